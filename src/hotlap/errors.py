@@ -1,0 +1,40 @@
+"""What can go wrong, by whose fault it is: the user's input, the user's script, or (all else) hotlap."""
+
+
+class HotlapError(Exception):
+    """Any failure that hotlap expects; its message says what happened and what to do about it."""
+
+    exit_code = 1
+
+
+class UserError(HotlapError):
+    """The input cannot be used: shown as one sentence, exit code 2, never with a traceback."""
+
+    exit_code = 2
+
+
+class RecordError(UserError):
+    """A saved file is damaged, or newer than this hotlap."""
+
+
+class ScriptFailed(HotlapError):  # noqa: N818 - reads as the sentence "the script failed"
+    """The user's script ended with an error of its own; exit code 3.
+
+    `output` is the end of what it printed, its own traceback included, shown as it is.
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class NoSteps(HotlapError):  # noqa: N818 - reads as the sentence "no steps"
+    """The script ran, but made no training step that could be measured; exit code 4."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output

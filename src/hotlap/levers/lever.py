@@ -1,0 +1,118 @@
+"""What every lever answers, and the one object through which it changes anything."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+from hotlap.record import Ceiling, LeverSpec, Machine, Run
+from hotlap.source import Edit
+
+
+class Scope(StrEnum):
+    """Between which two moments a lever can be switched."""
+
+    STEP = "step"
+    """Between two steps: compared inside one process."""
+    LOADER = "loader"
+    """Before the loader is made: compared between processes."""
+    PROCESS = "process"
+    """Before the process starts: compared between processes."""
+
+
+class Numerics(StrEnum):
+    """What a lever does to the numbers; the gate holds it to that."""
+
+    EXACT = "exact"
+    """Losses, samples and random states stay equal bit for bit."""
+    ROUNDING = "rounding"
+    """Same formula on the same samples, other rounding."""
+    STATISTICAL = "statistical"
+    """Other numbers, equal training."""
+    RECIPE = "recipe"
+    """Another training; only on request."""
+
+
+class Patch:
+    """Remembers what it replaced and restores it exactly, in reverse order."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self.settled: list[Callable[[], bool]] = []
+        """Each answers whether a lever has reached its steady state (a cache is full); asked during the warm-up."""
+        self.notes: list[str] = []
+        """Sentences for the record: why a lever could not be installed after all, or gave up."""
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """`owner.name = value`, until undone; an attribute that only a base class had is removed again."""
+        had = name in vars(owner)
+        old = vars(owner).get(name)
+
+        def restore() -> None:
+            if had:
+                setattr(owner, name, old)
+            else:
+                delattr(owner, name)
+
+        setattr(owner, name, value)
+        self._undo.append(restore)
+
+    def on_undo(self, action: Callable[[], None]) -> None:
+        """Run `action` when this patch is undone."""
+        self._undo.append(action)
+
+    def undo(self) -> None:
+        """Put everything back, last change first. Can be called again at no harm."""
+        while self._undo:
+            self._undo.pop()()
+
+
+class Lever(ABC):
+    """A change that may make training faster. Concrete levers are frozen dataclasses; their fields are settings.
+
+    The parent process asks everything but `install`, and has no torch: only `install` may import it.
+    """
+
+    name: ClassVar[str]
+    scope: ClassVar[Scope]
+    numerics: ClassVar[Numerics]
+
+    @classmethod
+    def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
+        """The settings worth a trial for this script, most promising first."""
+        return (cls(),)
+
+    @abstractmethod
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Why it is not worth trying here, as one sentence; None if it is. Present state and hazards come first."""
+
+    @abstractmethod
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Upper bound of the seconds saved per step. Orders the search; a bound of 0 means: do not try."""
+
+    def install(self, patch: Patch) -> None:  # noqa: B027 - process levers may need the environment alone
+        """CHILD: change the running process, through `patch` only."""
+
+    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Variables that the process must be started with, given those it would have."""
+        return {}
+
+    @abstractmethod
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """The same change as source at the recorded call sites; empty when it cannot be written (`rejects` says why)."""
+
+    def spec(self) -> LeverSpec:
+        """This lever as data."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+    def title(self) -> str:
+        """For people: "threads count=1"."""
+        settings = {key: value for key, value in self.spec().items() if key != "name"}
+        return " ".join([self.name, *(f"{key}={value}" for key, value in settings.items())])
+
+
+def script_sha256(run: Run) -> tuple[str, str] | None:
+    """(path, sha256) of the main script; None when the record does not know it."""
+    return next(iter(run.sources.items()), None)
+

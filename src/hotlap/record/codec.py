@@ -1,0 +1,73 @@
+"""Record <-> JSON. A saved file is untrusted input: parsed strictly, refused with one clear sentence."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from hotlap.errors import RecordError
+from hotlap.record.types import SCHEMA
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> bytes:
+    """A record type -> JSON, indented when read by people is not the point: compact, UTF-8."""
+    return msgspec.json.encode(value)
+
+
+def decode(data: bytes, kind: type[T], *, name: str = "the record") -> T:
+    """JSON -> `kind`.
+
+    Raises:
+        RecordError: `data` is not valid JSON for `kind`, or was written by a newer hotlap. `name` is used in the text.
+    """
+    try:
+        raw = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"{name} is damaged: it is not JSON ({error}). Delete it and measure again.") from None
+    version = raw.get("schema", 1) if isinstance(raw, dict) else None
+    if not isinstance(version, int) or version < 1:
+        raise RecordError(f"{name} is not a hotlap record. Give a file that hotlap wrote.")
+    if version > SCHEMA:
+        raise RecordError(
+            f"{name} was written by a newer hotlap (record version {version}; this one reads up to {SCHEMA}). "
+            "Upgrade hotlap, or measure again with this one."
+        )
+    try:
+        return msgspec.convert(upgrade(raw, version), kind)
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{name} is damaged: {error}. Delete it and measure again.") from None
+
+
+def upgrade(raw: dict[str, Any], version: int) -> dict[str, Any]:
+    """JSON of an older `version` -> JSON of this one. Fields added since have defaults, so 1 needs nothing yet."""
+    return {**raw, "schema": SCHEMA} if version < SCHEMA else raw
+
+
+def save(value: Any, path: Path) -> None:
+    """Write `value` to `path` so that a reader sees the old file or the new one, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(encode(value))
+    os.replace(part, path)
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """Read what `save` wrote.
+
+    Raises:
+        RecordError: the file cannot be read, is damaged, or newer than this hotlap.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}.") from None
+    return decode(data, kind, name=str(path))
+
+
+def pretty(value: Any) -> str:
+    """A record type -> indented JSON text."""
+    return json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False)

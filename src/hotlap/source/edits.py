@@ -1,0 +1,65 @@
+"""What can be done to a source file; each edit names its place exactly, none searches for it."""
+
+from dataclasses import dataclass
+
+from hotlap.record import CallSite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddArgument:
+    """`Adam(params, lr=0.1)` -> `Adam(params, lr=0.1, fused=True)`. A present keyword of that name is replaced."""
+
+    site: CallSite
+    keyword: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrapArgument:
+    """`DataLoader(train, ...)` -> `DataLoader(cached(train), ...)`, importing what is needed."""
+
+    site: CallSite
+    position: int
+    """Index of the argument when it is given by position."""
+    keyword: str
+    """Its name when it is given by keyword."""
+    function: str
+    """Name put around it."""
+    imports: str
+    """Statement that binds that name: `from hotlap.data import cached`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrapStatement:
+    """The statement around a call moves into a `with`; `suffix` is put behind the call itself.
+
+    `out = model(x)` -> `with torch.autocast("cpu", dtype=torch.bfloat16):` / `    out = model(x).float()`
+    """
+
+    site: CallSite
+    header: str
+    """`with ...` without the colon."""
+    suffix: str = ""
+    imports: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertAfterImports:
+    """Statements behind the last import at the top of the file."""
+
+    path: str
+    sha256: str
+    code: str
+    imports: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertAtTop:
+    """Statements before all others, behind the shebang, the docstring and `from __future__` imports."""
+
+    path: str
+    sha256: str
+    code: str
+
+
+Edit = AddArgument | WrapArgument | WrapStatement | InsertAfterImports | InsertAtTop

@@ -1,0 +1,47 @@
+"""Numbers -> text. Everything inside hotlap is SI; units appear here, at the edge, and nowhere else."""
+
+import math
+
+
+def duration(seconds: float) -> str:
+    """`seconds` with three digits and the unit that fits: "2.31 ms", "41 us", "3 min 20 s"."""
+    size = abs(seconds)
+    if not math.isfinite(seconds):
+        return "unknown"
+    if size >= 60:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    if size >= 1:
+        return f"{_digits(seconds)} s"
+    if size >= 1e-3:
+        return f"{_digits(seconds * 1e3)} ms"
+    return f"{_digits(seconds * 1e6)} us"
+
+
+def percent(share: float) -> str:
+    """A share in [0, 1] as "40%"; below 1% with one decimal."""
+    value = 100 * share
+    return f"{value:.1f}%" if 0 < abs(value) < 1 else f"{value:.0f}%"
+
+
+def factor(ratio: float) -> str:
+    """A speed-up as "2.31x"."""
+    return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:.0f}x"
+
+
+def size(num_bytes: float) -> str:
+    """Bytes as "1.5 GiB"."""
+    value = float(num_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{_digits(value)} {unit}"
+        value /= 1024
+    return f"{_digits(value)} TiB"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    if value == 0:
+        return "0"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
