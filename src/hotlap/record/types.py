@@ -104,10 +104,10 @@ class Turn:
 
     steps: int
     """Steps in one turn."""
-    ready_fd: int
-    """The child writes one byte here when it has finished a turn and waits."""
-    go_fd: int
-    """The child reads one byte here before each turn."""
+    ready: str
+    """Path of a FIFO: the child writes one byte when it has finished a turn and waits."""
+    go: str
+    """Path of a FIFO: the child reads one byte before each turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,8 +296,10 @@ class Run:
     device_peak_bytes: int | None = None
     probe_s: float | None = None
     """What the probe itself cost per step, by its own count of events and their measured price."""
+    not_installed: tuple[str, ...] = ()
+    """Levers that could not be installed, each with the reason: this run says nothing about them."""
     notes: tuple[str, ...] = ()
-    """What the reader should know: a cache that was dropped, a lever that could not be installed."""
+    """What the reader should know: a cache that was dropped, say."""
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""
