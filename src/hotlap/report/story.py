@@ -140,7 +140,7 @@ def failure(run: Run) -> str | None:
     if run.status is Status.COMPLETE:
         return None
     code = f" (exit code {run.exit_code})" if run.exit_code is not None else ""
-    return f"{run.error or _ENDS[run.status]}{code}"
+    return f"{(run.error or _ENDS[run.status]).rstrip('.')}{code}."
 
 
 _ENDS: Mapping[Status, str] = {
@@ -171,25 +171,24 @@ def loss_sentence(run: Run) -> str:
 
 def ceiling_sentence(ceiling: Ceiling) -> str:
     """ "If batches were free: at most 2.10x"."""
-    thing = "batches were" if ceiling.name == "input" else f"{ceiling.name} was"
-    return f"If {thing} free: at most {factor(ceiling.speedup.mid)}"
+    thing = {"input": "batches", "optimizer": "the optimizer"}.get(ceiling.name, ceiling.name)
+    return f"If {thing} were free: at most {factor(ceiling.speedup.mid)}"
 
 
 def noise_sentence(noise: Noise) -> str:
     """What two equal things came out as, and what follows."""
     return (
-        f"two equal things compared: {interval(noise.speedup)}; gains below {factor(noise.smallest_gain)} "
-        "cannot be told from noise here"
+        f"two equal things compared {_COMPARED.get(noise.scope, noise.scope)}: {interval(noise.speedup)}; "
+        f"gains below {least_gain(noise)} cannot be told from noise here"
     )
 
 
-def noise_subject(noise: Noise) -> str:
-    """What is compared under this noise."""
-    known = {
-        "step": "Levers switched between steps, inside one process",
-        "process": "Levers of a whole process or loader, between processes",
-    }
-    return known.get(noise.scope, f"Levers of the scope {noise.scope}")
+_COMPARED = {"step": "inside one process, step by step", "process": "between processes"}
+
+
+def least_gain(noise: Noise) -> str:
+    """ "1.034x"; a digit more than speed-ups have, since it is close to 1."""
+    return f"{noise.smallest_gain:.3f}x"
 
 
 def trial_subject(trial: Trial) -> str:
@@ -197,9 +196,7 @@ def trial_subject(trial: Trial) -> str:
     if trial.kind == "patch":
         return "the patched copy, with no lever installed"
     titles = lever_titles(trial.levers)
-    return {"lever": titles, "leave-one-out": f"with against without {titles}"}.get(
-        trial.kind, f"{trial.kind}: {titles}"
-    )
+    return {"lever": titles, "leave-one-out": f"with and without {titles}"}.get(trial.kind, f"{trial.kind}: {titles}")
 
 
 def trial_outcome(trial: Trial) -> str:
@@ -235,17 +232,25 @@ def accepted(study: Study) -> tuple[LeverSpec, ...]:
     return tuple(spec for specs in taken if specs not in dropped for spec in specs)
 
 
+def nothing_known(study: Study) -> bool:
+    """True if no step was recorded and nothing else came about either: the sections would all say so."""
+    measured = any(run.step_s for run in study.baseline)
+    return not (measured or study.trials or study.result or study.patch or study.findings or study.ceilings)
+
+
 def conclusion(study: Study) -> Conclusion:
     """What the study comes to."""
     if study.result is not None and study.result.levers:
         return _concluded(study)
     run = timed(study)
-    why_not = failure(run) if run is not None and not run.step_s else None
-    if why_not is not None:
-        return Conclusion(outcome=Outcome.FAILED, title="Not measured", sentence=why_not)
+    if run is not None and not run.step_s and run.status is not Status.COMPLETE:
+        return Conclusion(outcome=Outcome.FAILED, title="Not measured", sentence=_NOT_MEASURED)
     if study.state is State.COMPLETE:
         return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
     return Conclusion(outcome=Outcome.UNFINISHED, title="No result yet", sentence=_unfinished(study))
+
+
+_NOT_MEASURED = "The script did not come to a step that could be measured, so nothing else is known."
 
 
 def _concluded(study: Study) -> Conclusion:
@@ -270,8 +275,8 @@ def _no_gain(study: Study) -> str:
     if not study.trials:
         return "No lever was worth a trial here. The script can stay as it is."
     tried = sum(trial.kind == "lever" for trial in study.trials)
-    least = max((noise.smallest_gain for noise in study.noise), default=None)
-    limit = f" (gains below {factor(least)} cannot be seen here)" if least is not None else ""
+    widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
+    limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
     return (
         f"{plural(tried, 'lever')} tried, and none makes this script faster without harm{limit}. It can stay as it is."
     )

@@ -48,8 +48,16 @@ def render(study: Study) -> str:
     """The whole study as plain text."""
     out = StringIO()
     # An empty environment: the text is the same whatever FORCE_COLOR, COLUMNS or TERM say.
-    console = Console(file=out, width=WIDTH, force_terminal=False, color_system=None, legacy_windows=False, _environ={})
-    for section in SECTIONS:
+    console = Console(
+        file=out,
+        width=WIDTH,
+        force_terminal=False,
+        color_system=None,
+        legacy_windows=False,
+        highlight=False,
+        _environ={},
+    )
+    for section in (headline, waiting, warnings) if story.nothing_known(study) else SECTIONS:
         shown = section(study)
         if shown is not None:
             console.print(shown)
@@ -102,8 +110,8 @@ def noise(study: Study) -> RenderableType:
     """What can be told from chance, here and now."""
     if not study.noise:
         return _section("Noise", Text("Not measured: small gains may be chance."))
-    lines = (_text(f"{story.noise_subject(noise)}: {story.noise_sentence(noise)}.") for noise in study.noise)
-    return _section("Noise", *lines)
+    lines = (story.noise_sentence(noise) for noise in study.noise)
+    return _section("Noise", *(_text(f"{line[:1].upper()}{line[1:]}.") for line in lines))
 
 
 def trials(study: Study) -> RenderableType:
@@ -116,15 +124,15 @@ def trials(study: Study) -> RenderableType:
 
 def trial(one: Trial) -> RenderableType:
     """One trial; stands in columns below the others when printed one after another."""
-    table = _columns(13, 39, 22, None)
+    table = _columns(13, 44, 21, None)
     mark = "+" if one.accepted else "-"
     table.add_row(
         _text(f"{mark} {story.trial_outcome(one)}", "bold green" if one.accepted else ""),
-        Group(_text(story.trial_subject(one), "bold" if one.accepted else ""), _text(story.trial_why(one), "dim")),
+        _text(story.trial_subject(one), "bold" if one.accepted else ""),
         _text(story.trial_speedup(one)),
         _verdict(one.verdict),
     )
-    return table
+    return Group(table, Padding(_text(story.trial_why(one), "dim"), (0, 0, 0, 15)))
 
 
 def levers(study: Study) -> RenderableType:
@@ -149,7 +157,7 @@ def speedup(study: Study) -> RenderableType:
         return _section("Speed-up", Text("No speed-up over the script as written was established."))
     over = study.result.speedup
     gain = f"{factor(over.mid)} as fast as written (95% interval {story.interval(over)}), in fresh processes."
-    lines = [_text(gain, "bold")]
+    lines: list[RenderableType] = [_text(gain, "bold")]
     if study.after is not None and study.after.step_s:
         lines.extend(_run(study.after))
     return _section("Speed-up", *lines)
