@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from hotlap.launch import processes
@@ -243,5 +242,3 @@ class _Heat:
             self._rounds += 1
         self._running = self._order.pop(0)
         self._running.go()
-
-

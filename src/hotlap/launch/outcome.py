@@ -1,4 +1,4 @@
-"""What is left of a process -> Run: the probe's record if there is one, and a clear sentence if something went wrong."""
+"""What is left of a process -> Run: the probe's record if there is one, and a sentence about what went wrong."""
 
 import signal
 from dataclasses import replace

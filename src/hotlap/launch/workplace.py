@@ -126,8 +126,10 @@ def base_folder(folders: tuple[str, ...]) -> Path:
     candidates = [Path(tempfile.gettempdir()), Path("/var/tmp"), Path("/dev/shm")]
     for candidate in candidates:
         resolved = candidate.resolve()
-        if candidate.is_dir() and os.access(candidate, os.W_OK) and not any(
-            resolved.is_relative_to(folder) for folder in folders
+        if (
+            candidate.is_dir()
+            and os.access(candidate, os.W_OK)
+            and not any(resolved.is_relative_to(folder) for folder in folders)
         ):
             return resolved
     return candidates[0].resolve()

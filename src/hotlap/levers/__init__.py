@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from hotlap.errors import UserError
 from hotlap.levers.bf16_autocast import Bf16Autocast
-#from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
@@ -13,7 +13,7 @@ from hotlap.record import LeverSpec
 
 __all__ = ["ALL", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
 
-ALL: tuple[type[Lever], ...] = (FusedOptimizer, Bf16Autocast, HugePages, Threads)
+ALL: tuple[type[Lever], ...] = (CachedDataset, FusedOptimizer, Bf16Autocast, HugePages, Threads)
 
 
 def by_name(name: str) -> type[Lever]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
@@ -19,8 +20,8 @@ class FusedOptimizer(Lever):
     networks their overhead is most of the update.
     When it hurts: parameters that are not non-overlapping and dense in memory (a strided view, an expanded tensor): the
     fused CPU kernel of Adam (seen in torch 2.13) then updates a part of the elements only and says nothing, so the
-    lever is refused there. With float16 and a GradScaler it gave a worse loss in the past (pytorch/pytorch#96755), and it
-    is not always faster (pytorch/pytorch#88258, #90752): so it is measured and gated like any other.
+    lever is refused there. With float16 and a GradScaler it gave a worse loss in the past (pytorch/pytorch#96755), and
+    it is not always faster (pytorch/pytorch#88258, #90752): so it is measured and gated like any other.
     """
 
     name: ClassVar[str] = "fused-optimizer"
@@ -73,7 +74,7 @@ def _fuse(optimizer: Any, patch: Patch) -> None:
         if settings.get("fused") is not None or settings.get("foreach") is not None:
             continue
         settings["fused"] = True
-        patch.on_undo(lambda settings=settings: settings.__setitem__("fused", None))
+        patch.on_undo(partial(settings.__setitem__, "fused", None))
     _place_counters(optimizer, on_device=True)
     patch.on_undo(lambda: _place_counters(optimizer, on_device=False))
 

@@ -107,7 +107,7 @@ class Lever(ABC):
 
     @abstractmethod
     def edits(self, run: Run) -> Sequence[Edit]:
-        """The same change as source at the recorded call sites; empty when it cannot be written (`rejects` says why)."""
+        """The same change as source at the recorded call sites; empty when it cannot be written (see `rejects`)."""
 
     def spec(self) -> LeverSpec:
         """This lever as data."""
@@ -122,4 +122,3 @@ class Lever(ABC):
 def script_sha256(run: Run) -> tuple[str, str] | None:
     """(path, sha256) of the main script; None when the record does not know it."""
     return next(iter(run.sources.items()), None)
-

@@ -4,7 +4,9 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from hotlap.record import Machine
 
@@ -108,7 +110,7 @@ def _huge_pages(root: Path) -> str | None:
 def _gpus() -> tuple[str, ...]:
     """Names that NVIDIA's driver gives; empty without a card, a driver or its Python package."""
     try:
-        import pynvml
+        pynvml: Any = import_module("pynvml")
     except ImportError:
         return ()
     try:

@@ -1,6 +1,5 @@
 """The levers of a plan, installed and switched inside the training process."""
 
-
 import torch
 
 from hotlap import levers
@@ -69,5 +68,3 @@ class Arms:
             patch.undo()
             self.not_installed.append(f"{lever.title()}: {type(error).__name__}: {error}")
         return patch
-
-

@@ -78,18 +78,23 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | bytes | int | float | complex)
 
 
+def cuda_in_use() -> bool:
+    """The script has started CUDA; asking must not start it."""
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
 def rng_digest() -> str:
     """Digest of the states of the three global generators, and of the devices' where they are in use."""
     state = hashlib.blake2b(digest_size=12)
-    state.update(torch.get_rng_state().numpy())
+    state.update(_bytes_of(torch.get_rng_state()))
     state.update(str(random.getstate()).encode())
     if "numpy" in sys.modules:
         import numpy as np
 
-        name, keys, *rest = np.random.get_state()
-        state.update(str(name).encode() + keys.tobytes() + str(rest).encode())  # type: ignore[union-attr]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state.update(torch.cuda.get_rng_state().numpy())
+        legacy: Any = np.random.get_state(legacy=False)
+        state.update(legacy["state"]["key"].tobytes() + repr((legacy["state"]["pos"], legacy["gauss"])).encode())
+    if cuda_in_use():
+        state.update(_bytes_of(torch.cuda.get_rng_state()))
     return state.hexdigest()
 
 
@@ -100,9 +105,7 @@ _KERNEL_CHOICES = frozenset({"params", "fused", "foreach", "capturable"})
 def settings_digest(optimizers: Iterable[torch.optim.Optimizer]) -> str:
     """Digest of all settings of all groups except learning rates, which are recorded as numbers."""
     rows = [
-        sorted(
-            (key, repr(value)) for key, value in group.items() if key not in _KERNEL_CHOICES and key not in {"lr"}
-        )
+        sorted((key, repr(value)) for key, value in group.items() if key not in _KERNEL_CHOICES and key not in {"lr"})
         for optimizer in optimizers
         for group in optimizer.param_groups
     ]

@@ -53,11 +53,12 @@ class Facts:
         self._loaders[number] = _Loader(weakref.ref(loader))
         self._add(call_site("torch.utils.data.DataLoader", detail={"loader": number}))
 
-    def drawn_for_training(self, loader: "DataLoader[Any] | None") -> None:
-        """A step with a backward pass used a batch of this loader."""
-        number = self._loader_ids.get(loader) if loader is not None else None
-        if number is not None:
-            self._loaders[number].trained_on = True
+    def drawn_for_training(self, loaders: "list[DataLoader[Any] | None]") -> None:
+        """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
+        for loader in loaders:
+            number = self._loader_ids.get(loader) if loader is not None else None
+            if number is not None:
+                self._loaders[number].trained_on = True
 
     def made_optimizer(self, optimizer: torch.optim.Optimizer) -> int:
         """An optimizer was constructed, or steps for the first time; returns its number."""

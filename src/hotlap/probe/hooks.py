@@ -22,6 +22,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_modules(session, patch, thread)
     _hook_backward(session, patch, thread)
     _hook_optimizers(session, patch, thread)
+    _hook_scaler(session, patch)
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch)
     _hook_state(session, patch)
@@ -90,29 +91,37 @@ def _hook_backward(session: Session, patch: Patch, thread: _Thread) -> None:
     patch.set(torch.autograd, "grad", timed(torch.autograd.grad, losses=False))
 
 
-def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
-    depth = [0]  # some optimizers wrap others: only the outermost step counts
+class _Steps:
+    """Hears of optimizer steps; of nested ones (an optimizer that wraps another) only the outermost counts."""
 
-    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if get_ident() != thread.id:
+    def __init__(self, session: Session, thread: _Thread) -> None:
+        self._session = session
+        self._thread = thread
+        self._depth = 0
+
+    def before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if get_ident() != self._thread.id:
             return
-        depth[0] += 1
-        if depth[0] == 1:
-            session.clock.enter(phases.OPTIMIZER)
+        self._depth += 1
+        if self._depth == 1:
+            self._session.clock.enter(phases.OPTIMIZER)
             if len(args) > 1 or kwargs.get("closure") is not None:
-                session.facts.used_closure(optimizer)
-            session.update_begins(optimizer)
+                self._session.facts.used_closure(optimizer)
+            self._session.update_begins(optimizer)
 
-    def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if get_ident() != thread.id or not depth[0]:
+    def after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if get_ident() != self._thread.id or not self._depth:
             return
-        depth[0] -= 1
-        if depth[0] == 0:
-            session.clock.leave()
-            session.update_made(optimizer)
+        self._depth -= 1
+        if self._depth == 0:
+            self._session.clock.leave()
+            self._session.update_made(optimizer)
 
-    patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(before).remove)
-    patch.on_undo(optimizer_module.register_optimizer_step_post_hook(after).remove)
+
+def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
+    steps = _Steps(session, thread)
+    patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(steps.before).remove)
+    patch.on_undo(optimizer_module.register_optimizer_step_post_hook(steps.after).remove)
 
     zero_grad = torch.optim.Optimizer.zero_grad
 
@@ -128,6 +137,9 @@ def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
 
     patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
 
+
+def _hook_scaler(session: Session, patch: Patch) -> None:
+    """A step that a GradScaler leaves out is no step, but it is counted."""
     scaler_step = torch.amp.GradScaler.step
 
     @functools.wraps(scaler_step)

@@ -39,7 +39,7 @@ class Ledger:
         if len(self.first_steps_s) < _MAX_FIRST_STEPS:
             self.first_steps_s.append(sum(spent))
 
-    def step(  # noqa: PLR0913 - one row, one value a column
+    def step(
         self,
         spent: list[float],
         *,

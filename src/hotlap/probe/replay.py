@@ -52,7 +52,7 @@ class Replay:
         given = self._given.get(iterator, 0)
         self._given[iterator] = given + 1
         if isinstance(iterator, _SingleProcessDataLoaderIter):
-            iterator._next_index()  # raises StopIteration at the end of the epoch
+            next(iterator._sampler_iter)  # raises StopIteration at the end of the epoch
         elif given >= len(loader):
             raise StopIteration
         return copy(kept[given % len(kept)])

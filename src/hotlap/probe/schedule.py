@@ -42,7 +42,7 @@ class Schedule:
         self._epochs = 0
         self._after_epoch = 0
         self.move = Move(recorded=False)
-        if plan.warmup == 0 and self._num_arms == 1 and plan.turn is None:
+        if plan.warmup == 0 and self._num_arms == 1:
             self._warm = True
             self.move = Move(recorded=True, new_block=True)
 

@@ -1,4 +1,4 @@
-"""One training process under a plan: takes the hooks' reports, closes each step, writes the record, ends the process."""
+"""One training process under a plan: hears the hooks, closes each step, writes the record, ends the process."""
 
 import os
 import select
@@ -14,7 +14,16 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock
-from hotlap.probe.evidence import Digest, Nudge, Updates, learning_rates, num_samples, rng_digest, settings_digest
+from hotlap.probe.evidence import (
+    Digest,
+    Nudge,
+    Updates,
+    cuda_in_use,
+    learning_rates,
+    num_samples,
+    rng_digest,
+    settings_digest,
+)
 from hotlap.probe.facts import Facts, device_name, seed_everything
 from hotlap.probe.ledger import Ledger
 from hotlap.probe.replay import Replay
@@ -26,6 +35,9 @@ from hotlap.record.progress import Progress
 
 # How often a process that waits for its turn looks whether the parent is still there.
 _WAIT_S = 5.0
+
+# Which loaders serve training is known after so many steps.
+_LOADERS_SEEN_BY = 50
 
 
 class Session:
@@ -155,9 +167,8 @@ class Session:
             self._nudge.apply(self._parameters())
         self._steps += 1
         self._progress.steps = self._steps
-        if self._went_backward and self._steps < 50:
-            for loader in self._drawn_from:
-                self.facts.drawn_for_training(loader)
+        if self._went_backward and self._steps < _LOADERS_SEEN_BY:
+            self.facts.drawn_for_training(self._drawn_from)
         epoch_started = self._epoch_started
         self._new_step()
         move = self.schedule.advance(
@@ -165,10 +176,8 @@ class Session:
             elapsed_s=begun - (self._first_step_at or begun),
             epoch_started=epoch_started,
         )
-        if self._progress.stop:
-            self.finish(Status.LAPSED)
-        if move.done:
-            self.finish(Status.COMPLETE)
+        if self._progress.stop or move.done:
+            self.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.new_block:
             self._begin_block(move.arm)
         self._probe_s += time.perf_counter() - begun
@@ -207,7 +216,7 @@ class Session:
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm
         self.arms.switch(arm, self.facts.optimizers())
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if cuda_in_use():
             # A block's time must hold the block's own work, whole: host and device meet between blocks, not within.
             torch.cuda.synchronize()
 
@@ -267,6 +276,8 @@ class Session:
             device=device_name(_device_of(optimizers)),
             num_threads=self._num_threads,
             seed=None if self.plan.seed is None else self.plan.seed + self.plan.reseed,
+            reseed=self.plan.reseed,
+            nudge=self.plan.nudge,
             arms=self.plan.arms,
             always=self.plan.always,
             setup_s=self._setup_s,

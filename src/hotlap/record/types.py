@@ -124,8 +124,8 @@ class Plan:
     """Sets of levers. One arm: installed from the start. Several: switched between steps, block by block."""
     always: tuple[LeverSpec, ...] = ()
     """Levers installed in every arm, from the start."""
-    block: int = 10
-    """Steps in a block when there are several arms."""
+    block: int = 11
+    """Steps in a block. Odd, so that the bursts of a loader with a few workers do not keep step with the blocks."""
     steps: int = 200
     """Steps to record after the warm-up (for each arm, when there are several)."""
     warmup: int = 20
@@ -248,6 +248,10 @@ class Run:
     num_threads: int | None = None
     """torch's intra-op threads at the first recorded step."""
     seed: int | None = None
+    reseed: int = 0
+    """As in the plan: added to the script's own seeds."""
+    nudge: int = 0
+    """As in the plan: not 0 if the parameters were moved by rounding errors on purpose."""
     arms: tuple[tuple[LeverSpec, ...], ...] = ((),)
     always: tuple[LeverSpec, ...] = ()
     setup_s: float | None = None

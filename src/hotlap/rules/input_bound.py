@@ -9,7 +9,7 @@ from hotlap.record import Finding, Phase, Run
 from hotlap.units import duration, percent
 
 # XProf calls a training input-bound from 5% of the step on, the PyTorch profiler's former adviser as well
-# (input_pipeline_analysis.cc; torch_tb_profiler/profiler/data.py). Below, a faster loader drowns in the noise of a trial.
+# (input_pipeline_analysis.cc; torch_tb_profiler/profiler/data.py). Below, a faster loader drowns in a trial's noise.
 MIN_SHARE = 0.05
 
 
@@ -21,7 +21,9 @@ def check(run: Run) -> Finding | None:
     loader = next((loader for loader in run.loaders if loader.trained_on), None)
     how = ""
     if loader is not None:
-        how = ", made by the training process itself" if loader.num_workers == 0 else f" of {loader.num_workers} workers"
+        how = (
+            ", made by the training process itself" if loader.num_workers == 0 else f" of {loader.num_workers} workers"
+        )
     return Finding(
         code="input-bound",
         cost_s=wait_s,
