@@ -29,7 +29,7 @@ def main() -> None:
         try:
             _new_namespace(libc)
             for number, folder in enumerate(spec["folders"]):
-                _overlay(libc, folder, spec["scratch"], number, spec["keep"])
+                _overlay(libc, folder, f"{spec['scratch']}/{number}", spec["keep"])
         except OSError as error:
             with open(spec["told"], "w", encoding="utf-8") as told:
                 told.write(f"{error.strerror} ({error.filename or 'namespace'})")
@@ -60,17 +60,40 @@ def _new_namespace(libc: ctypes.CDLL) -> None:
     _check(libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "/")
 
 
-def _overlay(libc: ctypes.CDLL, folder: str, scratch: str, number: int, keep: list[str]) -> None:
-    upper, work = f"{scratch}/{number}/upper", f"{scratch}/{number}/work"
-    os.makedirs(upper)
-    os.makedirs(work)
-    # What lies below the folder and must be written for real (the record) is held open, and mounted back on top.
-    held = [(path, os.open(path, os.O_PATH)) for path in keep if path.startswith(f"{folder.rstrip('/')}/")]
-    options = f"lowerdir={_escaped(folder)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
-    _check(libc.mount(b"overlay", os.fsencode(folder), b"overlay", 0, os.fsencode(options)), folder)
-    for path, descriptor in held:
+def _overlay(libc: ctypes.CDLL, folder: str, layer: str, keep: list[str]) -> None:
+    """Cover `folder`, and each file system that is mounted below it (an overlay shows only the one it lies on)."""
+    below = folder.rstrip("/") + "/"
+    mounts = [path for path in _mount_points() if path.startswith(below)]
+    # Held open, because the cover hides them. What must be written for real (the record) is mounted back as it is.
+    held = [(path, os.open(path, os.O_PATH)) for path in sorted(mounts) if os.path.isdir(path)]
+    kept = [(path, os.open(path, os.O_PATH)) for path in keep if path.startswith(below)]
+    _cover(libc, folder, folder, layer)
+    for number, (path, descriptor) in enumerate(held):
+        _cover(libc, f"/proc/self/fd/{descriptor}", path, f"{layer}.{number}")
+        os.close(descriptor)
+    for path, descriptor in kept:
         _check(libc.mount(f"/proc/self/fd/{descriptor}".encode(), os.fsencode(path), None, _MS_BIND, None), path)
         os.close(descriptor)
+
+
+def _cover(libc: ctypes.CDLL, lower: str, target: str, layer: str) -> None:
+    upper, work = f"{layer}/upper", f"{layer}/work"
+    os.makedirs(upper)
+    os.makedirs(work)
+    # Permissions and owner of the top folder are those of the layer on top.
+    state = os.stat(lower)
+    os.chmod(upper, state.st_mode & 0o7777)
+    if os.geteuid() == 0:
+        os.chown(upper, state.st_uid, state.st_gid)
+    options = f"lowerdir={_escaped(lower)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+    _check(libc.mount(b"overlay", os.fsencode(target), b"overlay", 0, os.fsencode(options)), target)
+
+
+def _mount_points() -> list[str]:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        points = [line.split()[4] for line in file]
+    # The kernel writes blanks and backslashes as octal numbers.
+    return [point.encode("utf-8", "surrogateescape").decode("unicode_escape") for point in points]
 
 
 def _escaped(path: str) -> str:
