@@ -79,6 +79,8 @@ def parse(diff: str) -> tuple[FileDiff, ...]:
         UserError: it is anything else.
     """
     lines = split_lines(diff)
+    if lines and not lines[-1].endswith("\n"):
+        raise _damaged(len(lines) - 1)
     files: list[FileDiff] = []
     at = 0
     while at < len(lines):

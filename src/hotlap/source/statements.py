@@ -100,7 +100,7 @@ class Statements:
         return indent
 
     def _unit(self, node: cst.CSTNode) -> str:
-        """By how much the block that `node` is (in) is indented; what the file does elsewhere, if that cannot be seen."""
+        """By how much the block around `node` is indented; by what the file does elsewhere, if that cannot be seen."""
         blocks = (node, *(parent for _, parent in self.tree.chain(node)))
         own = next((block.indent for block in blocks if isinstance(block, cst.IndentedBlock)), None)
         return self.tree.module.default_indent if own is None else own
