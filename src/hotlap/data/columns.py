@@ -15,6 +15,20 @@ from torch.utils.data import default_collate
 
 from hotlap.data.items import Unsupported, copy_tensor, is_plain_tensor, same_array, same_tensor, tensor_bytes
 
+# index_select divides more elements than this among threads (GRAIN_SIZE in aten/src/ATen/Parallel.h).
+_ONE_THREAD_ELEMENTS = 32_768
+# Up to here waking the threads costs what they bring: 64 rows of 3 kB took 70 us with two threads and 57 us with one
+# on an idle two-core machine, and 10,000 us against 56 us on a busy one (benchmarks/gather.py).
+_ONE_THREAD_BYTES = 256 << 10
+
+
+def _as_array(rows: torch.Tensor) -> Any:
+    """The same memory for NumPy, which has no bfloat16 and no float8."""
+    try:
+        return rows.numpy()
+    except TypeError:
+        return rows.view({1: torch.uint8, 2: torch.int16}[rows.element_size()]).numpy()
+
 
 class Column(ABC):
     """Holds N values of one kind; knows what `default_collate` makes of B of them."""
@@ -67,6 +81,8 @@ class _Rows(Column):
         with torch.inference_mode(False):
             self.store = torch.empty((num_items, *(shape[dim] for dim in order)), dtype=dtype, device="cpu")
         self.item_bytes = max(1, prod(shape) * self.store.element_size())
+        self._row_elements = prod(shape)
+        self._array = _as_array(self.store)
 
     def put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         """Keep the (B, ...) rows."""
@@ -75,7 +91,13 @@ class _Rows(Column):
 
     def rows(self, index: torch.Tensor) -> torch.Tensor:
         """(B, ...) fresh memory."""
-        rows = self.store.index_select(0, index)
+        num_elements = len(index) * self._row_elements
+        if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
+            rows = self.store.index_select(0, index)
+        else:
+            rows = torch.empty((len(index), *self.store.shape[1:]), dtype=self._dtype, device="cpu")
+            # The positions are known to be there; with "raise", NumPy would copy twice.
+            np.take(self._array, index.numpy(), axis=0, out=_as_array(rows), mode="clip")
         return rows if self._straight else rows.permute(self._inverse)
 
     def gather(self, index: torch.Tensor) -> Any:
@@ -144,9 +166,9 @@ class _ArrayColumn(_Rows):
         super().__init__(sample.shape, strides, dtype, num_items)
         self._type, self._array_dtype, self._array_strides = type(sample), sample.dtype, sample.strides
         self._writeable = sample.flags.writeable
-        self.exact_items = (
-            type(sample) is np.ndarray and self._writeable and sample.copy(order="K").strides == sample.strides
-        )
+        # Other strides than these are rebuilt through torch, which keeps odd ones (of a dimension of size 1) as well.
+        self._plain = sample.flags.c_contiguous and np.empty(sample.shape, sample.dtype).strides == sample.strides
+        self.exact_items = type(sample) is np.ndarray and self._writeable
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -161,7 +183,9 @@ class _ArrayColumn(_Rows):
         self.put_rows(index, torch.from_numpy(np.stack([np.asarray(value) for value in values])))
 
     def take(self, positions: list[int]) -> list[Any]:
-        return [self.row(position).numpy().copy(order="K") for position in positions]
+        if self._plain:
+            return [self.row(position).numpy().copy(order="C") for position in positions]
+        return [copy_tensor(self.row(position), self._strides).numpy() for position in positions]
 
     def holds(self, position: int, value: Any) -> bool:
         return same_array(self.row(position).numpy(), value)

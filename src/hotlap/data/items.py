@@ -106,7 +106,9 @@ def _what(value: Any) -> str:
 
 def tensor_bytes(value: torch.Tensor) -> torch.Tensor:
     """The elements in order, as one row of bytes: so that NaN equals itself and -0.0 differs from 0.0."""
-    return value.detach().contiguous().reshape(-1).view(torch.uint8)
+    flat = value.detach().contiguous()
+    # A single element counts as contiguous whatever its stride, and then cannot be viewed as bytes.
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)
 
 
 def same_tensor(left: torch.Tensor, right: torch.Tensor) -> bool:

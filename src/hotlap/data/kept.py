@@ -68,8 +68,10 @@ class Kept:
 
     @property
     def settled(self) -> bool:
-        """True if it is full, has given up, or hardly computes anything any more."""
-        return self.given_up or self.full or self._hits_often
+        """True if it is full but for 1 item in 100, has given up, or hardly computes anything any more."""
+        left = len(self._present) - self.num_cached
+        almost = self._store is not None and left <= max(1, len(self._present) // 100)
+        return self.given_up or almost or self._hits_often
 
     @property
     def exact_items(self) -> bool:
