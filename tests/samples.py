@@ -13,6 +13,7 @@ from hotlap.record import (
     Interval,
     LeverSpec,
     Noise,
+    Number,
     Phase,
     Prediction,
     Result,
@@ -168,6 +169,7 @@ def study_full() -> Study:
         num_steps=320,
         jitter=0.08,
         seed=1,
+        losses=_rounded_otherwise(before.loss),
     )
     return Study(
         command=("examples/digits.py", "--epochs", "3"),
@@ -259,6 +261,11 @@ def study_full() -> Study:
             "Another process used 30% of a core during the measurement.",
         ),
     )
+
+
+def _rounded_otherwise(losses: tuple[Number, ...]) -> tuple[Number, ...]:
+    """Equal formulas in another order of sums: the last digits differ."""
+    return tuple(as_number(float(loss or 0) * (1 + 1e-6 * (i % 3))) for i, loss in enumerate(losses))
 
 
 PATCH = '''\

@@ -12,7 +12,9 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-BINARY = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+BINARY = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 WAIT_S = 60.0
 
 
@@ -73,7 +75,9 @@ class Browser:
 
     def look(self, *, width: int, scheme: str) -> None:
         """Show the page `width` pixels wide, "light" or "dark"."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
+        )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def requests(self) -> list[str]:

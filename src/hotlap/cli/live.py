@@ -93,11 +93,17 @@ class Live:
 
     def _told(self) -> Text:
         """The time, and what is being done, on one line."""
-        elapsed = duration(round(max(self._clock() - self._start_s, 0.0)))
-        budget = f" of {duration(self._budget_s)}" if self._budget_s is not None else ""
+        elapsed = _whole(self._clock() - self._start_s)
+        budget = f" of {_whole(self._budget_s)}" if self._budget_s is not None else ""
         text = Text.assemble((f"[{elapsed}{budget}]", "dim"), " ", self._doing)
         text.no_wrap, text.overflow = self._animated, "ellipsis" if self._animated else "fold"
         return text
+
+
+def _whole(seconds: float) -> str:
+    """A time in whole seconds: a status line that says 12.3 s pretends to a clock that it is not."""
+    whole = max(0, round(seconds))
+    return duration(whole) if whole >= 60 else f"{whole} s"
 
 
 def _console(stream: TextIO) -> Console:

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, isfinite, log
-from statistics import fmean
 
 from hotlap.record import Interval, Number, Phase, Run, as_float
-from hotlap.report.scale import Scale, percent_of
+from hotlap.report.scale import Scale, mean, percent_of
 from hotlap.report.story import LEAST_GAIN, PHASE_ORDER, phases
-from hotlap.units import duration, factor, percent
+from hotlap.units import duration, percent
 
 # More points than a screen has columns make no finer line, only a larger page.
 MAX_POINTS = 400
@@ -32,7 +31,7 @@ class Whisker:
 
     low: float
     mid: float
-    high: float
+    width: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +62,8 @@ class LossChart:
     y_ticks: tuple[tuple[float, str], ...]
     x_ticks: tuple[tuple[float, str], ...]
     steps_per_point: int
+    equal: bool
+    """The losses of both are equal, bit for bit, at each step."""
 
 
 def phase_bars(before: Run | None, after: Run | None) -> tuple[PhaseBar, ...]:
@@ -101,10 +102,12 @@ def forest(speedups: Sequence[Interval | None]) -> Forest:
 
     return Forest(
         whiskers=tuple(
-            Whisker(low=place(one.low), mid=place(one.mid), high=place(one.high)) if one is not None else None
+            Whisker(low=place(one.low), mid=place(one.mid), width=round(place(one.high) - place(one.low), 3))
+            if one is not None
+            else None
             for one in drawable
         ),
-        ticks=tuple((place(tick), factor(tick).replace(".00x", "x")) for tick in _ratio_ticks(low, high)),
+        ticks=tuple((place(tick), f"{tick:g}x") for tick in _ratio_ticks(low, high)),
         one=place(1.0),
         least_gain=place(LEAST_GAIN),
     )
@@ -112,14 +115,9 @@ def forest(speedups: Sequence[Interval | None]) -> Forest:
 
 def _ratio_ticks(low: float, high: float) -> tuple[float, ...]:
     """Round ratios between `low` and `high` with room between them, 1 always among them."""
-    candidates = [mantissa * 10.0**power for power in range(-9, 7) for mantissa in (1, 2, 5)] + [
-        0.8,
-        0.9,
-        1.1,
-        1.2,
-        1.5,
-    ]
-    room = log(high / low) / 7
+    decades = [float(f"{mantissa}e{power}") for power in range(-9, 7) for mantissa in (1, 2, 3, 5)]
+    candidates = (*decades, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5)
+    room = log(high / low) / 9
     ticks = [1.0]
     for tick in sorted(candidates, key=lambda ratio: abs(log(ratio))):
         if low < tick < high and all(abs(log(tick / other)) >= room for other in ticks):
@@ -134,10 +132,10 @@ def loss_chart(before: Run | None, after: Run | None) -> LossChart | None:
     if not finite:
         return None
     low, high = min(finite), max(finite)
-    if not isfinite(high - low):
-        return None
     pad = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     y = Scale(low - pad, high + pad)
+    if not isfinite(y.high - y.low):
+        return None
     x_values = [index for run in runs for index in _step_numbers(run)]
     first, last = min(x_values), max(x_values)
     x = Scale(first, max(last, first + 1))
@@ -148,6 +146,7 @@ def loss_chart(before: Run | None, after: Run | None) -> LossChart | None:
         y_ticks=tuple((round(100 - y.place(tick), 3), f"{tick:.3g}") for tick in y.ticks()),
         x_ticks=tuple((x.place(tick), f"{tick:,.0f}") for tick in x.ticks()),
         steps_per_point=stride,
+        equal=len(runs) == 2 and runs[0].loss == runs[1].loss and runs[0].step_index == runs[1].step_index,
     )
 
 
@@ -160,7 +159,7 @@ def _curve(run: Run | None, *, x: Scale, y: Scale, stride: int) -> Curve | None:
     for start in range(0, len(losses), stride):
         known = [loss for loss in losses[start : start + stride] if loss is not None]
         whole = len(known) == len(losses[start : start + stride])
-        points.append(f"{x.place(numbers[start])},{round(100 - y.place(fmean(known)), 3)}" if whole else None)
+        points.append(f"{x.place(numbers[start])},{round(100 - y.place(mean(known)), 3)}" if whole else None)
     odd = sum(1 for loss in run.loss if (value := as_float(loss)) is not None and not isfinite(value))
     return Curve(segments=tuple(_segments(points)), num_not_finite=odd)
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hotlap.record import Study
@@ -37,7 +37,7 @@ def render(study: Study) -> str:
 
 
 @cache
-def _page() -> Any:
+def _page() -> Template:
     jinja = Environment(
         loader=FileSystemLoader(Path(__file__).parent, encoding="utf-8"),
         autoescape=True,

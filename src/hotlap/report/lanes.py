@@ -37,7 +37,7 @@ LETTERS = {
 # Narrower blocks have no room for a letter on a phone (3% of 330 pixels are 10).
 LETTER_PERCENT = 3.0
 # More blocks than this are a grey band; fewer than two steps before would show no rhythm.
-MAX_STEPS_AFTER = 40
+MAX_STEPS_AFTER = 24
 MOST_STEPS_BEFORE = 6
 MAX_STEPS_DRAWN = 400
 
@@ -93,11 +93,17 @@ def timeline(before: Run | None, after: Run | None) -> Timeline | None:
     drawn = _lanes(before, start=start, span_s=span_s)
     return Timeline(
         span_s=span_s,
-        ticks=tuple((round(100 * tick / span_s, 3), duration(tick)) for tick in nice_ticks(span_s)),
+        ticks=_ticks(span_s),
         before=drawn,
         after=_after(after, span_s=span_s) if after is not None else None,
         shown=tuple(phase for phase in PHASE_ORDER if _appears(phase, before) or (after and _appears(phase, after))),
     )
+
+
+def _ticks(span_s: float) -> tuple[tuple[float, str], ...]:
+    """Round times on the axis, all in one unit."""
+    unit_s, unit = next((one for one in ((1.0, "s"), (1e-3, "ms")) if span_s >= one[0]), (1e-6, "us"))
+    return tuple((percent_of(tick, span_s), f"{tick / unit_s:.4g} {unit}") for tick in nice_ticks(span_s))
 
 
 def typical_stretch(step_s: Sequence[float], count: int) -> int:

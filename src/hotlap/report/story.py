@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
-from statistics import fmean
 
 from hotlap.record import (
     Ceiling,
@@ -22,6 +21,7 @@ from hotlap.record import (
     Verdict,
     as_float,
 )
+from hotlap.report.scale import mean
 from hotlap.units import duration, factor, percent
 
 # In the order in which a training loop comes to them.
@@ -110,7 +110,7 @@ def plural(count: int, noun: str) -> str:
 
 def phases(run: Run) -> tuple[PhasePart, ...]:
     """The phases of `run` that took any time or could not be measured, in the order of a training loop."""
-    step_s = fmean(run.step_s) if run.step_s else 0.0
+    step_s = mean(run.step_s) if run.step_s else 0.0
     parts = []
     for phase in PHASE_ORDER:
         if phase not in run.phase_s:
@@ -128,11 +128,8 @@ def step_sentence(run: Run) -> str:
     if not run.step_s:
         return "No step was recorded."
     threads = plural(run.num_threads, "thread") if run.num_threads is not None else "threads not known"
-    mean = duration(fmean(run.step_s))
-    return (
-        f"Median step {duration(run.median_step_s())} (mean {mean}) over {plural(len(run.step_s), 'step')} "
-        f"on {run.device}, {threads}."
-    )
+    usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
+    return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}, {threads}."
 
 
 def failure(run: Run) -> str | None:
@@ -164,7 +161,7 @@ def loss_sentence(run: Run) -> str:
     if not finite:
         return f"Losses seen: {len(known):,}; not one is a finite number."
     tenth = max(1, len(finite) // 10)
-    ends = f"Loss {fmean(finite[:tenth]):.4g} -> {fmean(finite[-tenth:]):.4g} (means of the first and last tenth)"
+    ends = f"Loss {mean(finite[:tenth]):.4g} -> {mean(finite[-tenth:]):.4g} (means of the first and last tenth)"
     odd = len(known) - len(finite)
     return f"{ends}; {odd:,} of {len(known):,} were NaN or infinite." if odd else f"{ends}; all finite."
 
@@ -300,15 +297,22 @@ def patch_missing(study: Study) -> str:
     return "No patch: the accepted levers could not be written into the source."
 
 
+def caution(study: Study) -> str | None:
+    """Why the patch must not be applied as it is; None when nothing speaks against it."""
+    outcome = conclusion(study).outcome
+    if not study.patch or outcome is Outcome.GAIN:
+        return None
+    if outcome is Outcome.HARM:
+        return "Training is harmed by this patch: do not apply it."
+    return "The gain and its harmlessness are not both proven: read the patch before you apply it."
+
+
 def apply_lines(study: Study) -> tuple[str, ...]:
-    """How to use the patch, and what to mind."""
-    if not study.patch:
+    """The commands for the patch, and what they do; none for a patch that does harm."""
+    if not study.patch or conclusion(study).outcome is Outcome.HARM:
         return ()
     files = ", ".join(change.path for change in study.changes) or "the files named in the diff"
-    lines = (f"hotlap apply           writes it into {files}", "hotlap apply --revert  takes it back")
-    if conclusion(study).outcome is not Outcome.GAIN:
-        return ("The gain and its harmlessness are not both proven: read the patch before you apply it.", *lines)
-    return lines
+    return (f"hotlap apply           writes it into {files}", "hotlap apply --revert  takes it back")
 
 
 def prediction_sentence(prediction: Prediction) -> str:

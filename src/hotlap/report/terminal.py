@@ -170,7 +170,9 @@ def patch(study: Study) -> RenderableType:
     # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
     changed = Text("\n").join(Text(line.text, DIFF_STYLES[line.kind]) for line in diff.lines(clean(study.patch)))
     changed.no_wrap, changed.overflow = True, "ignore"
-    apply = (_text(line, keep_blanks=True) for line in story.apply_lines(study))
+    caution = story.caution(study)
+    apply = [Text(caution, "bold")] if caution is not None else []
+    apply.extend(_text(line, keep_blanks=True) for line in story.apply_lines(study))
     return Group(_section("Patch", changed), Text(), _section("To apply it", *apply))
 
 
