@@ -17,8 +17,8 @@ from hotlap.data.items import Unsupported, copy_tensor, is_plain_tensor, same_ar
 
 # index_select divides more elements than this among threads (GRAIN_SIZE in aten/src/ATen/Parallel.h).
 _ONE_THREAD_ELEMENTS = 32_768
-# Up to here waking the threads costs what they bring: 64 rows of 3 kB took 70 us with two threads and 57 us with one
-# on an idle two-core machine, and 10,000 us against 56 us on a busy one (benchmarks/gather.py).
+# Up to here threads bring little and can cost much: 64 rows of 3 kB took 22 to 80 us with two threads and 38 to 56 us
+# with one on a quiet two-core machine, but 3,000 to 10,000 us against 56 us when the other core was in use.
 _ONE_THREAD_BYTES = 256 << 10
 
 
@@ -86,8 +86,8 @@ class _Rows(Column):
 
     def put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         """Keep the (B, ...) rows."""
-        with torch.no_grad():
-            self.store.index_copy_(0, index, rows.permute(self._order))
+        # Through NumPy: torch's index_copy_ knows no float8.
+        self._array[index.numpy()] = _as_array(rows.detach().permute(self._order))
 
     def rows(self, index: torch.Tensor) -> torch.Tensor:
         """(B, ...) fresh memory."""

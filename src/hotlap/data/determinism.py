@@ -1,5 +1,6 @@
 """Whether an item is always the same: generators that it could draw from, state that it could depend on."""
 
+import dis
 import pickle
 import random
 import types
@@ -240,7 +241,7 @@ class Watch:
             self._places.append(_Seen(f"a variable around {name}", partial(_contents, cells)))
         yield from ((f"{name} (closure)", value) for value in _contents(cells))
         yield f"{name} (defaults)", function.__defaults__ or ()
-        names = [key for key in function.__code__.co_names if key in function.__globals__]
+        names = [key for key in _global_names(function) if key in function.__globals__]
         if names:
             read = partial(_values, function.__globals__, names)
             self._places.append(_Seen(f"a global name used by {name}", read))
@@ -259,6 +260,12 @@ def _contents(cells: tuple[types.CellType, ...]) -> list[Any]:
         except ValueError:
             values.append(None)
     return values
+
+
+def _global_names(function: types.FunctionType) -> list[str]:
+    """Global names that the function reads. (`co_names` has those of attributes too: `self.data` is no `data`.)"""
+    code = dis.get_instructions(function)
+    return sorted({str(step.argval) for step in code if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")})
 
 
 def _values(names: dict[str, Any], keys: list[str]) -> list[Any]:

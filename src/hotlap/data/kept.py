@@ -256,6 +256,8 @@ class Kept:
                 self._put_new(list(new), list(new.values()))
         except Unsupported as unsupported:
             self.give_up(f"{self._name} is not kept: {unsupported}")
+        except (MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
+            self.give_up(f"{self._name} is not kept: {error}")
 
     def _put_new(self, positions: list[int], items: list[Any]) -> None:
         store = self._store

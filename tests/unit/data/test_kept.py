@@ -206,6 +206,31 @@ def test_a_transform_that_is_changed_is_noticed() -> None:
     assert_same_epochs(epochs(kept), epochs(Transformed([scale])))
 
 
+LEVEL = 1.0
+scale = 1.0
+
+
+class ReadsGlobal(Pictures):
+    def __getitem__(self, index: Any) -> Any:
+        return torch.tensor(float(index)) * self.scale * LEVEL
+
+
+def test_a_global_setting_that_is_changed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = cached(ReadsGlobal())
+    epochs(kept, num_epochs=1)
+    monkeypatch.setitem(globals(), "LEVEL", 2.0)
+    assert_same_epochs(epochs(kept), epochs(ReadsGlobal()))
+    assert kept.note is not None and "a global name used by ReadsGlobal.__getitem__" in kept.note
+
+
+def test_a_global_variable_named_like_an_attribute_is_another_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = cached(ReadsGlobal())
+    epochs(kept, num_epochs=1)
+    monkeypatch.setitem(globals(), "scale", 2.0)
+    epochs(kept, num_epochs=1)
+    assert kept.full and kept.note is None
+
+
 def test_a_hidden_change_is_found_by_recomputing() -> None:
     hidden = {number: 1.0 for number in range(1000)}  # larger than a watch looks into
 
