@@ -34,6 +34,7 @@ class Tail:
                 first = self._tail.popleft()
                 self._tail_size -= len(first)
                 self._dropped += len(first)
+        self._stream.close()
 
     def text(self) -> str:
         """What was kept; call after the process has ended."""

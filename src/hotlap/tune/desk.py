@@ -7,7 +7,6 @@ from dataclasses import replace
 from hotlap import statistics
 from hotlap.record import Study
 from hotlap.tune.options import Observer, Options
-from hotlap.tune.sizes import Sizes
 
 
 class Desk:
@@ -46,9 +45,9 @@ class Desk:
         if sentence not in self.study.warnings:
             self.change("warnings", warnings=(*self.study.warnings, sentence))
 
-    def limit_s(self, sizes: Sizes, processes: int, *, arms: int = 1) -> float:
+    def limit_s(self, estimate_s: float) -> float:
         """What a heat may take before it is cut short: three times what it should, and not more than what is left."""
-        return max(20.0, min(3 * sizes.heat_s(processes, arms) + 60.0, self.left_s + 20.0))
+        return max(20.0, min(3 * estimate_s + 60.0, self.left_s + 20.0))
 
     def pooled(self, scope: str) -> tuple[float, int] | None:
         """Variance of all comparisons of this scope so far, those of equal things included."""

@@ -11,7 +11,6 @@ from hotlap.statistics import Progress
 from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court
-from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Heat, Timing
 from hotlap.tune.trials import Trials
 from hotlap.units import factor
@@ -25,11 +24,10 @@ _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
 class Final:
     """Says what the study comes to."""
 
-    def __init__(self, desk: Desk, timing: Timing, court: Court, sizes: Sizes, trials: Trials) -> None:
+    def __init__(self, desk: Desk, timing: Timing, court: Court, trials: Trials) -> None:
         self._desk = desk
         self._timing = timing
         self._court = court
-        self._sizes = sizes
         self._trials = trials
 
     def confirm(self) -> None:
@@ -84,7 +82,7 @@ class Final:
 
         def heat(still: Sequence[Contender]) -> Heat:
             arms = [Arm(bare=True), *(entries[contender.name] for contender in still)]
-            limit_s = self._desk.limit_s(self._sizes, len(arms))
+            limit_s = self._desk.limit_s(self._timing.estimate_s(len(arms)))
             return self._timing.duet(self._trials.stack, arms, limit_s=limit_s)
 
         compare(

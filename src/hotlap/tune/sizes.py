@@ -53,12 +53,24 @@ class Sizes:
             cores=machine.usable_cores,
         )
 
-    def heat_s(self, processes: int, arms: int = 1) -> float:
-        """About what one heat of so many processes takes, each with so many arms."""
+    def expected_s(self, processes: int, arms: int = 1) -> float:
+        """What one heat of so many processes takes on a quiet machine, each with so many arms."""
         starts = self.setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
         return starts + processes * (self.steps * arms + self.warmup) * self.step_s + 1.0
 
     @property
     def evidence_s(self) -> float:
-        """About what one run for the gate takes."""
+        """What one run for the gate takes on a quiet machine."""
         return self.setup_s + 3.0 * self.evidence_steps * self.step_s + 1.0
+
+
+class Pace:
+    """How much longer things take here and now than expected; learnt from each heat."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+
+    def note(self, *, expected_s: float, took_s: float) -> None:
+        """A heat is over. The newest counts half: other people's work on a machine comes and goes."""
+        if expected_s > 0:
+            self.factor = min(20.0, max(0.5, (self.factor + took_s / expected_s) / 2))

@@ -1,12 +1,13 @@
 """Sets of levers -> log-ratios of step times, one per process: switched by blocks within it, or by turns between."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hotlap import levers, statistics
 from hotlap.record import LeverSpec, Plan, Run, Status, Turn
 from hotlap.tune.options import Options, Runs
-from hotlap.tune.sizes import Sizes
+from hotlap.tune.sizes import Pace, Sizes
 
 Stack = tuple[LeverSpec, ...]
 
@@ -47,15 +48,32 @@ def scope_of(stack: Stack) -> levers.Scope:
 class Timing:
     """Plans heats of the right size and reads their outcome."""
 
-    def __init__(self, runs: Runs, options: Options, sizes: Sizes) -> None:
+    def __init__(
+        self, runs: Runs, options: Options, sizes: Sizes, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._runs = runs
         self._options = options
         self._sizes = sizes
+        self._now = now
+        self._pace = Pace()
+
+    def estimate_s(self, processes: int, *, arms: int = 1) -> float:
+        """What a heat will take, as far as earlier ones tell."""
+        return self._pace.factor * self._sizes.expected_s(processes, arms)
+
+    def _timed(self, plans: Sequence[Plan], *, arms: int, limit_s: float) -> list[Run]:
+        begun = self._now()
+        if len(plans) <= self._sizes.together:
+            found = self._runs(plans, limit_s=limit_s)
+        else:
+            found = [self._runs([plan], limit_s=limit_s / len(plans))[0] for plan in plans]
+        self._pace.note(expected_s=self._sizes.expected_s(len(plans), arms), took_s=self._now() - begun)
+        return found
 
     def switched(self, stack: Stack, arms: Sequence[Stack], *, limit_s: float) -> Heat:
         """One process under `stack`, in which sets of levers take turns by blocks; the first set is the base."""
         plan = replace(self._plan(), always=stack, arms=tuple(arms), steps=self._sizes.steps)
-        (run,) = self._runs([plan], limit_s=limit_s)
+        (run,) = self._timed([plan], arms=len(arms), limit_s=limit_s)
         failure = _failure(run, len(arms))
         ratios = {} if failure else statistics.log_ratios_of_arms(run)
         return Heat(
@@ -68,10 +86,7 @@ class Timing:
         """One process for each arm, alive together and taking turns where memory allows; the first is the base."""
         together = len(arms) <= self._sizes.together
         plans = [self._process_plan(stack, arm, turn=together) for arm in arms]
-        if together:
-            runs = self._runs(plans, limit_s=limit_s)
-        else:
-            runs = [self._runs([plan], limit_s=limit_s / len(plans))[0] for plan in plans]
+        runs = self._timed(plans, arms=1, limit_s=limit_s)
         failures = [_failure(run, 1) or _arm_failure(run, run.always) for run in runs]
         ratios = [
             None if failures[0] or failures[k] else statistics.log_ratio_of_runs(runs[0], runs[k])
@@ -102,6 +117,15 @@ class Timing:
             warmup=self._sizes.warmup,
             seed=self._options.seed,
         )
+
+
+def log_ratio_within(run: Run) -> float | None:
+    """One process without any switch -> what a comparison by blocks makes of its own blocks (truth: 0).
+
+    Every other block is called B, in serpentine order: A/A within a process costs no process of its own.
+    """
+    halves = replace(run, arms=((), ()), arm=tuple(int(block % 4 in (1, 2)) for block in run.block))
+    return statistics.log_ratios_of_arms(halves).get(1)
 
 
 def _failure(run: Run, num_arms: int) -> str | None:

@@ -11,7 +11,6 @@ from hotlap.statistics import Progress
 from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
-from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Heat, Timing, scope_of
 from hotlap.units import factor
 
@@ -25,11 +24,10 @@ _MOST_TOGETHER = 5
 class Trials:
     """The search. What was tried is read from the study, so it goes on where it stopped."""
 
-    def __init__(self, desk: Desk, timing: Timing, court: Court, sizes: Sizes, machine: Machine) -> None:
+    def __init__(self, desk: Desk, timing: Timing, court: Court, machine: Machine) -> None:
         self._desk = desk
         self._timing = timing
         self._court = court
-        self._sizes = sizes
         self._machine = machine
 
     @property
@@ -46,7 +44,7 @@ class Trials:
     @property
     def reserve_s(self) -> float:
         """Kept for the end: three heats of the script as written, under the levers, and patched; and the gate."""
-        return 3 * self._sizes.heat_s(3) + self._court.estimate_s(self.stack) + 5.0
+        return 3 * self._timing.estimate_s(3) + self._court.estimate_s(self.stack) + 5.0
 
     def facts(self) -> Run:
         """The script as written, with all that was found out about its loaders."""
@@ -60,7 +58,9 @@ class Trials:
                 return
             arms = len(group) + 1 if group[0].scope is Scope.STEP else 1
             processes = 1 if group[0].scope is Scope.STEP else 2
-            needed = 2 * self._sizes.heat_s(processes, arms) + self._court.estimate_s((*self.stack, group[0].spec()))
+            needed = 2 * self._timing.estimate_s(processes, arms=arms) + self._court.estimate_s(
+                (*self.stack, group[0].spec())
+            )
             if self._desk.left_s < needed + self.reserve_s:
                 names = ", ".join(lever.title() for lever in group)
                 self._desk.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
@@ -73,7 +73,7 @@ class Trials:
         for spec in self.stack[:-1]:
             if _key((spec,)) in done:
                 continue
-            if self._desk.left_s < 2 * self._sizes.heat_s(2) + self.reserve_s:
+            if self._desk.left_s < 2 * self._timing.estimate_s(2) + self.reserve_s:
                 self._desk.warn("The budget was over before each accepted lever could be left out once.")
                 return
             self._leave_out(spec)
@@ -139,9 +139,9 @@ class Trials:
         def heat(still: Sequence[Contender]) -> Heat:
             specs = [(group[contender.name].spec(),) for contender in still]
             if step:
-                limit_s = self._desk.limit_s(self._sizes, 1, arms=len(specs) + 1)
+                limit_s = self._desk.limit_s(self._timing.estimate_s(1, arms=len(specs) + 1))
                 return self._timing.switched(stack, [(), *specs], limit_s=limit_s)
-            limit_s = self._desk.limit_s(self._sizes, len(specs) + 1)
+            limit_s = self._desk.limit_s(self._timing.estimate_s(len(specs) + 1))
             return self._timing.duet(stack, [Arm(), *(Arm(levers=spec) for spec in specs)], limit_s=limit_s)
 
         compare(
@@ -185,7 +185,7 @@ class Trials:
         step = scope_of((spec,)) is Scope.STEP
 
         def heat(_: Sequence[Contender]) -> Heat:
-            limit_s = self._desk.limit_s(self._sizes, 2)
+            limit_s = self._desk.limit_s(self._timing.estimate_s(2))
             if step:
                 return self._timing.switched(others, [(), (spec,)], limit_s=limit_s)
             return self._timing.duet(others, [Arm(), Arm(levers=(spec,))], limit_s=limit_s)

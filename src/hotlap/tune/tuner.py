@@ -17,7 +17,7 @@ from hotlap.tune.evidence import Court
 from hotlap.tune.final import Final
 from hotlap.tune.options import Observer, Options, Runs
 from hotlap.tune.sizes import Sizes
-from hotlap.tune.timing import Arm, Timing
+from hotlap.tune.timing import Arm, Timing, log_ratio_within
 from hotlap.tune.trials import Trials
 
 # Fewer steps than this cannot be told from chance.
@@ -64,14 +64,14 @@ class Tuner:
         sizes = self._look(desk)
         timing = Timing(self._runs, self._options, sizes)
         court = Court(self._runs, self._options, sizes, desk.study.baseline)
-        self._calibrate(desk, timing, sizes)
+        self._calibrate(desk, timing)
         desk.doing("running the script twice with the same seed")
         court.prepare(Numerics.EXACT)
-        trials = Trials(desk, timing, court, sizes, self._machine)
+        trials = Trials(desk, timing, court, self._machine)
         trials.stack_greedily()
         trials.leave_each_out()
         if desk.study.result is None:
-            Final(desk, timing, court, sizes, trials).confirm()
+            Final(desk, timing, court, trials).confirm()
         desk.change("end", state=State.COMPLETE)
         return desk.study
 
@@ -103,36 +103,31 @@ class Tuner:
             (run,) = self._runs([replace(plan, warmup=2)], limit_s=limit_s)
         return _usable(run, self._options)
 
-    def _calibrate(self, desk: Desk, timing: Timing, sizes: Sizes) -> None:
+    def _calibrate(self, desk: Desk, timing: Timing) -> None:
         """Two equal things compared (A/A), and the script with its input for free."""
         if desk.study.noise:
             return
-        processes, free = _between_processes(desk, timing, sizes)
-        steps: list[float] = []
+        processes: list[float] = []
+        blocks: list[float] = []
+        free: list[float] = []
+        has_loader = any(loader.trained_on for loader in desk.study.baseline[0].loaders)
+        arms = [Arm(), Arm(), *([Arm(free_input=True)] if has_loader else [])]
         for k in range(_CALIBRATIONS):
-            if k and desk.left_s < _LEAVE * self._options.budget_s:
+            if k and _is_late(desk, timing.estimate_s(len(arms))):
                 break
-            desk.doing(f"comparing the script with itself within one process ({k + 1} of {_CALIBRATIONS})")
-            heat = timing.switched((), [(), ()], limit_s=desk.limit_s(sizes, 1, arms=2))
-            steps += [ratio for ratio in heat.log_ratios if ratio is not None]
+            desk.doing(f"comparing the script with itself, to know the noise ({k + 1} of {_CALIBRATIONS})")
+            heat = timing.duet((), arms, limit_s=desk.limit_s(timing.estimate_s(len(arms))))
+            processes += [ratio for ratio in heat.log_ratios[:1] if ratio is not None]
+            free += [ratio for ratio in heat.log_ratios[1:2] if ratio is not None]
+            blocks += [ratio for run in heat.runs[:2] if (ratio := log_ratio_within(run)) is not None]
         _note_ceiling(desk, free)
-        noise = [_noise("process", processes), _noise("step", steps)]
+        noise = [_noise("process", processes), _noise("step", blocks)]
         desk.change("noise", noise=tuple(part for part in noise if part is not None))
 
 
-def _between_processes(desk: Desk, timing: Timing, sizes: Sizes) -> tuple[list[float], list[float]]:
-    """(Log-ratios of two equal processes, of the script with free input over the script as written.)"""
-    has_loader = any(loader.trained_on for loader in desk.study.baseline[0].loaders)
-    arms = [Arm(), Arm(), *([Arm(free_input=True)] if has_loader else [])]
-    equal, free = [], []
-    for k in range(_CALIBRATIONS):
-        if k and desk.left_s < _LEAVE * desk.options.budget_s:
-            break
-        desk.doing(f"comparing the script with itself, to know the noise ({k + 1} of {_CALIBRATIONS})")
-        heat = timing.duet((), arms, limit_s=desk.limit_s(sizes, len(arms)))
-        equal += [ratio for ratio in heat.log_ratios[:1] if ratio is not None]
-        free += [ratio for ratio in heat.log_ratios[1:2] if ratio is not None]
-    return equal, free
+def _is_late(desk: Desk, next_s: float) -> bool:
+    """One more comparison would take what the trials need."""
+    return desk.left_s - next_s < _LEAVE * desk.options.budget_s
 
 
 def _note_ceiling(desk: Desk, log_ratios: list[float]) -> None:
