@@ -1,10 +1,10 @@
 """benchmarks/results/*.json -> the marked blocks of README.md and docs/*.md, so that no figure is typed by hand.
 
-A block begins with `<!-- paste: KIND NAME -->` (or `<!-- paste: claims -->`) and ends with `<!-- end paste -->`. Kinds:
+A block begins with `<!-- paste: KIND ... -->` and ends with `<!-- end paste -->`. Kinds:
 
-    claims         one row for each entry of "claims" in any result
-    output NAME    "output" of results/NAME.json, as it was on the terminal
-    table NAME     "rows" of results/NAME.json, a list of objects with the same keys
+    claims                one row for each entry of "claims" in any result
+    output NAME           "output" of results/NAME.json, as it was on the terminal
+    table NAME [KEY ...]  "results" of results/NAME.json, a list of objects; the keys are the columns (default: all)
 
 What a result has to hold is written in docs/benchmarks.md. `--check` changes nothing and fails if a block is stale.
 """
@@ -17,8 +17,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hotlap.units import duration
+
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- paste: (?P<what>[a-z0-9_ -]+?) -->\n).*?(<!-- end paste -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- paste: (?P<what>[A-Za-z0-9_. -]+?) -->\n).*?(<!-- end paste -->)", re.DOTALL)
 NOT_YET = "Not measured yet.\n"
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -41,15 +43,16 @@ def block(what: str, results: Results) -> str:
     Raises:
         ValueError: nobody knows this kind of block.
     """
-    kind, _, name = what.partition(" ")
+    kind, *words = what.split()
+    name, keys = "".join(words[:1]), words[1:]
     result = results.get(name, {})
     if kind == "claims":
         return table(list(claims(results)))
     if kind == "output":
         return f"```text\n{result['output'].rstrip()}\n```\n" if "output" in result else NOT_YET
     if kind == "table":
-        return table(result.get("rows", []))
-    raise ValueError(f"there is no block {what!r}; known are claims, output NAME, table NAME")
+        return table([{key: row.get(key) for key in keys or row} for row in result.get("results", [])])
+    raise ValueError(f"there is no block {what!r}; known are claims, output NAME, table NAME [KEY ...]")
 
 
 def claims(results: Results) -> Iterator[dict[str, str]]:
@@ -59,9 +62,15 @@ def claims(results: Results) -> Iterator[dict[str, str]]:
             yield {
                 "claim": claim["claim"],
                 "measured": value(claim),
-                "on": result.get("machine", ""),
+                "on": machine(result),
                 "by": f"[{name}](benchmarks/results/{name}.json)",
             }
+
+
+def machine(result: Mapping[str, Any]) -> str:
+    """Where it was measured, in a few words."""
+    told = result.get("machine", "")
+    return ", ".join(f"{key} {word}" for key, word in told.items()) if isinstance(told, dict) else str(told)
 
 
 def value(claim: Mapping[str, Any]) -> str:
@@ -82,13 +91,15 @@ def table(rows: list[Any]) -> str:
     if not rows:
         return NOT_YET
     keys = list(rows[0])
-    lines = [keys, ["---"] * len(keys), *([cell(row.get(key)) for key in keys] for row in rows)]
+    lines = [keys, ["---"] * len(keys), *([cell(key, row.get(key)) for key in keys] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def cell(content: Any) -> str:
-    """A value that cannot break its row."""
-    text = "" if content is None else number(content) if isinstance(content, int | float) else str(content)
+def cell(key: str, content: Any) -> str:
+    """A value that cannot break its row; seconds (a key that ends in `_s`) get the unit that fits."""
+    if isinstance(content, int | float):
+        return duration(content) if key.endswith("_s") and not key.endswith("_per_s") else number(content)
+    text = "" if content is None else str(content)
     return text.replace("|", "\\|").replace("\n", " ")
 
 
