@@ -28,6 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Makes PyTorch training faster, and proves that the gain is real and training unharmed.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
