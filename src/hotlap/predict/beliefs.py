@@ -28,6 +28,11 @@ DEVICE_MEMORY_SIGMA = 0.07
 # Part of scripts whose FP32 work really runs in TF32 on devices that have it: convolutions do unless switched off,
 # matrix products in containers and in torch before 1.12.
 TF32_SHARE = 0.75
+# Part of a measured step that no faster device shortens (Python between steps, synchronisation, logging), and its
+# spread.
+FIXED_SHARE = 0.03
+FIXED_SIGMA = 0.8
+FIXED_MOST = 0.3
 
 
 MOVED = {True: "mixed", False: "full"}
@@ -46,6 +51,8 @@ class Beliefs:
     """(D,) factors of the device that was measured on."""
     here_memory: Array
     residual: Array
+    fixed: Array
+    """(D,) part of a measured step that stays as it is on any device."""
     machine: Array
     """(D,) standard normal: how another machine with the same device differs."""
     chance: Chance
@@ -81,7 +88,7 @@ def _normals(dimensions: int) -> Array:
 
 def prior(workload: Workload) -> Beliefs:
     """What is believed before anything was measured."""
-    normal = _normals(13)
+    normal = _normals(14)
     moved = timing.constants()["prior"]["memory"]["really_moved"][MOVED[workload.precision.mixed]]
     compute_sigma = TOTALS_COMPUTE_SIGMA if workload.totals_only else COMPUTE_SIGMA
     memory_sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
@@ -106,6 +113,7 @@ def prior(workload: Workload) -> Beliefs:
         here_compute=np.exp(DEVICE_COMPUTE_SIGMA * normal[:, 6]),
         here_memory=np.exp(DEVICE_MEMORY_SIGMA * normal[:, 7]),
         residual=np.exp(RESIDUAL_SIGMA * normal[:, 8]),
+        fixed=np.minimum(FIXED_MOST, FIXED_SHARE * np.exp(FIXED_SIGMA * normal[:, 13])),
         machine=normal[:, 9],
         chance=Chance(bus=normal[:, 10], hidden=normal[:, 11], jitter=normal[:, 12]),
     )

@@ -169,7 +169,9 @@ def _one_device(question: _Question, believed: Beliefs, columns: Columns) -> tup
         return parts, same * np.exp(0.5 * MACHINE_SIGMA * believed.machine), beliefs.weigh(ratio)
     if here.family != target.family:
         spread = math.hypot(spread, FAMILY_SIGMA)
-    return parts, there_s * ratio * np.exp(spread * believed.machine), beliefs.weigh(ratio)
+    fixed_s = believed.fixed * question.measured_step_s
+    scaled_s = there_s * ratio * (1 - believed.fixed)
+    return parts, (fixed_s + scaled_s) * np.exp(spread * believed.machine), beliefs.weigh(ratio)
 
 
 def _byte_factor(recorded: Precision, wanted: Precision) -> float:

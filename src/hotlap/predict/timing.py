@@ -100,13 +100,20 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
     rate = matrix_rate(device, precision, tf32=tf32)
     if precision is Precision.FP64:
         return rate * 0.8 * sustained(device)
-    if rate <= device.fp16 and rate != device.tensor and rate != device.tf32:
-        return rate * prior["fp32_efficiency"].get(device.family, 0.6) * sustained(device)
-    table = prior["tensor_efficiency"]
-    # GeForce: FP32 accumulation at half rate, so the matrix rate is only twice the vector rate (Ampere and later).
-    half = device.vendor == "NVIDIA" and device.tensor <= 4.2 * device.fp32 and not device.tensor > 3 * device.fp32
-    efficiency = table.get(device.family, table["half" if half else "full"])
-    return max(rate * efficiency, vector) * sustained(device)
+    if precision.mixed and device.tensor and rate == device.tensor:
+        return max(rate * _matrix_efficiency(device), vector) * sustained(device)
+    if rate == device.tf32 and rate > 0:
+        feed = float(prior["tensor"]["tf32"])
+        return max(rate * feed * _matrix_efficiency(device), vector) * sustained(device)
+    return vector / device.fp32 * rate * sustained(device)
+
+
+def _matrix_efficiency(device: Device) -> float:
+    """Part of the matrix peak that operators of real nets reach, by the balance of the device."""
+    prior = constants()["prior"]["tensor"]
+    balance = device.tensor / device.bandwidth
+    line = prior["efficiency"] * (prior["balance"] / balance) ** prior["exponent"]
+    return float(min(0.92, line * prior["family"].get(device.family, 1.0)))
 
 
 def memory_rate(device: Device) -> float:
