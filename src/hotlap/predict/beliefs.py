@@ -4,6 +4,7 @@ Fixed draws (no random state): the same question always gets the same answer.
 """
 
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -73,6 +74,7 @@ class Beliefs:
         )
 
 
+@cache
 def _normals(dimensions: int) -> Array:
     """(D, dimensions) standard normal numbers that fill space evenly: a Kronecker lattice of the generalised golden
     ratio (M. Roberts, "The unreasonable effectiveness of quasirandom sequences")."""
@@ -86,6 +88,7 @@ def _normals(dimensions: int) -> Array:
     return np.asarray(ndtri(uniform))
 
 
+@lru_cache(maxsize=8)
 def prior(workload: Workload) -> Beliefs:
     """What is believed before anything was measured."""
     normal = _normals(14)

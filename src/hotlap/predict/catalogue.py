@@ -201,6 +201,7 @@ def devices(*, kind: str | None = None) -> tuple[Device, ...]:
     return tuple(device for device, _ in _shipped() if kind in (None, device.kind))
 
 
+@cache
 def _words(name: str) -> tuple[frozenset[str], float | None]:
     """A name as it may be written -> the words that tell devices apart, and the gigabytes of memory if named."""
     text = _CPU_NOISE.sub(" ", name.lower())

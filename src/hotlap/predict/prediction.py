@@ -1,7 +1,7 @@
 """Workload and device -> the step there, as a `Prediction` with an 80% interval."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,10 @@ LEAST_WIDTH = 0.02
 # two devices are of different families: fitted to the coverage of held-out pairs (benchmarks/predict).
 MACHINE_SIGMA = 0.09
 FAMILY_SIGMA = 0.07
+# Added where a family was never seen in the data that the constants come from, and where the power limit rules.
+UNSEEN_SIGMA = 0.06
+POWER_SIGMA = 0.15
+POWER_RULES_BELOW = 0.8
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
@@ -167,11 +171,21 @@ def _one_device(question: _Question, believed: Beliefs, columns: Columns) -> tup
         # The same model of device: what was measured is the answer, but for another machine around it.
         same = np.full_like(there_s, question.measured_step_s)
         return parts, same * np.exp(0.5 * MACHINE_SIGMA * believed.machine), beliefs.weigh(ratio)
-    if here.family != target.family:
-        spread = math.hypot(spread, FAMILY_SIGMA)
+    spread = math.hypot(spread, *_pair_sigmas(here, target))
     fixed_s = believed.fixed * question.measured_step_s
     scaled_s = there_s * ratio * (1 - believed.fixed)
     return parts, (fixed_s + scaled_s) * np.exp(spread * believed.machine), beliefs.weigh(ratio)
+
+
+def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
+    """Reasons to be less sure of the ratio of two devices."""
+    if here.family != there.family:
+        yield FAMILY_SIGMA
+    if not {here.family, there.family} <= KNOWN_FAMILIES:
+        yield UNSEEN_SIGMA
+    slowest = min(timing.sustained(device) for device in (here, there))
+    if slowest < POWER_RULES_BELOW and here.name != there.name:
+        yield POWER_SIGMA
 
 
 def _byte_factor(recorded: Precision, wanted: Precision) -> float:

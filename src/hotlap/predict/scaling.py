@@ -25,7 +25,7 @@ BACKWARD_SHARE = 0.62
 HIDDEN_LOW = 0.30
 HIDDEN_HIGH = 0.90
 # Relative loss for each doubling of the GPUs: waiting for the slowest, host work of the collectives, shared input.
-JITTER = 0.012
+JITTER = 0.016
 JITTER_SIGMA = 0.7
 
 

@@ -6,9 +6,10 @@ works; a step takes as long as the slower of the two.
 Shape letters: D draws, K operators (groups of equal ones).
 """
 
+import math
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -17,12 +18,10 @@ from numpy.typing import NDArray
 
 from hotlap.predict.catalogue import Device
 from hotlap.predict.precision import Precision, matrix_rate
-from hotlap.predict.workload import Kind, Workload
+from hotlap.predict.workload import Kind, Operator, Workload
 
 Array = NDArray[np.float64]
 
-# Computing and moving overlap within an operator, but not perfectly near the balance: a p-norm instead of a maximum.
-OVERLAP_NORM = 4.0
 # Device time of one operator beyond its work: ramp-up, drain, and the gap to the next one.
 GAP_S = 2.5e-6
 # Matrix products fill the device in waves of tiles: about this time is lost in each (fits the ND A100 GEMM table).
@@ -31,8 +30,16 @@ WAVE_S = 6.0e-6
 
 @cache
 def constants() -> dict[str, Any]:
-    """facts/constants.toml."""
-    return tomllib.loads(resources.files("hotlap.predict").joinpath("facts", "constants.toml").read_text("utf-8"))
+    """facts/constants.toml, with what facts/fitted.toml puts in the place of its priors."""
+    found = _table("constants.toml")
+    fitted = _table("fitted.toml")
+    found["prior"]["fp32_efficiency"].update(fitted["fp32_efficiency"])
+    found["prior"]["memory"]["really_moved"].update(fitted["memory"]["really_moved"])
+    return found
+
+
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("hotlap.predict").joinpath("facts", name).read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,16 +140,32 @@ class Columns:
     kinds: tuple[Kind, ...]
 
 
+@lru_cache(maxsize=8)
 def columns(workload: Workload) -> Columns:
-    """The operators of a workload as columns."""
-    operators = [operator for operator in workload.operators if operator.kind is not Kind.TRANSFER]
+    """The operators of a workload as columns; operators of one kind and nearly one size share a row."""
+    groups: dict[tuple[Kind, int, int], list[Operator]] = {}
+    for operator in workload.operators:
+        if operator.kind is not Kind.TRANSFER and operator.count > 0:
+            sizes = _size_class(operator.flop), _size_class(operator.moved_bytes)
+            groups.setdefault((operator.kind, *sizes), []).append(operator)
+    rows = []
+    for (kind, *_), members in groups.items():
+        count = math.fsum(operator.count for operator in members)
+        flop = math.fsum(operator.flop * operator.count for operator in members) / count
+        moved = math.fsum(operator.moved_bytes * operator.count for operator in members) / count
+        rows.append((kind, flop, moved, count))
     return Columns(
-        flop=np.array([operator.flop for operator in operators]),
-        moved=np.array([operator.moved_bytes for operator in operators]),
-        count=np.array([operator.count for operator in operators]),
-        matrix=np.array([operator.kind.on_matrix_units for operator in operators], dtype=bool),
-        kinds=tuple(operator.kind for operator in operators),
+        flop=np.array([row[1] for row in rows]),
+        moved=np.array([row[2] for row in rows]),
+        count=np.array([row[3] for row in rows]),
+        matrix=np.array([row[0].on_matrix_units for row in rows], dtype=bool),
+        kinds=tuple(row[0] for row in rows),
     )
+
+
+def _size_class(value: float) -> int:
+    """Factors of four."""
+    return round(math.log2(value) / 2) if value > 1 else 0
 
 
 def step(workload: Columns, device: Device, *, precision: Precision, draws: Draws, byte_factor: float = 1.0) -> Parts:
@@ -156,7 +179,7 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
     compute_s = _compute(workload, device, precision, draws)
     moved = workload.moved[None, :] * draws.memory[:, None] * byte_factor
     memory_s = _from_memory(moved, device) / memory_rate(device)
-    work_s = (compute_s**OVERLAP_NORM + memory_s**OVERLAP_NORM) ** (1 / OVERLAP_NORM)
+    work_s = _overlapped(compute_s, memory_s)
     total = work_s * workload.count[None, :]
     computing = compute_s > memory_s
     gap_s = np.where(workload.matrix, GAP_S + WAVE_S, GAP_S)
@@ -171,6 +194,12 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
         floor_s=np.full(shape, floor_s),
         host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
     )
+
+
+def _overlapped(a: Array, b: Array) -> Array:
+    """Computing and moving overlap, but not perfectly near the balance: the 4-norm instead of the larger."""
+    a2, b2 = a * a, b * b
+    return np.asarray(np.sqrt(np.sqrt(a2 * a2 + b2 * b2)))
 
 
 def _compute(workload: Columns, device: Device, precision: Precision, draws: Draws) -> Array:
