@@ -51,9 +51,7 @@ def pairs(points: Iterable[Point]) -> Iterator[tuple[Point, Point]]:
 
 def error(here: Point, there: Point) -> float:
     """Logarithm of predicted over measured."""
-    foretold = forecast(
-        here.workload(), target=there.device, measured_on=here.device, measured_step_s=here.step_s
-    )
+    foretold = forecast(here.workload(), target=there.device, measured_on=here.device, measured_step_s=here.step_s)
     return log(foretold.step_s.mid / there.step_s)
 
 
@@ -82,9 +80,7 @@ def moved_mixed(points: list[Point]) -> float:
                 device = resolve(point.device).device
                 work = point.workload()
                 drawn = beliefs.prior(work)
-                parts = timing.step(
-                    timing.columns(work), device, precision=work.precision, draws=drawn.there()
-                )
+                parts = timing.step(timing.columns(work), device, precision=work.precision, draws=drawn.there())
                 errors.append(log(float(median(parts.step_s.tolist())) / point.step_s))
             best = min(best, (abs(median(errors)), value))
     return best[1]
@@ -105,9 +101,9 @@ def main() -> None:
     moved = (PRIOR_MOVED * moved_mixed(some)) ** 0.5
     lines = [
         "# Written by benchmarks/predict/calibrate.py. What each constant was fitted to:",
-        "# fp32_efficiency volta, ga100, gp100: FP32 matrix products of 1 ms and more (NeuSight's operator tables, MIT).",
+        "# fp32_efficiency volta, ga100, gp100: FP32 matrix products of 1 ms and more (NeuSight's tables, MIT).",
         "# fp32_efficiency turing: training steps of torchvision models on one machine (ryujaehun's tables, MIT).",
-        "# really_moved mixed: every sixth model of timm's training table on an RTX 3090 (Apache-2.0), half-way to 1.35.",
+        "# really_moved mixed: every sixth model of timm's table on an RTX 3090 (Apache-2.0), half-way to 1.35.",
         "",
         "[fp32_efficiency]",
         *(f"{family} = {value:.3f}" for family, value in fitted.items()),
@@ -117,7 +113,7 @@ def main() -> None:
         "",
     ]
     OUT.write_text("\n".join(lines))
-    print("\n".join(lines))  # noqa: T201
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

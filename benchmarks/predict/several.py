@@ -1,4 +1,4 @@
-"""Several GPUs -> results/several.json: all-reduce times, and efficiencies of 8 x V100 on NVLink, against measured ones.
+"""Several GPUs -> results/several.json: all-reduce times and efficiencies of V100 on NVLink against measured ones.
 
 The efficiencies are published ones (DeepLearningExamples) of models whose batch is given; parameters are public model
 facts. `links.py` quotes single points of the all-reduce tables; nothing was fitted to the efficiencies but the loss for
@@ -27,13 +27,13 @@ PARAMETERS = {
 
 def reductions() -> Iterator[tuple[str, int, float, float]]:
     """Fabric, GPUs, measured and modelled seconds."""
-    for row in csv.DictReader((DATA / "links" / "deepbench_allreduce.csv").open()):
+    for row in csv.DictReader((DATA / "links" / "deepbench_allreduce.csv").read_text().splitlines()):
         if row["device"] == "NV_1080Ti" and int(row["n_gpus"]) <= 8:
             count = int(row["n_gpus"])
             over = links.fabric(resolve("GTX 1080 Ti").device, count, interconnect="pcie")
             yield "pcie 3", count, float(row["time_us"]) / 1e6, links.all_reduce_s(float(row["bytes"]), count, over)
     over = links.fabric(resolve("A100 SXM4 80GB").device, 8)
-    for row in csv.DictReader((DATA / "azure" / "nd_a100.csv").open()):
+    for row in csv.DictReader((DATA / "azure" / "nd_a100.csv").read_text().splitlines()):
         if row["section"] == "NCCL Bandwidth":
             number, unit = re.fullmatch(r"(\d+)([KMG])", row["c1"]).groups()  # type: ignore[union-attr]
             size = float(number) * {"K": 1e3, "M": 1e6, "G": 1e9}[unit]
@@ -41,7 +41,7 @@ def reductions() -> Iterator[tuple[str, int, float, float]]:
 
 
 def efficiencies() -> Iterator[dict[str, object]]:
-    for row in csv.DictReader((DATA / "deeplearning_examples" / "scaling_v100.csv").open()):
+    for row in csv.DictReader((DATA / "deeplearning_examples" / "scaling_v100.csv").read_text().splitlines()):
         known = PARAMETERS.get(row["model"])
         weak = row["batch_rule"].startswith("weak") and "ccumulation" not in row["config"]
         if row["framework"] != "PyTorch" or known is None or not weak or row["n_gpus"] not in ("2", "4", "8"):
@@ -74,8 +74,11 @@ def main() -> None:
     }
     result = {
         "all_reduce": {
-            name: {"median": round(float(np.median(np.abs(v))), 3), "p90": round(float(np.percentile(np.abs(v), 90)), 3)}
-            for name, v in by_fabric.items()
+            name: {
+                "median": round(float(np.median(np.abs(gaps))), 3),
+                "p90": round(float(np.percentile(np.abs(gaps), 90)), 3),
+            }
+            for name, gaps in by_fabric.items()
         },
         "efficiency_v100_nvlink": {
             "num": len(rows), "mean_absolute_error": round(float(np.mean(gaps)), 3), "by_precision": by_precision,

@@ -22,7 +22,23 @@ MEGA = 1e6
 # PCIe: bytes a second in one direction and lane after line coding (8b/10b up to generation 2, then 128b/130b).
 PCIE_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 # Words in names that say who made a device or what it is for, but never tell two devices apart.
-NOISE_WORDS = frozenset("nvidia geforce tesla quadro amd radeon instinct intel gpu per die generation core".split())
+NOISE_WORDS = frozenset(
+    [
+        "nvidia",
+        "geforce",
+        "tesla",
+        "quadro",
+        "amd",
+        "radeon",
+        "instinct",
+        "intel",
+        "gpu",
+        "per",
+        "die",
+        "generation",
+        "core",
+    ]
+)
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
 _CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
 
@@ -252,6 +268,27 @@ def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
         return Match(device=first)
     others = ", ".join(device.name for device in found[1:])
     return Match(device=first, assumption=f'"{name}" was taken for {first.name}; write {others} for that one')
+
+
+def unknown_cpu(name: str, *, cores: int) -> Device:
+    """A CPU that the catalogue does not have: AVX2 at 2.5 GHz, and memory for 4 GB/s a core."""
+    return Device(
+        name=name,
+        vendor="unknown",
+        family="cpu",
+        kind="cpu",
+        year=0,
+        units=cores,
+        fp32=32 * 2.5e9 * cores,
+        fp64=16 * 2.5e9 * cores,
+        fp16=32 * 2.5e9 * cores,
+        bandwidth=max(20e9, 4e9 * cores),
+        memory=float("inf"),
+        cache=2.0 * 2**20 * cores,
+        launch_s=3e-6,
+        power_w=10.0 * cores,
+        sources=("typical figures; this processor is not in the catalogue",),
+    )
 
 
 def _unknown(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> str:

@@ -107,5 +107,5 @@ def all_reduce_s(num_bytes: float, count: int, over: Fabric, *, rate: float = 1.
         return 0.0
     bus = over.bus_bytes_s * rate
     half = HALF_RATE_BYTES * over.bus_bytes_s / HALF_RATE_BUS
-    reached = num_bytes**RAMP / (num_bytes**RAMP + half**RAMP)
+    reached: float = num_bytes**RAMP / (num_bytes**RAMP + half**RAMP)
     return over.latency_s + 2 * (count - 1) / count * num_bytes / (bus * reached)

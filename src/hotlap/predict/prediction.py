@@ -220,9 +220,7 @@ def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Arra
     over = links.fabric(question.target, question.count, interconnect=question.interconnect)
     if question.count > 8:
         notes += ("more than eight GPUs are taken as one machine of the same kind: a network would be slower",)
-    all_s = scaling.together(
-        one_s, gradient_bytes=gradients, count=question.count, over=over, chance=believed.chance
-    )
+    all_s = scaling.together(one_s, gradient_bytes=gradients, count=question.count, over=over, chance=believed.chance)
     return all_s, (*notes, *over.assumptions)
 
 

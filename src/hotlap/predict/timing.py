@@ -101,7 +101,7 @@ def sustained(device: Device) -> float:
 def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool) -> float:
     """Operations a second that large operators of `kind` reach on `device`."""
     prior = constants()["prior"]
-    vector = device.fp32 * prior["fp32_efficiency"].get(device.family, 0.6)
+    vector: float = device.fp32 * prior["fp32_efficiency"].get(device.family, 0.6)
     if not kind.on_matrix_units:
         return vector * sustained(device)
     rate = matrix_rate(device, precision, tf32=tf32)
@@ -206,7 +206,10 @@ def _compute(workload: Columns, device: Device, precision: Precision, draws: Dra
     """(D, K) seconds of computing."""
     rates = np.empty((2, len(workload.kinds)))
     for tf32 in (False, True):
-        known = {kind: compute_rate(device, precision, kind, tf32=tf32) for kind in set(workload.kinds)}
+        # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
+        known = {
+            kind: compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in set(workload.kinds)
+        }
         rates[int(tf32)] = [known[kind] for kind in workload.kinds]
     chosen = rates[draws.tf32.astype(int)]
     factor = np.where(workload.matrix[None, :], draws.compute[:, None], 1.0)
@@ -214,7 +217,7 @@ def _compute(workload: Columns, device: Device, precision: Precision, draws: Dra
 
 
 def _from_memory(moved: Array, device: Device) -> Array:
-    """(D, K) bytes, each weighed by how slow its way is: what is left in the cache by the operator before is cheaper."""
+    """(D, K) bytes, each weighed by how slow its way is: what the operator before left in the cache is cheaper."""
     table = constants()["prior"]["memory"]
     if device.kind == "cpu":
         return moved

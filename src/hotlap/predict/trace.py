@@ -5,7 +5,8 @@ lower differently there are mapped: parameter updates run as multi-tensor kernel
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +22,28 @@ from hotlap.predict.workload import Kind, Operator, Stage, Workload
 # (aten/src/ATen/native/cuda/MultiTensorApply.cuh: 110 to 30 by depth).
 TENSORS_A_KERNEL = 40
 _NO_KERNEL = frozenset(
-    "detach empty empty_like empty_strided new_empty new_empty_strided set_ _local_scalar_dense is_same_size "
-    "_assert_async sym_size sym_numel sym_stride resize_ record_stream lift_fresh _has_compatible_shallow_copy_type "
-    "profiler _record_function_enter_new _record_function_exit".split()
+    [
+        "detach",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "set_",
+        "_local_scalar_dense",
+        "is_same_size",
+        "_assert_async",
+        "sym_size",
+        "sym_numel",
+        "sym_stride",
+        "resize_",
+        "record_stream",
+        "lift_fresh",
+        "_has_compatible_shallow_copy_type",
+        "profiler",
+        "_record_function_enter_new",
+        "_record_function_exit",
+    ]
 )
 _KINDS: Mapping[Kind, tuple[str, ...]] = {
     Kind.MATMUL: ("mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul", "_scaled_mm"),
@@ -107,13 +127,14 @@ class _Seen:
     """Storage -> bytes that the forward pass keeps for the backward pass."""
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts each operator with what it moves and computes."""
 
     def __init__(self, seen: _Seen) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._seen = seen
         self.in_optimizer = False
+        self.aside = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -121,7 +142,7 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._overloadpacket.__name__
-        if name not in _NO_KERNEL and not _is_view(func):
+        if not self.aside and name not in _NO_KERNEL and not _is_view(func):
             self._record(func, name, args, kwargs, out)
         return out
 
@@ -168,14 +189,16 @@ def _flop(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], o
         transposed = bool(args[7])
         spread = args[1] if transposed else grad_output
         one_way = 2.0 * spread.numel() * math.prod(weight.shape[1:])
-        return one_way * (int(args[-1][0]) + int(args[-1][1]))
+        return float(one_way) * (int(args[-1][0]) + int(args[-1][1]))
     count = flop_registry.get(func._overloadpacket)
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
 
 
 def _crosses(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
     """A copy from the host to a device."""
-    return bool(inputs and outputs) and inputs[-1].device.type == "cpu" and outputs[0].device.type not in ("cpu", "meta")
+    return (
+        bool(inputs and outputs) and inputs[-1].device.type == "cpu" and outputs[0].device.type not in ("cpu", "meta")
+    )
 
 
 def _grouped(name: str, args: tuple[Any, ...]) -> bool:
@@ -185,6 +208,61 @@ def _grouped(name: str, args: tuple[Any, ...]) -> bool:
     if name == "convolution_backward":
         return int(args[-2]) > 1 and args[2].shape[1] < 4
     return False
+
+
+class Tracer:
+    """Records from `start` to `stop`: for a step that is not one function call."""
+
+    def __init__(self) -> None:
+        self._seen = _Seen()
+        self._recorder = _Recorder(self._seen)
+        self._known: set[int] = set()
+        self._trained: list[torch.Tensor] = []
+        self._open = ExitStack()
+
+    def start(self, parameters: Iterable[torch.Tensor] = ()) -> None:
+        """Begin; `parameters` are trained: no activations, and their gradients are what GPUs exchange."""
+        self._trained = [parameter for parameter in parameters if parameter.requires_grad]
+        self._known = {parameter.untyped_storage()._cdata for parameter in self._trained}
+        for handle in _mark_optimizer(self._recorder):
+            self._open.callback(handle.remove)
+        self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
+        self._open.enter_context(self._recorder)
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._known:
+            self._seen.saved[storage._cdata] = storage.nbytes()
+        return tensor
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside is no work of the device: loading and collating a batch."""
+        before, self._recorder.aside = self._recorder.aside, True
+        try:
+            yield
+        finally:
+            self._recorder.aside = before
+
+    def cancel(self) -> None:
+        """Stop without a result."""
+        self._open.close()
+
+    def stop(self, *, name: str = "", precision: Precision | None = None, batch_bytes: float = 0.0) -> Workload:
+        """End, and say what was done. `batch_bytes`: that would travel from the host, besides copies that were seen."""
+        self._open.close()
+        operators = tuple(_mapped(self._seen.counts))
+        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in self._trained)
+        return Workload(
+            operators=operators,
+            name=name,
+            precision=precision or _seen_precision(operators),
+            matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
+            parameter_bytes=weights or None,
+            gradient_bytes=weights or None,
+            activation_bytes=float(sum(self._seen.saved.values())),
+            batch_bytes=self._seen.batch_bytes or batch_bytes,
+        ).validated()
 
 
 def record(
@@ -199,40 +277,18 @@ def record(
 
     Arguments:
         step: one whole training step: forward, backward, optimizer. It really runs.
-        parameters: that are trained: they are not counted as activations, and their gradients as what GPUs exchange.
+        parameters: that are trained.
         batch: tensors that would travel from the host for each step.
         precision: of the script; None: seen from the types of its matrix products.
     """
-    seen = _Seen()
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    known = {parameter.untyped_storage()._cdata for parameter in trained}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in known:
-            seen.saved[storage._cdata] = storage.nbytes()
-        return tensor
-
-    recorder = _Recorder(seen)
-    handles = _mark_optimizer(recorder)
+    tracer = Tracer()
+    tracer.start(parameters)
     try:
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), recorder:
-            step()
-    finally:
-        for handle in handles:
-            handle.remove()
-    operators = tuple(_mapped(seen.counts))
-    weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in trained)
-    return Workload(
-        operators=operators,
-        name=name,
-        precision=precision or _seen_precision(operators),
-        matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
-        parameter_bytes=weights or None,
-        gradient_bytes=weights or None,
-        activation_bytes=float(sum(seen.saved.values())),
-        batch_bytes=seen.batch_bytes + _bytes(batch),
-    ).validated()
+        step()
+    except BaseException:
+        tracer.cancel()
+        raise
+    return tracer.stop(name=name, precision=precision, batch_bytes=_bytes(batch))
 
 
 def _mark_optimizer(recorder: _Recorder) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """One training step as data: its operators and what travels. Portable JSON; says nothing about any device."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -228,7 +229,7 @@ def _spread(flop: float, memory_bytes: float, num_kernels: float) -> Iterator[Op
         each = compute_count / NUM_GROUPS
         moved = compute_bytes * share / each
         yield Operator(
-            kind=Kind.CONV, flop=flop * share / each, read_bytes=moved * 0.6, written_bytes=moved * 0.4, count=each
+            kind=Kind.MATMUL, flop=flop * share / each, read_bytes=moved * 0.6, written_bytes=moved * 0.4, count=each
         )
     rest = num_kernels - compute_count
     for share in _shares(MEMORY_SIGMA):
@@ -246,7 +247,7 @@ def _shares(sigma: float) -> list[float]:
     def below(x: float) -> float:
         return 0.0 if x == -math.inf else 1.0 if x == math.inf else normal.cdf(x - sigma)
 
-    return [below(high) - below(low) for low, high in zip(edges, edges[1:], strict=False)]
+    return [below(high) - below(low) for low, high in itertools.pairwise(edges)]
 
 
 def save(workload: Workload, path: Path) -> None:
