@@ -87,7 +87,7 @@ NEUSIGHT = {
 
 def transformer_points() -> Iterator[Point]:
     known = totals()
-    for row in _rows((DATA / "neusight" / "e2e_v100_p100_t4_p4.csv")):
+    for row in _rows(DATA / "neusight" / "e2e_v100_p100_t4_p4.csv"):
         key = f"{row['model']}/{row['seqlen']}/{row['batch_size']}/{row['mode']}"
         if key in known:
             yield Point(
@@ -113,9 +113,9 @@ def timm_points() -> Iterator[Point]:
     """RTX 3090 under AMP; operations and activations from the inference tables of the same library."""
     known = {}
     for version in ("pt240-cu124", "pt113-cu117"):
-        for row in _rows((DATA / "timm" / f"benchmark-infer-amp-nchw-{version}-rtx3090.csv")):
+        for row in _rows(DATA / "timm" / f"benchmark-infer-amp-nchw-{version}-rtx3090.csv"):
             known[row["model"]] = row
-    for row in _rows((DATA / "timm" / "benchmark-train-amp-nchw-pt112-cu113-rtx3090.csv")):
+    for row in _rows(DATA / "timm" / "benchmark-train-amp-nchw-pt112-cu113-rtx3090.csv"):
         facts = known.get(row["model"])
         if facts is None or not facts["infer_gmacs"] or float(facts["infer_gmacs"]) < 0.05:
             continue

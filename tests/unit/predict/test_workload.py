@@ -35,7 +35,7 @@ def test_work_without_operations_moves_bytes_only() -> None:
 def test_figures_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     figures = {"flop": 1e12, "memory_bytes": 1e9, "num_kernels": 100.0, **wrong}
     with pytest.raises(UserError):
-        Workload.from_totals(**figures)
+        Workload.from_totals(**figures)  # type: ignore[arg-type]
 
 
 def test_an_unknown_precision_is_refused() -> None:
