@@ -11,7 +11,7 @@ import platform
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -52,10 +52,16 @@ def batches(dataset: Any, batch_size: int) -> Iterator[Any]:
 
 
 def seconds_each(action: Callable[[], object], num_times: int) -> float:
-    started = perf_counter()
+    """Wall time of one call."""
+    return both_seconds_each(action, num_times)[0]
+
+
+def both_seconds_each(action: Callable[[], object], num_times: int) -> tuple[float, float]:
+    """(wall time, time on a processor in all threads) of one call; the second says what a busy machine hides."""
+    started, started_cpu = perf_counter(), process_time()
     for _ in range(num_times):
         action()
-    return (perf_counter() - started) / num_times
+    return (perf_counter() - started) / num_times, (process_time() - started_cpu) / num_times
 
 
 def raw_gather(images: torch.Tensor, labels: torch.Tensor, batch_size: int) -> Callable[[], object]:
@@ -94,21 +100,25 @@ def measure(batch_size: int) -> dict[str, float | int]:
     gather = raw_gather(torch.rand(NUM_ITEMS, 1, 28, 28), torch.tensor(dataset.labels), batch_size)
     rounds = [
         (
-            seconds_each(lambda: next(plain), BATCHES_A_ROUND // 10),
-            seconds_each(lambda: next(warm), BATCHES_A_ROUND),
-            seconds_each(gather, BATCHES_A_ROUND),
+            *both_seconds_each(lambda: next(plain), BATCHES_A_ROUND // 10),
+            *both_seconds_each(lambda: next(warm), BATCHES_A_ROUND),
+            *both_seconds_each(gather, BATCHES_A_ROUND),
         )
         for _ in range(NUM_ROUNDS)
     ]
-    plain_s, warm_s, raw_s = (statistics.median(times) for times in zip(*rounds, strict=True))
+    medians = [statistics.median(times) for times in zip(*rounds, strict=True)]
+    plain_s, plain_cpu_s, warm_s, warm_cpu_s, raw_s, raw_cpu_s = medians
     # Each byte of a batch is read once and written once.
     moved_bytes = 2 * batch_size * (28 * 28 * 4 + 8)
     return {
         "batch_size": batch_size,
         "plain_s": plain_s,
+        "plain_cpu_s": plain_cpu_s,
         "fill_s": fill_s,
         "cached_s": warm_s,
+        "cached_cpu_s": warm_cpu_s,
         "raw_gather_s": raw_s,
+        "raw_gather_cpu_s": raw_cpu_s,
         "speedup": plain_s / warm_s,
         "cached_over_raw": warm_s / raw_s,
         "cached_bytes_per_s": moved_bytes / warm_s,
@@ -116,6 +126,8 @@ def measure(batch_size: int) -> dict[str, float | int]:
 
 
 def main() -> None:
+    # One thread: with two, a busy second core decides what is measured.
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     device = f"cpu-{os.cpu_count()}core"
     results = [measure(batch_size) for batch_size in (32, 64, 256)]

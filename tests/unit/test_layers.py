@@ -112,7 +112,9 @@ def test_the_reader_of_imports_sees_through_branches_and_spares_functions() -> N
     assert imports_torch_at_module_level("class A:\n    import torch\n")
     assert not imports_torch_at_module_level("def f():\n    import torch\n")
     assert not imports_torch_at_module_level("if TYPE_CHECKING:\n    import torch\n")
-    assert imported_parts(ast.parse("def f():\n    from hotlap import tune, __version__\n    import hotlap")) == {"tune"}
+    assert imported_parts(ast.parse("def f():\n    from hotlap import tune, __version__\n    import hotlap")) == {
+        "tune"
+    }
 
 
 def test_every_folder_of_the_package_belongs_to_a_layer() -> None:

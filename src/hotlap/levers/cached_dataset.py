@@ -59,11 +59,10 @@ class CachedDataset(Lever):
         return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """What a step saves when batches cost nothing, where that was measured; else all that it waits for them."""
-        for ceiling in ceilings:
-            if ceiling.name == "input":
-                return max(0.0, run.median_step_s() - ceiling.step_s)
-        return run.mean_phase_s(Phase.INPUT) or 0.0
+        """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
+        mean_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+        promised = [mean_s * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
+        return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
 
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""

@@ -10,6 +10,10 @@ _STRETCH = 4
 # Steps recorded beyond an epoch's end, so that the new epoch's first batches are seen as well.
 _BEYOND_EPOCH = 10
 
+# Processes of a heat warm up in turns as well, of so many blocks each: two that compute at the same time slow each
+# other down by far more than two, because the threads of each wait for one another.
+_WARM_TURN = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -63,7 +67,8 @@ class Schedule:
         if not self._warm:
             patience_over = elapsed_s >= self._plan.warmup_max_s
             if self._made < self._plan.warmup or not (settled or patience_over):
-                return self._go(Move(recorded=False))
+                yields = self._plan.turn is not None and self._made % (_WARM_TURN * self._block_steps) == 0
+                return self._go(Move(recorded=False, new_block=yields))
             self._warm = True
             # Each arm gets one block that is thrown away: its first steps build what the later ones find ready.
             self._rounds_before = 1 if self._num_arms > 1 else 0

@@ -31,7 +31,7 @@ from hotlap.probe.schedule import Schedule
 from hotlap.probe.sites import users_sources
 from hotlap.probe.steps import StepMarker
 from hotlap.record import Plan, Run, Status, save
-from hotlap.record.progress import Progress
+from hotlap.record.progress import READY, WARMING, Progress
 
 # How often a process that waits for its turn looks whether the parent is still there.
 _WAIT_S = 5.0
@@ -181,8 +181,8 @@ class Session:
         if move.new_block:
             self._begin_block(move.arm)
         self._probe_s += time.perf_counter() - begun
-        if move.new_block:
-            self._turn.wait(self._leave)
+        if move.new_block or self._steps == 1:
+            self._turn.wait(self._leave, warm=self.schedule.warm)
         self.clock.restart()
 
     def _record(self, spent: list[float], *, arm: int, block: int) -> None:
@@ -311,14 +311,14 @@ class _Turn:
         self._parent = os.environ.get("HOTLAP_PARENT", "")
         self._files: tuple[int, int] | None = None
 
-    def wait(self, leave: Any) -> None:
-        """Say that the turn is over, and wait for the next one."""
+    def wait(self, leave: Any, *, warm: bool) -> None:
+        """Say that the turn is over (and whether the next step will be timed), and wait for the next one."""
         if self._turn is None:
             return
         if self._files is None:
             self._files = (os.open(self._turn.ready, os.O_WRONLY), os.open(self._turn.go, os.O_RDONLY))
         ready, go = self._files
-        os.write(ready, b"r")
+        os.write(ready, READY if warm else WARMING)
         while not select.select([go], [], [], _WAIT_S)[0]:
             if self._parent and not Path(f"/proc/{self._parent}").exists() and sys.platform == "linux":
                 leave()

@@ -1,4 +1,4 @@
-"""A page of memory that the parent and the child share: steps made, and the parent's wish to stop."""
+"""What the parent and the child tell each other while a run goes on: steps made, the wish to stop, turns."""
 
 import mmap
 import os
@@ -9,6 +9,11 @@ SIZE = 64
 _STEPS = struct.Struct("<Q")
 _STOP_AT = 8
 _ARM_AT = 9
+
+READY = b"r"
+"""What a child writes when it waits for its turn and its next steps will be recorded."""
+WARMING = b"w"
+"""The same, when it still warms up."""
 
 
 class Progress:

@@ -32,6 +32,9 @@ _FIRST_SHARE = 0.25
 # Heats of two equal things before anything is tried: they give the noise, and the variance that later heats share.
 _CALIBRATIONS = 3
 
+# With time for fewer heats of three processes no lever can be shown to help: noise, trials, and the confirmation.
+_FEWEST_HEATS = 6
+
 # Knowing the noise must leave this part of the budget for trials.
 _LEAVE = 0.6
 
@@ -64,12 +67,15 @@ class Tuner:
         sizes = self._look(desk)
         timing = Timing(self._runs, self._options, sizes)
         court = Court(self._runs, self._options, sizes, desk.study.baseline)
-        self._calibrate(desk, timing)
-        desk.doing("running the script twice with the same seed")
-        court.prepare(Numerics.EXACT)
         trials = Trials(desk, timing, court, self._machine)
-        trials.stack_greedily()
-        trials.leave_each_out()
+        if desk.left_s > _FEWEST_HEATS * timing.estimate_s(3):
+            self._calibrate(desk, timing)
+            desk.doing("running the script twice with the same seed")
+            court.prepare(Numerics.EXACT)
+            trials.stack_greedily()
+            trials.leave_each_out()
+        else:
+            desk.warn("The budget was over before anything could be tried; raise --budget.")
         if desk.study.result is None:
             Final(desk, timing, court, trials).confirm()
         desk.change("end", state=State.COMPLETE)

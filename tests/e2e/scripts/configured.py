@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-learning_rate = 0.1
+learning_rate, steps = 0.1, 1
 exec("learning_rate = 0.2\nsteps = 400")
 for word in sys.argv[1:]:
     exec(word)

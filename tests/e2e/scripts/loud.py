@@ -5,7 +5,7 @@ from torch import nn
 
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(400):
+for _ in range(400):
     print("x" * 100_000)
     print("y" * 1_000, file=sys.stderr)
     optimizer.zero_grad()

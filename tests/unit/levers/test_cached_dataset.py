@@ -75,11 +75,14 @@ def test_loaders_that_the_script_does_not_make_itself_cannot_be_changed() -> Non
     assert not CachedDataset().edits(run)
 
 
-def test_saves_at_most_what_the_ceiling_says_or_else_the_waiting() -> None:
+def test_saves_at_most_the_waiting_or_what_the_ceiling_promises_if_that_is_more() -> None:
     run = run_of(loader(), input_s=0.002)
-    ceiling = Ceiling(name="input", idealised="-", step_s=0.0022, speedup=Interval(low=1, mid=1.5, high=2))
+    step_s = sum(run.step_s) / len(run.step_s)
+    low = Ceiling(name="input", idealised="-", step_s=0.0022, speedup=Interval(low=1, mid=1.1, high=1.2))
+    high = Ceiling(name="input", idealised="-", step_s=0.0002, speedup=Interval(low=1, mid=5, high=10))
     assert CachedDataset().saves_at_most_s(run, ()) == pytest.approx(0.002)
-    assert CachedDataset().saves_at_most_s(run, (ceiling,)) == pytest.approx(0.0010)
+    assert CachedDataset().saves_at_most_s(run, (low,)) == pytest.approx(0.002)
+    assert CachedDataset().saves_at_most_s(run, (high,)) == pytest.approx(0.9 * step_s)
 
 
 def test_reads_as_cached_around_the_data_set() -> None:

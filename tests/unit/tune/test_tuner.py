@@ -136,7 +136,7 @@ def test_a_script_that_cannot_be_studied_gets_a_sentence(
 
 def test_runs_a_short_script_again_with_a_shorter_warm_up(script: Path) -> None:
     world = world_of(script)
-    warmups = []
+    warmups: list[int] = []
 
     def short(plans: list[Plan], *, limit_s: float) -> list[Run]:
         warmups.extend(plan.warmup for plan in plans)
