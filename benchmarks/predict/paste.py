@@ -53,6 +53,15 @@ def several(found: dict[str, Any], cost: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def operators(found: dict[str, Any]) -> str:
+    lines = ["| forty operators as a step | median | p90 | bias | inside 80% |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {name} | {one['median']:.3f} | {one['p90']:.3f} | {one['bias']:+.3f} | {one['coverage']:.0%} |"
+        for name, one in found.items()
+    ]
+    return "\n".join(lines)
+
+
 def put(text: str, name: str, table: str) -> str:
     pattern = f"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)"
     return re.sub(pattern, lambda match: f"{match[1]}{table}\n{match[2]}", text, flags=re.DOTALL)
@@ -61,6 +70,7 @@ def put(text: str, name: str, table: str) -> str:
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")}
     text = put(PAGE.read_text(), "pairs", pairs(results["pairs"]))
+    text = put(text, "operators", operators(results["operators"]))
     PAGE.write_text(put(text, "several", several(results["several"], results["trace"])))
 
 

@@ -47,6 +47,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
     parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
     parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")
+    parser.add_argument("--strong", action="store_true", help="several GPUs share the batch of one")
     parser.add_argument("--devices", metavar="FILE", help="further devices, in TOML")
     parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
     parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
@@ -198,6 +199,7 @@ def _forecasts(
             measured_on=measured[0] if measured else None,
             measured_step_s=measured[1] if measured else None,
             interconnect=args.interconnect if count > 1 else None,
+            strong=args.strong,
             devices=extra,
         )
         for name in names
@@ -258,7 +260,7 @@ def _show(
             str(one.count),
             duration(step.mid),
             f"{duration(step.low)} to {duration(step.high)}",
-            factor(measured[1] * one.count / step.mid) if measured else "-",
+            factor(measured[1] * (1 if args.strong else one.count) / step.mid) if measured else "-",
             f"{one.efficiency:.2f}" if one.efficiency is not None and one.count > 1 else "-",
             one.bound_by,
             {True: "yes", False: "no", None: "?"}[one.fits],

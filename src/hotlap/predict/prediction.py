@@ -11,7 +11,7 @@ from hotlap.predict import beliefs, links, memory, scaling, timing
 from hotlap.predict.beliefs import Beliefs
 from hotlap.predict.catalogue import Device, Match, resolve
 from hotlap.predict.precision import Precision, parse
-from hotlap.predict.timing import Array, Columns, Parts
+from hotlap.predict.timing import Array, Parts
 from hotlap.predict.workload import Workload
 from hotlap.record.types import Interval, Prediction
 
@@ -47,10 +47,16 @@ class _Question:
     here: Device | None
     measured_step_s: float | None
     interconnect: str | None
+    strong: bool
     assumptions: tuple[str, ...]
 
+    @property
+    def share(self) -> Workload:
+        """What one of the GPUs does."""
+        return self.workload.scaled(1 / self.count) if self.strong and self.count > 1 else self.workload
 
-def forecast(
+
+def forecast(  # noqa: PLR0913 - the arguments are the public question, all but one by name
     workload: Workload,
     *,
     target: str,
@@ -59,18 +65,20 @@ def forecast(
     measured_on: str | None = None,
     measured_step_s: float | None = None,
     interconnect: str | None = None,
+    strong: bool = False,
     devices: Iterable[Device] = (),
 ) -> Prediction:
     """What one step of `workload` takes on `count` GPUs called `target`.
 
     Arguments:
-        workload: of one process; with several GPUs each has this batch (weak scaling).
+        workload: of one process; with several GPUs each has this batch, unless `strong`.
         target: a name of the catalogue, as people or drivers write it.
         count: GPUs of one machine, trained data-parallel.
         precision: to compute in there; None: the workload's own.
         measured_on: device on which the same step was measured, in the workload's own precision.
         measured_step_s: the step there, in seconds, on one device.
         interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
+        strong: several GPUs share the batch of one (strong scaling) instead of having it each.
         devices: of the user (see `catalogue.load`).
 
     Returns:
@@ -96,7 +104,8 @@ def forecast(
         here=here.device if here is not None else None,
         measured_step_s=measured_step_s,
         interconnect=interconnect,
-        assumptions=(*notes, *_assumed(workload, there.device, wanted)),
+        strong=strong,
+        assumptions=(*notes, *_from_cpu(here, there.device), *_assumed(workload, there.device, wanted)),
     )
     return _answer(question)
 
@@ -124,10 +133,15 @@ def _assumed(workload: Workload, device: Device, precision: Precision) -> list[s
     return notes
 
 
+def _from_cpu(here: Match | None, target: Device) -> list[str]:
+    if here is None or here.device.kind != "cpu" or target.kind != "gpu":
+        return []
+    return ["the step was measured on a CPU, which says little of how a GPU does it: the interval is wide"]
+
+
 def _answer(question: _Question) -> Prediction:
     believed = beliefs.prior(question.workload)
-    columns = timing.columns(question.workload)
-    parts, one_s, weights = _one_device(question, believed, columns)
+    parts, one_s, weights = _one_device(question, believed)
     step_s, notes = _several(question, believed, one_s)
     low, mid, high = beliefs.quantiles(np.log(step_s), weights, (LOW, MID, HIGH))
     need = memory.need(question.workload, precision=question.precision)
@@ -147,27 +161,27 @@ def _answer(question: _Question) -> Prediction:
     )
 
 
-def _one_device(question: _Question, believed: Beliefs, columns: Columns) -> tuple[Parts, Array, Array]:
-    """(D,) seconds on one target, and the weight of each draw."""
+def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array]:
+    """(D,) seconds of what one target does, and the weight of each draw."""
     workload, target = question.workload, question.target
     parts = timing.step(
-        columns,
+        timing.columns(question.share),
         target,
         precision=question.precision,
         draws=believed.there(),
         byte_factor=_byte_factor(workload.precision, question.precision),
     )
-    there_s = _with_input(parts.step_s, workload, target)
+    there_s = _with_input(parts.step_s, question.share, target)
     spread = MACHINE_SIGMA if question.here is not None else 2 * MACHINE_SIGMA
     if question.here is None or question.measured_step_s is None:
         return parts, there_s * believed.residual * np.exp(spread * believed.machine), np.ones_like(there_s)
     here = question.here
-    here_parts = timing.step(columns, here, precision=workload.precision, draws=believed.here())
+    here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here())
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
         guess = there_s * ratio**CPU_WEIGHT * np.exp(CPU_SIGMA * believed.machine)
         return parts, guess, beliefs.weigh(ratio**CPU_WEIGHT)
-    if here == target and workload.precision is question.precision:
+    if here == target and workload.precision is question.precision and question.share is workload:
         # The same model of device: what was measured is the answer, but for another machine around it.
         same = np.full_like(there_s, question.measured_step_s)
         return parts, same * np.exp(0.5 * MACHINE_SIGMA * believed.machine), beliefs.weigh(ratio)
@@ -213,7 +227,9 @@ def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Arra
     if question.count == 1:
         return one_s, ()
     gradients = question.workload.gradient_bytes
-    notes: tuple[str, ...] = (f"each of {question.count} GPUs has the batch of one (weak scaling)",)
+    shared = f"{question.count} GPUs share the batch of one (strong scaling)"
+    each = f"each of {question.count} GPUs has the batch of one (weak scaling)"
+    notes: tuple[str, ...] = (shared if question.strong else each,)
     if gradients is None:
         # A step does about six operations for each parameter and sample; without a batch size that says nothing.
         raise UserError("The workload does not say how many bytes its parameters have; give parameter_bytes.")

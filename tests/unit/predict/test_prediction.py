@@ -133,6 +133,20 @@ def test_cards_without_peer_access_come_with_a_warning() -> None:
     assert any("host's memory" in note for note in on("RTX 4090", count=2).assumptions)
 
 
+def test_sharing_the_batch_shortens_the_step_but_by_less_than_the_number_of_gpus() -> None:
+    steps = [
+        forecast(work(), target="A100", count=count, measured_on="V100", measured_step_s=0.25, strong=True).step_s.mid
+        for count in (1, 2, 4, 8)
+    ]
+    assert steps == sorted(steps, reverse=True)
+    assert steps[0] / steps[-1] < 8
+
+
+def test_a_cpu_run_is_said_to_know_little() -> None:
+    notes = forecast(work(), target="RTX 3090", measured_on="Core i5-12600K", measured_step_s=10.0).assumptions
+    assert any("measured on a CPU" in note for note in notes)
+
+
 def test_large_gradients_on_slow_links_are_bound_by_communication() -> None:
     heavy = Workload.from_totals(flop=1e11, memory_bytes=1e9, num_kernels=100, parameter_bytes=4e9)
     one = forecast(heavy, target="RTX 4090", count=4, measured_on="RTX 4090", measured_step_s=0.02)
