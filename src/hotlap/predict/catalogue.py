@@ -224,7 +224,7 @@ def _words(name: str) -> tuple[frozenset[str], float | None]:
     text = re.sub(r"[^a-z0-9.+]+", " ", text)
     text = re.sub(r"\b(rtx|gtx|titan)(?=\d|x|v|rtx)", r"\1 ", text)
     text = re.sub(r"(?<=\d)(ti|super)\b", r" \1", text)
-    text = re.sub(r"\bsxm\d\b", "sxm", text)
+    text = re.sub(r"\bgen ?\d\b", " ", re.sub(r"\bsxm\d\b", "sxm", text))
     # The driver calls the SXM form of H100 "NVIDIA H100 80GB HBM3".
     text = re.sub(r"\bhbm3\b", "sxm", re.sub(r"(\d+) ?gb\b", r" \1gb ", text))
     memory = re.search(r"\b(\d+)gb\b", text)

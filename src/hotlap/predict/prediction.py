@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from hotlap.predict.precision import Precision, parse
 from hotlap.predict.timing import Array, Parts
 from hotlap.predict.workload import Workload
 from hotlap.record.types import Interval, Prediction
+from hotlap.units import percent, size
 
 LOW, MID, HIGH = 0.10, 0.50, 0.90
 # No interval is narrower than this on either side of the middle.
@@ -95,6 +96,8 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     if count > 1 and there.device.kind == "cpu":
         raise UserError("Several CPUs are not predicted; --count applies to GPUs.")
     wanted = parse(precision) if precision is not None else workload.precision
+    if not workload.precision_known:
+        workload = replace(workload, precision=wanted)
     notes = [match.assumption for match in (there, here) if match is not None and match.assumption]
     question = _Question(
         workload=workload,
@@ -144,7 +147,7 @@ def _answer(question: _Question) -> Prediction:
     parts, one_s, weights = _one_device(question, believed)
     step_s, notes = _several(question, believed, one_s)
     low, mid, high = beliefs.quantiles(np.log(step_s), weights, (LOW, MID, HIGH))
-    need = memory.need(question.workload, precision=question.precision)
+    need = memory.need(question.share, precision=question.precision)
     one_mid = beliefs.quantiles(one_s / step_s, weights, (MID,))[0]
     return Prediction(
         device=question.target.name,
@@ -157,8 +160,23 @@ def _answer(question: _Question) -> Prediction:
         bound_by=_bound_by(question, parts, one_s, step_s, weights),
         efficiency=one_mid if question.count > 1 else 1.0,
         fits=None if need is None else need.fits(question.target),
-        assumptions=(*question.assumptions, *notes),
+        assumptions=(*question.assumptions, *notes, *_room(question, need)),
     )
+
+
+def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
+    """If it does not fit: by how much, and what would help."""
+    target = question.target
+    if need is None or need.fits(target):
+        return
+    yield f"{target.name} has {size(target.memory)}, and {size(need.total)} are needed"
+    factor = memory.largest_batch_factor(question.share, target, precision=question.precision)
+    if factor:
+        yield f"it would fit with {percent(factor)} of the batch, or with activations recomputed"
+    sharded = memory.need(question.share, precision=question.precision, shards=question.count)
+    if question.count > 1 and sharded is not None:
+        verdict = "fits" if sharded.fits(target) else "does not fit either"
+        yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
 
 
 def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array]:

@@ -85,6 +85,8 @@ class Workload:
     name: str = ""
     precision: Precision = Precision.FP32
     """That the script itself computes in; measured times belong to it."""
+    precision_known: bool = True
+    """False: nobody said, so a forecast's own precision is taken for that of the measured step too."""
     matmul_tf32: bool | None = None
     """Matrix products may use TF32 under "fp32"; None: not known."""
     parameter_bytes: float | None = None
@@ -131,7 +133,7 @@ class Workload:
         num_kernels: float,
         parameter_bytes: float | None = None,
         batch_bytes: float | None = None,
-        precision: str | Precision = Precision.FP32,
+        precision: str | Precision | None = None,
         batch_size: int | None = None,
         name: str = "",
     ) -> "Workload":
@@ -143,7 +145,7 @@ class Workload:
             num_kernels: operators that the device runs.
             parameter_bytes: of the parameters; gradients are taken to be as large. None: not known.
             batch_bytes: what travels from the host for each step. None: not known.
-            precision: that all figures belong to; "amp" is fp16.
+            precision: that all figures belong to; "amp" is fp16. None: that of the forecast, or else fp32.
 
         Raises:
             UserError: a figure is negative, not finite, or there is no work at all.
@@ -160,7 +162,8 @@ class Workload:
         return cls(
             operators=tuple(_spread(flop, memory_bytes, num_kernels)),
             name=name,
-            precision=parse(precision),
+            precision=Precision.FP32 if precision is None else parse(precision),
+            precision_known=precision is not None,
             parameter_bytes=parameter_bytes,
             gradient_bytes=parameter_bytes,
             batch_bytes=batch_bytes,

@@ -28,6 +28,8 @@ QUOTED = Path(__file__).parents[3].parent / "shared" / "data" / "gpu" / "specs.c
         ("NVIDIA A100-PCIE-40GB", "A100 PCIe 40GB"),
         ("NVIDIA H100 80GB HBM3", "H100 SXM5 80GB"),
         ("NVIDIA H100 PCIe", "H100 PCIe 80GB"),
+        ("H100 80GB PCIe Gen5", "H100 PCIe 80GB"),
+        ("B200 192GB", "B200 SXM"),
         ("NVIDIA GH200 480GB", "GH200 96GB"),
         ("Tesla V100-SXM2-32GB", "Tesla V100 SXM2 32GB"),
         ("Tesla V100-PCIE-16GB", "Tesla V100 PCIe 16GB"),

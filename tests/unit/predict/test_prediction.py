@@ -142,6 +142,27 @@ def test_sharing_the_batch_shortens_the_step_but_by_less_than_the_number_of_gpus
     assert steps[0] / steps[-1] < 8
 
 
+def test_what_does_not_fit_says_by_how_much_and_what_would_help() -> None:
+    from dataclasses import replace
+
+    big = replace(work(), activation_bytes=40 * 2**30, parameter_bytes=2**30)
+    one = forecast(big, target="RTX 4090", count=2)
+    assert one.fits is False
+    said = " ".join(one.assumptions)
+    assert "of the batch" in said
+    assert "FSDP over 2 GPUs" in said
+
+
+def test_totals_without_a_precision_take_that_of_the_question() -> None:
+    figures = {"flop": 2.3e12, "memory_bytes": 7.7e10, "num_kernels": 500.0}
+    unsaid = Workload.from_totals(**figures)  # type: ignore[arg-type]
+    said = Workload.from_totals(**figures, precision="amp")  # type: ignore[arg-type]
+    answers = [
+        forecast(one, target="A100", precision="amp", measured_on="V100", measured_step_s=0.2) for one in (unsaid, said)
+    ]
+    assert answers[0] == answers[1]
+
+
 def test_a_cpu_run_is_said_to_know_little() -> None:
     notes = forecast(work(), target="RTX 3090", measured_on="Core i5-12600K", measured_step_s=10.0).assumptions
     assert any("measured on a CPU" in note for note in notes)
