@@ -131,7 +131,17 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-PARENT = ("cli", "gate", "launch", "levers", "machine", "record", "report", "report.html", "report.terminal")
+PARENT: tuple[str, ...] = (
+    "cli",
+    "gate",
+    "launch",
+    "levers",
+    "machine",
+    "record",
+    "report",
+    "report.html",
+    "report.terminal",
+)
 PARENT += ("rules", "source", "source.disk", "source.patching", "statistics", "tune", "data", "cli.live", "cli.shelf")
 PARENT += ("predict", "predict.prediction", "predict.outlook", "predict.page", "cli.predict")
 

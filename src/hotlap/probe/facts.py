@@ -24,9 +24,19 @@ _SAMPLE_S = 2.0
 _MAX_FORWARD_SITES = 8
 
 
+# Loaders made at one place (anew for each epoch, say) count as one; beyond this many places nothing more is noted.
+_MAX_LOADERS = 64
+
+
 @dataclass(slots=True)
 class _Loader:
-    reference: "weakref.ref[DataLoader[Any]]"
+    """What is kept of a loader: `for batch in DataLoader(...)` drops the loader itself at once."""
+
+    dataset: Any
+    num_workers: int
+    batch_size: int | None
+    default_collate: bool
+    pin_memory: bool
     trained_on: bool = False
 
 
@@ -39,6 +49,7 @@ class Facts:
         self.compiled = False
         self._loaders: dict[int, _Loader] = {}
         self._loader_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._loader_places: dict[tuple[str, int, int], int] = {}
         self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
         self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._closures: set[int] = set()
@@ -49,14 +60,31 @@ class Facts:
         if loader in self._loader_ids:
             return
         number = len(self._loaders)
+        site = call_site("torch.utils.data.DataLoader", detail={"loader": number})
+        if site is not None:
+            number = self._loader_places.setdefault((site.path, site.line, site.col), number)
+        if number >= _MAX_LOADERS:
+            return
         self._loader_ids[loader] = number
-        self._loaders[number] = _Loader(weakref.ref(loader))
-        self._add(call_site("torch.utils.data.DataLoader", detail={"loader": number}))
+        if number not in self._loaders:
+            self._add(site)
+        trained_on = number in self._loaders and self._loaders[number].trained_on
+        self._loaders[number] = _Loader(
+            dataset=loader.dataset,
+            num_workers=loader.num_workers,
+            batch_size=loader.batch_size,
+            default_collate=loader.collate_fn in (default_collate, default_convert),
+            pin_memory=bool(loader.pin_memory),
+            trained_on=trained_on,
+        )
 
-    def drawn_for_training(self, loaders: "list[DataLoader[Any] | None]") -> None:
+    def loader_id(self, loader: "DataLoader[Any]") -> int | None:
+        """The number of a loader; None if it is not known."""
+        return self._loader_ids.get(loader)
+
+    def drawn_for_training(self, loaders: list[int | None]) -> None:
         """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
-        for loader in loaders:
-            number = self._loader_ids.get(loader) if loader is not None else None
+        for number in loaders:
             if number is not None:
                 self._loaders[number].trained_on = True
 
@@ -107,11 +135,7 @@ class Facts:
 
     def loader_facts(self, *, sample: bool) -> tuple[LoaderFacts, ...]:
         """`sample`: also compute some items twice; only when the script will not go on after it."""
-        return tuple(
-            _loader_facts(number, loader, known.trained_on, sample=sample)
-            for number, known in self._loaders.items()
-            if (loader := known.reference()) is not None
-        )
+        return tuple(_loader_facts(number, known, sample=sample) for number, known in self._loaders.items())
 
     def optimizer_facts(self) -> tuple[OptimizerFacts, ...]:
         """All optimizers that are alive."""
@@ -131,8 +155,8 @@ def type_name(value: Any) -> str:
     return f"{module}.{kind.__qualname__}"
 
 
-def _loader_facts(number: int, loader: "DataLoader[Any]", trained_on: bool, *, sample: bool) -> LoaderFacts:
-    dataset: Any = loader.dataset
+def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
+    dataset = loader.dataset
     iterable = isinstance(dataset, IterableDataset)
     num_items = None
     if not iterable:
@@ -147,9 +171,9 @@ def _loader_facts(number: int, loader: "DataLoader[Any]", trained_on: bool, *, s
         num_items=num_items,
         num_workers=loader.num_workers,
         batch_size=loader.batch_size,
-        default_collate=loader.collate_fn in (default_collate, default_convert),
-        pin_memory=bool(loader.pin_memory),
-        trained_on=trained_on,
+        default_collate=loader.default_collate,
+        pin_memory=loader.pin_memory,
+        trained_on=loader.trained_on,
         deterministic=sampled.deterministic,
         why_not=sampled.why_not,
         item_s=sampled.item_s,

@@ -1,61 +1,67 @@
 """Batches replayed from memory: what would training cost if its input were free?"""
 
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 # Batches kept per loader. A few, so that the model does not see one batch for ever; few, so that they fit.
 _KEPT = 4
 
 
+@dataclass(slots=True)
+class _Epoch:
+    """One pass over a loader. (The loader itself may be gone: `for batch in DataLoader(...)` drops it.)"""
+
+    loader_id: int | None
+    length: int | None
+    given: int = 0
+
+
 class Replay:
-    """Remembers which iterator belongs to which loader, and the last batches of each."""
+    """Remembers which iterator belongs to which loader, and the first batches of each loader."""
 
     def __init__(self) -> None:
-        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._kept: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
-        self._given: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._epochs: weakref.WeakKeyDictionary[Any, _Epoch] = weakref.WeakKeyDictionary()
+        self._kept: dict[int | None, list[Any]] = {}
 
-    def started(self, loader: "DataLoader[Any]", iterator: Any) -> None:
-        """`iter(loader)` gave `iterator`."""
-        self._loaders[iterator] = weakref.ref(loader)
-        self._given[iterator] = 0
+    def started(self, iterator: Any, *, loader_id: int | None, length: int | None) -> None:
+        """`iter(loader)` gave `iterator`; `length`: batches of an epoch, if that is known."""
+        self._epochs[iterator] = _Epoch(loader_id, length)
 
-    def loader_of(self, iterator: Any) -> Any:
-        """The loader that `iterator` came from; None if it was made otherwise."""
-        reference = self._loaders.get(iterator)
-        return reference() if reference is not None else None
+    def loader_id(self, iterator: Any) -> int | None:
+        """The loader that `iterator` came from; None if nobody knows."""
+        epoch = self._epochs.get(iterator)
+        return epoch.loader_id if epoch is not None else None
 
     def keep(self, iterator: Any, batch: Any) -> None:
         """A real batch; the first few are kept."""
-        self._given[iterator] = self._given.get(iterator, 0) + 1
-        loader = self.loader_of(iterator)
-        if loader is None:
+        epoch = self._epochs.get(iterator)
+        if epoch is None:
             return
-        kept = self._kept.setdefault(loader, [])
+        epoch.given += 1
+        kept = self._kept.setdefault(epoch.loader_id, [])
         if len(kept) < _KEPT:
             kept.append(copy(batch))
 
-    def ready(self, wanted: bool) -> bool:
-        """There is something to replay, or nobody wants it."""
-        return not wanted or any(self._kept.values())
+    def ready(self) -> bool:
+        """There is something to replay."""
+        return any(self._kept.values())
 
     def next(self, iterator: Any) -> Any:
         """A batch for nothing; ends the epoch when the loader would."""
-        loader = self.loader_of(iterator)
-        kept = self._kept.get(loader) if loader is not None else None
-        if not kept:
+        epoch = self._epochs.get(iterator)
+        kept = self._kept.get(epoch.loader_id) if epoch is not None else None
+        if epoch is None or not kept:
             return iterator._next_data()
-        given = self._given.get(iterator, 0)
-        self._given[iterator] = given + 1
         if isinstance(iterator, _SingleProcessDataLoaderIter):
             next(iterator._sampler_iter)  # raises StopIteration at the end of the epoch
-        elif given >= len(loader):
+        elif epoch.length is not None and epoch.given >= epoch.length:
             raise StopIteration
-        return copy(kept[given % len(kept)])
+        epoch.given += 1
+        return copy(kept[epoch.given % len(kept)])
 
 
 def copy(batch: Any) -> Any:

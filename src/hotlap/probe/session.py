@@ -78,7 +78,7 @@ class Session:
         self._samples: int | None = None
         self._step_updates = 0
         self._epoch_started = False
-        self._drawn_from: list[Any] = []
+        self._drawn_from: list[int | None] = []
         self._went_backward = False
 
     # Reports of the hooks
@@ -126,14 +126,14 @@ class Session:
         """`iter(loader)`."""
         self._measured.add(phases.INPUT)
         self._epoch_started = True
-        self._replay.started(loader, iterator)
+        self._replay.started(iterator, loader_id=self.facts.loader_id(loader), length=_length(loader))
 
     def batch_drawn(self, iterator: Any, batch: Any) -> None:
         """A loader's iterator gave `batch`."""
         count = num_samples(batch)
         if count is not None:
             self._samples = (self._samples or 0) + count
-        self._drawn_from.append(self._replay.loader_of(iterator))
+        self._drawn_from.append(self._replay.loader_id(iterator))
         if self.plan.evidence:
             self._own(lambda: self._digest.add(batch))
         elif self.plan.free_input:
@@ -172,7 +172,7 @@ class Session:
         epoch_started = self._epoch_started
         self._new_step()
         move = self.schedule.advance(
-            settled=self.arms.settled() and self._replay.ready(self.plan.free_input),
+            settled=self.arms.settled() and (self._replay.ready() or not self.plan.free_input),
             elapsed_s=begun - (self._first_step_at or begun),
             epoch_started=epoch_started,
         )
@@ -344,6 +344,14 @@ def start(plan: Plan) -> None:
         show(kind, error, trace)
 
     sys.excepthook = excepthook
+
+
+def _length(loader: Any) -> int | None:
+    """Batches of an epoch; None where the loader cannot tell."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
 
 
 def _device_of(optimizers: list[torch.optim.Optimizer]) -> torch.device:

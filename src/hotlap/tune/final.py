@@ -16,7 +16,7 @@ from hotlap.tune.trials import Trials
 from hotlap.units import factor
 
 # Heats of the three; the claim of the whole study rests on them.
-_PLANNED = 4
+PLANNED = 4
 
 _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
 
@@ -89,7 +89,7 @@ class Final:
             [tuned, copy] if copy else [tuned],
             heat,
             pooled=self._desk.pooled("process"),
-            planned=_PLANNED,
+            planned=PLANNED,
         )
 
     def _note_patch(self, copy: Contender, speedup: Interval, ruling: Ruling) -> bool:

@@ -12,7 +12,7 @@ from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
 from hotlap.tune.timing import Arm, Heat, Timing, scope_of
-from hotlap.units import factor
+from hotlap.units import factor, percent
 
 # A lever whose bound is below this part of the step cannot reach the line.
 _LEAST_SHARE = 1 - 1 / LINE
@@ -55,6 +55,7 @@ class Trials:
         while True:
             group = self._next_group()
             if not group:
+                self._note_rejected()
                 return
             arms = len(group) + 1 if group[0].scope is Scope.STEP else 1
             processes = 1 if group[0].scope is Scope.STEP else 2
@@ -78,6 +79,23 @@ class Trials:
                 return
             self._leave_out(spec)
 
+    def _note_rejected(self) -> None:
+        """Levers that were not worth a trial: why."""
+        profile = self._profile()
+        known = {str(trial.levers[0]["name"]) for trial in self._desk.study.trials if trial.levers}
+        for kind in levers.ALL:
+            if kind.name in known or not self._wanted(kind):
+                continue
+            lever = next(iter(kind.candidates(profile, self._machine)), None) or kind()
+            reason = lever.rejects(profile, self._machine) or (
+                f"It could save {percent(self._bound_s(lever, profile) / profile.median_step_s())} of a step at most."
+            )
+            trial = Trial(levers=({"name": kind.name},), on_top_of=self.stack, scope="none", why=f"Not tried. {reason}")
+            self._desk.change("trial", trials=(*self._desk.study.trials, trial))
+
+    def _bound_s(self, lever: Lever, profile: Run) -> float:
+        return lever.saves_at_most_s(profile, self._desk.study.ceilings)
+
     # One trial
 
     def _next_group(self) -> list[Lever]:
@@ -91,7 +109,7 @@ class Trials:
             if kind.name in taken or not self._wanted(kind):
                 continue
             for lever in kind.candidates(profile, self._machine):
-                bound_s = lever.saves_at_most_s(profile, self._desk.study.ceilings)
+                bound_s = self._bound_s(lever, profile)
                 if _key((lever.spec(),)) in tried or bound_s < _LEAST_SHARE * step_s:
                     continue
                 if lever.rejects(profile, self._machine) is None:
@@ -170,7 +188,7 @@ class Trials:
             log_ratios=tuple(contender.log_ratios),
             runs=_kept(lever, contender) if ruling else (),
         )
-        if contender.run is not None and contender.base is not None and contender.run is not contender.base:
+        if trial.accepted and contender.run is not None and contender.base is not None:
             trial = _with_one_time_cost(trial, contender.base, contender.run)
         self._desk.change("trial", trials=(*self._desk.study.trials, trial), baseline=self._baseline())
 
@@ -244,12 +262,12 @@ def _no_gain(contender: Contender) -> str:
 
 
 def _with_one_time_cost(trial: Trial, base: Run, run: Run) -> Trial:
-    """What the lever's warm-up took beyond as many steps without it."""
-    if not run.first_steps_s or not base.step_s or not run.step_s:
+    """What the lever's longer warm-up took beyond as many steps without it; a warm-up of equal length costs nothing."""
+    longer = len(run.first_steps_s) - len(base.first_steps_s)
+    if longer <= 0 or not base.step_s or not run.step_s:
         return trial
     before_s, after_s = base.median_step_s(), run.median_step_s()
-    one_time_s = sum(run.first_steps_s) - before_s * len(run.first_steps_s)
-    one_time_s = max(0.0, one_time_s)
+    one_time_s = max(0.0, sum(run.first_steps_s) - sum(base.first_steps_s) - before_s * longer)
     return replace(
         trial, one_time_s=one_time_s, break_even_step=statistics.break_even_step(one_time_s, before_s, after_s)
     )

@@ -29,8 +29,9 @@ _FIRST_STEPS, _FIRST_WARMUP = 200, 20
 # Part of the budget that the first look may take.
 _FIRST_SHARE = 0.25
 
-# Heats of two equal things before anything is tried: they give the noise, and the variance that later heats share.
-_CALIBRATIONS = 3
+# Heats of two equal things before anything is tried: they give the noise, and the variance that later heats share. With
+# four a trial whose outcome is clear needs two heats only (statistics.can_stop).
+_CALIBRATIONS = 4
 
 # With time for fewer heats of three processes no lever can be shown to help: noise, trials, and the confirmation.
 _FEWEST_HEATS = 6
@@ -69,9 +70,10 @@ class Tuner:
         court = Court(self._runs, self._options, sizes, desk.study.baseline)
         trials = Trials(desk, timing, court, self._machine)
         if desk.left_s > _FEWEST_HEATS * timing.estimate_s(3):
-            self._calibrate(desk, timing)
+            calibrate(desk, timing)
             desk.doing("running the script twice with the same seed")
             court.prepare(Numerics.EXACT)
+            desk.change("evidence", baseline=(desk.study.baseline[0], *court.known))
             trials.stack_greedily()
             trials.leave_each_out()
         else:
@@ -85,50 +87,58 @@ class Tuner:
         """The script as written, timed: what does each step wait for?"""
         if not desk.study.baseline:
             desk.doing(f"running {self._options.title} as it is")
-            run = self._first_look(desk)
+            run = first_look(desk, self._runs)
             desk.change("baseline", baseline=(run,), machine=self._machine)
             desk.change("findings", findings=rules.check(run))
         return Sizes.of(desk.study.baseline[0], self._machine)
 
-    def _first_look(self, desk: Desk) -> Run:
-        plan = Plan(
-            command=self._options.command,
-            cwd=self._options.cwd,
-            out="",
-            steps=_FIRST_STEPS,
-            warmup=_FIRST_WARMUP,
-            seed=self._options.seed,
-        )
-        limit_s = max(self._options.timeout_s + 5.0, _FIRST_SHARE * self._options.budget_s)
-        limit_s = min(limit_s, self._options.budget_s)
-        (run,) = self._runs([plan], limit_s=limit_s)
-        made = len(run.first_steps_s) + len(run.step_s)
-        if run.status in (Status.ENDED, Status.LAPSED) and len(run.step_s) < _FIRST_WARMUP <= made + _FEWEST_STEPS:
-            # A short script, or a slow one: throw away less.
-            desk.doing(f"{self._options.title} makes few steps; running it again with a shorter warm-up")
-            (run,) = self._runs([replace(plan, warmup=2)], limit_s=limit_s)
-        return _usable(run, self._options)
 
-    def _calibrate(self, desk: Desk, timing: Timing) -> None:
-        """Two equal things compared (A/A), and the script with its input for free."""
-        if desk.study.noise:
-            return
-        processes: list[float] = []
-        blocks: list[float] = []
-        free: list[float] = []
-        has_loader = any(loader.trained_on for loader in desk.study.baseline[0].loaders)
-        arms = [Arm(), Arm(), *([Arm(free_input=True)] if has_loader else [])]
-        for k in range(_CALIBRATIONS):
-            if k and _is_late(desk, timing.estimate_s(len(arms))):
-                break
-            desk.doing(f"comparing the script with itself, to know the noise ({k + 1} of {_CALIBRATIONS})")
-            heat = timing.duet((), arms, limit_s=desk.limit_s(timing.estimate_s(len(arms))))
-            processes += [ratio for ratio in heat.log_ratios[:1] if ratio is not None]
-            free += [ratio for ratio in heat.log_ratios[1:2] if ratio is not None]
-            blocks += [ratio for run in heat.runs[:2] if (ratio := log_ratio_within(run)) is not None]
-        _note_ceiling(desk, free)
-        noise = [_noise("process", processes), _noise("step", blocks)]
-        desk.change("noise", noise=tuple(part for part in noise if part is not None))
+def first_look(desk: Desk, runs: Runs) -> Run:
+    """Time the script as written.
+
+    Raises:
+        ScriptFailed, NoSteps: with a sentence that says what happened and what to do.
+    """
+    options = desk.options
+    plan = Plan(
+        command=options.command,
+        cwd=options.cwd,
+        out="",
+        steps=_FIRST_STEPS,
+        warmup=_FIRST_WARMUP,
+        seed=options.seed,
+    )
+    limit_s = max(options.timeout_s + 5.0, _FIRST_SHARE * options.budget_s)
+    limit_s = min(limit_s, options.budget_s)
+    (run,) = runs([plan], limit_s=limit_s)
+    made = len(run.first_steps_s) + len(run.step_s)
+    if run.status in (Status.ENDED, Status.LAPSED) and len(run.step_s) < _FIRST_WARMUP <= made + _FEWEST_STEPS:
+        # A short script, or a slow one: throw away less.
+        desk.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
+        (run,) = runs([replace(plan, warmup=2)], limit_s=limit_s)
+    return _usable(run, options)
+
+
+def calibrate(desk: Desk, timing: Timing) -> None:
+    """Two equal things compared (A/A), and the script with its input for free."""
+    if desk.study.noise:
+        return
+    processes: list[float] = []
+    blocks: list[float] = []
+    free: list[float] = []
+    has_loader = any(loader.trained_on for loader in desk.study.baseline[0].loaders)
+    arms = [Arm(), Arm(), *([Arm(free_input=True)] if has_loader else [])]
+    for k in range(_CALIBRATIONS):
+        if k and _is_late(desk, timing.estimate_s(len(arms))):
+            break
+        desk.doing(f"comparing the script with itself, to know the noise ({k + 1} of {_CALIBRATIONS})")
+        heat = timing.duet((), arms, limit_s=desk.limit_s(timing.estimate_s(len(arms))))
+        processes += [ratio for ratio in heat.log_ratios[:1] if ratio is not None]
+        free += [ratio for ratio in heat.log_ratios[1:2] if ratio is not None]
+        blocks += [ratio for run in heat.runs[:2] if (ratio := log_ratio_within(run)) is not None]
+    _note_ceiling(desk, free)
+    noise = [_noise("process", processes), _noise("step", blocks)]
+    desk.change("noise", noise=tuple(part for part in noise if part is not None))
 
 
 def _is_late(desk: Desk, next_s: float) -> bool:

@@ -14,7 +14,7 @@ def main() -> None:
         for x, y in loader:
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
 

@@ -35,7 +35,7 @@ def test_what_was_left_out_is_counted() -> None:
 
 
 def test_bytes_that_are_no_text_do_not_hurt() -> None:
-    assert kept(b"caf\xe9 \xff\n") == "caf\ufffd \ufffd\n"
+    assert kept(b"\xe9t\xe9 \xff\n") == "\ufffdt\ufffd \ufffd\n"
 
 
 def test_it_reads_while_the_script_writes() -> None:

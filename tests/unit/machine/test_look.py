@@ -36,7 +36,8 @@ def test_the_processor_and_the_flags_that_matter_are_read(root: Path) -> None:
     write(
         root,
         "proc/cpuinfo",
-        "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Platinum 8481C\nflags\t\t: fpu avx2 fma amx_bf16 avx512_bf16\n\n"
+        "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Platinum 8481C\n"
+        "flags\t\t: fpu avx2 fma amx_bf16 avx512_bf16\n\n"
         "processor\t: 1\nmodel name\t: another\nflags\t\t: avx512f\n",
     )
     seen = machine.look(root=root)

@@ -37,7 +37,7 @@ def test_without_an_optimizer_backward_passes_mark_the_steps() -> None:
 
 
 def test_a_gan_ends_its_step_with_the_last_optimizer_of_the_cycle() -> None:
-    cycle = [BACKWARD, 0, BACKWARD, 1]
+    cycle: list[int | str] = [BACKWARD, 0, BACKWARD, 1]
     # The first cycle is learned from; from the second on its end is known.
     assert marks(cycle * 4, made=[0, 1])[4:] == [False, False, False, True] * 3
 

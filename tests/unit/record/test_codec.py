@@ -55,5 +55,5 @@ def test_an_older_version_becomes_this_one() -> None:
 
 
 def test_pretty_json_is_for_people() -> None:
-    text = pretty({"name": "caf\u00e9", "steps": [1, 2]})
-    assert text.splitlines()[1] == ' "name": "caf\u00e9",'
+    text = pretty({"name": "\u00e9t\u00e9", "steps": [1, 2]})
+    assert text.splitlines()[1] == ' "name": "\u00e9t\u00e9",'
