@@ -23,7 +23,8 @@ from hotlap.record import codec
 
 WARMUP_STEPS = 3
 TIMED_STEPS = 8
-# Slow steps are not waited for: this much time is enough to know them.
+# Slow steps are not waited for: this much time is enough to warm up, and to know them.
+WARM_ENOUGH_S = 5.0
 TIMED_ENOUGH_S = 20.0
 
 
@@ -34,6 +35,7 @@ class _Watch:
         self._out = out
         self._marker: Any = None
         self._steps = 0
+        self._warm_s = 0.0
         self._times: list[float] = []
         self._begun = time.perf_counter()
         self._tracer: Tracer | None = None
@@ -54,9 +56,12 @@ class _Watch:
         if self._tracer is not None:
             self._leave(self._tracer)
         self._steps += 1
-        if self._steps > WARMUP_STEPS:
+        # The first "step" holds all that comes before it: imports, data, the model.
+        if self._steps > WARMUP_STEPS or self._warm_s > WARM_ENOUGH_S:
             self._times.append(now - self._begun)
             self._inputs.append(self._input_s)
+        elif self._steps > 1:
+            self._warm_s += now - self._begun
         if len(self._times) >= TIMED_STEPS or sum(self._times) > TIMED_ENOUGH_S:
             self._tracer = Tracer()
             self._tracer.start(p for group in optimizer.param_groups for p in group["params"])
