@@ -15,7 +15,7 @@ ROOT = Path(hotlap.__file__).parent
 
 # Each part may import those of the layers above it, and itself.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"record", "errors", "units"}),
+    frozenset({"record", "errors", "units", "cgroups"}),
     frozenset({"source", "machine", "data", "small", "statistics"}),
     frozenset({"rules", "levers", "gate", "predict"}),
     frozenset({"tune", "probe"}),
@@ -28,8 +28,11 @@ LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in laye
 # Narrower than their layer: these two know the record and nothing that made it.
 RECORD_ONLY = frozenset({"launch", "report"})
 
-# Within the first layer: errors and units stand alone, the record raises errors.
-FIRST_LAYER = {"errors": frozenset[str](), "units": frozenset[str](), "record": frozenset({"errors", "units"})}
+# Within the first layer: errors, units and cgroups stand alone, the record raises errors.
+FIRST_LAYER = {
+    **{part: frozenset[str]() for part in ("errors", "units", "cgroups")},
+    "record": frozenset({"errors", "units"}),
+}
 
 # Torch may be imported at module level here: in the child, or on the user's own wish.
 TORCH_AT_HOME = ("probe", "data", "small")
