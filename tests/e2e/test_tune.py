@@ -126,10 +126,16 @@ def test_standard_input_is_given_to_every_run(tmp_path: Path) -> None:
     assert len(json.loads(done.stdout)["baseline"]) >= 1
 
 
-def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     place("plain.py", tmp_path)
     command = [sys.executable, "-m", "hotlap", "tune", "--budget", "40s", "plain.py", "100000"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    scratch = tmp_path_factory.mktemp("scratch")
+    environ = {**os.environ, "TMPDIR": str(scratch)}
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".hotlap/*/study.json")) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -139,6 +145,7 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(tmp_path: Path)
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert not _left_over(tmp_path)
+    assert not list(scratch.glob("hotlap-*"))
     (path,) = tmp_path.glob(".hotlap/*/study.json")
     interrupted = load(path, Study)
     assert interrupted.state is State.INTERRUPTED

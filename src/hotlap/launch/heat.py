@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,10 +64,10 @@ class Launcher:
         """End what still runs, remove what is ours."""
         for child in self._alive:
             child.end()
+            child.place.remove()
         self._alive = []
         self._stdin.close()
-        with contextlib.suppress(OSError):
-            self._base.rmdir()
+        shutil.rmtree(self._base, ignore_errors=True)
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """Run the plans at the same time; those with a turn take turns. (Same order in the answer.)
