@@ -130,7 +130,7 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place("plain.py", tmp_path)
-    command = [sys.executable, "-m", "hotlap", "tune", "--budget", "40s", "plain.py", "100000"]
+    command = [sys.executable, "-m", "hotlap", "tune", "plain.py", "100000"]
     scratch = tmp_path_factory.mktemp("scratch")
     environ = {**os.environ, "TMPDIR": str(scratch)}
     process = subprocess.Popen(
@@ -150,7 +150,7 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     interrupted = load(path, Study)
     assert interrupted.state is State.INTERRUPTED
     assert interrupted.baseline
-    done = hotlap("tune", "--budget", "40s", "plain.py", "100000", cwd=tmp_path)
+    done = hotlap("tune", "--budget", "30s", "plain.py", "100000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "going on with the study" in done.stdout
     finished = load(path, Study)
