@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "guard.hpp"
+#include "ode.hpp"
 #include "step.hpp"
 
 namespace nb = nanobind;
@@ -35,6 +36,23 @@ Program make_program(const std::vector<ValueTuple>& values, const std::vector<No
 template <class T>
 T* pointer(uintptr_t address) {
     return reinterpret_cast<T*>(address);
+}
+
+using SlotTuple = std::tuple<int, int, int64_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, bool>;
+
+template <class T>
+std::vector<Slot<T>> make_slots(const std::vector<SlotTuple>& slots) {
+    std::vector<Slot<T>> made;
+    for (const auto& [parameter, group, numel, s0, s1, s2, count, fresh] : slots)
+        made.push_back({parameter, group, numel, {pointer<T>(s0), pointer<T>(s1), pointer<T>(s2)}, pointer<float>(count), fresh});
+    return made;
+}
+
+std::vector<Group> make_groups(const std::vector<std::vector<double>>& groups) {
+    std::vector<Group> made;
+    for (const auto& g : groups)
+        made.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0, g.at(9) != 0});
+    return made;
 }
 
 // Only one call at a time may use the buffers of an object; a second one is an error, not a wait.
@@ -85,19 +103,8 @@ void bind_step(nb::module_& m, const char* name) {
                  new (self) P(make_program(values, nodes, parameters, ends), {Loss(kind), mean, parameter, ignore}, Method(method), seed);
              })
         .def("set_groups",
-             [](P& self, const std::vector<std::vector<double>>& groups) {
-                 auto& to = self.step.groups();
-                 to.clear();
-                 for (const auto& g : groups)
-                     to.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0, g.at(9) != 0});
-             })
-        .def("set_slots",
-             [](P& self, const std::vector<std::tuple<int, int, int64_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, bool>>& slots) {
-                 std::vector<Slot<T>> to;
-                 for (const auto& [parameter, group, numel, s0, s1, s2, count, fresh] : slots)
-                     to.push_back({parameter, group, numel, {pointer<T>(s0), pointer<T>(s1), pointer<T>(s2)}, pointer<float>(count), fresh});
-                 self.step.set_slots(std::move(to));
-             })
+             [](P& self, const std::vector<std::vector<double>>& groups) { self.step.groups() = make_groups(groups); })
+        .def("set_slots", [](P& self, const std::vector<SlotTuple>& slots) { self.step.set_slots(make_slots<T>(slots)); })
         .def("set_clip", [](P& self, int clip, double limit) { self.step.set_clip(Clip(clip), limit); })
         .def("set_guard", [](P& self, Guard& guard) { self.guard = &guard; }, nb::keep_alive<1, 2>())
         .def("rebind", [](P& self, int p, uintptr_t data) { self.step.exec().rebind(p, pointer<void>(data)); })
@@ -142,6 +149,80 @@ void bind_step(nb::module_& m, const char* name) {
             nb::gil_scoped_release release;
             return self.step.epoch({pointer<T>(x), pointer<void>(y), num}, pointer<int64_t>(order), size, drop_last, training);
         });
+}
+
+template <class T>
+struct PyOde {
+    Ode<T> ode;
+    OdeFit<T> fit;
+    Control control{};
+    std::vector<double> t, grid;
+    double sign = 1;
+    int64_t rows = 0;
+    bool each = false;
+
+    PyOde(Program program, Tableau tableau, bool time_gradient)
+        : ode(std::move(program), std::move(tableau), time_gradient), fit(ode) {}
+};
+
+template <class T>
+void bind_ode(nb::module_& m, const char* name) {
+    using P = PyOde<T>;
+    nb::class_<P>(m, name)
+        .def("__init__",
+             [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
+                const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends, int order, bool fsal,
+                const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c,
+                const std::vector<double>& e, const std::vector<double>& dense, bool time_gradient) {
+                 const int stages = int(b.size());
+                 if (stages > 16 || int(a.size()) != stages * stages || c.size() != b.size() || dense.size() % b.size() != 0)
+                     throw std::invalid_argument("the tableau's parts do not fit together");
+                 new (self) P(make_program(values, nodes, parameters, ends),
+                              {stages, int(dense.size()) / stages, a, b, c, e, dense, order, fsal}, time_gradient);
+             })
+        .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
+        // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
+        .def("set_control",
+             [](P& self, const std::vector<double>& v, int64_t max_steps) {
+                 self.control = {v.at(0), v.at(1), v.at(2), v.at(3), v.at(4), v.at(5), v.at(6), v.at(7), v.at(8), max_steps};
+             })
+        .def("set_times",
+             [](P& self, std::vector<double> t, std::vector<double> grid, double sign, int64_t rows, bool each) {
+                 self.t = std::move(t);
+                 self.grid = std::move(grid);
+                 self.sign = sign;
+                 self.rows = rows;
+                 self.each = each;
+             })
+        .def("solve",
+             [](P& self, uintptr_t y0, uintptr_t out) {
+                 nb::gil_scoped_release release;
+                 self.ode.solve(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(out));
+             })
+        .def("backward",
+             [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t) {
+                 nb::gil_scoped_release release;
+                 self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0), pointer<double>(to_t), int64_t(self.t.size()));
+             })
+        .def("copy_gradient",
+             [](P& self, int p, uintptr_t to) {
+                 std::memcpy(pointer<T>(to), self.ode.exec().parameter_gradient(p),
+                             sizeof(T) * self.ode.exec().program().parameters.at(p).numel);
+             })
+        .def("set_optimizer",
+             [](P& self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots) {
+                 self.fit.method = Method(method);
+                 self.fit.groups = make_groups(groups);
+                 self.fit.slots = make_slots<T>(slots);
+             })
+        .def("fit",
+             [](P& self, uintptr_t y0, uintptr_t target, bool mean, int64_t iterations, uintptr_t losses) {
+                 nb::gil_scoped_release release;
+                 self.fit.run(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(target),
+                              mean, iterations, pointer<double>(losses));
+             })
+        .def_prop_ro("num_steps", [](P& self) { return self.ode.num_steps(); })
+        .def_prop_ro("num_evaluations", [](P& self) { return self.ode.num_evaluations(); });
 }
 
 // A function of vector_math.hpp over n numbers, for the tests of its accuracy.
@@ -217,4 +298,6 @@ NB_MODULE(HOTLAP_MODULE, m) {
         .def("holds", &Guard::holds);
     bind_step<float>(m, "StepFloat32");
     bind_step<double>(m, "StepFloat64");
+    bind_ode<float>(m, "OdeFloat32");
+    bind_ode<double>(m, "OdeFloat64");
 }

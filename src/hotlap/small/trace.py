@@ -36,6 +36,21 @@ class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return type(m) in MODULES
 
+    def path_of_module(self, mod: nn.Module) -> str:
+        """A function's modules are outside of its root; they get a name inside it."""
+        try:
+            return super().path_of_module(mod)
+        except NameError:
+            name = f"outside_{len(list(self.root.children()))}"
+            self.root.add_module(name, mod)
+            return name
+
+    def create_arg(self, a: Any) -> Any:
+        """The same for its parameters."""
+        if isinstance(a, nn.Parameter) and all(a is not p for p in self.root.parameters()):
+            self.root.register_parameter(f"outside_parameter_{len(list(self.root.parameters()))}", a)
+        return super().create_arg(a)
+
 
 def record(root: nn.Module | Callable[..., Any]) -> fx.GraphModule:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
