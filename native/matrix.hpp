@@ -128,21 +128,23 @@ HOTLAP_INLINE void broadcast_block(const BroadcastArgs<T>& g, int rows, int64_t 
     }
 }
 
+// The size of the next block of what is left: full ones, the last two alike. No division, which takes as long as a
+// whole block of a small layer.
+HOTLAP_INLINE int block_of(int64_t left, int full) {
+    return left >= 2 * full ? full : left > full ? int((left + 1) >> 1) : int(left);
+}
+
 // C (rows, cols) from A and M; M and `start` are read in the first `cols` columns only.
 template <class T>
 void multiply_broadcast(const BroadcastArgs<T>& g, int64_t rows, int64_t cols) {
     constexpr int W = Simd<T>::W;
     const int64_t vectors = (cols + W - 1) / W;
-    const int64_t column_blocks = (vectors + tile_vectors - 1) / tile_vectors;
-    const int64_t row_blocks = (rows + tile_rows - 1) / tile_rows;
-    const int tail = cols % W == 0 ? W : int(cols % W);
-    int64_t v0 = 0;
-    for (int64_t j = 0; j < column_blocks; j++) {
-        const int n = int((vectors - v0 + column_blocks - j - 1) / (column_blocks - j));
+    const int tail = int(cols - (vectors - 1) * W);
+    for (int64_t v0 = 0; v0 < vectors;) {
+        const int n = block_of(vectors - v0, tile_vectors);
         const int last = v0 + n == vectors ? tail : W;
-        int64_t r0 = 0;
-        for (int64_t i = 0; i < row_blocks; i++) {
-            const int r = int((rows - r0 + row_blocks - i - 1) / (row_blocks - i));
+        for (int64_t r0 = 0; r0 < rows;) {
+            const int r = block_of(rows - r0, tile_rows);
             broadcast_block<T>(g, r, r0, v0 * W, n, last);
             r0 += r;
         }

@@ -460,9 +460,10 @@ class OdeFit {
             sum += double(sum_of<T>(total));
             losses[k] = mean ? sum / double(n) : sum;
             ode.backward(out_.data(), start_.data(), nullptr, int64_t(t.size()));
-            for (Slot<T>& slot : slots) {
-                const Rate<T> rate = rate_of(method, groups[slot.group], slot);
-                update<T>(rate, slot, ode.exec().parameter(slot.parameter), ode.exec().parameter_gradient(slot.parameter), T(1), 0,
+            all_rates<T>(method, groups, slots, rates_);
+            for (size_t j = 0; j < slots.size(); j++) {
+                const Slot<T>& slot = slots[j];
+                update<T>(rates_[j], slot, ode.exec().parameter(slot.parameter), ode.exec().parameter_gradient(slot.parameter), T(1), 0,
                           slot.numel);
             }
         }
@@ -470,6 +471,7 @@ class OdeFit {
 
   private:
     Buffer<T> out_, start_;
+    std::vector<Rate<T>> rates_;
 };
 
 }  // namespace hotlap

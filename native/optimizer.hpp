@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "vector_math.hpp"
 
@@ -37,19 +38,31 @@ struct Rate {
     bool fresh;
 };
 
+// Counts the update. `last` is the rate of the slot before: parameters of one group mostly share their count, and the
+// two powers take as long as the update of a small layer.
 template <class T>
-Rate<T> rate_of(Method method, const Group& group, Slot<T>& slot) {
+Rate<T> rate_of(Method method, const Group& group, Slot<T>& slot, const Slot<T>* previous, const Rate<T>* last) {
     Rate<T> r{method, group, group.lr, 1, slot.fresh};
     slot.fresh = false;
-    if (slot.step) {
-        *slot.step += 1;
-        if (method != Method::rmsprop) {
-            const double n = *slot.step;
-            r.step_size = group.lr / (1 - std::pow(group.beta1, n));
-            r.root_correction = std::sqrt(1 - std::pow(group.beta2, n));
-        }
+    if (!slot.step) return r;
+    *slot.step += 1;
+    if (method == Method::rmsprop) return r;
+    if (previous && previous->group == slot.group && *previous->step == *slot.step) {
+        r.step_size = last->step_size;
+        r.root_correction = last->root_correction;
+        return r;
     }
+    const double n = *slot.step;
+    r.step_size = group.lr / (1 - std::pow(group.beta1, n));
+    r.root_correction = std::sqrt(1 - std::pow(group.beta2, n));
     return r;
+}
+
+template <class T>
+void all_rates(Method method, const std::vector<Group>& groups, std::vector<Slot<T>>& slots, std::vector<Rate<T>>& rates) {
+    rates.resize(slots.size());
+    for (size_t i = 0; i < slots.size(); i++)
+        rates[i] = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, i ? &rates[i - 1] : nullptr);
 }
 
 // a / (sqrt(v) * scale + eps). On AVX-512 float with the reciprocal estimates and one Newton step each, within 2 ulp
@@ -70,80 +83,74 @@ HOTLAP_INLINE Vec<T> over_root(Vec<T> a, Vec<T> v, Vec<T> scale, Vec<T> eps) {
     return a / (square_root(v) * scale + eps);
 }
 
-template <class T, bool Estimate>
-HOTLAP_INLINE void update_vector(const Rate<T>& r, T* p, Vec<T> g, T* const (&s)[3], int64_t i, int n, bool full) {
-    const auto get = [&](const T* m) { return full ? load<T>(m + i) : load_n<T>(m + i, n); };
-    const auto put = [&](T* m, Vec<T> v) { full ? store<T>(m + i, v) : store_n<T>(m + i, v, n); };
-    const Group& o = r.group;
+// All that is the same for every element is computed here, before the loop, into values of its own: a store through T*
+// could change whatever is read through a reference.
+template <class T, Method method, bool Estimate>
+void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T* s2, T factor, int64_t count) {
+    constexpr int W = Simd<T>::W;
+    using V = Vec<T>;
+    const Group o = rate.group;
     const auto all = [](double x) { return splat<T>(T(x)); };
-    Vec<T> w = get(p);
-    if (o.maximize) g = -g;
-    if (r.method == Method::adamw)
-        w *= all(1 - o.lr * o.weight_decay);
-    else if (o.weight_decay != 0)
-        g = fma(all(o.weight_decay), w, g);
-    if (r.method == Method::sgd) {
-        if (s[0]) {
-            const Vec<T> m = r.fresh ? g : fma(get(s[0]), all(o.momentum), all(1 - o.dampening) * g);
-            put(s[0], m);
-            g = o.nesterov ? fma(all(o.momentum), m, g) : m;
+    const bool decays = o.weight_decay != 0 && method != Method::adamw, nesterov = o.nesterov, fresh = rate.fresh;
+    const V scale = all(o.maximize ? -double(factor) : double(factor)), decay = all(o.weight_decay), lr = all(-o.lr);
+    const V shrink = all(1 - o.lr * o.weight_decay), momentum = all(o.momentum), undamped = all(1 - o.dampening);
+    const V one_less_beta1 = all(1 - o.beta1), beta2 = all(o.beta2), one_less_beta2 = all(1 - o.beta2);
+    const V eps = all(o.eps), step = all(-rate.step_size), correction = all(1 / rate.root_correction), one = all(1);
+    const auto block = [=](int64_t i, auto get, auto put) {
+        V w = get(p + i), g = get(gradient + i) * scale;
+        if (method == Method::adamw) w *= shrink;
+        if (decays) g = fma(decay, w, g);
+        if constexpr (method == Method::sgd) {
+            if (s0) {
+                const V m = fresh ? g : fma(get(s0 + i), momentum, undamped * g);
+                put(s0 + i, m);
+                g = nesterov ? fma(momentum, m, g) : m;
+            }
+            put(p + i, fma(lr, g, w));
+        } else if constexpr (method == Method::rmsprop) {
+            const V q = fma(one_less_beta2 * g, g, beta2 * get(s0 + i));
+            put(s0 + i, q);
+            V spread = q;
+            if (s2) {
+                const V old = get(s2 + i), mean = fma(one_less_beta2, g - old, old);
+                put(s2 + i, mean);
+                spread = q - mean * mean;
+            }
+            V u = over_root<T, Estimate>(g, spread, one, eps);
+            if (s1) {
+                u = fma(momentum, get(s1 + i), u);
+                put(s1 + i, u);
+            }
+            put(p + i, fma(lr, u, w));
+        } else {
+            const V old = get(s0 + i), m = fma(one_less_beta1, g - old, old);
+            const V v = fma(one_less_beta2 * g, g, beta2 * get(s1 + i));
+            put(s0 + i, m);
+            put(s1 + i, v);
+            put(p + i, fma(step, over_root<T, Estimate>(m, v, correction, eps), w));
         }
-        put(p, fma(all(-o.lr), g, w));
-    } else if (r.method == Method::rmsprop) {
-        const Vec<T> q = fma(all(1 - o.beta2) * g, g, all(o.beta2) * get(s[0]));
-        put(s[0], q);
-        Vec<T> spread = q;
-        if (s[2]) {
-            const Vec<T> mean = fma(all(1 - o.beta2), g - get(s[2]), get(s[2]));
-            put(s[2], mean);
-            spread = q - mean * mean;
-        }
-        Vec<T> u = over_root<T, Estimate>(g, spread, all(1), all(o.eps));
-        if (s[1]) {
-            u = fma(all(o.momentum), get(s[1]), u);
-            put(s[1], u);
-        }
-        put(p, fma(all(-o.lr), u, w));
-    } else {
-        const Vec<T> m = fma(all(1 - o.beta1), g - get(s[0]), get(s[0]));
-        const Vec<T> v = fma(all(1 - o.beta2) * g, g, all(o.beta2) * get(s[1]));
-        put(s[0], m);
-        put(s[1], v);
-        const Vec<T> u = over_root<T, Estimate>(m, v, all(1 / r.root_correction), all(o.eps));
-        put(p, fma(all(-r.step_size), u, w));
+    };
+    int64_t i = 0;
+    for (; i + W <= count; i += W)
+        block(i, [](const T* m) { return load<T>(m); }, [](T* m, V v) { store<T>(m, v); });
+    if (i < count) {
+        const int n = int(count - i);
+        block(i, [n](const T* m) { return load_n<T>(m, n); }, [n](T* m, V v) { store_n<T>(m, v, n); });
     }
 }
 
-template <class T, bool Estimate>
-HOTLAP_INLINE void update_span(const Rate<T>& r, T* p, const T* g, T* const (&states)[3], T scale, int64_t n) {
-    constexpr int W = Simd<T>::W;
-    T* const s[3] = {states[0], states[1], states[2]};
-    const Vec<T> k = splat<T>(scale);
-    int64_t i = 0;
-    for (; i + W <= n; i += W) update_vector<T, Estimate>(r, p, load<T>(g + i) * k, s, i, W, true);
-    if (i < n) update_vector<T, Estimate>(r, p, load_n<T>(g + i, int(n - i)) * k, s, i, int(n - i), false);
-}
-
-// n elements from `offset` on of one parameter, given their gradient times `scale`.
+// n elements from `offset` on of one parameter, given their gradient, which is multiplied by `scale`.
 template <class T>
 void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale, int64_t offset, int64_t n) {
-    T* states[3];
-    for (int k = 0; k < 3; k++) states[k] = slot.states[k] ? slot.states[k] + offset : nullptr;
-    // A copy for each method, so that its branches are settled outside the loop.
-    Rate<T> r = rate;
+    T* s[3];
+    for (int k = 0; k < 3; k++) s[k] = slot.states[k] ? slot.states[k] + offset : nullptr;
     const bool estimate = rate.group.eps >= 1e-15;
-    const auto run = [&](Method method) {
-        r.method = method;
-        if (estimate)
-            update_span<T, true>(r, p + offset, g, states, scale, n);
-        else
-            update_span<T, false>(r, p + offset, g, states, scale, n);
-    };
+    const auto run = [&](auto span) { span(rate, p + offset, g, s[0], s[1], s[2], scale, n); };
     switch (rate.method) {
-        case Method::sgd: return run(Method::sgd);
-        case Method::adam: return run(Method::adam);
-        case Method::adamw: return run(Method::adamw);
-        case Method::rmsprop: return run(Method::rmsprop);
+        case Method::sgd: return run(update_span<T, Method::sgd, false>);
+        case Method::adam: return run(estimate ? update_span<T, Method::adam, true> : update_span<T, Method::adam, false>);
+        case Method::adamw: return run(estimate ? update_span<T, Method::adamw, true> : update_span<T, Method::adamw, false>);
+        case Method::rmsprop: return run(estimate ? update_span<T, Method::rmsprop, true> : update_span<T, Method::rmsprop, false>);
     }
 }
 

@@ -35,7 +35,6 @@ class Step {
 
     void set_slots(std::vector<Slot<T>> slots) {
         slots_ = std::move(slots);
-        rates_.resize(slots_.size());
         std::fill(slot_of_.begin(), slot_of_.end(), -1);
         for (size_t i = 0; i < slots_.size(); i++) slot_of_[slots_[i].parameter] = int(i);
     }
@@ -50,7 +49,7 @@ class Step {
         exec_.begin_backward();
         exec_.backward(0);
         exec_.finish_backward();
-        for (size_t i = 0; i < slots_.size(); i++) rates_[i] = rate_of(method_, groups_[slots_[i].group], slots_[i]);
+        all_rates<T>(method_, groups_, slots_, rates_);
         if (clip_ == Clip::none)
             update_as_they_come();
         else

@@ -12,6 +12,9 @@ from hotlap.small.program import Unsupported
 METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 2, optim.RMSprop: 3}
 """The numbers are shared with native/optimizer.hpp."""
 
+READ = tuple("weight_decay momentum dampening nesterov maximize betas alpha eps centered amsgrad".split())
+"""The settings of a group that the native core is given, or that it refuses; the rate is read at every step."""
+
 UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 

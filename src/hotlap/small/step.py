@@ -10,12 +10,16 @@ from hotlap.errors import UserError
 from hotlap.small import losses, optimizers
 from hotlap.small.native import core
 from hotlap.small.program import Program, Unsupported
-from hotlap.small.trace import HOOKS, trace_model
+from hotlap.small.trace import HOOKS, MODULES, trace_model
 
 Loss = nn.Module | Callable[..., torch.Tensor]
 
 PLAIN = (int, float, bool, str, type(None))
 """Attributes of a module that its forward may have read while it was traced; a change of one means tracing again."""
+
+
+LAYER_ATTRIBUTES = ("negative_slope", "approximate", "beta", "threshold", "alpha", "p", "eps")
+"""What is read of torch's own layers besides their parameters; `training` where there is a dropout."""
 
 
 class CompiledStep:
@@ -158,6 +162,8 @@ class CompiledStep:
         guard = core().module.Guard()
         for module in self.model.modules():
             self._guard_module(guard, module)
+            if isinstance(module, nn.Dropout):
+                guard.entry(vars(module), "training", module.training)
         for p in self._program.parameters:
             guard.tensor(p)
             guard.attribute(p, "requires_grad", p.requires_grad)
@@ -172,14 +178,9 @@ class CompiledStep:
         for group in optimizer.param_groups:
             guard.rate(group, "lr")
             guard.size(group["params"], len(group["params"]))
-            for key, value in group.items():
-                if key != "lr":
-                    guard.entry(group, key, value)
-        for slot in found:
-            guard.entry(optimizer.state, slot.parameter, optimizer.state[slot.parameter])
-            for tensor in (*slot.states, slot.count):
-                if tensor is not None:
-                    guard.tensor(tensor)
+            for key in optimizers.READ:
+                if key in group:
+                    guard.entry(group, key, group[key])
         return guard
 
     @staticmethod
@@ -189,12 +190,15 @@ class CompiledStep:
             guard.size(own[hooks], 0)
         guard.size(own, len(own))
         for table in ("_parameters", "_modules", "_buffers"):
-            guard.size(own[table], len(own[table]))
+            if own[table] or type(module) not in MODULES:
+                guard.size(own[table], len(own[table]))
             for key, value in own[table].items():
                 guard.entry(own[table], key, value)
-        for key, value in own.items():
-            if isinstance(value, PLAIN) and not key.startswith("_"):
-                guard.entry(own, key, value)
+        # Of torch's own layers these are read; of others any plain attribute may have been.
+        read = LAYER_ATTRIBUTES if type(module) in MODULES else own
+        for key in read:
+            if key in own and isinstance(own[key], PLAIN) and not key.startswith("_"):
+                guard.entry(own, key, own[key])
 
     def _revalidate(self) -> None:
         """Compile again if anything is not as it was."""

@@ -31,10 +31,10 @@ class Sym:
 
 
 class _Tracer(fx.Tracer):
-    """Looks into every module but torch's own layers."""
+    """Looks into every module but torch's own layers, and into functions that use modules from outside."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return type(m) in MODULES
+        return super().is_leaf_module(m, module_qualified_name)
 
     def path_of_module(self, mod: nn.Module) -> str:
         """A function's modules are outside of its root; they get a name inside it."""
@@ -186,6 +186,8 @@ class Lowering:
             return self._constant(_attribute(self.recorded, str(node.target)), str(node.target))
         if node.op == "call_module":
             module = self.recorded.get_submodule(str(node.target))
+            if type(module) not in MODULES:
+                raise Unsupported(f"the layer {type(module).__name__} is not known.")
             self._refuse_shared_inplace(node, getattr(module, "inplace", False))
             return MODULES[type(module)](self, module, *args, **kwargs)
         self._refuse_shared_inplace(node, bool(node.kwargs.get("inplace")) or _changes_its_operand(node))
@@ -265,7 +267,10 @@ class Lowering:
 
     def _broadcast(self, a: Sym, b: Sym) -> tuple[int, ...]:
         """The shape of the result; Unsupported where torch would line up rows with columns."""
-        shape = tuple(torch.broadcast_shapes(a.shape, b.shape))
+        try:
+            shape = tuple(torch.broadcast_shapes(a.shape, b.shape))
+        except RuntimeError:
+            raise Unsupported(f"shapes {a.shape} and {b.shape} are broadcast across the batch, or not at all.") from None
         for s in (a, b):
             column = not s.single and len(s.shape) < len(shape) and len(s.shape) == len(self.lead) and self.lead
             if column or (s.single and len(shape) == len(self.lead) and self.lead and self.cols(s) > 1):

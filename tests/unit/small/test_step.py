@@ -260,7 +260,7 @@ def test_views_with_strides_are_read_right() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], tuple[nn.Module, Any, Callable[[Any], optim.Optimizer]]], str]] = {
-    "layer": (lambda: (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.MSELoss(), OPTIMIZERS["sgd"]), "batch_norm"),
+    "layer": (lambda: (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.MSELoss(), OPTIMIZERS["sgd"]), "BatchNorm1d"),
     "loss": (lambda: (network(), nn.KLDivLoss(), OPTIMIZERS["sgd"]), "KLDivLoss"),
     "weights": (lambda: (network(), nn.CrossEntropyLoss(torch.ones(3)), OPTIMIZERS["sgd"]), "weights"),
     "smoothing": (lambda: (network(), nn.CrossEntropyLoss(label_smoothing=0.1), OPTIMIZERS["sgd"]), "label_smoothing"),

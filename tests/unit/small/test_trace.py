@@ -100,7 +100,7 @@ class InPlace(nn.Module):
         (Branch(), "cannot follow"),
         (Sideways(), "across the batch"),
         (InPlace(), "in place"),
-        (nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1)), "softmax"),
+        (nn.Sequential(nn.Linear(3, 3), nn.Softmax(-1)), "Softmax"),
         (nn.Sequential(nn.Tanh()), "no Linear layer"),
         (nn.Sequential(nn.Linear(3, 4), nn.Linear(5, 6)), "takes 5 features"),
     ],
