@@ -10,24 +10,24 @@
 
 namespace hotlap {
 
-// e^r - 1 for |r| <= ln 2 / 2.
-HOTLAP_INLINE Vec<float> expm1_reduced(Vec<float> r) {
+// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2.
+HOTLAP_INLINE Vec<float> expm1_tail(Vec<float> r) {
     Vec<float> p = splat(0.000199025892616f);
     p = fma(p, r, splat(0.00139378047905f));
     p = fma(p, r, splat(0.00833329305908f));
     p = fma(p, r, splat(0.0416664049698f));
     p = fma(p, r, splat(0.166666667385f));
     p = fma(p, r, splat(0.500000002997f));
-    return fma(p, r * r, r);
+    return p;
 }
 
-HOTLAP_INLINE Vec<double> expm1_reduced(Vec<double> r) {
+HOTLAP_INLINE Vec<double> expm1_tail(Vec<double> r) {
     constexpr double factorials[] = {6227020800.0, 479001600.0, 39916800.0, 3628800.0, 362880.0, 40320.0,
                                      5040.0,       720.0,       120.0,      24.0,      6.0,      2.0};
     Vec<double> p = splat(1.0 / factorials[0]);
 #pragma GCC unroll 12
     for (int i = 1; i < 12; i++) p = fma(p, r, splat(1.0 / factorials[i]));
-    return fma(p, r * r, r);
+    return p;
 }
 
 template <class T>
@@ -56,6 +56,13 @@ HOTLAP_INLINE Vec<T> power_of_two(IVec<T> raw) {
     return from_bits<T>((raw << Simd<T>::mantissa_bits) + one);
 }
 
+// scale * e^r - less, where `scaled` is scale - less: r itself, not r + r^2 tail, meets the large part, so that one
+// rounding error less reaches the result.
+template <class T>
+HOTLAP_INLINE Vec<T> expand(Vec<T> r, Vec<T> scale, Vec<T> scaled) {
+    return fma(expm1_tail(r) * (r * r), scale, fma(r, scale, scaled));
+}
+
 template <class T>
 HOTLAP_INLINE Vec<T> exponential(Vec<T> x) {
     constexpr T lowest = sizeof(T) == 4 ? T(-104) : T(-746), highest = sizeof(T) == 4 ? T(89) : T(710);
@@ -64,9 +71,8 @@ HOTLAP_INLINE Vec<T> exponential(Vec<T> x) {
     // Two factors, because 2^n itself may be out of range while the product is infinite or denormal.
     const IVec<T> n = d.raw - bits<T>(splat<T>(Simd<T>::round_magic));
     const IVec<T> half = n >> 1;
-    const Vec<T> e = expm1_reduced(d.r);
     const Vec<T> first = power_of_two<T>(half);
-    return fma(e, first, first) * power_of_two<T>(n - half);
+    return expand<T>(d.r, first, first) * power_of_two<T>(n - half);
 }
 
 // e^x for x <= 0: no overflow to guard, so one factor does down to the smallest normal number (0 below).
@@ -77,7 +83,7 @@ HOTLAP_INLINE Vec<T> exponential_of_negative(Vec<T> x) {
     x = at_least<T>(x, splat<T>(lowest));
     const Reduced<T> d = reduce<T>(x);
     const Vec<T> scale = power_of_two<T>(d.raw);
-    return select<T>(vanishes, Vec<T>{}, fma(expm1_reduced(d.r), scale, scale));
+    return select<T>(vanishes, Vec<T>{}, expand<T>(d.r, scale, scale));
 }
 
 // e^x - 1 for x between 0 and about 40 or between -40 and 0.
@@ -85,7 +91,7 @@ template <class T>
 HOTLAP_INLINE Vec<T> expm1_moderate(Vec<T> x) {
     const Reduced<T> d = reduce<T>(x);
     const Vec<T> scale = power_of_two<T>(d.raw);
-    return fma(expm1_reduced(d.r), scale, scale - splat<T>(1));
+    return expand<T>(d.r, scale, scale - splat<T>(1));
 }
 
 // e^x - 1 for x <= 0.

@@ -49,7 +49,8 @@ class Skip(nn.Module):
         self.inner = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.inner(self.norm(x))
+        out: torch.Tensor = x + self.inner(self.norm(x))
+        return out
 
 
 def target_for(name: str, rows: int, cols: int, dtype: torch.dtype) -> torch.Tensor:
@@ -71,7 +72,7 @@ def target_for(name: str, rows: int, cols: int, dtype: torch.dtype) -> torch.Ten
     single=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_gradients_are_autograds(
+def test_gradients_are_autograds(  # noqa: PLR0913, PLR0917 - each is drawn by itself
     sizes: tuple[int, int, int],
     rows: int,
     layer: str,
@@ -111,10 +112,12 @@ def test_gradients_are_autograds(
 def test_a_thousand_steps_stay_within_torchs_own_float32_spread(optimizer: str) -> None:
     def run(dtype: torch.dtype, *, native: bool, nudge: float = 0.0) -> list[float]:
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1)).to(dtype)
+        model: Any = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1)).to(dtype)
         with torch.no_grad():
             model[0].weight.mul_(1 + nudge)
-        steps = optim.Adam(model.parameters(), lr=0.01) if optimizer == "adam" else optim.SGD(model.parameters(), lr=0.1)
+        steps = (
+            optim.Adam(model.parameters(), lr=0.01) if optimizer == "adam" else optim.SGD(model.parameters(), lr=0.1)
+        )
         x = torch.linspace(-2, 2, 128).reshape(64, 2).to(dtype)
         y = (x[:, :1] * 3).sin() * x[:, 1:]
         if native:
@@ -124,7 +127,7 @@ def test_a_thousand_steps_stay_within_torchs_own_float32_spread(optimizer: str) 
         for _ in range(1000):
             steps.zero_grad()
             loss = nn.functional.mse_loss(model(x), y)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             steps.step()
             losses.append(float(loss.detach()))
         return losses

@@ -8,8 +8,8 @@ from torch import optim
 
 from hotlap.errors import UserError
 from hotlap.small import optimizers
-from hotlap.small.odeint import Compiled, Field, NativeSolveSkipped, compiled_for, odeint, prepare, read_settings
 from hotlap.small.native import core
+from hotlap.small.solve import Compiled, Field, NativeSolveSkipped, compiled_for, odeint, prepare, read_settings
 from hotlap.small.program import Unsupported
 from hotlap.small.torch_solver import SolveFailed
 
@@ -152,7 +152,7 @@ class NeuralODE:
             optimizer.zero_grad()
             squares = (self(y0, t) - target).square()
             value = squares.mean() if mean else squares.sum()
-            value.backward()
+            value.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             history.append(float(value.detach()))
         return history

@@ -12,7 +12,18 @@ from hotlap.small.program import Unsupported
 METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 2, optim.RMSprop: 3}
 """The numbers are shared with native/optimizer.hpp."""
 
-READ = tuple("weight_decay momentum dampening nesterov maximize betas alpha eps centered amsgrad".split())
+READ = (
+    "weight_decay",
+    "momentum",
+    "dampening",
+    "nesterov",
+    "maximize",
+    "betas",
+    "alpha",
+    "eps",
+    "centered",
+    "amsgrad",
+)
 """The settings of a group that the native core is given, or that it refuses; the rate is read at every step."""
 
 UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
@@ -43,16 +54,20 @@ def check_known(optimizer: optim.Optimizer) -> int:
         if getattr(optimizer, hooks, None):
             raise Unsupported(f"the optimizer has step hooks ({hooks}).")
     for group in optimizer.param_groups:
-        for flag in UNKNOWN_FLAGS:
-            if group.get(flag):
-                raise Unsupported(f"{name} with {flag}=True is not known.")
-        for key in ("lr", "weight_decay", "momentum", "eps", "alpha"):
-            if not isinstance(group.get(key, 0.0), int | float):
-                raise Unsupported(f"{name} with a {type(group[key]).__name__} as {key} is not known; a number is.")
+        _check_group(name, group)
     method = METHODS[type(optimizer)]
     if method == 1 and any(group.get("decoupled_weight_decay") for group in optimizer.param_groups):
         return 2
     return method
+
+
+def _check_group(name: str, group: Mapping[str, Any]) -> None:
+    for flag in UNKNOWN_FLAGS:
+        if group.get(flag):
+            raise Unsupported(f"{name} with {flag}=True is not known.")
+    for key in ("lr", "weight_decay", "momentum", "eps", "alpha"):
+        if not isinstance(group.get(key, 0.0), int | float):
+            raise Unsupported(f"{name} with a {type(group[key]).__name__} as {key} is not known; a number is.")
 
 
 def settings(group: Mapping[str, Any]) -> list[float]:
@@ -123,5 +138,7 @@ def _state(state: dict[str, Any], name: str, p: torch.Tensor) -> torch.Tensor:
     if tensor is None:
         state[name] = tensor = torch.zeros_like(p, memory_format=torch.preserve_format)
     if tensor.shape != p.shape or tensor.dtype != p.dtype or not tensor.is_contiguous():
-        raise Unsupported(f"the optimizer's {name} of a {tuple(p.shape)} parameter has another form than the parameter.")
+        raise Unsupported(
+            f"the optimizer's {name} of a {tuple(p.shape)} parameter has another form than the parameter."
+        )
     return tensor

@@ -9,7 +9,7 @@ import torch
 from hotlap.errors import UserError
 
 
-class Unsupported(UserError):
+class Unsupported(UserError):  # noqa: N818 - reads as the sentence "this is unsupported"
     """A model, loss or optimizer that the native core does not know; the message names it."""
 
 
@@ -104,8 +104,6 @@ class Program:
 
     def description(self) -> tuple[Any, ...]:
         """What the native classes are made from."""
-        nodes = [
-            (int(n.op), n.a, n.b, n.out, n.weight, n.bias, n.i0, n.f0, n.f1) for n in self.nodes
-        ]
+        nodes = [(int(n.op), n.a, n.b, n.out, n.weight, n.bias, n.i0, n.f0, n.f1) for n in self.nodes]
         parameters = [(p.numel(), p.data_ptr(), p.requires_grad) for p in self.parameters]
         return self.values, nodes, parameters, (self.input, self.time, self.output)

@@ -9,8 +9,9 @@ from torch import nn, optim
 from hotlap.errors import UserError
 from hotlap.small import losses, optimizers
 from hotlap.small.native import core
+from hotlap.small.operations import MODULES
 from hotlap.small.program import Program, Unsupported
-from hotlap.small.trace import HOOKS, MODULES, trace_model
+from hotlap.small.trace import HOOKS, trace_model
 
 Loss = nn.Module | Callable[..., torch.Tensor]
 
@@ -145,7 +146,7 @@ class CompiledStep:
         self._training = any(node.op.name == "DROPOUT" for node in self._program.nodes)
         self._keep = (found, self._program)
         if core().views:
-            self._guard = self._make_guard(found)
+            self._guard = self._make_guard()
             native.set_guard(self._guard)
         self._native = native
         # A scheduler warns where it believes that the optimizer has not stepped.
@@ -157,18 +158,20 @@ class CompiledStep:
         count = 0 if slot.count is None else slot.count.data_ptr()
         return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)
 
-    def _make_guard(self, found: list[optimizers.Slot]) -> Any:
+    def _make_guard(self) -> Any:
         """Everything that was read while compiling, to be compared at every call."""
         guard = core().module.Guard()
         for module in self.model.modules():
             self._guard_module(guard, module)
-            if isinstance(module, nn.Dropout):
-                guard.entry(vars(module), "training", module.training)
         for p in self._program.parameters:
             guard.tensor(p)
             guard.attribute(p, "requires_grad", p.requires_grad)
             if p.requires_grad:
                 guard.attribute(p, "_backward_hooks", None)
+        self._guard_optimizer(guard)
+        return guard
+
+    def _guard_optimizer(self, guard: Any) -> None:
         optimizer = self.optimizer
         for name in ("state", "param_groups"):
             guard.entry(vars(optimizer), name, getattr(optimizer, name))
@@ -181,7 +184,6 @@ class CompiledStep:
             for key in optimizers.READ:
                 if key in group:
                     guard.entry(group, key, group[key])
-        return guard
 
     @staticmethod
     def _guard_module(guard: Any, module: nn.Module) -> None:
@@ -196,6 +198,8 @@ class CompiledStep:
                 guard.entry(own[table], key, value)
         # Of torch's own layers these are read; of others any plain attribute may have been.
         read = LAYER_ATTRIBUTES if type(module) in MODULES else own
+        if isinstance(module, nn.Dropout):
+            guard.entry(own, "training", module.training)
         for key in read:
             if key in own and isinstance(own[key], PLAIN) and not key.startswith("_"):
                 guard.entry(own, key, own[key])
@@ -219,9 +223,7 @@ class CompiledStep:
         if x.dim() != 2 or x.shape[1] != features:
             raise Unsupported(f"the batch has shape {tuple(x.shape)}; (rows, {features}) is expected.")
         cols = program.values[program.output][0]
-        y = losses.check_target(
-            self._criterion, y, rows=x.shape[0], cols=cols, squeezed=program.output_squeezed
-        )
+        y = losses.check_target(self._criterion, y, rows=x.shape[0], cols=cols, squeezed=program.output_squeezed)
         if not self._criterion.labels and y.dtype != program.dtype:
             raise Unsupported(f"the target is {y.dtype}, the model {program.dtype}.")
         return x.contiguous(), y

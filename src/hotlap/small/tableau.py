@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tableau:
-    """An explicit method of s stages: y1 = y0 + h sum b k; y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i."""
+    """An explicit method: y1 = y0 + h sum b k, and y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i."""
 
     order: int
     a: tuple[tuple[float, ...], ...]

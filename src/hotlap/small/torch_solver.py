@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ class _Solver:
     def fixed(self, y: torch.Tensor, t: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
         """Steps between the times of `grid`."""
         out = [y]
-        for start, end in zip(grid[:-1], grid[1:], strict=True):
+        for start, end in pairwise(grid):
             h = end - start
             arrived, k = self.stages(y, self.field(start.to(y.dtype), y), start, h)
             while len(out) < len(t) and end >= t[len(out)]:
@@ -134,10 +135,8 @@ class _Solver:
             h0 = 1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1
             arrived = self.field((now + h0).to(y.dtype), y + h0 * slope)
             d2 = self.norm(arrived - slope, y, y) / h0
-        if d1 <= 1e-15 and d2 <= 1e-15:
-            h1 = max(1e-6, h0 * 1e-3)
-        else:
-            h1 = (0.01 / max(d1, d2)) ** (1 / self.tableau.order)
+        flat = d1 <= 1e-15 and d2 <= 1e-15
+        h1 = max(1e-6, h0 * 1e-3) if flat else (0.01 / max(d1, d2)) ** (1 / self.tableau.order)
         return min(100 * h0, h1)
 
     def factor(self, error: float, accepted: bool, last_error: float) -> float:

@@ -4,30 +4,17 @@ torch.fx records what the forward does; each recorded operation is then translat
 rows (the batch) and columns (the last dimension). A tensor with one dimension fewer than the input is one column.
 """
 
-import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import fx, nn
 
-from hotlap.small.program import Node, Op, Program, Unsupported
+from hotlap.small.lowering import Lowering, Sym, attribute, name_of
+from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-@dataclass(frozen=True, slots=True)
-class Sym:
-    """A tensor inside the program."""
-
-    value: int
-    shape: tuple[int, ...]
-    single: bool = False
-    """One row for the whole batch: the time, constants, and what follows from them."""
-    constant: torch.Tensor | None = None
-    """The tensor itself, where it is one of the module's own."""
 
 
 class _Tracer(fx.Tracer):
@@ -59,7 +46,7 @@ def record(root: nn.Module | Callable[..., Any]) -> fx.GraphModule:
         graph = tracer.trace(root)
         return fx.GraphModule(tracer.root, graph)
     except Exception as error:
-        raise Unsupported(f"torch.fx cannot follow the forward of {_name(root)}: {error}") from error
+        raise Unsupported(f"torch.fx cannot follow the forward of {name_of(root)}: {error}") from error
 
 
 def check_plain(root: nn.Module) -> None:
@@ -86,7 +73,7 @@ def trace_model(model: nn.Module) -> Program:
     inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
     required = [node for node in inputs if not node.args]
     if len(required) != 1:
-        raise Unsupported(f"the forward of {_name(model)} takes {len(required)} inputs; one batch is expected.")
+        raise Unsupported(f"the forward of {name_of(model)} takes {len(required)} inputs; one batch is expected.")
     lowering.program.input = lowering.program.value(features)
     lowering.known[required[0]] = Sym(lowering.program.input, (2, features))
     for node in inputs:
@@ -102,7 +89,7 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
     recorded = record(func)
     inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
     if len(inputs) < 2 or any(not node.args for node in inputs[2:]):
-        raise Unsupported(f"{_name(func)} does not take (t, y).")
+        raise Unsupported(f"{name_of(func)} does not take (t, y).")
     program = Program(y.dtype)
     lowering = Lowering(recorded, program, lead=tuple(y.shape[:-1]))
     program.time = program.value(1, single=True)
@@ -113,7 +100,7 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
         lowering.known[node] = node.args[0]
     lowering.run()
     if program.values[program.output][0] != program.values[program.input][0]:
-        raise Unsupported(f"{_name(func)} returns another shape than its state's {tuple(y.shape)}.")
+        raise Unsupported(f"{name_of(func)} returns another shape than its state's {tuple(y.shape)}.")
     return program
 
 
@@ -126,456 +113,6 @@ def _first_layer(recorded: fx.GraphModule) -> tuple[int, torch.dtype]:
             if type(module) is nn.LayerNorm and module.elementwise_affine:
                 return module.normalized_shape[-1], module.weight.dtype
         if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
-            weight = _attribute(recorded, str(node.args[1].target))
+            weight = attribute(recorded, str(node.args[1].target))
             return weight.shape[1], weight.dtype
     raise Unsupported("the model has no Linear layer, so the width of its input is not known.")
-
-
-def _attribute(root: Any, path: str) -> Any:
-    for part in path.split("."):
-        root = getattr(root, part)
-    return root
-
-
-def _name(what: object) -> str:
-    return getattr(what, "__name__", type(what).__name__)
-
-
-class Lowering:
-    """Translates one recorded graph."""
-
-    def __init__(self, recorded: fx.GraphModule, program: Program, *, lead: tuple[int, ...]) -> None:
-        self.recorded = recorded
-        self.program = program
-        self.lead = lead
-        self.known: dict[fx.Node, Any] = {}
-
-    def run(self) -> Program:
-        """All nodes in order; the program is complete afterwards."""
-        for node in self.recorded.graph.nodes:
-            if node.op == "output":
-                self._finish(self._resolve(node.args[0]))
-            elif node not in self.known:
-                self.known[node] = self._node(node)
-        return self.program
-
-    def _finish(self, result: Any) -> None:
-        if not isinstance(result, Sym):
-            raise Unsupported(f"the forward returns a {type(result).__name__}; one tensor is expected.")
-        if result.single and not self.program.values[self.program.input][1]:
-            result = self._spread(result)
-        self.program.output = result.value
-        self.program.output_squeezed = len(result.shape) == len(self.lead)
-        if result.value == self.program.input:  # the loss and the solver need a value of its own
-            cols = self.program.values[result.value][0]
-            self.program.output = self.program.emit(Op.AFFINE, cols=cols, a=result.value, f0=1.0)
-
-    def _spread(self, s: Sym) -> Sym:
-        """A value with its own row for every sample: 0 * input + s."""
-        first = self.program.emit(Op.SELECT, cols=1, a=self.program.input)
-        zero = self.program.emit(Op.AFFINE, cols=1, a=first)
-        cols = self.program.values[s.value][0]
-        return Sym(self.program.emit(Op.ADD, cols=cols, a=zero, b=s.value), (*self.lead, cols))
-
-    def _resolve(self, argument: Any) -> Any:
-        return fx.node.map_arg(argument, lambda node: self.known[node])
-
-    def _node(self, node: fx.Node) -> Any:
-        args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
-        if node.op == "get_attr":
-            return self._constant(_attribute(self.recorded, str(node.target)), str(node.target))
-        if node.op == "call_module":
-            module = self.recorded.get_submodule(str(node.target))
-            if type(module) not in MODULES:
-                raise Unsupported(f"the layer {type(module).__name__} is not known.")
-            self._refuse_shared_inplace(node, getattr(module, "inplace", False))
-            return MODULES[type(module)](self, module, *args, **kwargs)
-        self._refuse_shared_inplace(node, bool(node.kwargs.get("inplace")) or _changes_its_operand(node))
-        handler = METHODS.get(str(node.target)) if node.op == "call_method" else FUNCTIONS.get(node.target)
-        if not any(isinstance(a, Sym) for a in _flat(args, kwargs)):
-            return self._plain(node, args, kwargs)
-        if handler is None:
-            raise Unsupported(f"the operation {_name(node.target) if callable(node.target) else node.target} is not known.")
-        try:
-            return handler(self, *args, **kwargs)
-        except TypeError as error:
-            raise Unsupported(f"the operation {node.format_node()} has arguments that are not known: {error}") from error
-
-    def _plain(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
-        """An operation on numbers, shapes and the like, done at once."""
-        if node.op == "call_function":
-            return cast(Callable[..., Any], node.target)(*args, **kwargs)
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-
-    def _refuse_shared_inplace(self, node: fx.Node, inplace: bool) -> None:
-        if inplace and isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1:
-            raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again.")
-
-    def _constant(self, tensor: Any, name: str) -> Any:
-        if not isinstance(tensor, torch.Tensor):
-            return tensor
-        return Sym(-1, tuple(tensor.shape), True, tensor)
-
-    def tensor(self, s: Any) -> Sym:
-        """An operand of an elementwise operation, with its value in the program."""
-        if s.constant is None or s.value >= 0:
-            return cast(Sym, s)
-        tensor = s.constant
-        if tensor.dim() > 1 and tensor.numel() != tensor.shape[-1]:
-            raise Unsupported(f"a constant of shape {tuple(tensor.shape)} takes part in elementwise arithmetic.")
-        if tensor.dtype != self.program.dtype and not tensor.requires_grad:
-            tensor = tensor.detach().to(self.program.dtype)
-        number = self.program.parameter(tensor, "a constant of the forward")
-        value = self.program.emit(Op.PARAMETER, cols=max(1, tensor.numel()), single=True, weight=number)
-        return Sym(value, tuple(tensor.shape), True)
-
-    def cols(self, s: Sym) -> int:
-        return self.program.values[s.value][0]
-
-    def unary(self, op: Op, s: Any, **fields: Any) -> Sym:
-        """An elementwise function of one tensor."""
-        s = self.tensor(s)
-        return Sym(self.program.emit(op, cols=self.cols(s), single=s.single, a=s.value, **fields), s.shape, s.single)
-
-    def binary(self, op: Op, a: Any, b: Any) -> Sym:
-        """Elementwise arithmetic of two tensors, or of a tensor and a number."""
-        if not isinstance(a, Sym) or not isinstance(b, Sym):
-            return self._with_number(op, a, b)
-        a, b = self.tensor(a), self.tensor(b)
-        shape = self._broadcast(a, b)
-        single = a.single and b.single
-        cols = max(self.cols(a), self.cols(b))
-        return Sym(self.program.emit(op, cols=cols, single=single, a=a.value, b=b.value), shape, single)
-
-    def _with_number(self, op: Op, a: Any, b: Any) -> Sym:
-        number = a if not isinstance(a, Sym) else b
-        if not isinstance(number, int | float) or isinstance(number, bool):
-            raise Unsupported(f"arithmetic with {number!r} is not known.")
-        c = float(number)
-        if isinstance(a, Sym):
-            scale, shift = {Op.ADD: (1.0, c), Op.SUB: (1.0, -c), Op.MUL: (c, 0.0), Op.DIV: (1.0, 0.0)}[op]
-            if op is Op.DIV:
-                return self.binary(Op.DIV, a, self._number(c))
-            return self.unary(Op.AFFINE, a, f0=scale, f1=shift)
-        if op is Op.DIV:
-            return self.unary(Op.AFFINE, self.unary(Op.POWER, b, f0=-1.0), f0=c)
-        scale, shift = {Op.ADD: (1.0, c), Op.SUB: (-1.0, c), Op.MUL: (c, 0.0)}[op]
-        return self.unary(Op.AFFINE, b, f0=scale, f1=shift)
-
-    def _number(self, c: float) -> Sym:
-        return self.tensor(Sym(-1, (), True, torch.tensor(c, dtype=self.program.dtype)))
-
-    def _broadcast(self, a: Sym, b: Sym) -> tuple[int, ...]:
-        """The shape of the result; Unsupported where torch would line up rows with columns."""
-        try:
-            shape = tuple(torch.broadcast_shapes(a.shape, b.shape))
-        except RuntimeError:
-            raise Unsupported(f"shapes {a.shape} and {b.shape} are broadcast across the batch, or not at all.") from None
-        for s in (a, b):
-            column = not s.single and len(s.shape) < len(shape) and len(s.shape) == len(self.lead) and self.lead
-            if column or (s.single and len(shape) == len(self.lead) and self.lead and self.cols(s) > 1):
-                raise Unsupported(f"shapes {a.shape} and {b.shape} are broadcast across the batch.")
-        return shape
-
-    def linear(self, s: Sym, weight: Any, bias: Any = None) -> Sym:
-        """x W^T + b with torch's W (out, in)."""
-        weight, bias = (w.constant if isinstance(w, Sym) else w for w in (weight, bias))
-        if weight is None or s.constant is not None or s.single:
-            raise Unsupported("a linear layer whose weight is computed, or whose input is constant, is not known.")
-        if not s.shape or s.shape[-1] != weight.shape[1] or (len(s.shape) == len(self.lead) and self.lead):
-            raise Unsupported(f"a linear layer takes {weight.shape[1]} features, but the shape {s.shape} comes in.")
-        w = self.program.parameter(weight, "a weight")
-        b = -1 if bias is None else self.program.parameter(bias, "a bias")
-        value = self.program.emit(Op.LINEAR, cols=weight.shape[0], a=s.value, weight=w, bias=b)
-        return Sym(value, (*s.shape[:-1], weight.shape[0]))
-
-    def matmul(self, a: Any, b: Any) -> Sym:
-        """y @ A for a constant A (in, out)."""
-        if not (isinstance(a, Sym) and isinstance(b, Sym)) or b.constant is None or b.constant.dim() != 2:
-            raise Unsupported("a product of tensors is known as state @ constant matrix only.")
-        if b.constant.requires_grad:
-            raise Unsupported("y @ A with a trained A is not known; write it as nn.Linear.")
-        return self.linear(a, b.constant.detach().T.contiguous().to(self.program.dtype))
-
-    def dropout(self, s: Sym, p: float = 0.5, training: bool = True, inplace: bool = False) -> Sym:
-        return self.unary(Op.DROPOUT, s, f0=float(p)) if training and p > 0 else s
-
-    def layer_norm(
-        self, s: Sym, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
-    ) -> Sym:
-        """Over the last dimension alone."""
-        if tuple(normalized_shape) != s.shape[-1:] or len(s.shape) != len(self.lead) + 1 or s.single:
-            raise Unsupported(f"LayerNorm over {tuple(normalized_shape)} of a shape {s.shape} is not known.")
-        weight, bias = (w.constant if isinstance(w, Sym) else w for w in (weight, bias))
-        numbers = [-1 if w is None else self.program.parameter(w, "a LayerNorm's parameter") for w in (weight, bias)]
-        return self.unary(Op.LAYER_NORM, s, weight=numbers[0], bias=numbers[1], f0=float(eps))
-
-    def power(self, s: Any, exponent: Any) -> Sym:
-        if not isinstance(s, Sym) or not isinstance(exponent, int | float):
-            raise Unsupported("a power is known with a tensor below and a plain number above only.")
-        return self.unary(Op.POWER, s, f0=float(exponent))
-
-    def getitem(self, s: Any, index: Any) -> Any:
-        """y[..., i], y[:, i], y[..., i:j], and y[i] of a state of one dimension."""
-        if not isinstance(s, Sym):
-            return s[index]
-        index = index if isinstance(index, tuple) else (index,)
-        s = self.tensor(s)
-        probe = torch.empty(s.shape, device="meta")[index]
-        last = index[-1]
-        full = slice(None)
-        others = index[:-1]
-        whole = all(i is Ellipsis or i == full for i in others)
-        reaches = Ellipsis in others or len(index) == len(s.shape)
-        if s.single or not whole or (not reaches and last not in (full, Ellipsis)):
-            return self._other_index(s, index, tuple(probe.shape))
-        if last is None or last is Ellipsis or last == full:
-            return self._other_index(s, index, tuple(probe.shape))
-        columns = range(self.cols(s))[last] if isinstance(last, int | slice) else None
-        if isinstance(columns, int):
-            return self._columns(s, columns, 1, tuple(probe.shape))
-        if columns is None or columns.step != 1 or not columns:
-            raise Unsupported(f"the index {index} of a shape {s.shape} is not known.")
-        return self._columns(s, columns[0], len(columns), tuple(probe.shape))
-
-    def _columns(self, s: Sym, first: int, count: int, shape: tuple[int, ...]) -> Sym:
-        return Sym(self.program.emit(Op.SELECT, cols=count, a=s.value, i0=first), shape)
-
-    def _other_index(self, s: Sym, index: Any, shape: tuple[int, ...]) -> Sym:
-        if index[-1] is None and all(i is Ellipsis or i == slice(None) for i in index[:-1]) and self.cols(s) == 1:
-            return Sym(s.value, shape, s.single)  # a column gets its dimension back
-        if shape == s.shape:
-            return s
-        raise Unsupported(f"the index {index} of a shape {s.shape} is not known.")
-
-    def reshape(self, s: Sym, shape: tuple[int, ...]) -> Sym:
-        """Only changes that leave rows and columns as they are."""
-        same_rows = shape[:-1] == self.lead and shape[-1] == self.cols(s)
-        if shape == s.shape or (not s.single and (same_rows or (self.cols(s) == 1 and shape == self.lead))):
-            return Sym(s.value, shape, s.single)
-        raise Unsupported(f"a change of shape from {s.shape} to {shape} is not known.")
-
-    def concatenate(self, tensors: Any, dim: int, *, stack: bool) -> Sym:
-        """cat or stack along the last dimension."""
-        parts = [self.tensor(t) if isinstance(t, Sym) else self._number(float(t)) for t in tensors]
-        dims = len(self.lead) + 1
-        if dim not in (-1, dims - 1) or any((len(p.shape) == dims) == stack and not p.single for p in parts):
-            raise Unsupported("cat and stack are known along the last dimension of the state only.")
-        single = all(p.single for p in parts)
-        total = sum(self.cols(p) for p in parts)
-        out = self.program.value(total, single=single)
-        at = 0
-        for part in parts:
-            self.program.nodes.append(Node(op=Op.PLACE, a=part.value, out=out, i0=at))
-            at += self.cols(part)
-        return Sym(out, (total,) if single else (*self.lead, total), single)
-
-    def unbind(self, s: Sym, dim: int = 0) -> tuple[Sym, ...]:
-        if dim not in (-1, len(s.shape) - 1) or len(s.shape) != len(self.lead) + 1:
-            raise Unsupported("unbind is known along the last dimension only.")
-        return tuple(self._columns(s, i, 1, s.shape[:-1]) for i in range(self.cols(s)))
-
-    def chunk(self, s: Sym, size: int, dim: int) -> tuple[Sym, ...]:
-        if dim not in (-1, len(s.shape) - 1):
-            raise Unsupported("split and chunk are known along the last dimension only.")
-        n = self.cols(s)
-        return tuple(
-            self._columns(s, i, min(size, n - i), (*s.shape[:-1], min(size, n - i))) for i in range(0, n, size)
-        )
-
-
-def _flat(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
-    flat: list[Any] = []
-    for a in [*args, *kwargs.values()]:
-        flat.extend(a if isinstance(a, tuple | list) else [a])
-    return flat
-
-
-def _changes_its_operand(node: fx.Node) -> bool:
-    name = str(node.target) if node.op == "call_method" else _name(node.target)
-    return name.endswith("_") and not name.endswith("__")
-
-
-def _gelu(low: Lowering, s: Sym, approximate: str = "none") -> Sym:
-    return low.unary({"none": Op.GELU, "tanh": Op.GELU_TANH}[approximate], s)
-
-
-def _shape_of(low: Lowering, s: Sym, dim: int | None = None) -> Any:
-    return torch.Size(s.shape) if dim is None else s.shape[dim]
-
-
-def _attribute_of(low: Lowering, s: Sym, name: str) -> Any:
-    if name == "shape":
-        return torch.Size(s.shape)
-    if name == "ndim":
-        return len(s.shape)
-    if name in ("T", "dtype", "device"):
-        raise Unsupported(f"the attribute .{name} of a tensor is not known.")
-    raise Unsupported(f"the attribute .{name} of a tensor is not known.")
-
-
-def _view(low: Lowering, s: Sym, *shape: Any) -> Sym:
-    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").reshape(sizes).shape))
-
-
-def _flatten(low: Lowering, s: Sym, start_dim: int = 0, end_dim: int = -1) -> Sym:
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").flatten(start_dim, end_dim).shape))
-
-
-def _squeeze(low: Lowering, s: Sym, dim: int | None = None) -> Sym:
-    if dim not in (-1, len(s.shape) - 1):
-        raise Unsupported("squeeze is known for the last dimension only; name it.")
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").squeeze(dim).shape))
-
-
-def _unsqueeze(low: Lowering, s: Sym, dim: int) -> Sym:
-    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").unsqueeze(dim).shape))
-
-
-def _affine_sum(sign: float) -> Callable[..., Sym]:
-    def add(low: Lowering, a: Any, b: Any, *, alpha: float = 1.0) -> Sym:
-        if alpha != 1 and isinstance(b, Sym):
-            b = low.unary(Op.AFFINE, b, f0=float(alpha))
-        return low.binary(Op.ADD if sign > 0 else Op.SUB, a, b)
-
-    return add
-
-
-def _unary(op: Op) -> Callable[..., Sym]:
-    def function(low: Lowering, s: Any, *, inplace: bool = False) -> Sym:
-        return low.unary(op, s)
-
-    return function
-
-
-def _unary_relu(low: Lowering, s: Any, inplace: bool = False) -> Sym:
-    return low.unary(Op.RELU, s)
-
-
-def _silu(low: Lowering, s: Any, inplace: bool = False) -> Sym:
-    return low.unary(Op.SILU, s)
-
-
-def _leaky(low: Lowering, s: Any, negative_slope: float = 0.01, inplace: bool = False) -> Sym:
-    return low.unary(Op.LEAKY_RELU, s, f0=float(negative_slope))
-
-
-def _elu(low: Lowering, s: Any, alpha: float = 1.0, inplace: bool = False) -> Sym:
-    return low.unary(Op.ELU, s, f0=float(alpha))
-
-
-def _softplus(low: Lowering, s: Any, beta: float = 1.0, threshold: float = 20.0) -> Sym:
-    return low.unary(Op.SOFTPLUS, s, f0=float(beta), f1=float(threshold))
-
-
-def _cat(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
-    return low.concatenate(tensors, dim, stack=False)
-
-
-def _stack(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
-    return low.concatenate(tensors, dim, stack=True)
-
-
-def _split(low: Lowering, s: Sym, size: Any, dim: int = 0) -> tuple[Sym, ...]:
-    if not isinstance(size, int):
-        raise Unsupported("split is known for parts of one size only.")
-    return low.chunk(s, size, dim)
-
-
-def _chunk(low: Lowering, s: Sym, chunks: int, dim: int = 0) -> tuple[Sym, ...]:
-    return low.chunk(s, -(-low.cols(s) // chunks), dim)
-
-
-def _square(low: Lowering, s: Sym) -> Sym:
-    return low.unary(Op.POWER, s, f0=2.0)
-
-
-def _reciprocal(low: Lowering, s: Sym) -> Sym:
-    return low.unary(Op.POWER, s, f0=-1.0)
-
-
-def _same(low: Lowering, s: Sym, *_args: Any) -> Sym:
-    return s
-
-
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "add": _affine_sum(1.0),
-    "sub": _affine_sum(-1.0),
-    "mul": lambda low, a, b: low.binary(Op.MUL, a, b),
-    "div": lambda low, a, b: low.binary(Op.DIV, a, b),
-    "truediv": lambda low, a, b: low.binary(Op.DIV, a, b),
-    "pow": lambda low, a, b: low.power(a, b),
-    "matmul": lambda low, a, b: low.matmul(a, b),
-    "mm": lambda low, a, b: low.matmul(a, b),
-    "neg": _unary(Op.NEG),
-    "getitem": lambda low, a, i: low.getitem(a, i),
-}
-
-_SHARED: dict[str, Callable[..., Any]] = {
-    **{name: handler for name, handler in _ARITHMETIC.items() if name not in ("truediv", "getitem")},
-    **{
-        name: _unary(op)
-        for name, op in {
-            "tanh": Op.TANH, "sigmoid": Op.SIGMOID, "sin": Op.SIN, "cos": Op.COS, "exp": Op.EXP, "log": Op.LOG,
-            "sqrt": Op.SQRT, "abs": Op.ABS, "relu_": Op.RELU, "tanh_": Op.TANH, "sigmoid_": Op.SIGMOID,
-        }.items()
-    },
-    "relu": _unary_relu,
-    "square": _square,
-    "reciprocal": _reciprocal,
-    "flatten": _flatten,
-    "squeeze": _squeeze,
-    "unsqueeze": _unsqueeze,
-    "unbind": lambda low, s, dim=0: low.unbind(s, dim),
-    "split": _split,
-    "chunk": _chunk,
-}  # fmt: skip
-
-METHODS: dict[str, Callable[..., Any]] = {
-    **_SHARED,
-    "view": _view,
-    "reshape": _view,
-    "size": _shape_of,
-    "dim": lambda low, s: len(s.shape),
-    "contiguous": _same,
-}
-
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    **{getattr(torch, name): handler for name, handler in _SHARED.items() if hasattr(torch, name)},
-    **{getattr(operator, name): handler for name, handler in _ARITHMETIC.items() if hasattr(operator, name)},
-    getattr: _attribute_of,
-    torch.cat: _cat,
-    torch.concat: _cat,
-    torch.stack: _stack,
-    torch.reshape: _view,
-    F.relu: _unary_relu,
-    F.tanh: _unary(Op.TANH),
-    F.sigmoid: _unary(Op.SIGMOID),
-    F.leaky_relu: _leaky,
-    F.elu: _elu,
-    F.gelu: _gelu,
-    F.silu: _silu,
-    F.softplus: _softplus,
-    F.dropout: lambda low, s, p=0.5, training=True, inplace=False: low.dropout(s, p, training),
-    F.layer_norm: lambda low, s, n, w=None, b=None, eps=1e-5, **kw: low.layer_norm(
-        s, n, kw.get("weight", w), kw.get("bias", b), eps
-    ),
-    F.linear: lambda low, s, w, b=None, **kw: low.linear(s, w, kw.get("bias", b)),
-}
-
-MODULES: dict[type[nn.Module], Callable[..., Any]] = {
-    nn.Linear: lambda low, m, s: low.linear(s, m.weight, m.bias),
-    nn.Tanh: lambda low, m, s: low.unary(Op.TANH, s),
-    nn.ReLU: lambda low, m, s: low.unary(Op.RELU, s),
-    nn.LeakyReLU: lambda low, m, s: low.unary(Op.LEAKY_RELU, s, f0=float(m.negative_slope)),
-    nn.Sigmoid: lambda low, m, s: low.unary(Op.SIGMOID, s),
-    nn.GELU: lambda low, m, s: _gelu(low, s, m.approximate),
-    nn.SiLU: lambda low, m, s: low.unary(Op.SILU, s),
-    nn.Softplus: lambda low, m, s: _softplus(low, s, m.beta, m.threshold),
-    nn.ELU: lambda low, m, s: low.unary(Op.ELU, s, f0=float(m.alpha)),
-    nn.Dropout: lambda low, m, s: low.dropout(s, m.p, m.training),
-    nn.LayerNorm: lambda low, m, s: low.layer_norm(s, m.normalized_shape, m.weight, m.bias, m.eps),
-    nn.Identity: lambda low, m, s: s,
-    nn.Flatten: lambda low, m, s: _flatten(low, s, m.start_dim, m.end_dim),
-}

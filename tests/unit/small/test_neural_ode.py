@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import nn, optim
 
 from hotlap.small.native import Core, core
 from hotlap.small.neural_ode import NeuralODE
-from hotlap.small.odeint import NativeSolveSkipped
+from hotlap.small.solve import NativeSolveSkipped
 
 needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -18,7 +19,7 @@ class Field(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
+        self.net: Any = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
 
     def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.net(y)
@@ -46,7 +47,7 @@ def test_fit_trains_as_autograd_and_torchs_optimizer_do(loss: str, kind: str) ->
         optimizer.zero_grad()
         squares = (ode(Y0, T) - TARGET).square()
         value = squares.sum() if loss == "sse" else squares.mean()
-        value.backward()
+        value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         assert losses[k] == pytest.approx(float(value.detach()), rel=1e-9)
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -76,7 +77,7 @@ def test_after_can_end_the_training() -> None:
 
 
 def test_without_the_core_fit_trains_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("neural_ode", "odeint"):
+    for place in ("neural_ode", "solve"):
         monkeypatch.setattr(f"hotlap.small.{place}.core", lambda: Core(None, "", "there is none here.", False))
     ours = Field().double()
     before = copy.deepcopy(ours)

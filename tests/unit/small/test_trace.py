@@ -91,7 +91,8 @@ class InPlace(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         z = self.net(x)
-        return F.relu(z, inplace=True) + z
+        out: torch.Tensor = F.relu(z, inplace=True) + z
+        return out
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """The native exp, tanh and log against the same functions in higher precision."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +25,7 @@ def ulps(got: torch.Tensor, exact: np.ndarray) -> float:
     return float(np.max(np.abs(got.numpy().astype(np.float64) - exact) / spacing))
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "exp": (np.exp, -87.0, 88.0),
     "exp_of_negative": (np.exp, -87.0, 0.0),
     "expm1_of_negative": (np.expm1, -30.0, 0.0),

@@ -13,8 +13,9 @@ from torch import nn
 
 from hotlap.errors import UserError
 from hotlap.small.native import Core, core
-from hotlap.small.odeint import NativeSolveSkipped, SolveFailed, odeint
+from hotlap.small.solve import NativeSolveSkipped, odeint
 from hotlap.small.tableau import METHODS, TSIT5
+from hotlap.small.torch_solver import SolveFailed
 
 needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -25,7 +26,7 @@ class Field(nn.Module):
     def __init__(self, width: int = 3, hidden: int = 20) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.net = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, width))
+        self.net: Any = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, width))
 
     def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.net(y) + torch.sin(t) * y
@@ -143,7 +144,9 @@ def test_gradients_to_parameters_state_and_times_are_torchdiffeqs(dtype: torch.d
         y = solver(field, y0, t, rtol=1e-4, atol=1e-6, method="dopri5", options={"first_step": 0.05})
         found.append(torch.autograd.grad(y.square().sum(), [y0, t, *field.parameters()]))
     for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=2e-3 if dtype == torch.float32 else 1e-9, atol=1e-4 if dtype == torch.float32 else 1e-9)
+        torch.testing.assert_close(
+            ours, theirs, rtol=2e-3 if dtype == torch.float32 else 1e-9, atol=1e-4 if dtype == torch.float32 else 1e-9
+        )
 
 
 @needs_core
@@ -156,7 +159,7 @@ def test_the_native_and_the_torch_solver_are_the_same(
     found = []
     for native in (True, False):
         if not native:
-            monkeypatch.setattr("hotlap.small.odeint.core", lambda: Core(None, "", "off for a test.", False))
+            monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a test.", False))
         y0 = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
         t = torch.linspace(0, 1, 11, dtype=torch.float64)
         with warnings.catch_warnings():
@@ -234,7 +237,7 @@ def test_the_polynomial_of_tsit5_has_order_four() -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_a_blow_up_says_where(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not native:
-        monkeypatch.setattr("hotlap.small.odeint.core", lambda: Core(None, "", "off for a blow-up.", False))
+        monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a blow-up.", False))
     y0, t = torch.ones(1, dtype=torch.float64), torch.tensor([0.0, 2.0], dtype=torch.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NativeSolveSkipped)

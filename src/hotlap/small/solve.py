@@ -161,8 +161,8 @@ def _solve_tuple(func: Field, y0: tuple[torch.Tensor, ...], t: torch.Tensor, set
     sizes = [y.numel() for y in y0]
 
     def apart(y: torch.Tensor, lead: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
-        parts = y.split(sizes, dim=-1)
-        return tuple(part.reshape(*lead, *one.shape) for part, one in zip(parts, y0, strict=True))
+        parts = torch.split(y, sizes, dim=-1)
+        return tuple(part.reshape((*lead, *one.shape)) for part, one in zip(parts, y0, strict=True))
 
     def joined(now: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([part.reshape(-1) for part in func(now, apart(y, ()))])
@@ -283,7 +283,9 @@ def _marks(func: Field) -> tuple[list[Any], list[Any]]:
         marks.append(value if isinstance(value, PLAIN) else id(value))
         if isinstance(value, torch.Tensor):
             # A changed constant may have been copied, transposed; a parameter is read where it lies.
-            marks.append((value.data_ptr(), value.shape, value.requires_grad, 0 if value.requires_grad else value._version))
+            marks.append(
+                (value.data_ptr(), value.shape, value.requires_grad, 0 if value.requires_grad else value._version)
+            )
             marks.append(bool(value._backward_hooks))
 
     for module in _modules_of(func, see):
@@ -337,7 +339,9 @@ class _Solution(torch.autograd.Function):
     """A native solve inside autograd."""
 
     @staticmethod
-    def forward(ctx: Any, compiled: Compiled, settings: Settings, y0: torch.Tensor, t: torch.Tensor, *_trained: Any) -> Any:
+    def forward(
+        ctx: Any, compiled: Compiled, settings: Settings, y0: torch.Tensor, t: torch.Tensor, *_trained: Any
+    ) -> Any:
         lease = Lease(compiled)
         y0 = y0.contiguous()
         rows = y0.numel() // (y0.shape[-1] if y0.dim() else 1)
@@ -375,5 +379,5 @@ def _native(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Settings) 
     time_gradient = t.requires_grad and torch.is_grad_enabled()
     compiled = compiled_for(func, y0, settings.method, time_gradient=time_gradient)
     trained = [compiled.program.parameters[n] for n in compiled.trained]
-    out: torch.Tensor = _Solution.apply(compiled, settings, y0, t, *trained)
+    out: torch.Tensor = _Solution.apply(compiled, settings, y0, t, *trained)  # type: ignore[no-untyped-call]
     return out
