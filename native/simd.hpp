@@ -204,20 +204,37 @@ HOTLAP_INLINE Vec<T> at_least(Vec<T> v, Vec<T> limit) {
 }
 
 // a / b for a normal, finite, non-zero b: within 1 ulp, and much shorter than the divider on AVX-512 float.
+// `b_low` is what b lost when it was rounded, so that a / (b + b_low) is meant.
 template <class T>
-HOTLAP_INLINE Vec<T> divide_normal(Vec<T> a, Vec<T> b) {
+HOTLAP_INLINE Vec<T> divide_normal(Vec<T> a, Vec<T> b, Vec<T> b_low) {
+    if constexpr (sizeof(T) == 8) {
+        return a / b;  // nobody looks at the last bit of a double here
+    } else {
 #if defined(HOTLAP_AVX512)
-    if constexpr (sizeof(T) == 4) {
         const Vec<T> r0 = (Vec<T>)_mm512_rcp14_ps((__m512)b);
         const Vec<T> r = fma(r0, splat<T>(1) - b * r0, r0);
         const Vec<T> q = a * r;
-        return fma(r, (Vec<T>)_mm512_fnmadd_ps((__m512)q, (__m512)b, (__m512)a), q);
-    } else {
-        return a / b;
-    }
+        return fma(r, fma(-q, b_low, (Vec<T>)_mm512_fnmadd_ps((__m512)q, (__m512)b, (__m512)a)), q);
+#elif defined(HOTLAP_AVX2)
+        const Vec<T> q = a / b;
+        return fma(-q * b_low, (Vec<T>)_mm256_rcp_ps((__m256)b), q);
 #else
-    return a / b;
+        const Vec<T> q = a / b;
+        return q - q * b_low / b;
 #endif
+    }
+}
+
+template <class T>
+HOTLAP_INLINE Vec<T> divide_normal(Vec<T> a, Vec<T> b) {
+    return divide_normal<T>(a, b, Vec<T>{});
+}
+
+// a / (x + c), the sum taken as if it were exact; c is 1 or 2 and x not negative.
+template <class T>
+HOTLAP_INLINE Vec<T> divide_by_sum(Vec<T> a, Vec<T> x, Vec<T> c) {
+    const Vec<T> sum = x + c;
+    return divide_normal<T>(a, sum, x - (sum - c));
 }
 
 template <class T, int... I>

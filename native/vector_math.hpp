@@ -106,7 +106,7 @@ HOTLAP_INLINE Vec<T> hyperbolic_tangent(Vec<T> x) {
     constexpr T saturated = sizeof(T) == 4 ? T(9.02) : T(19.07);
     const Vec<T> a = at_most<T>(absolute<T>(x), splat<T>(saturated));
     const Vec<T> e = expm1_moderate<T>(a + a);
-    return copy_sign<T>(divide_normal<T>(e, e + splat<T>(2)), x);
+    return copy_sign<T>(divide_by_sum<T>(e, e, splat<T>(2)), x);
 }
 
 template <class T>
@@ -114,7 +114,7 @@ HOTLAP_INLINE Vec<T> logistic(Vec<T> x) {
     const Vec<T> e = exponential_of_negative<T>(-absolute<T>(x));
     const Vec<T> top = select<T>(x < Vec<T>{}, e, splat<T>(1));
     // The comparison above is false for NaN, and e is NaN then: the quotient is too.
-    return divide_normal<T>(top, e + splat<T>(1));
+    return divide_by_sum<T>(top, e, splat<T>(1));
 }
 
 HOTLAP_INLINE Vec<float> log_tail(Vec<float> z) {  // fit on |1 + f| in [sqrt 1/2, sqrt 2], error 3.4e-11
