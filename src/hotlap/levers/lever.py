@@ -43,6 +43,8 @@ class Patch:
         """Each answers whether a lever has reached its steady state (a cache is full); asked during the warm-up."""
         self.notes: list[str] = []
         """Sentences for the record: why a lever could not be installed after all, or gave up."""
+        self.on_optimizer: list[Callable[[Any], None]] = []
+        """Each is told of every optimizer: those alive when the lever is switched on, and those made later."""
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """`owner.name = value`, until undone; an attribute that only a base class had is removed again."""
@@ -61,6 +63,11 @@ class Patch:
     def on_undo(self, action: Callable[[], None]) -> None:
         """Run `action` when this patch is undone."""
         self._undo.append(action)
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        """Tell the lever of an optimizer."""
+        for told in self.on_optimizer:
+            told(optimizer)
 
     def undo(self) -> None:
         """Put everything back, last change first. Can be called again at no harm."""
@@ -100,7 +107,7 @@ class Lever(ABC):
 
     @abstractmethod
     def edits(self, run: Run) -> Sequence[Edit]:
-        """The same change as source at the recorded call sites; empty when it cannot be written (`rejects` says why)."""
+        """The same change as source at the recorded call sites; empty when it cannot be written (see `rejects`)."""
 
     def spec(self) -> LeverSpec:
         """This lever as data."""
@@ -115,4 +122,3 @@ class Lever(ABC):
 def script_sha256(run: Run) -> tuple[str, str] | None:
     """(path, sha256) of the main script; None when the record does not know it."""
     return next(iter(run.sources.items()), None)
-

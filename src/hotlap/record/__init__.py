@@ -1,5 +1,6 @@
 """The types that are handed from part to part, and their JSON."""
 
+from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, load, save
 from hotlap.record.types import (
     SCHEMA,
@@ -64,5 +65,6 @@ __all__ = [
     "decode",
     "encode",
     "load",
+    "of_arm",
     "save",
 ]

@@ -104,10 +104,10 @@ class Turn:
 
     steps: int
     """Steps in one turn."""
-    ready_fd: int
-    """The child writes one byte here when it has finished a turn and waits."""
-    go_fd: int
-    """The child reads one byte here before each turn."""
+    ready: str
+    """Path of a FIFO: the child writes one byte when it has finished a turn and waits."""
+    go: str
+    """Path of a FIFO: the child reads one byte before each turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +124,8 @@ class Plan:
     """Sets of levers. One arm: installed from the start. Several: switched between steps, block by block."""
     always: tuple[LeverSpec, ...] = ()
     """Levers installed in every arm, from the start."""
-    block: int = 10
-    """Steps in a block when there are several arms."""
+    block: int = 11
+    """Steps in a block. Odd, so that the bursts of a loader with a few workers do not keep step with the blocks."""
     steps: int = 200
     """Steps to record after the warm-up (for each arm, when there are several)."""
     warmup: int = 20
@@ -248,6 +248,10 @@ class Run:
     num_threads: int | None = None
     """torch's intra-op threads at the first recorded step."""
     seed: int | None = None
+    reseed: int = 0
+    """As in the plan: added to the script's own seeds."""
+    nudge: int = 0
+    """As in the plan: not 0 if the parameters were moved by rounding errors on purpose."""
     arms: tuple[tuple[LeverSpec, ...], ...] = ((),)
     always: tuple[LeverSpec, ...] = ()
     setup_s: float | None = None
@@ -296,8 +300,10 @@ class Run:
     device_peak_bytes: int | None = None
     probe_s: float | None = None
     """What the probe itself cost per step, by its own count of events and their measured price."""
+    not_installed: tuple[str, ...] = ()
+    """Levers that could not be installed, each with the reason: this run says nothing about them."""
     notes: tuple[str, ...] = ()
-    """What the reader should know: a cache that was dropped, a lever that could not be installed."""
+    """What the reader should know: a cache that was dropped, say."""
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

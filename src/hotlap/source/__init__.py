@@ -1,5 +1,38 @@
 """Call sites and edits -> a unified diff."""
 
+from typing import TYPE_CHECKING, Any
+
 from hotlap.source.edits import AddArgument, Edit, InsertAfterImports, InsertAtTop, WrapArgument, WrapStatement
 
-__all__ = ["AddArgument", "Edit", "InsertAfterImports", "InsertAtTop", "WrapArgument", "WrapStatement"]
+if TYPE_CHECKING:
+    from hotlap.source.file import CannotEdit as CannotEdit
+    from hotlap.source.patching import Patched as Patched
+    from hotlap.source.patching import patch as patch
+
+__all__ = [
+    "AddArgument",
+    "CannotEdit",
+    "Edit",
+    "InsertAfterImports",
+    "InsertAtTop",
+    "Patched",
+    "WrapArgument",
+    "WrapStatement",
+    "patch",
+]
+
+# Public name -> the module that has it. Resolved on first use: levers import this package inside the user's process,
+# which must not pay for LibCST.
+_HOMES = {
+    "CannotEdit": "hotlap.source.file",
+    "Patched": "hotlap.source.patching",
+    "patch": "hotlap.source.patching",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'hotlap.source' has no attribute {name!r}")

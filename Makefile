@@ -1,0 +1,71 @@
+# Sets up .venv once, then runs hotlap's demo, its tests and its benchmarks in it.
+#
+#   make demo     tune examples/digits.py: what a new user sees
+#   make test     style, types, spelling, tests: what CI runs
+#   make bench    measure again what the README claims (on this machine)
+#   make gpu      tests and benchmarks of a machine with a GPU
+#   make clean    remove .venv and what the tools left
+#
+# PYTHON=python3.12 takes another interpreter, TORCH=torch==2.6.0 another torch.
+
+PYTHON ?= python3
+
+# Installed before hotlap, because pip decides on torch only once: without a pin it takes the newest release, and on
+# Linux that may bring gigabytes of CUDA packages which a test on a CPU never touches. (TORCH="torch==2.13.0+cpu"
+# asks for the CPU build by name, where the configured index has it.)
+TORCH ?= torch==2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# A stamp says what is installed; another PYTHON, TORCH or pyproject.toml makes it stale, and nothing else does.
+CHOICE := $(shell printf '%s %s' '$(PYTHON)' '$(TORCH)' | cksum | tr ' ' '-')
+STAMP_TORCH := $(VENV)/.torch-$(CHOICE)
+STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
+STAMP_TEST := $(VENV)/.test-$(CHOICE)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test lint types spelling unit bench gpu clean
+
+demo: $(STAMP_DEMO)
+	$(BIN)/hotlap tune examples/digits.py
+
+test: lint types spelling unit
+
+lint: $(STAMP_TEST)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP_TEST)
+	$(BIN)/mypy
+
+spelling: $(STAMP_TEST)
+	$(BIN)/codespell
+
+unit: $(STAMP_TEST)
+	$(BIN)/pytest
+
+bench: $(STAMP_DEMO)
+	PYTHON=$(BIN)/python benchmarks/all.sh
+
+gpu:
+	benchmarks/gpu.sh
+
+$(STAMP_TORCH):
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade 'pip>=25.1'  # the first that knows --group
+	$(PIP) install $(TORCH)
+	touch $@
+
+# Editable: changes in the clone count at once. scikit-build-core's "inplace" mode needs no rebuild hook for that.
+$(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
+	$(PIP) install --quiet --editable '.[examples]'
+	touch $@
+
+$(STAMP_TEST): $(STAMP_DEMO) pyproject.toml
+	$(PIP) install --quiet --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

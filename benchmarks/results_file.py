@@ -1,0 +1,43 @@
+"""What every result has in common: the machine, the versions, the date, and where it is written."""
+
+import datetime
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import hotlap
+from hotlap import machine
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def device_name() -> str:
+    """ "cpu-2core", or the GPU's name, for file names."""
+    import torch
+
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name()).lower().replace(" ", "-")
+    return f"cpu-{os.cpu_count()}core"
+
+
+def write(name: str, **fields: Any) -> Path:
+    """`benchmarks/results/NAME-<device>.json`."""
+    import torch
+
+    seen = machine.look()
+    record = {
+        "machine": {"device": device_name(), "processor": seen.processor, "load": round(os.getloadavg()[0], 1)},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "hotlap": hotlap.__version__,
+        },
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **fields,
+    }
+    path = RESULTS / f"{name}-{device_name()}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return path

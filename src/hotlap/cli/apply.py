@@ -1,0 +1,146 @@
+"""`hotlap apply`: write the patch of a study to the user's files, or take it back."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotlap.errors import RecordError, UserError
+
+if TYPE_CHECKING:
+    from hotlap.record import Study
+    from hotlap.source.disk import PatchFiles
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser of `hotlap` about this command."""
+    parser = subparsers.add_parser(
+        "apply",
+        help="apply the patch that a study came to, or take it back",
+        description="Apply the patch that a study came to. A file that changed since it was measured is left alone.",
+    )
+    parser.add_argument(
+        "study",
+        nargs="?",
+        metavar="STUDY",
+        help="folder of a study, or its JSON file (default: the newest in .hotlap/ here that has a patch)",
+    )
+    parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
+    parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code."""
+    if args.revert:
+        return _revert(args)
+    files = _named(args.study) if args.study else _newest()
+    changed = files.apply(check=args.check)
+    if not changed:
+        print("The patch is applied already. `hotlap apply --revert` takes it back.")
+    elif args.check:
+        print(f"The patch fits: it would change {_list(changed)}.")
+    else:
+        print(f"Applied the patch to {_list(changed)}. `hotlap apply --revert` takes it back.")
+    return 0
+
+
+def _revert(args: argparse.Namespace) -> int:
+    files = _named(args.study) if args.study else _newest_applied()
+    changed = files.revert(check=args.check)
+    if not changed:
+        print("The patch is not applied, so there is nothing to take back.")
+    elif args.check:
+        print(f"The patch can be taken back: it would restore {_list(changed)}.")
+    else:
+        print(f"Took the patch back: {_list(changed)} {'is' if len(changed) == 1 else 'are'} as before.")
+    return 0
+
+
+def _named(name: str) -> "PatchFiles":
+    """The study that the user named."""
+    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
+    study = _load(path)
+    if study.patch is None or not study.changes:
+        raise UserError(_no_patch(path, study))
+    return _files(path, study)
+
+
+def _newest() -> "PatchFiles":
+    """The newest study here that has a patch."""
+    without, damaged = None, None
+    for path in _here():
+        try:
+            study = _load(path)
+        except RecordError as error:
+            damaged = damaged or error
+            continue
+        if study.patch is not None and study.changes:
+            return _files(path, study)
+        without = without or UserError(_no_patch(path, study))
+    raise without or damaged or UserError("There is no study in .hotlap/ here. Run `hotlap tune SCRIPT` first.")
+
+
+def _newest_applied() -> "PatchFiles":
+    """The study here whose patch was applied last."""
+    applied = [path for path in _here() if (_home(path) / "applied.json").exists()]
+    if not applied:
+        raise UserError("No patch of a study in .hotlap/ here is applied, so there is nothing to take back.")
+    path = max(applied, key=lambda path: (_home(path) / "applied.json").stat().st_mtime_ns)
+    return _files(path, _load(path))
+
+
+def _here() -> list[Path]:
+    """Studies below the current folder, the newest first."""
+    found = [path for path in Path.cwd().glob(".hotlap/*/study.json") if path.is_file()]
+    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def _load(path: Path) -> "Study":
+    from hotlap.record import Study, load
+
+    return load(path, Study)
+
+
+def _files(path: Path, study: "Study") -> "PatchFiles":
+    from hotlap.source.disk import PatchFiles
+
+    return PatchFiles(study=study, home=_home(path), roots=_roots(path, study))
+
+
+def _home(path: Path) -> Path:
+    """Where the study at `path` keeps what it needs to take its patch back."""
+    return path.parent if path.name == "study.json" else path.with_name(f"{path.name}.applied")
+
+
+def _roots(path: Path, study: "Study") -> list[Path]:
+    """The folders that the study may change files in: where it was made, and where its script is.
+
+    The study itself says where that is, and a file may say anything: so it must lie there, or be used there.
+    """
+    from hotlap.source.file import shown
+
+    cwd = Path(study.cwd)
+    hotlap = path.resolve().parent.parent
+    lies_there = hotlap.name == ".hotlap" and hotlap.parent == cwd.resolve()
+    if not cwd.is_absolute() or not (lies_there or cwd.resolve().is_relative_to(Path.cwd().resolve())):
+        raise UserError(f"This study was made in {shown(study.cwd)}. Go there to apply it.")
+    script = next((Path(source) for run in study.baseline[:1] for source in run.sources), None)
+    return [cwd] if script is None or script.is_relative_to(cwd) else [cwd, script.parent]
+
+
+def _no_patch(path: Path, study: "Study") -> str:
+    """Why there is nothing to apply."""
+    from hotlap.record import State
+
+    if study.state is not State.COMPLETE:
+        return f"The study in {path.parent} is not complete, so it has no patch yet. Run the same `hotlap tune` again."
+    return f"The study in {path.parent} has no patch: it found no change to the source that is worth it."
+
+
+def _list(paths: list[Path]) -> str:
+    from hotlap.source.file import shown
+
+    return ", ".join(shown(os.path.relpath(path)) for path in paths)

@@ -1,0 +1,125 @@
+"""What `hotlap tune` shows while it works: a status line, and above it each section as soon as it is known."""
+
+import time
+from collections.abc import Callable
+from io import TextIOWrapper
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console, RenderableType
+from rich.live import Live as RichLive
+from rich.text import Text
+
+from hotlap.report.clean import clean_line
+from hotlap.report.terminal import WIDTH
+from hotlap.units import duration
+
+# The line is drawn by a thread of the process that also hands the turns of a trial around, on a machine that is being
+# measured: once a second is enough for a clock, and there is no spinner.
+REDRAWS_PER_S = 1
+
+
+class Live:
+    """Progress on `stream`. On a terminal the last line says what is being done now; elsewhere each change is a line.
+
+    Args:
+        stream: where to write. Escape codes are written to terminals only.
+        quiet: nothing is shown at all.
+        budget_s: time that the study may take; None: it is not told.
+        spent_s: part of it that was used before (a study that goes on).
+        clock: seconds, from any start.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        quiet: bool = False,
+        budget_s: float | None = None,
+        spent_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._quiet = quiet
+        self._budget_s = budget_s
+        self._clock = clock
+        self._start_s = clock() - spent_s
+        self._console = _console(stream)
+        self._doing = ""
+        self._animated = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._line = self._status_line() if self._animated else None
+
+    def status(self, text: str) -> None:
+        """`text` says what is being done from now on. The same text again changes nothing."""
+        text = clean_line(text)
+        if self._quiet or text == self._doing:
+            return
+        self._doing = text
+        if self._line is None:
+            self._console.print(self._told())
+        elif self._line.is_started:
+            self._line.refresh()
+        else:
+            self._line.start(refresh=True)
+
+    def show(self, section: RenderableType | None) -> None:
+        """Print a finished section above the status line; None is a section with nothing to say."""
+        if self._quiet or section is None:
+            return
+        self._console.print(section)
+        self._console.print()
+
+    def close(self) -> None:
+        """Take the status line away. Nothing may be shown afterwards; closing again does no harm."""
+        if self._line is not None:
+            self._line.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _status_line(self) -> RichLive:
+        return RichLive(
+            console=self._console,
+            get_renderable=self._told,
+            refresh_per_second=REDRAWS_PER_S,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def _told(self) -> Text:
+        """The time, and what is being done, on one line."""
+        elapsed = _whole(self._clock() - self._start_s)
+        budget = f" of {_whole(self._budget_s)}" if self._budget_s is not None else ""
+        text = Text.assemble((f"[{elapsed}{budget}]", "dim"), " ", self._doing)
+        text.no_wrap, text.overflow = self._animated, "ellipsis" if self._animated else "fold"
+        return text
+
+
+def _whole(seconds: float) -> str:
+    """A time in whole seconds: a status line that says 12.3 s pretends to a clock that it is not."""
+    whole = max(0, round(seconds))
+    return duration(whole) if whole >= 60 else f"{whole} s"
+
+
+def _console(stream: TextIO) -> Console:
+    """Rich's console on `stream`; without a terminal plain text of a fixed width, whatever the environment says."""
+    if isinstance(stream, TextIOWrapper) and "utf" not in stream.encoding.lower():
+        stream.reconfigure(errors="backslashreplace")  # a name in the study may have letters that `stream` has not
+    if not stream.isatty():
+        return Console(
+            file=stream,
+            width=WIDTH,
+            force_terminal=False,
+            color_system=None,
+            legacy_windows=False,
+            highlight=False,
+            _environ={},
+        )
+    console = Console(file=stream, highlight=False)
+    console.width = min(console.width, WIDTH)
+    return console

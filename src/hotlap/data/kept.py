@@ -1,0 +1,393 @@
+"""The kept items of one data set, and the doubts about them: when they are filled, checked again, and dropped."""
+
+import operator
+import sys
+import threading
+import warnings
+from array import array
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch.utils.data import get_worker_info
+
+from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
+from hotlap.data.items import Unsupported, entangled, num_bytes, same, shares_memory
+from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store, Varies
+from hotlap.units import size
+
+# A kept item is computed again once in so many batches, but never for more than one part in RECHECK_SHARE of the time.
+RECHECK_EVERY = 16
+RECHECK_SHARE = 50
+
+# So many items of the first batch are computed a second time before anything is kept.
+NUM_FIRST_CHECKS = 2
+
+# A data set that is changed from outside more often than this (each epoch, say) is not worth filling again.
+MAX_RESTARTS = 2
+
+# `settled` when of this many items asked for last, fewer than 1 in 100 had to be computed. An epoch need not touch
+# every item: a sampler with replacement, or `drop_last`, leaves some for later.
+SETTLED_WINDOW = 1024
+
+
+@final
+class Kept:
+    """The kept items of one data set, and the doubts about them."""
+
+    def __init__(self, dataset: Any, *, memory_bytes: int | None = None) -> None:
+        self.dataset = dataset
+        self.memory_bytes = memory_bytes
+        self.note: str | None = None
+        self.given_up = False
+        self.full = False
+        self.used = False
+        """True once an item was asked for."""
+        self.num_cached = 0
+        self.on_note: Callable[[str], None] | None = None
+        """Called with each note as it is made."""
+        self._lock = threading.RLock()
+        self._whole = fetches_whole_batches(dataset)
+        self._watch: Watch | None = None
+        self._streams = Streams()
+        self._store: Store | None = None
+        self._present = np.zeros(0, dtype=np.bool_)
+        self._own_memory = False
+        self._index_types: set[type] = set()
+        self._limit_bytes = 0
+        self._num_computed = 0
+        self._restarts = 0
+        self._num_batches = 0
+        self._asked = self._missed = 0
+        self._hits_often = False
+        self._checked_s = 0.0
+        self._check_cost_s = 0.0
+
+    @property
+    def settled(self) -> bool:
+        """True if it is full but for 1 item in 100, has given up, or hardly computes anything any more."""
+        left = len(self._present) - self.num_cached
+        almost = self._store is not None and left <= max(1, len(self._present) // 100)
+        return self.given_up or almost or self._hits_often
+
+    @property
+    def exact_items(self) -> bool:
+        """True if items, too, may be handed out from the store; batches always may."""
+        return self._store is not None and self._store.exact_items and not self._own_memory
+
+    def locate(self, indices: Sequence[Any]) -> tuple[Store, torch.Tensor] | None:
+        """(store, (B,) positions in it) if all these items are kept and not in doubt; otherwise None."""
+        self.used = True
+        if self._drop_if_changed() or not self._index_types.issuperset(map(type, indices)) or not len(indices):
+            return None
+        store, present = self._store, self._present
+        index = _positions(indices, len(present))
+        if index is None or store is None or not (self.full or present[index.numpy()].all()):
+            return None
+        self._num_batches += 1
+        self._count(asked=len(indices), missed=0)
+        if self._num_batches % RECHECK_EVERY == 0 and not self._recheck(indices):
+            return None
+        return store, index
+
+    def plain(self, indices: Any, *, single: bool = False) -> Any:
+        """The items as the data set gives them."""
+        return self.dataset[indices[0]] if single else fetch(self.dataset, indices)
+
+    def compute(self, indices: Sequence[Any], *, single: bool = False) -> Any:
+        """The items in the order and with the draws that they have without a cache; what may be kept is kept."""
+        before_first = self._watch is None
+        if self._watch is None:
+            self._watch = Watch(self.dataset)
+            self._streams = Streams(self._watch.streams)
+        before = self._streams.states()
+        items, rows = self._first(indices, single=single) if before_first else self._more(indices, single=single)
+        reason = self._why_not_kept(before)
+        if reason is not None:
+            self.give_up(reason)
+        elif isinstance(items, list) and len(items) == len(indices):
+            self._keep(indices, items, rows)
+        else:
+            self.give_up(f"{self._name} fetches a batch as a {type(items).__name__}, not as a list of its items")
+        return items[0] if single else items
+
+    def drop(self, reason: str) -> None:
+        """Forget all items because the data set was changed; begin again, unless that happens too often."""
+        with self._lock:
+            if self._store is None and self._watch is None:
+                return
+            kept = self.num_cached
+            self._forget()
+            if kept == 0:
+                return
+            self._restarts += 1
+            if self._restarts > MAX_RESTARTS:
+                self.give_up(f"{reason} was changed again and again while items were kept; items are computed")
+            else:
+                self._say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")
+
+    def give_up(self, reason: str) -> None:
+        """Hand out true items from now on."""
+        with self._lock:
+            self._forget()
+            self.given_up = True
+            self._say(reason)
+
+    def _first(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
+        """(items, rows that may be kept). A file opened with the very first item is no change of the data set."""
+        if single or self._whole or not len(indices):
+            items = self.plain(indices, single=single)
+            self._watch = Watch(self.dataset)
+            return ([items] if single else items), []
+        items = [self.dataset[indices[0]]]
+        self._watch = Watch(self.dataset)
+        items += [self.dataset[index] for index in indices[1:]]
+        return items, list(range(1, len(indices)))
+
+    def _more(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
+        """(items, rows of them that were computed just now): kept ones from the store, the others in order."""
+        if single or self._whole:
+            items = self.plain(indices, single=single)
+            return ([items] if single else items), list(range(len(indices)))
+        kept = [row for row, index in enumerate(indices) if self._has(index)] if self.exact_items else []
+        items = [None] * len(indices)
+        if kept and self._store is not None:
+            positions = [operator.index(indices[row]) for row in kept]
+            for row, item in zip(kept, self._store.take(positions), strict=True):
+                items[row] = item
+        rows = sorted(set(range(len(indices))).difference(kept))
+        for row in rows:
+            items[row] = self.dataset[indices[row]]
+        self._count(asked=len(indices), missed=len(rows))
+        return items, rows
+
+    def _why_not_kept(self, before: list[Any]) -> str | None:
+        """What was seen around computing items that forbids to keep them."""
+        drawn = self._streams.drawn(before)
+        if drawn is not None:
+            return f"an item of {self._name} draws random numbers (from {drawn}), so items are computed each time"
+        changed = self._watch.changed_by_item() if self._watch is not None else None
+        if changed is not None:
+            return f"computing an item changes {changed} of the data set, so items are computed each time"
+        return None
+
+    def _keep(self, indices: Sequence[Any], items: list[Any], rows: list[int]) -> None:
+        with self._lock:
+            watch = self._watch
+            if not rows or watch is None:
+                return  # a change of state shows only when a second item is computed
+            if len(watch.streams) != len(self._streams.own):
+                self._streams = Streams(watch.streams)
+            if self._store is None:
+                self._begin(indices, items)
+            if self._store is not None:
+                self._put(indices, items, range(len(items)) if self.num_cached == 0 else rows)
+
+    def _begin(self, indices: Sequence[Any], items: list[Any]) -> None:
+        """Compute some items twice; if they come out the same, make the store."""
+        length = self._watch.length if self._watch is not None else None
+        if length is None:
+            self.give_up(f"{self._name} does not say how many items it has, so none is kept")
+            return
+        rows = [row for row, index in enumerate(indices) if self._position(index) is not None][:NUM_FIRST_CHECKS]
+        started_s = perf_counter()
+        for row in rows:
+            again = self._again(indices[row])
+            if again is None:
+                return
+            if not same(items[row], again[0]):
+                self._found_different(items[row])
+                return
+            self._own_memory |= shares_memory(items[row], again[0]) or entangled(items[row])
+        self._checked_s = perf_counter()
+        if rows:
+            self._check_cost_s = (self._checked_s - started_s) / len(rows)
+            self._index_types = {type(indices[rows[0]])}
+            self._open(items, length)
+
+    def _open(self, items: list[Any], length: int) -> None:
+        """Choose and make the store, if it fits into memory."""
+        self._limit_bytes = self._limit()
+        try:
+            self._store = self._new_store(items, length)
+        except Unsupported as unsupported:
+            self.give_up(f"{self._name} is not kept: {unsupported}")
+        except (MemoryError, RuntimeError) as error:
+            self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
+        else:
+            self._present = np.zeros(length, dtype=np.bool_)
+
+    def _new_store(self, items: list[Any], length: int) -> Store:
+        try:
+            self._require(ColumnStore.would_take_bytes(items[0], length))
+            return ColumnStore(items[0], length)
+        except NotAlike:
+            if self._own_memory:
+                raise Unsupported("its items share memory with the data set, so that copies could be told") from None
+            self._require(length * sum(map(num_bytes, items)) // len(items))
+            return ItemStore(length)
+
+    def _require(self, needed_bytes: int) -> None:
+        if needed_bytes > self._limit_bytes:
+            raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(self._limit_bytes)} may be used")
+
+    def _limit(self) -> int:
+        """Bytes that this process may use for items."""
+        limit = int(SHARE_OF_FREE * available_bytes()) if self.memory_bytes is None else self.memory_bytes
+        worker = get_worker_info()
+        # Each worker process fills a cache of its own.
+        return limit if worker is None else limit // worker.num_workers
+
+    def _put(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> None:
+        new: dict[int, Any] = {}
+        for row in rows:
+            position = self._position(indices[row])
+            if position is None:
+                continue
+            if type(indices[row]) not in self._index_types:
+                self._try_index_type(indices[row], position, items[row])
+            elif not self._present[position]:
+                new[position] = items[row]
+        try:
+            if new:
+                self._put_new(list(new), list(new.values()))
+        except Unsupported as unsupported:
+            self.give_up(f"{self._name} is not kept: {unsupported}")
+        except (MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
+            self.give_up(f"{self._name} is not kept: {error}")
+
+    def _put_new(self, positions: list[int], items: list[Any]) -> None:
+        store = self._store
+        if store is None:
+            return
+        try:
+            store.put(positions, items)
+        except Varies:
+            if self._own_memory:
+                raise Unsupported("its items differ in structure, and share memory with the data set") from None
+            store = self._store = ItemStore(len(self._present))
+            self._present[:] = False
+            store.put(positions, items)
+        self._present[positions] = True
+        self.num_cached = int(self._present.sum())
+        self.full = self.num_cached == len(self._present)
+        if isinstance(store, ItemStore):
+            self._require(store.used_bytes * len(self._present) // self.num_cached)
+
+    def _try_index_type(self, index: Any, position: int, item: Any) -> None:
+        """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""
+        if self._store is not None and self._present[position] and self._store.holds(position, item):
+            self._index_types.add(type(index))
+
+    def _drop_if_changed(self) -> bool:
+        changed = self._watch.changed() if self._watch is not None else None
+        if changed is not None:
+            self.drop(f"{changed} of the data set")
+        return changed is not None
+
+    def _recheck(self, indices: Sequence[Any]) -> bool:
+        """Compute one of these kept items again, if it is time to; False if it came out different."""
+        started_s = perf_counter()
+        if started_s - self._checked_s < RECHECK_SHARE * self._check_cost_s:
+            return True
+        index = indices[self._num_batches // RECHECK_EVERY % len(indices)]
+        again = self._again(index)
+        store = self._store
+        if again is None or store is None:
+            return False
+        if not store.holds(operator.index(index), again[0]):
+            self._found_different(again[0])
+            return False
+        self._checked_s = perf_counter()
+        self._check_cost_s = self._checked_s - started_s
+        return True
+
+    def _again(self, index: Any) -> tuple[Any] | None:
+        """(the item computed once more,), leaving no trace in any generator; None if that gave reason to give up."""
+        before = self._streams.states()
+        try:
+            item = self.dataset[index]
+        except Exception as error:
+            self._streams.restore(before)
+            self.give_up(f"an item of {self._name} could not be computed twice ({type(error).__name__}: {error})")
+            return None
+        reason = self._why_not_kept(before)
+        if reason is not None:
+            self._streams.restore(before)
+            self.give_up(reason)
+            return None
+        return (item,)
+
+    def _found_different(self, item: Any) -> None:
+        if not same(item, item):
+            self.give_up(f"{self._name} is not kept: its items hold what cannot be compared")
+            return
+        kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
+        self.give_up(
+            f"an item of {self._name} came out different when it was computed again{kept}; items are computed each time"
+        )
+        warnings.warn(f"hotlap: {self.note}", RuntimeWarning, stacklevel=_level_of_script())
+
+    @property
+    def _name(self) -> str:
+        return type(self.dataset).__name__
+
+    def _position(self, index: Any) -> int | None:
+        """The place of an item, for indices that can only mean that one."""
+        if type(index) is not int and not isinstance(index, np.integer) and not _is_index_tensor(index):
+            return None
+        length = self._watch.length if self._watch is not None else None
+        position = operator.index(index)
+        return position if length is not None and 0 <= position < length else None
+
+    def _has(self, index: Any) -> bool:
+        position = self._position(index) if type(index) in self._index_types else None
+        return position is not None and bool(self._present[position])
+
+    def _count(self, *, asked: int, missed: int) -> None:
+        self._asked += asked
+        self._missed += missed
+        if self._asked >= SETTLED_WINDOW:
+            self._hits_often = self._missed * 100 < self._asked
+            self._asked = self._missed = 0
+
+    def _forget(self) -> None:
+        self._store = None
+        self._watch = None
+        self._present = np.zeros(0, dtype=np.bool_)
+        self._index_types = set()
+        self.num_cached = 0
+        self.full = self._hits_often = self._own_memory = False
+
+    def _say(self, note: str) -> None:
+        self.note = note
+        if self.on_note is not None:
+            self.on_note(note)
+
+
+def _is_index_tensor(index: Any) -> bool:
+    """True for what `for index in torch.randperm(n)` gives; one of a single element in a row means a batch of one."""
+    return type(index) is torch.Tensor and index.ndim == 0 and index.dtype == torch.int64
+
+
+def _positions(indices: Sequence[Any], length: int) -> torch.Tensor | None:
+    """Indices as one tensor; None if one of them is no plain position in [0, length)."""
+    if torch.Tensor in map(type, indices) and not all(map(_is_index_tensor, indices)):
+        return None
+    if min(indices) < 0 or max(indices) >= length:
+        return None
+    # 4 times as fast as torch.tensor(list): 7 us against 29 us for 64 of them.
+    return torch.frombuffer(array("q", indices), dtype=torch.int64)
+
+
+def _level_of_script() -> int:
+    """`stacklevel` that lets a warning point to the first line that is neither ours nor torch's."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("hotlap", "torch"):
+        frame = frame.f_back
+        level += 1
+    return level

@@ -1,0 +1,53 @@
+"""The gate: is training unharmed by a lever, held to what the lever itself promises about the numbers?
+
+NaN, no loss, too little evidence: never UNHARMED. What was compared, and what was not, is said in `Ruling.why`.
+"""
+
+from hotlap.gate import exact, invariants, rounding, statistical
+from hotlap.gate.evidence import Evidence, Pair, Ruling, undecided
+
+__all__ = ["Evidence", "Ruling", "judge"]
+
+CONTRACTS = ("exact", "rounding", "statistical")
+
+
+def judge(numerics: str, evidence: Evidence) -> Ruling:
+    """Hold a lever to its contract: `numerics` is "exact", "rounding" or "statistical" (values of levers.Numerics).
+
+    What holds for all contracts comes first: finite losses, the same number of updates, learning rates, samples,
+    settings, epochs, and updates of the same size that reach the same parameters.
+    """
+    if numerics not in CONTRACTS:
+        raise ValueError(f"the gate has no contract {numerics!r}; it has {', '.join(CONTRACTS)}")
+    pairs = evidence.seed_pairs() if numerics == "statistical" else evidence.same_seed_pairs()
+    ruling = (
+        invariants.not_finite(evidence, pairs)
+        or invariants.unusable(evidence, pairs)
+        or invariants.missing(numerics, pairs)
+        or invariants.broken(numerics, evidence, pairs)
+    )
+    return ruling or _by_contract(numerics, evidence, pairs)
+
+
+def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> Ruling:
+    if numerics == "statistical":
+        return statistical.judge(evidence, pairs)
+    num_witnesses = len(evidence.base) + (len(evidence.nudged) if numerics == "rounding" else 0)
+    if num_witnesses < 2 and not exact.bit_equal(pairs):
+        return undecided("Numbers differ, and one run as written does not tell whether the script repeats itself.")
+    cause = exact.why_not_repeatable(evidence)
+    if cause is not None and (numerics == "exact" or not exact.same_samples(evidence)):
+        return _without_repeatability(cause, evidence, pairs)
+    return exact.judge(pairs) if numerics == "exact" else rounding.judge(evidence, pairs)
+
+
+def _without_repeatability(cause: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> Ruling:
+    """Two plain runs differ, so bits prove nothing: the strongest contract for which there is evidence takes over."""
+    prefix = f"Two runs of the script as written differ first in {cause}, so bits cannot be compared. "
+    if exact.same_samples(evidence):
+        ruling = exact.other_random_state(pairs) or judge("rounding", evidence)
+    elif evidence.base_seeds and evidence.lever_seeds:
+        ruling = judge("statistical", evidence)
+    else:
+        ruling = undecided("It takes runs with other seeds on both sides to tell harm from chance.")
+    return Ruling(verdict=ruling.verdict, why=prefix + ruling.why)

@@ -1,0 +1,143 @@
+"""What the gate looks at: runs as written and runs with the lever, aligned by the step of the training."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotlap.record import Number, Run, Verdict
+from hotlap.record.types import as_float
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Below this nothing is said. TraceML asks as many steps before it calls a verdict sure; a window of 20 also is the
+# least in which the thirds and tenths that the contracts look at hold more than a step or two.
+MIN_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What the gate says, and from what."""
+
+    verdict: Verdict
+    why: str
+    """One or two sentences: what was compared, how much of it, and what was not."""
+
+
+def harmed(why: str) -> Ruling:
+    """A ruling of harm."""
+    return Ruling(verdict=Verdict.HARMED, why=why)
+
+
+def undecided(why: str) -> Ruling:
+    """A ruling that nothing can be said."""
+    return Ruling(verdict=Verdict.UNDECIDED, why=why)
+
+
+def unharmed(why: str) -> Ruling:
+    """A ruling that training is as it was."""
+    return Ruling(verdict=Verdict.UNHARMED, why=why)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A run as written and a run with the lever that started from the same seed."""
+
+    base: Run
+    lever: Run
+
+    def steps(self) -> list[tuple[int, int, int]]:
+        """(step of the training, its position in base, its position in lever), for the steps that both recorded."""
+        at = {step: j for j, step in enumerate(self.lever.step_index)}
+        return [(step, i, at[step]) for i, step in enumerate(self.base.step_index) if step in at]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All runs that bear on one lever; each recorded with `Plan.evidence`."""
+
+    base: tuple[Run, ...]
+    """As written, same seed. Two or more show whether the script is repeatable."""
+    lever: tuple[Run, ...]
+    """With the lever, the seed of `base`."""
+    nudged: tuple[Run, ...] = ()
+    """As written, seed of `base`, with one-ulp nudges or other thread counts: what rounding alone does."""
+    base_seeds: tuple[Run, ...] = ()
+    """As written, other seeds."""
+    lever_seeds: tuple[Run, ...] = ()
+    """With the lever, the seeds of `base_seeds`."""
+
+    def same_seed_pairs(self) -> tuple[Pair, ...]:
+        """The first run as written beside each run with the lever."""
+        return tuple(Pair(self.base[0], run) for run in self.lever) if self.base else ()
+
+    def seed_pairs(self) -> tuple[Pair, ...]:
+        """Runs as written beside runs with the lever, by seed; each seed once."""
+        waiting = list(_distinct((*self.base[:1], *self.base_seeds)))
+        pairs = []
+        for run in _distinct((*self.lever[:1], *self.lever_seeds)):
+            match = next((b for b in waiting if b.seed == run.seed), None)
+            if match is not None:
+                waiting.remove(match)
+                pairs.append(Pair(match, run))
+        return tuple(pairs)
+
+    def base_by_seed(self) -> tuple[Run, ...]:
+        """Runs as written, each seed once."""
+        return _distinct((*self.base[:1], *self.base_seeds))
+
+    def lever_by_seed(self) -> tuple[Run, ...]:
+        """Runs with the lever, each seed once."""
+        return _distinct((*self.lever[:1], *self.lever_seeds))
+
+    def as_written(self) -> tuple[Run, ...]:
+        """All runs without the lever: whatever they differ in among themselves is no harm of the lever's."""
+        return (*self.base, *self.nudged, *self.base_seeds)
+
+    def with_lever(self) -> tuple[Run, ...]:
+        """All runs with the lever."""
+        return (*self.lever, *self.lever_seeds)
+
+
+def is_finite(number: Number) -> bool:
+    """True for a loss that was seen and is a number."""
+    value = as_float(number)
+    return value is not None and math.isfinite(value)
+
+
+def loss_matrix(runs: Sequence[Run]) -> tuple[list[int], "NDArray[np.float64]"]:
+    """Runs -> (steps at which all of them have a finite loss, losses as (run, step))."""
+    import numpy as np
+
+    by_step = [_finite_losses(run) for run in runs]
+    steps = sorted(set.intersection(*(set(losses) for losses in by_step))) if by_step else []
+    return steps, np.array([[losses[step] for step in steps] for losses in by_step], dtype=float)
+
+
+def saw_epoch_end(runs: Iterable[Run]) -> bool:
+    """True if some loader was started anew after the first recorded step in each of the runs."""
+    return all(any(index > 0 for index in run.epoch_starts) for run in runs)
+
+
+def extent(num_steps: int, runs: Iterable[Run]) -> str:
+    """How much was compared: "200 steps, an epoch's end among them"."""
+    end = "an epoch's end among them" if saw_epoch_end(runs) else "no epoch's end among them"
+    return f"{num_steps} steps, {end}"
+
+
+def _finite_losses(run: Run) -> dict[int, float]:
+    values = ((step, as_float(number)) for step, number in zip(run.step_index, run.loss, strict=False))
+    return {step: value for step, value in values if value is not None and math.isfinite(value)}
+
+
+def _distinct(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Without runs that repeat the losses of an earlier one bit for bit: the same seed twice is no second witness."""
+    seen: set[tuple[Number, ...]] = set()
+    kept = []
+    for run in runs:
+        if run.loss not in seen:
+            seen.add(run.loss)
+            kept.append(run)
+    return tuple(kept)

@@ -1,0 +1,75 @@
+"""EXACT: losses, batches and random states equal bit for bit, step by step."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, undecided, unharmed
+from hotlap.gate.invariants import StepField, first_difference
+from hotlap.record import Run
+
+LOSS = StepField("loss", lambda run: run.loss)
+BATCH = StepField("batch", lambda run: run.batch_digest)
+RANDOM_STATE = StepField("random state", lambda run: run.rng_digest)
+# At one step, the cause before its consequence.
+BITS = (RANDOM_STATE, BATCH, LOSS)
+
+
+def judge(pairs: Sequence[Pair]) -> Ruling:
+    """Compare bits; `why_not_repeatable` has found that they can be compared."""
+    for pair in pairs:
+        if not (pair.base.rng_digest and pair.lever.rng_digest):
+            return undecided("Random states were not recorded, so it is not proved that they stay as they are.")
+        found = _first_of_all(pair.base, pair.lever)
+        if found:
+            step, field, as_written, value = found
+            return harmed(f"Step {step} has another {field.name} than as written: {value} instead of {as_written}.")
+    num_steps = min(len(pair.steps()) for pair in pairs)
+    sure = extent(num_steps, [pair.lever for pair in pairs])
+    return unharmed(f"Losses, batches and random states are bit-equal over {sure}{_not_compared(pairs)}.")
+
+
+def bit_equal(pairs: Sequence[Pair]) -> bool:
+    """True if nothing that was recorded differs in any pair."""
+    return all(_first_of_all(pair.base, pair.lever) is None for pair in pairs)
+
+
+def why_not_repeatable(evidence: Evidence) -> str | None:
+    """What differs first between two runs as written with one seed ("the loss (step 3)"); None if nothing does."""
+    for a, b in combinations(evidence.base, 2):
+        found = _first_of_all(a, b)
+        if found:
+            return f"the {found[1].name} (step {found[0]})"
+    return None
+
+
+def same_samples(evidence: Evidence) -> bool:
+    """True if the runs as written with one seed draw the same batches and random numbers: only losses differ."""
+    return all(
+        first_difference(field, a, b) is None
+        for a, b in combinations(evidence.base, 2)
+        for field in (RANDOM_STATE, BATCH)
+    )
+
+
+def other_random_state(pairs: Sequence[Pair]) -> Ruling | None:
+    """HARMED where random states differ: they can be equal even where losses are not repeatable."""
+    for pair in pairs:
+        found = first_difference(RANDOM_STATE, pair.base, pair.lever)
+        if found:
+            return harmed(f"Step {found[0]} has another random state than as written.")
+    return None
+
+
+def _first_of_all(a: Run, b: Run) -> tuple[int, StepField, object, object] | None:
+    """The earliest difference of any kind."""
+    found = [(field, difference) for field in BITS if (difference := first_difference(field, a, b)) is not None]
+    if not found:
+        return None
+    field, (step, mine, other) = min(found, key=lambda item: item[1][0])
+    return step, field, mine, other
+
+
+def _not_compared(pairs: Sequence[Pair]) -> str:
+    if all(pair.base.updates and pair.lever.updates for pair in pairs):
+        return ""
+    return "; what the last update did to the parameters was not recorded"

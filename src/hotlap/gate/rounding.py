@@ -1,0 +1,145 @@
+"""ROUNDING: the same samples, and losses that part from those as written no further than rounding alone makes them.
+
+Rounding differences start at the size of an ulp and grow, in most networks by a constant factor a step, until the two
+runs are as far apart as two trainings can be. A wrong update starts many orders of magnitude above an ulp. So the early
+steps tell most, and the bound follows what nudged runs of the very same script do, step by step.
+
+Where gaps stay small, no harmless change in 36 was refused (tests/property/test_gate.py names the kinds). Where they
+grow to the size of the loss, and with two nudged runs only, 7 in 150 were (5%); all of 228 planted harms were caught.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Row = NDArray[np.float64]
+
+# A nudge rounds each parameter once a step; another kernel rounds each of the ten or so operations of an update, and
+# sums in another order. While gaps are small they are proportional to their cause, so ten times the nudge's gap.
+SMALL_MARGIN = 10.0
+# Once gaps are no longer small they stop to grow and are about equal, whatever caused them: three times covers the
+# difference between the largest of some hundred steps in one run and in the two or three nudged ones.
+LARGE_MARGIN = 3.0
+# "Small": a thousandth of the loss. Batches make a loss jump by far more than that from step to step.
+SMALL = 1e-3
+# Growth differs between runs: one meets a flipped ReLU some steps earlier. The bound looks this much ahead.
+AHEAD_SHARE, AHEAD_STEPS = 0.5, 20
+# Where the nudged losses are bit-equal to those as written, this many ulps of the loss are rounding still: a loss is a
+# mean of hundreds of terms, each behind sums of hundreds of products, and errors of n sums grow like sqrt(n).
+FLOOR_ULPS = 64
+FLOAT32_ULP, FLOAT16_ULP, BFLOAT16_ULP = 2.0**-23, 2.0**-10, 2.0**-7
+# A wrong update does not heal, so a harmful gap stays; a run of luck beyond the bound is shorter than this share.
+MAX_BEYOND = 0.05
+# Two-sided chance of a false alarm for the drift test.
+DRIFT_TAIL = 0.005
+
+
+def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
+    """Compare each run with the lever to what nudged runs (and repeats that differ by themselves) show."""
+    references = (*evidence.nudged, *evidence.base[1:])
+    steps, losses = loss_matrix([evidence.base[0], *references, *(pair.lever for pair in pairs)])
+    base, lever = losses[0], losses[1 + len(references) :]
+    known = losses[1 : 1 + len(references)] - base
+    known = known[known.any(axis=1)]  # a repeat that is bit-equal shows nothing of rounding
+    if (lever == base).all():
+        return unharmed(f"Losses are even bit-equal over {extent(len(steps), [p.lever for p in pairs])}.")
+    limit = _limit(base, known)
+    beyond = abs(lever - base) > limit
+    if not evidence.nudged and not len(known) and beyond.any():
+        return undecided("Losses differ, and it was not measured how far rounding alone takes them (no nudged runs).")
+    for k in range(len(lever)):
+        if beyond[k].mean() > MAX_BEYOND:
+            at = int(beyond[k].argmax())
+            gap, allowed = abs(lever[k, at] - base[at]), limit[at]
+            return harmed(
+                f"The loss at step {steps[at]} is {gap:.2g} from that as written; rounding alone explains "
+                f"{allowed:.2g}. This happens at {beyond[k].mean():.0%} of {len(steps)} steps."
+            )
+        drift = _drift(base, known, lever[k] - base)
+        if drift is not None:
+            return harmed(
+                f"Late losses lie {drift:+.2g} from those as written on average, more than rounding explains."
+            )
+    return unharmed(
+        f"The same samples, and losses within what rounding does to the script as written ({len(known)} runs; "
+        f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
+        f"{extent(len(steps), [pair.lever for pair in pairs])}{_not_compared(pairs)}."
+    )
+
+
+def _limit(base: "Row", known: "Row") -> "Row":
+    """Step -> the gap that rounding explains. `known`: (run, step) gaps of runs that differ by rounding alone."""
+    import numpy as np
+
+    num_steps = len(base)
+    scale = _local_scale(base)
+    small = SMALL * scale
+    if len(known):
+        so_far = np.maximum.accumulate(np.abs(known).max(axis=0))
+        ahead = [min(num_steps - 1, t + max(AHEAD_STEPS, int(AHEAD_SHARE * t))) for t in range(num_steps)]
+        envelope = so_far[ahead]
+    else:
+        envelope = np.zeros(num_steps)
+    bound = np.minimum(SMALL_MARGIN * envelope, np.maximum(LARGE_MARGIN * envelope, small))
+    return np.asarray(np.maximum(bound, FLOOR_ULPS * _ulp(base) * scale))
+
+
+def _drift(base: "Row", known: "Row", gap: "Row") -> float | None:
+    """Mean gap of the late window, if it is further from the runs as written than chance among them explains.
+
+    Two windows (middle and last third); in each, the runs as written are a sample that one more run as written would
+    be drawn from. The windows of one run are taken to move together, so the second adds to what is known of the spread
+    but nothing to the weight.
+    """
+    import numpy as np
+    from scipy.special import stdtrit
+
+    if len(known) < 2:
+        return None
+    windows = np.array_split(np.arange(len(base)), 3)[1:]
+    scores, means = [], []
+    for window in windows:
+        sample = np.array([0.0, *known[:, window].mean(axis=1)])
+        error = sample.std(ddof=1) * np.sqrt(1 + 1 / len(sample))
+        small = SMALL * float(np.abs(base[window]).mean())
+        mean = float(gap[window].mean() - sample.mean())
+        means.append(mean)
+        scores.append(mean / max(error, small))
+    limit = float(stdtrit(len(known) * len(windows), 1 - DRIFT_TAIL))
+    return means[-1] if abs(float(np.mean(scores))) > limit else None
+
+
+def _local_scale(base: "Row") -> "Row":
+    """Size of the loss around each step: a loss that happens to be near 0 carries the rounding of its neighbours."""
+    import numpy as np
+
+    size = np.abs(base)
+    return np.array([size[max(0, t - 10) : t + 11].max() for t in range(len(size))])
+
+
+def _ulp(base: "Row") -> float:
+    """Relative spacing of the type that the losses were computed in: bfloat16 or float16 if all fit, else float32.
+
+    float64 losses are held to float32 as well: a gap of 1e-5 of the loss harms nobody.
+    """
+    import numpy as np
+
+    # Positions 8 to 23 of a float32's mantissa are empty in a bfloat16, 11 to 23 in a float16.
+    single = base.astype(np.float32)
+    bits = single.view(np.uint32)
+    if (single != base).any():
+        return FLOAT32_ULP
+    if not (bits & 0xFFFF).any():
+        return BFLOAT16_ULP
+    return FLOAT16_ULP if not (bits & 0x1FFF).any() else FLOAT32_ULP
+
+
+def _not_compared(pairs: Sequence[Pair]) -> str:
+    if all(pair.base.updates and pair.lever.updates for pair in pairs):
+        return ""
+    return "; what updates did to the parameters was not recorded"

@@ -1,0 +1,135 @@
+"""STATISTICAL: other numbers, equal training. An equivalence test over seeds, not a failure to see a difference.
+
+What it reaches, on the NumPy training of tests/unit/gate/trainer.py with 20 planted harms (240 cases, study seeds that
+no threshold was chosen with, 120 steps): with 5 seeds 87% come out HARMED and 13% UNHARMED, with 3 seeds 78% HARMED, 3%
+UNDECIDED, 20% UNHARMED. That is short of the aim of 95%. Of harmless changes 100% pass with 5 seeds and 98% with 3.
+What is missed moves the loss by a hundredth or two of what is learnt in the window, or by far less: a lost weight decay
+(never caught), frozen augmentation and a few small gradients flushed to zero (each in 4 of 12 with 5 seeds), and with 3
+seeds one update in ten left out or doubled (each in 5 of 12). EXACT and ROUNDING caught all 240. `TRIFLE` and the test
+of the first updates were added after a first version missed more of these; the seeds were new then, the harms were not.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Losses = NDArray[np.float64]
+
+# With two seeds the 90% interval of a mean reaches 4.5 standard deviations to each side: nothing fits a margin then.
+MIN_SEEDS = 3
+# Equal: the 90% interval of the difference lies within this margin. Whoever starts a training accepts what the seed
+# does to it, so one standard deviation over seeds is nothing that could be noticed; where seeds hardly matter, it is a
+# twentieth of what was learnt in the window.
+SEED_MARGIN = 1.0
+PROGRESS_MARGIN = 0.05
+# Harm: the 95% interval lies beyond this, inside the margin or not. Runs that share their seeds can differ so steadily
+# that chance is ruled out, long before the difference is large; below a hundredth of what was learnt in the window it
+# is still nobody's concern (the rounding of bfloat16 stays below a thousandth in tests/unit/gate/trainer.py).
+TRIFLE = 0.01
+EQUAL_TAIL, HARM_TAIL = 0.05, 0.025
+# The loss falls "beyond its noise" if the fall is twice its standard error.
+MIN_FALL = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Difference of one summary of the loss, with the lever minus as written, and what may be said of it."""
+
+    name: str
+    mean: float
+    error: float
+    freedom: int
+    margin: float
+    trifle: float
+
+    def is_equal(self) -> bool:
+        """The interval lies within the margin."""
+        return abs(self.mean) + _quantile(self.freedom, EQUAL_TAIL) * self.error < self.margin
+
+    def is_harm(self) -> bool:
+        """The interval lies beyond what is a trifle."""
+        return abs(self.mean) - _quantile(self.freedom, HARM_TAIL) * self.error > self.trifle
+
+    def text(self) -> str:
+        """The numbers, as a part of a sentence."""
+        half = _quantile(self.freedom, EQUAL_TAIL) * self.error
+        return f"{self.name} {self.mean:+.2g} +- {half:.2g} (allowed: {self.margin:.2g})"
+
+
+def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
+    """Compare two summaries of the loss over seeds: its mean over the window, and over the last third."""
+    base_runs, lever_runs = evidence.base_by_seed(), evidence.lever_by_seed()
+    paired = len(pairs) == len(lever_runs) == len(base_runs)
+    if paired:
+        base_runs, lever_runs = tuple(p.base for p in pairs), tuple(p.lever for p in pairs)
+    if min(len(base_runs), len(lever_runs)) < MIN_SEEDS:
+        return undecided(
+            f"It takes {MIN_SEEDS} seeds on both sides to tell harm from chance; "
+            f"there are {len(base_runs)} as written and {len(lever_runs)} with the lever."
+        )
+    steps, losses = loss_matrix([*base_runs, *lever_runs])
+    base, lever = losses[: len(base_runs)], losses[len(base_runs) :]
+    fall = _fall(base)
+    gaps = [
+        _gap(name, base[:, part].mean(axis=1), lever[:, part].mean(axis=1), paired=paired, fall=fall)
+        for name, part in (
+            ("loss over the window", slice(None)),
+            ("loss over its last third", slice(-(len(steps) // 3), None)),
+        )
+    ]
+    told = "; ".join(gap.text() for gap in gaps)
+    if any(gap.is_harm() for gap in gaps):
+        return harmed(f"Training differs by more than chance and more than a trifle: {told}.")
+    if not all(gap.is_equal() for gap in gaps):
+        return undecided(f"{len(lever_runs)} seeds do not settle whether training is equal: {told}.")
+    if fall == 0.0 and not _same_batches(pairs):
+        return undecided(
+            "As written the loss does not fall beyond its noise in the window, so equal losses prove little."
+        )
+    how = f"{len(lever_runs)} seeds{', each on both sides' if paired else ''}, {extent(len(steps), lever_runs)}"
+    flat = " The loss does not fall in the window; this rests on equal samples and updates." if fall == 0.0 else ""
+    return unharmed(f"Equal within the spread over seeds ({how}): {told}.{flat}")
+
+
+def _gap(name: str, base: "Losses", lever: "Losses", *, paired: bool, fall: float) -> Gap:
+    """Summaries of the runs on both sides -> their difference and the margin for it."""
+    spread = float(base.std(ddof=1))
+    margin = max(SEED_MARGIN * spread, PROGRESS_MARGIN * fall)
+    trifle = TRIFLE * fall if fall else margin
+    if paired:
+        difference = lever - base
+        error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+        return Gap(name, float(difference.mean()), error, len(difference) - 1, margin, trifle)
+    error = math.sqrt(base.var(ddof=1) / len(base) + lever.var(ddof=1) / len(lever))
+    return Gap(name, float(lever.mean() - base.mean()), error, min(len(base), len(lever)) - 1, margin, trifle)
+
+
+def _fall(base: "Losses") -> float:
+    """How far the loss falls from the first tenth of the window to its last third; 0 if not beyond its noise."""
+    num_steps = base.shape[1]
+    first, last = base[:, : max(2, num_steps // 10)], base[:, -(num_steps // 3) :]
+    noise = last.var(axis=1, ddof=1).mean() * (1 / first.size + 1 / last.size)
+    fall = float(first.mean() - last.mean())
+    return fall if fall > MIN_FALL * math.sqrt(noise) else 0.0
+
+
+def _same_batches(pairs: Sequence[Pair]) -> bool:
+    """True if lever and base saw the same bytes in each common step."""
+    for pair in pairs:
+        mine, other = pair.base.batch_digest, pair.lever.batch_digest
+        if mine is None or other is None or any(mine[i] != other[j] or mine[i] is None for _, i, j in pair.steps()):
+            return False
+    return bool(pairs)
+
+
+def _quantile(freedom: int, tail: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 1 - tail))

@@ -1,0 +1,252 @@
+"""Runs one plan, or several at a time that take turns; each gives a Run, whatever happened to it."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from hotlap.launch import processes
+from hotlap.launch.input import StandardInput
+from hotlap.launch.outcome import outcome
+from hotlap.launch.tail import Tail
+from hotlap.launch.workplace import Workplace, base_folder
+from hotlap.record import Plan, Run, Status
+from hotlap.record.progress import WARMING
+
+# How often the parent looks at its children when nothing happens; a child's turn ends by itself, unseen by this.
+_LOOK_S = 0.05
+
+# Time for a child that was asked to stop to finish its step and write its record.
+_GRACE_S = 10.0
+
+Environment = Callable[[Plan], Mapping[str, str]]
+
+
+class Launcher:
+    """Starts commands under plans. A context manager: leaving it ends every process and removes every file of ours.
+
+    `environment` answers which variables a plan's levers want; `folders` are the user's, which no run may change.
+    `timeout_s`: a run that makes no step for so long is ended (Status.HUNG).
+    """
+
+    def __init__(
+        self,
+        *,
+        environment: Environment,
+        folders: Sequence[Path],
+        timeout_s: float,
+        stdin: StandardInput | None = None,
+    ) -> None:
+        self._environment = environment
+        self._folders = _outermost(folders)
+        self._timeout_s = timeout_s
+        self._stdin = stdin or StandardInput()
+        self._base = Path(tempfile.mkdtemp(prefix="hotlap-", dir=base_folder(self._folders)))
+        self._alive: list[_Child] = []
+        self._count = 0
+        self.not_enclosed: str | None = None
+        """Why the user's folders could not be protected from what the script writes; None while they are."""
+
+    def __enter__(self) -> "Launcher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what still runs, remove what is ours."""
+        for child in self._alive:
+            child.end()
+        self._alive = []
+        self._stdin.close()
+        with contextlib.suppress(OSError):
+            self._base.rmdir()
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        """Run the plans at the same time; those with a turn take turns. (Same order in the answer.)
+
+        After `limit_s` seconds each is asked to end with what it has (Status.LAPSED).
+        """
+        children = [self._start(plan) for plan in plans]
+        try:
+            _Heat(children, timeout_s=self._timeout_s, limit_s=limit_s).run()
+        finally:
+            # On the way out after Ctrl-C as well.
+            for child in children:
+                child.end()
+        runs = [child.outcome() for child in children]
+        for child in children:
+            self.not_enclosed = self.not_enclosed or child.place.not_enclosed()
+            child.place.remove()
+            self._alive.remove(child)
+        return runs
+
+    def _start(self, plan: Plan) -> "_Child":
+        self._count += 1
+        place = Workplace(plan, base=self._base, number=self._count, folders=self._folders)
+        stdin = self._stdin.open()
+        try:
+            child = _Child(place, place.environment(self._environment(plan)), stdin)
+        finally:
+            os.close(stdin)
+        self._alive.append(child)
+        return child
+
+
+def _outermost(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Resolved, without those that lie in another one. The root itself cannot be covered and is left out."""
+    resolved = sorted({folder.resolve() for folder in folders if folder.is_dir()})
+    kept: list[Path] = []
+    for folder in resolved:
+        if folder != Path(folder.anchor) and not any(folder.is_relative_to(other) for other in kept):
+            kept.append(folder)
+    return tuple(map(str, kept))
+
+
+class _Child:
+    """One process under a plan."""
+
+    def __init__(self, place: Workplace, environment: Mapping[str, str], stdin: int) -> None:
+        self.place = place
+        self.plan = place.plan
+        self.status: Status | None = None
+        self.turns = 0
+        self.waiting = False
+        self.warming = True
+        self.asked_at: float | None = None
+        self.process = subprocess.Popen(
+            place.command(),
+            cwd=None if sys.platform == "linux" else self.plan.cwd,
+            env=dict(environment),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self._stdout = Tail(self.process.stdout)
+        self._stderr = Tail(self.process.stderr)
+        self._steps = 0
+        self.moved_at = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def ready_fd(self) -> int | None:
+        return self.place.fifos[0] if self.place.fifos else None
+
+    def look(self, now: float) -> None:
+        """Has it made a step since the last look?"""
+        steps = self.place.progress.steps
+        if steps != self._steps or self.waiting:
+            self._steps = steps
+            self.moved_at = now
+
+    def finished_turn(self) -> None:
+        """It waits now; it and its workers are held still until its next turn."""
+        with contextlib.suppress(BlockingIOError):
+            self.warming = os.read(self.ready_fd or 0, 16).endswith(WARMING)
+        self.waiting = True
+        processes.signal_group(self.process.pid, signal.SIGSTOP)
+
+    def go(self) -> None:
+        """Its turn."""
+        assert self.place.fifos is not None
+        self.waiting = False
+        self.turns += 1
+        self.moved_at = time.monotonic()
+        os.write(self.place.fifos[1], b"g")
+        processes.signal_group(self.process.pid, signal.SIGCONT)
+
+    def ask_to_stop(self, now: float) -> None:
+        """End after the current step, and write the record."""
+        self.place.progress.ask_to_stop()
+        self.asked_at = now
+        if self.waiting:
+            self.go()
+
+    def end(self) -> None:
+        """No process of it is left."""
+        processes.end_all(self.process.pid, self.place.marker)
+        self.process.wait()
+
+    def outcome(self) -> Run:
+        return outcome(
+            self.place,
+            status=self.status,
+            exit_code=self.process.returncode,
+            stdout=self._stdout.text(),
+            stderr=self._stderr.text(),
+        )
+
+
+class _Heat:
+    """Referee: the children start together, warm up in turns, then run in serpentine order (A B C, C B A, ...)."""
+
+    def __init__(self, children: Sequence[_Child], *, timeout_s: float, limit_s: float) -> None:
+        self._children = children
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + limit_s
+        self._order: list[_Child] = []
+        self._running: _Child | None = None
+        self._rounds = 0
+
+    def run(self) -> None:
+        """Until no child is left."""
+        while any(child.alive for child in self._children):
+            self._await_news()
+            now = time.monotonic()
+            for child in self._children:
+                self._watch(child, now)
+            self._pass_token()
+
+    def _await_news(self) -> None:
+        waited = [c.ready_fd for c in self._children if c.alive and not c.waiting and c.ready_fd is not None]
+        ready = select.select(waited, [], [], _LOOK_S)[0]
+        for child in self._children:
+            if child.ready_fd in ready:
+                child.finished_turn()
+                if child is self._running:
+                    self._running = None
+
+    def _watch(self, child: _Child, now: float) -> None:
+        if not child.alive:
+            if child is self._running:
+                self._running = None
+            return
+        child.look(now)
+        if now > self._deadline and child.asked_at is None:
+            child.ask_to_stop(now)
+        if child.asked_at is not None and now > child.asked_at + _GRACE_S:
+            child.status = Status.LAPSED if child.place.progress.steps else Status.HUNG
+            child.end()
+        elif now - child.moved_at > self._timeout_s:
+            child.status = Status.HUNG
+            child.end()
+
+    def _pass_token(self) -> None:
+        if self._running is not None:
+            return
+        takers = [child for child in self._children if child.ready_fd is not None and child.alive]
+        cold = [child for child in takers if child.waiting and child.warming]
+        if cold:
+            # Beside those that are still starting; the one that had the fewest turns goes first.
+            self._running = min(cold, key=lambda child: child.turns)
+            self._running.go()
+            return
+        if not takers or not all(child.waiting for child in takers):
+            return  # some still start
+        self._order = [child for child in self._order if child in takers]
+        if not self._order:
+            self._order = takers if self._rounds % 2 == 0 else takers[::-1]
+            self._rounds += 1
+        self._running = self._order.pop(0)
+        self._running.go()

@@ -1,0 +1,31 @@
+"""The processes of one execution: stop, continue, and end all of them, however they detached themselves."""
+
+import contextlib
+import os
+import signal
+
+import psutil
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to the process group of `pid`, which leads one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def end_all(pid: int, marker: str) -> None:
+    """Kill the group of `pid`, and every process that carries `marker` in its environment."""
+    if hasattr(os, "killpg"):
+        signal_group(pid, signal.SIGKILL)
+    for process in _marked(marker):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _marked(marker: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("HOTLAP_RUN") == marker:
+                found.append(process)
+    return found

@@ -1,0 +1,140 @@
+"""The folders of one execution: the plan, the record, the shared page, and the scratch layer over the user's tree."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import hotlap
+from hotlap.record import LeverSpec, Plan, Turn, save
+from hotlap.record.progress import Progress
+
+_ENCLOSE = Path(__file__).with_name("enclose.py")
+_SITE = Path(hotlap.__file__).with_name("probe") / "site"
+_STAND_IN = Path(hotlap.__file__).with_name("probe") / "stand_in.py"
+
+# So that a trial neither appears among the user's experiments nor waits for a network.
+_NO_TRACKERS = {
+    "WANDB_MODE": "disabled",
+    "COMET_MODE": "disabled",
+    "COMET_START_MODE": "create",
+    "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1",
+    "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "false",
+}
+
+
+class Workplace:
+    """Made for one process of one plan, outside of the user's folders; `remove` takes everything away."""
+
+    def __init__(self, plan: Plan, *, base: Path, number: int, folders: tuple[str, ...]) -> None:
+        self.out = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=base))
+        self._folders = folders
+        turn = None
+        if plan.turn is not None:
+            turn = replace(plan.turn, ready=str(self.out / "ready"), go=str(self.out / "go"))
+        self.plan = replace(plan, out=str(self.out), turn=turn)
+        self.progress = Progress(self.out / "progress")
+        save(self.plan, self.out / "plan.json")
+        self.fifos = self._open_fifos(turn)
+        spec = {
+            "cwd": plan.cwd,
+            "folders": list(folders),
+            "scratch": str(self.out / "scratch"),
+            "keep": [str(self.out)],
+            "told": str(self.out / "not-enclosed"),
+        }
+        (self.out / "enclose.json").write_text(json.dumps(spec))
+
+    def _open_fifos(self, turn: Turn | None) -> tuple[int, int] | None:
+        if turn is None:
+            return None
+        for name in (turn.ready, turn.go):
+            os.mkfifo(name)
+        # Opened for both directions: neither side waits for the other to open, or sees an end of file.
+        return os.open(turn.ready, os.O_RDWR | os.O_NONBLOCK), os.open(turn.go, os.O_RDWR)
+
+    def command(self) -> list[str]:
+        """What to start, enclosed where the system can."""
+        command = list(self.plan.command)
+        if self.plan.replaced and is_script(self.plan.command, self.plan.replaced, self.plan.cwd):
+            command = [command[0], str(_STAND_IN), *command[1:]]
+        if sys.platform != "linux":
+            return command
+        return [sys.executable, "-I", "-S", str(_ENCLOSE), str(self.out / "enclose.json"), *command]
+
+    def environment(self, levers_environment: Mapping[str, str]) -> dict[str, str]:
+        """The user's, and what the probe needs."""
+        environ = dict(os.environ)
+        path = environ.get("PYTHONPATH")
+        environ |= _NO_TRACKERS
+        environ |= {
+            "HOTLAP_PLAN": str(self.out / "plan.json"),
+            "HOTLAP_PARENT": str(os.getpid()),
+            "HOTLAP_RUN": self.marker,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
+            # Sets and dicts of strings iterate alike in all runs, or "same seed" would not mean the same training.
+            "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
+        }
+        if sys.platform != "linux":
+            environ["PYTHONPYCACHEPREFIX"] = str(self.out / "pycache")
+        return environ | dict(levers_environment)
+
+    @property
+    def marker(self) -> str:
+        """In the environment of every process of this run, however it detached itself."""
+        return self.out.name
+
+    def not_enclosed(self) -> str | None:
+        """Why the user's folders could not be protected; None when they were."""
+        if sys.platform != "linux":
+            return f"{sys.platform} has no mount namespaces"
+        told = self.out / "not-enclosed"
+        return told.read_text() if told.exists() else None
+
+    def records(self) -> list[Path]:
+        """What the probe wrote, one file a rank."""
+        return sorted(self.out.glob("run-*.json"))
+
+    def no_probe(self) -> str | None:
+        """Why the probe could not be loaded in a Python that the command started."""
+        told = self.out / "no-probe"
+        return told.read_text().strip() if told.exists() else None
+
+    def remove(self) -> None:
+        """Close and delete all."""
+        for descriptor in self.fifos or ():
+            os.close(descriptor)
+        self.progress.close()
+        # The kernel makes the overlay's work folder unreadable.
+        for work in self.out.glob("scratch/*/work/*"):
+            work.chmod(0o700)
+        shutil.rmtree(self.out, ignore_errors=True)
+
+
+def is_script(command: tuple[str, ...], replaced: Mapping[str, str], cwd: str) -> bool:
+    """True for `python SCRIPT ...` where SCRIPT is among the replaced files."""
+    return len(command) > 1 and str((Path(cwd) / command[1]).resolve()) in replaced
+
+
+def base_folder(folders: tuple[str, ...]) -> Path:
+    """A folder for scratch that lies outside of the user's, so that a layer never covers itself."""
+    candidates = [Path(tempfile.gettempdir()), Path("/var/tmp"), Path("/dev/shm")]
+    for candidate in candidates:
+        resolved = candidate.resolve()
+        if (
+            candidate.is_dir()
+            and os.access(candidate, os.W_OK)
+            and not any(resolved.is_relative_to(folder) for folder in folders)
+        ):
+            return resolved
+    return candidates[0].resolve()
+
+
+def levers_of(plan: Plan) -> tuple[LeverSpec, ...]:
+    """All levers that hold from the start of the process."""
+    return (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))

@@ -1,0 +1,43 @@
+"""One file a lever: when it applies, what it can save, how it is switched, how it reads as source."""
+
+from dataclasses import fields
+
+from hotlap.errors import UserError
+from hotlap.levers.bf16_autocast import Bf16Autocast
+from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.fused_optimizer import FusedOptimizer
+from hotlap.levers.huge_pages import HugePages
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.threads import Threads
+from hotlap.record import LeverSpec
+
+__all__ = ["ALL", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
+
+ALL: tuple[type[Lever], ...] = (CachedDataset, FusedOptimizer, Bf16Autocast, HugePages, Threads)
+
+
+def by_name(name: str) -> type[Lever]:
+    """The lever of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    for kind in ALL:
+        if kind.name == name:
+            return kind
+    raise UserError(f"There is no lever {name!r}. Known: {', '.join(kind.name for kind in ALL)}.")
+
+
+def from_spec(spec: LeverSpec) -> Lever:
+    """`{"name": "threads", "count": 1}` -> the lever with its settings.
+
+    Raises:
+        UserError: the name or a setting is unknown.
+    """
+    kind = by_name(str(spec.get("name")))
+    settings = {key: value for key, value in spec.items() if key != "name"}
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # every concrete lever is a dataclass
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise UserError(f"The lever {kind.name} has no setting {unknown[0]!r}. Known: {', '.join(sorted(known))}.")
+    return kind(**settings)

@@ -1,0 +1,90 @@
+"""bf16-autocast: matrix products of the forward and backward pass in bfloat16."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
+from hotlap.source import Edit, WrapStatement
+
+# Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
+_CPU_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bf16Autocast(Lever):
+    """Runs the model under `torch.autocast(dtype=torch.bfloat16)`; its result goes on as float32.
+
+    What: products in bfloat16 with float32 accumulation; weights, optimizer and loss stay float32.
+    Why: tensor cores and AMX tiles do several times more bfloat16 products a second, and half of the bytes travel.
+    When it hurts: 8 bits of mantissa: other numbers, judged statistically. Chips without bfloat16 instructions get
+    slower. Small layers lose more to the casts than they gain. bfloat16 has float32's range, so there is no loss scale
+    to collapse as with float16 (pytorch/pytorch#40497, #43556).
+    """
+
+    name: ClassVar[str] = "bf16-autocast"
+    scope: ClassVar[Scope] = Scope.STEP
+    numerics: ClassVar[Numerics] = Numerics.STATISTICAL
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Present state, then the chip, then whether it can be written as source."""
+        if run.autocast:
+            return "The script runs under autocast already."
+        if run.device == "cpu" and not set(_CPU_FLAGS) & set(machine.cpu_flags):
+            return f"This processor ({machine.processor}) has no bfloat16 instructions."
+        if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
+            return "The parameters are not all float32."
+        if not any(site.calls == "forward" and site.detail.get("parameters") for site in run.call_sites):
+            return "No call of a model in the script's own source was seen."
+        if not self.edits(run):
+            return "The model returns something else than one tensor, so the cast back cannot be written as source."
+        return None
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Forward and backward."""
+        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
+
+    def install(self, patch: Patch) -> None:
+        """Outermost calls of modules with parameters, while gradients are on."""
+        import torch
+
+        call = torch.nn.Module.__call__
+        inside = [False]
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
+            if inside[0] or torch.compiler.is_compiling() or not torch.is_grad_enabled():
+                return call(self, *args, **kwargs)
+            parameter = next(self.parameters(), None)
+            if parameter is None:
+                return call(self, *args, **kwargs)
+            inside[0] = True
+            try:
+                with torch.autocast(parameter.device.type, dtype=torch.bfloat16):
+                    result = call(self, *args, **kwargs)
+            finally:
+                inside[0] = False
+            return result.float() if isinstance(result, torch.Tensor) and result.is_floating_point() else result
+
+        patch.set(torch.nn.Module, "__call__", __call__)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """A `with` around the statement that calls the model, and `.float()` behind the call."""
+        sites = _model_calls(run)
+        if any(site.detail.get("returns") != "Tensor" for site in sites):
+            return ()
+        device = "cpu" if run.device == "cpu" else "cuda"
+        return tuple(
+            WrapStatement(
+                site=site,
+                header=f'with torch.autocast("{device}", dtype=torch.bfloat16)',
+                suffix=".float()",
+                imports="import torch",
+            )
+            for site in sites
+        )
+
+
+def _model_calls(run: Run) -> list[CallSite]:
+    return [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]

@@ -1,0 +1,75 @@
+"""huge-pages: malloc asks the kernel for huge pages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Scope, script_sha256
+from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.source import Edit, InsertAtTop
+
+_TUNABLE = "glibc.malloc.hugetlb"
+
+# glibc reads its tunables once, before Python runs, so a script can only start itself again under them.
+_RESTART = """\
+import os
+import sys
+
+if __name__ == "__main__" and "glibc.malloc.hugetlb" not in os.environ.get("GLIBC_TUNABLES", ""):
+    # Start once more with huge pages for malloc, which glibc decides on before Python runs.
+    tunables = [os.environ.get("GLIBC_TUNABLES", ""), "glibc.malloc.hugetlb=1"]
+    os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, tunables))
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HugePages(Lever):
+    """Starts the process with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`: malloc marks its memory for huge pages.
+
+    What: `madvise(MADV_HUGEPAGE)` on what malloc takes from the kernel (glibc 2.35 and newer).
+    Why: fewer page faults and TLB misses. Measured while hotlap was designed: on a busy shared machine a small MLP
+    stepped 19-36% faster and far more evenly, a conv net 10-20% faster, large products no different; on the same
+    machine an hour later nothing changed. So it is tried, never assumed.
+    When it hurts: resident memory can grow (pages of 2 MiB where 4 KiB were enough), and under pressure the kernel may
+    stall to make huge pages.
+    """
+
+    name: ClassVar[str] = "huge-pages"
+    scope: ClassVar[Scope] = Scope.PROCESS
+    numerics: ClassVar[Numerics] = Numerics.EXACT
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """The system must have them, and leave the choice open."""
+        if machine.system != "Linux" or not machine.libc.startswith("glibc"):
+            return f"Huge pages for malloc are a feature of glibc on Linux; this is {machine.system}."
+        version = tuple(int(part) for part in machine.libc.removeprefix("glibc ").split(".")[:2])
+        if version < (2, 35):
+            return f"glibc 2.35 or newer is needed; this is {machine.libc}."
+        if machine.huge_pages == "always":
+            return "Transparent huge pages are on for every process already."
+        if machine.huge_pages != "madvise":
+            return "The kernel has transparent huge pages switched off."
+        if script_sha256(run) is None:
+            return "There is no script of the user's to change."
+        return None
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """A third of the work on the CPU: the most that was seen."""
+        if run.device != "cpu":
+            return 0.0
+        waiting = run.mean_phase_s(Phase.SYNC) or 0.0
+        return max(0.0, run.median_step_s() - waiting) / 3
+
+    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The tunable, behind those that are set."""
+        present = environ.get("GLIBC_TUNABLES", "")
+        if _TUNABLE in present:
+            return {}
+        return {"GLIBC_TUNABLES": ":".join(filter(None, (present, f"{_TUNABLE}=1")))}
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """The script starts itself once more under the tunable."""
+        script = script_sha256(run)
+        return (InsertAtTop(path=script[0], sha256=script[1], code=_RESTART),) if script else ()

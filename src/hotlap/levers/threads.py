@@ -1,0 +1,69 @@
+"""threads: how many threads one operator is spread over."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, script_sha256
+from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.source import Edit, InsertAfterImports
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Threads(Lever):
+    """Sets torch's intra-op threads.
+
+    What: `torch.set_num_threads(count)`.
+    Why: a small operator loses more to waking threads than it gains from them; the default is one thread per core,
+    which also overlooks a container's quota (pytorch/pytorch#22535, #82219, #24244).
+    When it hurts: large products want every core, and the sum of a reduction depends on the number of threads, so the
+    last bits of the losses change.
+    """
+
+    name: ClassVar[str] = "threads"
+    scope: ClassVar[Scope] = Scope.STEP
+    numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    count: int = 1
+
+    @classmethod
+    def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
+        """One thread, a quarter, half, and all that this process may use; without what is set now."""
+        cores = max(1, int(machine.usable_cores))
+        counts = dict.fromkeys((1, max(1, cores // 4), max(1, cores // 2), cores))
+        return tuple(cls(count=count) for count in counts if count != run.num_threads)
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """A choice of the script's own is respected."""
+        if run.device != "cpu":
+            return "The model runs on a GPU; the threads of CPU operators do not decide its speed."
+        if any(site.calls == "torch.set_num_threads" for site in run.call_sites):
+            return "The script sets its number of threads on purpose."
+        if run.num_threads is None or run.num_threads == self.count:
+            return f"The script runs on {run.num_threads or 'an unknown number of'} threads already."
+        if script_sha256(run) is None:
+            return "There is no script of the user's to change."
+        return None
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Half of the arithmetic: what waking threads for nothing was seen to cost at most."""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+        return sum(run.mean_phase_s(phase) or 0.0 for phase in phases) / 2
+
+    def install(self, patch: Patch) -> None:
+        """From the next operator on."""
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.count)
+        patch.on_undo(lambda: torch.set_num_threads(before))
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One line behind the imports."""
+        script = script_sha256(run)
+        if script is None:
+            return ()
+        path, sha256 = script
+        code = f"torch.set_num_threads({self.count})"
+        return (InsertAfterImports(path=path, sha256=sha256, code=code, imports="import torch"),)

@@ -1,0 +1,124 @@
+"""The system's own files and calls -> Machine. Reads, never changes; works without torch."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hotlap.record import Machine
+
+# /proc/cpuinfo's names of what decides between kernels. "bf16" is Arm's.
+_FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "bf16", "sve")
+
+
+def look(*, root: Path = Path("/")) -> Machine:
+    """What levers and rules must know of this machine, as this process may use it. `root` is for tests."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    limit = _cgroup_memory_left(root)
+    cores = psutil.cpu_count() or 1
+    return Machine(
+        system=platform.system(),
+        processor=_processor(root),
+        num_cores=cores,
+        usable_cores=min(float(cores), _affinity(cores), _cgroup_quota(root)),
+        memory_bytes=int(memory.total),
+        available_bytes=int(memory.available if limit is None else min(memory.available, limit)),
+        shm_bytes=_free(root / "dev/shm"),
+        huge_pages=_huge_pages(root),
+        libc=" ".join(platform.libc_ver()).strip() if sys.platform == "linux" else "",
+        cpu_flags=_cpu_flags(root),
+        gpus=_gpus(),
+    )
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _cpuinfo(root: Path, names: Iterable[str]) -> str | None:
+    for line in (_read(root / "proc/cpuinfo") or "").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip().lower() in names:
+            return value.strip()
+    return None
+
+
+def _processor(root: Path) -> str:
+    name = _cpuinfo(root, ("model name",))
+    return name or platform.processor() or platform.machine()
+
+
+def _cpu_flags(root: Path) -> tuple[str, ...]:
+    present = (_cpuinfo(root, ("flags", "features")) or "").split()
+    return tuple(flag for flag in _FLAGS if flag in present)
+
+
+def _affinity(cores: int) -> float:
+    if not hasattr(os, "sched_getaffinity"):
+        return float(cores)
+    return float(len(os.sched_getaffinity(0)))
+
+
+def _cgroup_quota(root: Path) -> float:
+    """Cores that the cgroup grants; infinity without a limit. Version 2 first, then 1."""
+    words = (_read(root / "sys/fs/cgroup/cpu.max") or "").split()
+    if len(words) == 2 and words[0] != "max":
+        return int(words[0]) / int(words[1])
+    quota = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us")
+    period = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    if quota and period and int(quota) > 0:
+        return int(quota) / int(period)
+    return float("inf")
+
+
+def _cgroup_memory_left(root: Path) -> int | None:
+    """Bytes until the cgroup's limit; None without one."""
+    for folder, limit, used in (
+        ("sys/fs/cgroup", "memory.max", "memory.current"),
+        ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        most, now = _read(root / folder / limit), _read(root / folder / used)
+        if most and now and most.strip().isdigit():
+            return max(0, int(most) - int(now))
+    return None
+
+
+def _free(folder: Path) -> int | None:
+    try:
+        import shutil
+
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+def _huge_pages(root: Path) -> str | None:
+    """The word in brackets: "always [madvise] never"."""
+    text = _read(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
+    start, end = text.find("["), text.find("]")
+    return text[start + 1 : end] if 0 <= start < end else None
+
+
+def _gpus() -> tuple[str, ...]:
+    """Names that NVIDIA's driver gives; empty without a card, a driver or its Python package."""
+    try:
+        pynvml: Any = import_module("pynvml")
+    except ImportError:
+        return ()
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+    finally:
+        pynvml.nvmlShutdown()

@@ -1,0 +1,70 @@
+"""The levers of a plan, installed and switched inside the training process."""
+
+import torch
+
+from hotlap import levers
+from hotlap.levers.lever import Lever, Patch
+from hotlap.record import Plan
+
+
+class Arms:
+    """One arm is active at a time; levers in `Plan.always` stay for good."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._always = [levers.from_spec(spec) for spec in plan.always]
+        self._arms = [[levers.from_spec(spec) for spec in arm] for arm in plan.arms]
+        self._patches: list[Patch] = []
+        self._always_patches: list[Patch] = []
+        self._active: int | None = None
+        self._notes: list[str] = []
+        self.not_installed: list[str] = []
+        """What could not be installed, and why: such a run says nothing about these levers."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences of the levers."""
+        return [*self._notes, *(note for patch in (*self._always_patches, *self._patches) for note in patch.notes)]
+
+    def install_always(self) -> None:
+        """At the start of the process; a single arm is installed for good as well."""
+        self._always_patches = [self._install(lever) for lever in self._always]
+        if len(self._arms) == 1:
+            self._always_patches += [self._install(lever) for lever in self._arms[0]]
+            self._active = 0
+
+    def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
+        """Levers that act on optimizers see each one as it is made."""
+        for patch in (*self._always_patches, *self._patches):
+            patch.optimizer_made(optimizer)
+
+    def switch(self, arm: int, optimizers: list[torch.optim.Optimizer]) -> None:
+        """Between two steps: the levers of the last arm out, in reverse, those of `arm` in."""
+        if arm == self._active:
+            return
+        while self._patches:
+            patch = self._patches.pop()
+            self._notes += patch.notes
+            patch.undo()
+        self._active = arm
+        for lever in self._arms[arm]:
+            patch = self._install(lever)
+            for optimizer in optimizers:
+                patch.optimizer_made(optimizer)
+            self._patches.append(patch)
+
+    def settled(self) -> bool:
+        """Every lever has reached its steady state."""
+        return all(settled() for patch in (*self._always_patches, *self._patches) for settled in patch.settled)
+
+    def close(self) -> None:
+        """Ask the levers once more, so that their last notes are there."""
+        self.settled()
+
+    def _install(self, lever: Lever) -> Patch:
+        patch = Patch()
+        try:
+            lever.install(patch)
+        except Exception as error:
+            patch.undo()
+            self.not_installed.append(f"{lever.title()}: {type(error).__name__}: {error}")
+        return patch

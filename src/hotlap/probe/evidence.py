@@ -1,0 +1,168 @@
+"""What the gate compares, taken step by step: digests of samples and random states, updates of the parameters."""
+
+import hashlib
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from hotlap.record import Update, as_number
+
+# Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
+# ever more rarely: each comparison copies the parameters.
+_FIRST_UPDATES = 3
+
+# Beyond this a copy of the parameters would change what fits into memory.
+_MAX_ELEMENTS = 250_000_000
+
+_UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The leaves of nested lists, tuples and mappings, in order."""
+    if isinstance(value, dict):
+        for part in value.values():
+            yield from leaves(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from leaves(part)
+    else:
+        yield value
+
+
+def num_samples(batch: Any) -> int | None:
+    """Length of the first tensor (or list of leaves) in a batch; None when it has none."""
+    for leaf in leaves(batch):
+        if isinstance(leaf, torch.Tensor):
+            return leaf.shape[0] if leaf.dim() else 1
+    return len(batch) if isinstance(batch, list | tuple | dict) else None
+
+
+class Digest:
+    """Bytes of batches -> one short text a step."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=12)
+        self._used = False
+
+    def add(self, batch: Any) -> None:
+        """Take in every tensor, array and plain value of a batch."""
+        self._used = True
+        for leaf in leaves(batch):
+            if isinstance(leaf, torch.Tensor):
+                self._hash.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
+                self._hash.update(_bytes_of(leaf))
+            else:
+                self._hash.update(repr(leaf).encode() if _is_plain(leaf) else type(leaf).__name__.encode())
+
+    def take(self) -> str | None:
+        """The digest of what was added since the last call; None if nothing was."""
+        if not self._used:
+            return None
+        text = self._hash.hexdigest()
+        self._hash = hashlib.blake2b(digest_size=12)
+        self._used = False
+        return text
+
+
+def _bytes_of(tensor: torch.Tensor) -> Any:
+    flat = tensor.detach().resolve_conj().resolve_neg()
+    if flat.layout != torch.strided:
+        return repr(flat).encode()
+    return flat.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | bytes | int | float | complex)
+
+
+def cuda_in_use() -> bool:
+    """The script has started CUDA; asking must not start it."""
+    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def rng_digest() -> str:
+    """Digest of the states of the three global generators, and of the devices' where they are in use."""
+    state = hashlib.blake2b(digest_size=12)
+    state.update(_bytes_of(torch.get_rng_state()))
+    state.update(str(random.getstate()).encode())
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        legacy: Any = np.random.get_state(legacy=False)
+        state.update(legacy["state"]["key"].tobytes() + repr((legacy["state"]["pos"], legacy["gauss"])).encode())
+    if cuda_in_use():
+        state.update(_bytes_of(torch.cuda.get_rng_state()))
+    return state.hexdigest()
+
+
+# What picks a kernel, not a formula: levers may change it.
+_KERNEL_CHOICES = frozenset({"params", "fused", "foreach", "capturable"})
+
+
+def settings_digest(optimizers: Iterable[torch.optim.Optimizer]) -> str:
+    """Digest of all settings of all groups except learning rates, which are recorded as numbers."""
+    rows = [
+        sorted((key, repr(value)) for key, value in group.items() if key not in _KERNEL_CHOICES and key not in {"lr"})
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+    ]
+    return hashlib.blake2b(repr(rows).encode(), digest_size=12).hexdigest()
+
+
+def learning_rates(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[float, ...]:
+    """(G,) of all groups."""
+    return tuple(float(group["lr"]) for optimizer in optimizers for group in optimizer.param_groups if "lr" in group)
+
+
+class Updates:
+    """Compares the parameters before and after some of the steps."""
+
+    def __init__(self) -> None:
+        self.seen: list[Update] = []
+        self._before: list[torch.Tensor] | None = None
+        self._params: list[torch.Tensor] = []
+
+    @staticmethod
+    def wanted(step: int) -> bool:
+        """The first steps, then powers of two."""
+        return step < _FIRST_UPDATES or step & (step - 1) == 0
+
+    def before(self, params: list[torch.Tensor]) -> None:
+        """A step is about to change `params`. Called once a step, before its first update."""
+        if self._before is not None or sum(p.numel() for p in params) > _MAX_ELEMENTS:
+            return
+        self._params = params
+        self._before = [p.detach().clone() for p in params]
+
+    def after(self, step: int) -> None:
+        """The step has changed them."""
+        if self._before is None:
+            return
+        norms, changed = [], []
+        for old, new in zip(self._before, self._params, strict=True):
+            difference = new.detach() - old
+            norms.append(as_number(float(torch.linalg.vector_norm(difference.double()))))
+            changed.append(float((difference != 0).double().mean()) if difference.numel() else 0.0)
+        self.seen.append(Update(step=step, norms=tuple(norms), changed=tuple(changed)))
+        self._before = None
+
+
+class Nudge:
+    """Moves each parameter by at most one unit in the last place: what rounding alone can do."""
+
+    def __init__(self, seed: int) -> None:
+        # Its own generator: the script's random streams must stay as they are.
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def apply(self, params: Iterable[torch.Tensor]) -> None:
+        """Change the parameters in place."""
+        with torch.no_grad():
+            for param in params:
+                roundoff = _UNIT_ROUNDOFF.get(param.dtype)
+                if roundoff is None:
+                    continue
+                signs = torch.randint(-1, 2, param.shape, generator=self._generator, dtype=torch.int8)
+                param.data.addcmul_(param.data, signs.to(param.device, param.dtype), value=roundoff)

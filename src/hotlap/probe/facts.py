@@ -1,0 +1,300 @@
+"""What the script made (loaders, optimizers) and where: the state that rules and levers look at."""
+
+import random
+import sys
+import time
+import weakref
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data._utils.collate import default_collate, default_convert
+
+from hotlap.probe.evidence import Digest, leaves, rng_digest
+from hotlap.probe.sites import call_site
+from hotlap.record import CallSite, LoaderFacts, OptimizerFacts
+
+# Items computed twice to see whether a data set is deterministic, and for how long at most.
+_SAMPLE_ITEMS = 12
+_SAMPLE_S = 2.0
+
+# Forward calls are looked up in the source until this many different ones are known.
+_MAX_FORWARD_SITES = 8
+
+
+# Loaders made at one place (anew for each epoch, say) count as one; beyond this many places nothing more is noted.
+_MAX_LOADERS = 64
+
+
+@dataclass(slots=True)
+class _Loader:
+    """What is kept of a loader: `for batch in DataLoader(...)` drops the loader itself at once."""
+
+    dataset: Any
+    num_workers: int
+    batch_size: int | None
+    default_collate: bool
+    pin_memory: bool
+    trained_on: bool = False
+
+
+class Facts:
+    """Collects while the script runs; `loader_facts` and `optimizer_facts` are asked when the window is over."""
+
+    def __init__(self) -> None:
+        self.call_sites: list[CallSite] = []
+        self.autocast = False
+        self.compiled = False
+        self._loaders: dict[int, _Loader] = {}
+        self._loader_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._loader_places: dict[tuple[str, int, int], int] = {}
+        self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
+        self._optimizer_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._closures: set[int] = set()
+        self._forward_sites: dict[tuple[str, int, int], CallSite] = {}
+
+    def made_loader(self, loader: "DataLoader[Any]") -> None:
+        """A DataLoader was constructed (called within its constructor's call)."""
+        if loader in self._loader_ids:
+            return
+        number = len(self._loaders)
+        site = call_site("torch.utils.data.DataLoader", detail={"loader": number})
+        if site is not None:
+            number = self._loader_places.setdefault((site.path, site.line, site.col), number)
+        if number >= _MAX_LOADERS:
+            return
+        self._loader_ids[loader] = number
+        if number not in self._loaders:
+            self._add(site)
+        trained_on = number in self._loaders and self._loaders[number].trained_on
+        self._loaders[number] = _Loader(
+            dataset=loader.dataset,
+            num_workers=loader.num_workers,
+            batch_size=loader.batch_size,
+            default_collate=loader.collate_fn in (default_collate, default_convert),
+            pin_memory=bool(loader.pin_memory),
+            trained_on=trained_on,
+        )
+
+    def loader_id(self, loader: "DataLoader[Any]") -> int | None:
+        """The number of a loader; None if it is not known."""
+        return self._loader_ids.get(loader)
+
+    def drawn_for_training(self, loaders: list[int | None]) -> None:
+        """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
+        for number in loaders:
+            if number is not None:
+                self._loaders[number].trained_on = True
+
+    def made_optimizer(self, optimizer: torch.optim.Optimizer) -> int:
+        """An optimizer was constructed, or steps for the first time; returns its number."""
+        known = self._optimizer_ids.get(optimizer)
+        if known is not None:
+            return known
+        number = len(self._optimizers)
+        self._optimizer_ids[optimizer] = number
+        self._optimizers[number] = weakref.ref(optimizer)
+        return number
+
+    def made_optimizer_at(self, optimizer: torch.optim.Optimizer) -> int:
+        """As `made_optimizer`, within its constructor's call: the call site is recorded as well."""
+        number = self.made_optimizer(optimizer)
+        self._add(call_site(type_name(optimizer), detail={"optimizer": number}))
+        return number
+
+    def used_closure(self, optimizer: torch.optim.Optimizer) -> None:
+        """step() was called with a closure."""
+        self._closures.add(self.made_optimizer(optimizer))
+
+    def saw_forward(self, module: torch.nn.Module, result: Any) -> None:
+        """A module was called for training; where, has it parameters, and what did it return?"""
+        if len(self._forward_sites) >= _MAX_FORWARD_SITES:
+            return
+        trains = next(module.parameters(), None) is not None
+        site = call_site("forward", detail={"returns": type(result).__name__, "parameters": trains})
+        if site is not None:
+            self._forward_sites.setdefault((site.path, site.line, site.col), site)
+
+    def called(self, name: str) -> None:
+        """A call that matters as such: `torch.set_num_threads`, ..."""
+        self._add(call_site(name))
+
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Those alive, in order of construction."""
+        return [optimizer for reference in self._optimizers.values() if (optimizer := reference()) is not None]
+
+    def _add(self, site: CallSite | None) -> None:
+        if site is not None:
+            self.call_sites.append(site)
+
+    def all_call_sites(self) -> tuple[CallSite, ...]:
+        """Constructions first, then forward calls."""
+        return (*self.call_sites, *self._forward_sites.values())
+
+    def loader_facts(self, *, sample: bool) -> tuple[LoaderFacts, ...]:
+        """`sample`: also compute some items twice; only when the script will not go on after it."""
+        return tuple(_loader_facts(number, known, sample=sample) for number, known in self._loaders.items())
+
+    def optimizer_facts(self) -> tuple[OptimizerFacts, ...]:
+        """All optimizers that are alive."""
+        return tuple(
+            _optimizer_facts(number, optimizer, closure=number in self._closures)
+            for number, reference in self._optimizers.items()
+            if (optimizer := reference()) is not None
+        )
+
+
+def type_name(value: Any) -> str:
+    """Full name of a value's type; for torch's own the public one, "torch.optim.Adam"."""
+    kind = type(value)
+    module = kind.__module__
+    if module.startswith("torch.optim."):
+        module = "torch.optim"
+    return f"{module}.{kind.__qualname__}"
+
+
+def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
+    dataset = loader.dataset
+    iterable = isinstance(dataset, IterableDataset)
+    num_items = None
+    if not iterable:
+        try:
+            num_items = len(dataset)
+        except Exception:  # a data set of the user's may say anything here
+            num_items = None
+    sampled = _Sample() if iterable or not num_items or not sample else _sample_items(dataset, num_items)
+    return LoaderFacts(
+        id=number,
+        dataset=type(dataset).__name__,
+        num_items=num_items,
+        num_workers=loader.num_workers,
+        batch_size=loader.batch_size,
+        default_collate=loader.default_collate,
+        pin_memory=loader.pin_memory,
+        trained_on=loader.trained_on,
+        deterministic=sampled.deterministic,
+        why_not=sampled.why_not,
+        item_s=sampled.item_s,
+        item_bytes=sampled.item_bytes,
+    )
+
+
+@dataclass(slots=True)
+class _Sample:
+    deterministic: bool | None = None
+    why_not: str | None = None
+    item_s: float | None = None
+    item_bytes: int | None = None
+
+
+def _sample_items(dataset: Any, num_items: int) -> _Sample:
+    """Compute some items twice: equal, and without a draw?"""
+    sample = _Sample(deterministic=True)
+    seconds: list[float] = []
+    sizes: list[int] = []
+    begin = time.perf_counter()
+    for k in range(min(_SAMPLE_ITEMS, num_items)):
+        index = k * num_items // min(_SAMPLE_ITEMS, num_items)
+        try:
+            reason = _compare_item(dataset, index, seconds, sizes)
+        except Exception as error:  # the user's code; it is the script's affair when it meets it
+            return _Sample(deterministic=None, why_not=f"item {index} could not be computed alone: {error!r}"[:200])
+        if reason is not None:
+            sample.deterministic, sample.why_not = False, reason
+            break
+        if time.perf_counter() - begin > _SAMPLE_S:
+            break
+    sample.item_s = median(seconds) if seconds else None
+    sample.item_bytes = round(sum(sizes) / len(sizes)) if sizes else None
+    return sample
+
+
+def _compare_item(dataset: Any, index: int, seconds: list[float], sizes: list[int]) -> str | None:
+    before = rng_digest()
+    start = time.perf_counter()
+    first = dataset[index]
+    seconds.append(time.perf_counter() - start)
+    if rng_digest() != before:
+        return f"item {index} draws from a random generator"
+    second = dataset[index]
+    digests = []
+    for item in (first, second):
+        digest = Digest()
+        digest.add(_comparable(item))
+        digests.append(digest.take())
+    sizes.append(sum(_size(leaf) for leaf in leaves(first)))
+    return None if digests[0] == digests[1] else f"item {index} came out different the second time"
+
+
+def _comparable(item: Any) -> Any:
+    """Arrays and images as tensors, so that their bytes are compared and not their names."""
+    if hasattr(item, "__array__") and not isinstance(item, torch.Tensor):
+        import numpy as np
+
+        array = np.ascontiguousarray(item)
+        return torch.from_numpy(array) if array.dtype.kind in "biufc" and array.flags.writeable else array.tobytes()
+    if isinstance(item, dict):
+        return {key: _comparable(value) for key, value in item.items()}
+    if isinstance(item, list | tuple):
+        return [_comparable(value) for value in item]
+    return item
+
+
+def _size(leaf: Any) -> int:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.numel() * leaf.element_size()
+    return int(getattr(leaf, "nbytes", 0)) or sys.getsizeof(leaf)
+
+
+def _optimizer_facts(number: int, optimizer: torch.optim.Optimizer, *, closure: bool) -> OptimizerFacts:
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    sparse_in_memory = next((p for p in params if not is_dense(p)), None)
+    settings = optimizer.param_groups[0] if optimizer.param_groups else {}
+    return OptimizerFacts(
+        id=number,
+        name=type_name(optimizer),
+        fused=settings.get("fused", False),
+        foreach=settings.get("foreach"),
+        has_fused="fused" in optimizer.defaults,
+        num_parameters=len(params),
+        num_elements=sum(p.numel() for p in params),
+        num_groups=len(optimizer.param_groups),
+        device=device_name(params[0].device) if params else "cpu",
+        dtypes=tuple(sorted({str(p.dtype).removeprefix("torch.") for p in params})),
+        all_dense=sparse_in_memory is None,
+        not_dense=None
+        if sparse_in_memory is None
+        else f"shape {tuple(sparse_in_memory.shape)}, strides {tuple(sparse_in_memory.stride())}",
+        closure=closure,
+    )
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Non-overlapping and dense: some order of its dimensions is contiguous in memory."""
+    if tensor.layout != torch.strided:
+        return False
+    expected = 1
+    for stride, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if length == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= length
+    return True
+
+
+def device_name(device: torch.device) -> str:
+    """ "cpu", or the name that the driver gives."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def seed_everything(seed: int) -> None:
+    """Python's, NumPy's (if loaded) and torch's global generators."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        np.random.seed(seed % 2**32)

@@ -1,0 +1,106 @@
+"""Plan -> what each step is for: warm-up, recorded under which arm and in which block, or the end."""
+
+from dataclasses import dataclass
+
+from hotlap.record import Plan
+
+# How many times `Plan.steps` a run may go on in order to see an epoch's end (`Plan.whole_epoch`).
+_STRETCH = 4
+
+# Steps recorded beyond an epoch's end, so that the new epoch's first batches are seen as well.
+_BEYOND_EPOCH = 10
+
+# Processes of a heat warm up in turns as well, of so many blocks each: two that compute at the same time slow each
+# other down by far more than two, because the threads of each wait for one another.
+_WARM_TURN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What the next step is."""
+
+    recorded: bool
+    arm: int = 0
+    block: int = 0
+    new_block: bool = False
+    """A block begins: the arm may change, or the token must be waited for."""
+    done: bool = False
+
+
+class Schedule:
+    """Told after each step; answers with the next move. Knows no clock and no torch.
+
+    Arms follow each other in serpentine order (A B C, C B A, ...), so that a steady drift of the machine falls on all
+    alike.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._block_steps = plan.turn.steps if plan.turn else plan.block
+        self._num_arms = len(plan.arms)
+        self._made = 0
+        self._recorded = 0
+        self._in_block = 0
+        self._rounds_before = 0
+        self._warm = False
+        self._epochs = 0
+        self._after_epoch = 0
+        self.move = Move(recorded=False)
+        if plan.warmup == 0 and self._num_arms == 1:
+            self._warm = True
+            self.move = Move(recorded=True, new_block=True)
+
+    @property
+    def wanted(self) -> int:
+        """Steps to record over all arms."""
+        return self._plan.steps * self._num_arms
+
+    @property
+    def warm(self) -> bool:
+        """The warm-up is over."""
+        return self._warm
+
+    def advance(self, *, settled: bool, elapsed_s: float, epoch_started: bool) -> Move:
+        """A step was made; `settled`: every lever has reached its steady state; `elapsed_s` since the first step."""
+        self._made += 1
+        self._note_epoch(epoch_started)
+        if not self._warm:
+            patience_over = elapsed_s >= self._plan.warmup_max_s
+            if self._made < self._plan.warmup or not (settled or patience_over):
+                yields = self._plan.turn is not None and self._made % (_WARM_TURN * self._block_steps) == 0
+                return self._go(Move(recorded=False, new_block=yields))
+            self._warm = True
+            # Each arm gets one block that is thrown away: its first steps build what the later ones find ready.
+            self._rounds_before = 1 if self._num_arms > 1 else 0
+            self._in_block = 0
+            return self._go(self._at(block=0, new=True))
+        self._in_block += 1
+        if self.move.recorded:
+            self._recorded += 1
+            if self._finished():
+                return self._go(Move(recorded=False, done=True))
+        if self._in_block < self._block_steps:
+            return self._go(self._at(block=self.move.block, new=False))
+        self._in_block = 0
+        return self._go(self._at(block=self.move.block + 1, new=True))
+
+    def _at(self, *, block: int, new: bool) -> Move:
+        round_, place = divmod(block, self._num_arms)
+        arm = place if round_ % 2 == 0 else self._num_arms - 1 - place
+        return Move(recorded=round_ >= self._rounds_before, arm=arm, block=block, new_block=new)
+
+    def _go(self, move: Move) -> Move:
+        self.move = move
+        return move
+
+    def _note_epoch(self, started: bool) -> None:
+        if self._epochs > 1:
+            self._after_epoch += 1
+        self._epochs += started
+
+    def _finished(self) -> bool:
+        if self._recorded < self.wanted:
+            return False
+        if not self._plan.whole_epoch:
+            return True
+        return self._after_epoch >= _BEYOND_EPOCH or self._recorded >= _STRETCH * self.wanted

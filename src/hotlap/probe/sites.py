@@ -1,0 +1,81 @@
+"""Where in the user's source a call was made: frames -> CallSite."""
+
+import hashlib
+import site
+import sys
+import sysconfig
+from collections.abc import Mapping
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+
+from hotlap.record import CallSite, Scalar
+
+_OURS = str(Path(__file__).resolve().parents[1])
+
+
+@cache
+def _foreign_roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    roots = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    roots |= {*site.getsitepackages(), site.getusersitepackages(), _OURS}
+    return tuple(str(Path(root).resolve()) + "/" for root in roots)
+
+
+@cache
+def is_users(filename: str) -> bool:
+    """True for a source file on disk that belongs neither to Python, nor to an installed package, nor to us."""
+    if filename.startswith("<"):
+        return False
+    path = Path(filename).resolve()
+    return path.is_file() and not str(path).startswith(_foreign_roots())
+
+
+@cache
+def file_sha256(path: str) -> str:
+    """Of the bytes on disk, as they were when first asked for."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def users_frame(start: FrameType | None) -> FrameType | None:
+    """The innermost frame, from `start` outwards, that runs the user's own source."""
+    frame = start
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> CallSite | None:
+    """The call in the user's source through which we were reached; None when there is none."""
+    frame = users_frame(sys._getframe(1))
+    if frame is None:
+        return None
+    # PEP 657: the exact span of the instruction that is being executed, the call expression.
+    position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
+    if position is None or None in position:
+        return None
+    line, end_line, col, end_col = position
+    path = str(Path(frame.f_code.co_filename).resolve())
+    return CallSite(
+        calls=calls,
+        path=path,
+        sha256=file_sha256(path),
+        line=line or 0,
+        end_line=end_line or 0,
+        col=col or 0,
+        end_col=end_col or 0,
+        detail=dict(detail or {}),
+    )
+
+
+def users_sources() -> dict[str, str]:
+    """Path -> sha256 of all loaded source files that are the user's, the main script first."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    files = [main, *(getattr(module, "__file__", None) for module in list(sys.modules.values()))]
+    found: dict[str, str] = {}
+    for name in files:
+        if name and name.endswith((".py", ".pyw")) and is_users(name):
+            path = str(Path(name).resolve())
+            found.setdefault(path, file_sha256(path))
+    return found

@@ -1,0 +1,62 @@
+"""What is one training step? Optimizer steps and backward passes -> step boundaries."""
+
+# An optimizer that ends the cycle but stays away while another one steps this often has been given up by the script
+# (training in stages): learn the cycle anew. Ratios of critic to generator steps in use are 1 to 10.
+_GIVEN_UP = 50
+
+# Scripts accumulate gradients over this many backward passes at most; beyond, whoever updates the parameters is not
+# a torch optimizer, and the backward passes themselves mark the steps.
+_MAX_ACCUMULATION = 512
+
+
+class StepMarker:
+    """Finds the boundaries between steps.
+
+    - One optimizer: each of its steps ends a training step.
+    - Several (a GAN): they step in a cycle; the last one of the cycle ends the training step.
+    - None: each backward pass ends a training step.
+    """
+
+    def __init__(self) -> None:
+        self._optimizers: set[int] = set()
+        self._order: list[int] = []
+        self._anchor: int | None = None
+        self._since_anchor = 0
+        self._backwards = 0
+        self.by_backward = False
+        """No optimizer is at work; backward passes mark the steps."""
+
+    def made(self, optimizer: int) -> None:
+        """An optimizer was constructed."""
+        self._optimizers.add(optimizer)
+
+    def stepped(self, optimizer: int) -> bool:
+        """An optimizer has stepped: does a training step end here?"""
+        self._backwards = 0
+        self.by_backward = False
+        self._optimizers.add(optimizer)
+        if len(self._optimizers) == 1:
+            return True
+        if self._anchor is None:
+            self._learn(optimizer)
+            return self._anchor == optimizer
+        if optimizer == self._anchor:
+            self._since_anchor = 0
+            return True
+        self._since_anchor += 1
+        if self._since_anchor > _GIVEN_UP:
+            self._anchor, self._order, self._since_anchor = None, [], 0
+        return False
+
+    def went_backward(self) -> bool:
+        """A backward pass is over: does a training step end here?"""
+        if not self.by_backward:
+            self._backwards += 1
+            self.by_backward = not self._optimizers or self._backwards > _MAX_ACCUMULATION
+        return self.by_backward
+
+    def _learn(self, optimizer: int) -> None:
+        if optimizer in self._order:
+            self._anchor = self._order[-1]
+        else:
+            self._order.append(optimizer)

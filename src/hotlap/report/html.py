@@ -1,0 +1,55 @@
+"""Study -> one self-contained HTML page: no script, no network, light and dark, for screens of any width.
+
+The page's policy forbids scripts and everything that would be fetched. Every text of the study is cleaned of control
+characters by `finalize` and then escaped by Jinja2, at each place where the template shows one.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from hotlap.record import Study
+from hotlap.report import charts, diff, environment, lanes, story
+from hotlap.report.clean import clean, last_lines
+from hotlap.report.terminal import OUTPUT_LINES
+from hotlap.units import duration, factor, percent
+
+
+def render(study: Study) -> str:
+    """The whole study as one page."""
+    before = story.timed(study)
+    return _page().render(
+        study=study,
+        before=before,
+        conclusion=story.conclusion(study),
+        timeline=lanes.timeline(before, study.after),
+        phase_bars=charts.phase_bars(before, study.after),
+        forest=charts.forest([trial.speedup for trial in study.trials]),
+        losses=charts.loss_chart(before, study.after),
+        diff_lines=tuple(diff.lines(clean(study.patch))) if study.patch else (),
+        environment=environment.rows(study),
+        failure=story.failure(before) if before is not None else None,
+        output=last_lines(before.output, OUTPUT_LINES) if before is not None else "",
+    )
+
+
+@cache
+def _page() -> Template:
+    jinja = Environment(
+        loader=FileSystemLoader(Path(__file__).parent, encoding="utf-8"),
+        autoescape=True,
+        finalize=_cleaned,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    jinja.globals.update(story=story, letters=lanes.LETTERS, duration=duration, factor=factor, percent=percent)
+    return jinja.get_template("page.html.j2")
+
+
+def _cleaned(value: Any) -> Any:
+    """What the template shows: texts without control characters; markup of the template itself as it is."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,0 +1,184 @@
+"""Successive steps of two runs -> blocks on the lanes "loader" and "trainer", on one axis of time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from math import ceil, floor, isfinite
+from statistics import median
+
+from hotlap.record import Phase, Run
+from hotlap.report.scale import nice_ticks, percent_of
+from hotlap.report.story import PHASE_ORDER
+from hotlap.units import duration
+
+# The usual order of a training loop; the record holds how long each phase took within a step, not when it came. What
+# the script does besides (printing, `loss.item()`) mostly follows the update, so it opens the next step.
+DRAWN_ORDER = (
+    Phase.OTHER,
+    Phase.INPUT,
+    Phase.TRANSFER,
+    Phase.FORWARD,
+    Phase.BACKWARD,
+    Phase.COMMUNICATION,
+    Phase.OPTIMIZER,
+    Phase.SYNC,
+)
+LOADER_PHASES = frozenset({Phase.INPUT, Phase.TRANSFER})
+LETTERS = {
+    Phase.INPUT: "I",
+    Phase.TRANSFER: "T",
+    Phase.FORWARD: "F",
+    Phase.BACKWARD: "B",
+    Phase.COMMUNICATION: "C",
+    Phase.OPTIMIZER: "O",
+    Phase.SYNC: "S",
+    Phase.OTHER: "X",
+}
+# Narrower blocks have no room for a letter on a phone (3% of 330 pixels are 10).
+LETTER_PERCENT = 3.0
+# More blocks than this are a grey band; fewer than two steps before would show no rhythm.
+MAX_STEPS_AFTER = 24
+MOST_STEPS_BEFORE = 6
+MAX_STEPS_DRAWN = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A stretch of time on a lane."""
+
+    phase: Phase
+    x: float
+    width: float
+    letter: str
+    """Empty where there is no room for it."""
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Successive steps of one run on the two lanes."""
+
+    loader: tuple[Block, ...]
+    trainer: tuple[Block, ...]
+    step_ends: tuple[float, ...]
+    num_steps: int
+    """Steps that end within the time shown."""
+    first_step: int
+    """Number of the first step shown, counted from the start of the record."""
+    waiting_share: float
+    """Part of the time shown in which the trainer waited for its batch, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Two pairs of lanes on one axis of time."""
+
+    span_s: float
+    ticks: tuple[tuple[float, str], ...]
+    before: Lanes
+    after: Lanes | None
+    shown: tuple[Phase, ...]
+
+
+def timeline(before: Run | None, after: Run | None) -> Timeline | None:
+    """The picture of the two lanes; None when the phases of the script as written were not measured."""
+    if before is None or not _drawable(before):
+        return None
+    after = after if after is not None and _drawable(after) else None
+    count = min(_num_steps_before(before, after), len(before.step_s))
+    start = typical_stretch(before.step_s, count)
+    span_s = sum(before.step_s[start : start + count])
+    if not (isfinite(span_s) and span_s > 0):
+        return None
+    drawn = _lanes(before, start=start, span_s=span_s)
+    return Timeline(
+        span_s=span_s,
+        ticks=_ticks(span_s),
+        before=drawn,
+        after=_after(after, span_s=span_s) if after is not None else None,
+        shown=tuple(phase for phase in PHASE_ORDER if _appears(phase, before) or (after and _appears(phase, after))),
+    )
+
+
+def _ticks(span_s: float) -> tuple[tuple[float, str], ...]:
+    """Round times on the axis, all in one unit."""
+    unit_s, unit = next((one for one in ((1.0, "s"), (1e-3, "ms")) if span_s >= one[0]), (1e-6, "us"))
+    return tuple((percent_of(tick, span_s), f"{tick / unit_s:.4g} {unit}") for tick in nice_ticks(span_s))
+
+
+def typical_stretch(step_s: Sequence[float], count: int) -> int:
+    """Index of the first stretch of `count` steps whose length is closest to `count` median steps."""
+    usual_s = count * median(step_s)
+    ends = [0.0, *accumulate(step_s)]
+    return min(range(len(step_s) - count + 1), key=lambda i: abs(ends[i + count] - ends[i] - usual_s))
+
+
+def _num_steps_before(before: Run, after: Run | None) -> int:
+    """So many that both sides show a rhythm, and neither is a grey band."""
+    if after is None:
+        return MOST_STEPS_BEFORE
+    ratio = before.median_step_s() / after.median_step_s()
+    return max(2, min(MOST_STEPS_BEFORE, floor(MAX_STEPS_AFTER / ratio))) if ratio > 0 and isfinite(ratio) else 2
+
+
+def _after(run: Run, *, span_s: float) -> Lanes:
+    """The stretch of `run` that fills `span_s`, chosen as the other was: by being typical."""
+    count = max(1, min(ceil(span_s / run.median_step_s()), len(run.step_s), MAX_STEPS_DRAWN))
+    return _lanes(run, start=typical_stretch(run.step_s, count), span_s=span_s)
+
+
+def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
+    """Blocks of the steps of `run` from `start` on, as far as they begin within `span_s`."""
+    loader: list[Block] = []
+    trainer: list[Block] = []
+    ends: list[float] = []
+    now_s = 0.0
+    waited_s = 0.0
+    num_whole = 0
+    for i in islice(range(start, len(run.step_s)), MAX_STEPS_DRAWN):
+        if now_s >= span_s * (1 - 1e-9):
+            break
+        for block, block_s in _step(run, i, start_s=now_s, span_s=span_s):
+            (loader if block.phase in LOADER_PHASES else trainer).append(block)
+            waited_s += block_s if block.phase in LOADER_PHASES else 0.0
+        now_s += run.step_s[i]
+        if now_s <= span_s * (1 + 1e-9):
+            num_whole += 1
+            ends.append(percent_of(now_s, span_s))
+    shown_s = min(now_s, span_s)
+    return Lanes(
+        loader=tuple(loader),
+        trainer=tuple(trainer),
+        step_ends=tuple(ends),
+        num_steps=num_whole,
+        first_step=start,
+        waiting_share=percent_of(waited_s, shown_s) / 100,
+    )
+
+
+def _step(run: Run, i: int, *, start_s: float, span_s: float) -> Iterator[tuple[Block, float]]:
+    """The blocks of step `i` and how much of each is shown; nothing is drawn beyond `span_s` or the step's own end."""
+    now_s = start_s
+    limit_s = min(start_s + run.step_s[i], span_s)
+    for phase in DRAWN_ORDER:
+        parts = run.phase_s.get(phase)
+        if parts is None or i >= len(parts) or parts[i] <= 0:
+            continue
+        end_s = min(now_s + parts[i], limit_s)
+        width = percent_of(end_s - now_s, span_s)
+        if width > 0:
+            letter = LETTERS[phase] if width >= LETTER_PERCENT else ""
+            title = f"{phase.value} {duration(parts[i])}"
+            yield (
+                Block(phase=phase, x=percent_of(now_s, span_s), width=width, letter=letter, title=title),
+                end_s - now_s,
+            )
+        now_s = end_s
+
+
+def _drawable(run: Run) -> bool:
+    return bool(run.step_s) and all(0 < s < 1e9 for s in run.step_s) and any(run.phase_s.values())
+
+
+def _appears(phase: Phase, run: Run) -> bool:
+    return bool(run.mean_phase_s(phase))

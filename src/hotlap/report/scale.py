@@ -1,0 +1,49 @@
+"""Values -> places in percent of the width or height that there is.
+
+Percent, not pixels, so that a picture fits a phone and a wall, and the letters in it are not stretched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log10
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Values from `low` to `high` -> [0, 100]."""
+
+    low: float
+    high: float
+    """Above `low`."""
+
+    def place(self, value: float) -> float:
+        """Where `value` is, in percent."""
+        return round(100 * (value - self.low) / (self.high - self.low), 3)
+
+    def ticks(self) -> tuple[float, ...]:
+        """Round values within."""
+        span = self.high - self.low
+        width = (*nice_ticks(span, count=4), span)[1]
+        first = ceil(self.low / width)
+        return tuple(i * width for i in range(first, floor(self.high / width) + 1))
+
+
+def nice_ticks(span: float, *, count: int = 5) -> tuple[float, ...]:
+    """Round values from 0 up to `span`, about `count` of them; more than one unless `span` is out of range."""
+    raw = span / count
+    if not (isfinite(raw) and raw > 0):
+        return (0.0,)
+    power = 10.0 ** floor(log10(raw))
+    width = next((nice * power for nice in (1, 2, 5) if nice * power >= raw), 10 * power)
+    return tuple(i * width for i in range(floor(span / width * (1 + 1e-9)) + 1)) if width > 0 else (0.0,)
+
+
+def percent_of(part: float, whole: float) -> float:
+    """Part of the width, in [0, 100]; 0 where that makes no sense."""
+    share = 100 * part / whole if whole > 0 else 0.0
+    return round(min(max(share, 0.0), 100.0), 3) if isfinite(share) else 0.0
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean; infinite where even that is out of range, while `statistics.fmean` would raise."""
+    return sum(value / len(values) for value in values)

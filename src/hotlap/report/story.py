@@ -1,0 +1,329 @@
+"""Study -> the sentences and numbers that every format tells, each in one place. Plain text, not yet cleaned."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite
+
+from hotlap.record import (
+    Ceiling,
+    Interval,
+    LeverSpec,
+    Noise,
+    Phase,
+    Prediction,
+    Run,
+    State,
+    Status,
+    Study,
+    Trial,
+    Verdict,
+    as_float,
+)
+from hotlap.report.scale import mean
+from hotlap.units import duration, factor, percent
+
+# In the order in which a training loop comes to them.
+PHASE_ORDER = (
+    Phase.INPUT,
+    Phase.TRANSFER,
+    Phase.FORWARD,
+    Phase.BACKWARD,
+    Phase.COMMUNICATION,
+    Phase.OPTIMIZER,
+    Phase.SYNC,
+    Phase.OTHER,
+)
+# The lower end of a trial's interval must be above this for the lever to be taken (see docs, "A gain that is real").
+LEAST_GAIN = 1.02
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasePart:
+    """What a step spends on one phase, in the mean."""
+
+    phase: Phase
+    mean_s: float | None
+    """None: it could not be measured."""
+    share: float
+    """Of the mean step, in [0, 1]; 0 where it could not be measured."""
+
+
+class Outcome(StrEnum):
+    """What a study comes to, for its head line."""
+
+    GAIN = "gain"
+    NO_GAIN = "no gain"
+    HARM = "harm"
+    UNPROVEN = "unproven"
+    UNFINISHED = "unfinished"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """The study in a few words and one honest sentence."""
+
+    outcome: Outcome
+    title: str
+    sentence: str
+
+
+def script(study: Study) -> str:
+    """The command as the user would type it."""
+    return shlex.join(study.command) or "a command that was not recorded"
+
+
+def timed(study: Study) -> Run | None:
+    """The timed run of the script as written."""
+    return study.baseline[0] if study.baseline else None
+
+
+def lever_title(spec: LeverSpec) -> str:
+    """A lever for people: "threads count=1"."""
+    settings = (f"{key}={value}" for key, value in spec.items() if key != "name")
+    return " ".join([str(spec.get("name", "unnamed lever")), *settings])
+
+
+def lever_titles(specs: Iterable[LeverSpec]) -> str:
+    """Several levers as one clause."""
+    return " + ".join(lever_title(spec) for spec in specs) or "no lever"
+
+
+def interval(value: Interval) -> str:
+    """ "1.79-1.88x"."""
+    return f"{factor(value.low)[:-1]}-{factor(value.high)}"
+
+
+def durations(value: Interval) -> str:
+    """ "510 us to 1.02 ms"."""
+    return f"{duration(value.low)} to {duration(value.high)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 step", "1,880 steps"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def phases(run: Run) -> tuple[PhasePart, ...]:
+    """The phases of `run` that took any time or could not be measured, in the order of a training loop."""
+    step_s = mean(run.step_s) if run.step_s else 0.0
+    parts = []
+    for phase in PHASE_ORDER:
+        if phase not in run.phase_s:
+            continue
+        mean_s = run.mean_phase_s(phase)
+        if mean_s == 0:
+            continue
+        share = mean_s / step_s if mean_s is not None and step_s > 0 else 0.0
+        parts.append(PhasePart(phase=phase, mean_s=mean_s, share=min(max(share, 0.0), 1.0) if isfinite(share) else 0.0))
+    return tuple(parts)
+
+
+def step_sentence(run: Run) -> str:
+    """How long a step takes, where."""
+    if not run.step_s:
+        return "No step was recorded."
+    threads = plural(run.num_threads, "thread") if run.num_threads is not None else "threads not known"
+    usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
+    return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}, {threads}."
+
+
+def failure(run: Run) -> str | None:
+    """Why a run is not a complete one; None for a complete run."""
+    if run.status is Status.COMPLETE:
+        return None
+    code = f" (exit code {run.exit_code})" if run.exit_code is not None else ""
+    return f"{(run.error or _ENDS[run.status]).rstrip('.')}{code}."
+
+
+_ENDS: Mapping[Status, str] = {
+    Status.COMPLETE: "All steps were recorded.",
+    Status.ENDED: "The script came to its own end before all wanted steps were made.",
+    Status.CRASHED: "The script ended with an error.",
+    Status.KILLED: "A signal ended the script.",
+    Status.HUNG: "The script made no step for too long.",
+    Status.LAPSED: "The time that the run was given was over.",
+    Status.SILENT: "Nothing was recorded: the command did not end in a Python with torch and hotlap.",
+}
+
+
+def loss_sentence(run: Run) -> str:
+    """From where to where the losses went, and whether all were numbers."""
+    seen = [as_float(loss) for loss in run.loss]
+    known = [loss for loss in seen if loss is not None]
+    finite = [loss for loss in known if isfinite(loss)]
+    if not known:
+        return "No loss was seen."
+    if not finite:
+        return f"Losses seen: {len(known):,}; not one is a finite number."
+    tenth = max(1, len(finite) // 10)
+    ends = f"Loss {mean(finite[:tenth]):.4g} -> {mean(finite[-tenth:]):.4g} (means of the first and last tenth)"
+    odd = len(known) - len(finite)
+    return f"{ends}; {odd:,} of {len(known):,} were NaN or infinite." if odd else f"{ends}; all finite."
+
+
+def ceiling_sentence(ceiling: Ceiling) -> str:
+    """ "If batches were free: at most 2.10x"."""
+    thing = {"input": "batches", "optimizer": "the optimizer"}.get(ceiling.name, ceiling.name)
+    return f"If {thing} were free: at most {factor(ceiling.speedup.mid)}"
+
+
+def noise_sentence(noise: Noise) -> str:
+    """What two equal things came out as, and what follows."""
+    return (
+        f"two equal things compared {_COMPARED.get(noise.scope, noise.scope)}: {interval(noise.speedup)}; "
+        f"gains below {least_gain(noise)} cannot be told from noise here"
+    )
+
+
+_COMPARED = {"step": "inside one process, step by step", "process": "between processes"}
+
+
+def least_gain(noise: Noise) -> str:
+    """ "1.034x"; a digit more than speed-ups have, since it is close to 1."""
+    return f"{noise.smallest_gain:.3f}x"
+
+
+def trial_subject(trial: Trial) -> str:
+    """What was tried."""
+    if trial.kind == "patch":
+        return "the patched copy, with no lever installed"
+    titles = lever_titles(trial.levers)
+    return {"lever": titles, "leave-one-out": f"with and without {titles}"}.get(trial.kind, f"{trial.kind}: {titles}")
+
+
+def trial_outcome(trial: Trial) -> str:
+    """What came of it, in one or two words."""
+    words = {"leave-one-out": ("kept", "dropped"), "patch": ("confirmed", "not confirmed")}
+    yes, no = words.get(trial.kind, ("accepted", "not taken"))
+    return yes if trial.accepted else no
+
+
+def trial_why(trial: Trial) -> str:
+    """Why, and what it costs once."""
+    parts = [trial.why] if trial.why else ["no reason was recorded"]
+    if trial.one_time_s is not None:
+        parts.append(f"costs {duration(trial.one_time_s)} once")
+        if trial.break_even_step is not None:
+            parts[-1] += f", paid back at step {trial.break_even_step:,}"
+    return "; ".join(parts)
+
+
+def trial_speedup(trial: Trial) -> str:
+    """ "1.83x (1.79-1.88x)", or that there is none."""
+    if trial.speedup is None:
+        return "no timing"
+    return f"{factor(trial.speedup.mid)} ({interval(trial.speedup)})"
+
+
+def accepted(study: Study) -> tuple[LeverSpec, ...]:
+    """The levers that hold: those of the result, or before there is one, those accepted so far."""
+    if study.result is not None:
+        return study.result.levers
+    dropped = [trial.levers for trial in study.trials if trial.kind == "leave-one-out" and not trial.accepted]
+    taken = [trial.levers for trial in study.trials if trial.kind == "lever" and trial.accepted]
+    return tuple(spec for specs in taken if specs not in dropped for spec in specs)
+
+
+def nothing_known(study: Study) -> bool:
+    """True if no step was recorded and nothing else came about either: the sections would all say so."""
+    measured = any(run.step_s for run in study.baseline)
+    return not (measured or study.trials or study.result or study.patch or study.findings or study.ceilings)
+
+
+def conclusion(study: Study) -> Conclusion:
+    """What the study comes to."""
+    if study.result is not None and study.result.levers:
+        return _concluded(study)
+    run = timed(study)
+    if run is not None and not run.step_s and run.status is not Status.COMPLETE:
+        return Conclusion(outcome=Outcome.FAILED, title="Not measured", sentence=_NOT_MEASURED)
+    if study.state is State.COMPLETE:
+        return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
+    return Conclusion(outcome=Outcome.UNFINISHED, title="No result yet", sentence=_unfinished(study))
+
+
+_NOT_MEASURED = "The script did not come to a step that could be measured, so nothing else is known."
+
+
+def _concluded(study: Study) -> Conclusion:
+    """The conclusion of a study with levers in its result."""
+    assert study.result is not None
+    speedup = study.result.speedup
+    gain = f"{factor(speedup.mid)} (95% interval {interval(speedup)})"
+    if study.result.verdict is Verdict.HARMED:
+        sentence = f"The step is {gain} as fast, but training is not what it was. Do not apply this."
+        return Conclusion(outcome=Outcome.HARM, title="Training is harmed", sentence=sentence)
+    if study.result.verdict is Verdict.UNDECIDED:
+        sentence = f"The step is {gain} as fast, but whether training is unharmed could not be decided."
+        return Conclusion(outcome=Outcome.UNPROVEN, title="Not proven harmless", sentence=sentence)
+    if not speedup.low > LEAST_GAIN:
+        sentence = f"The step came out at {gain}: that is not told from no gain, so leave the script as it is."
+        return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
+    sentence = f"95% interval {interval(speedup)} over the script as written. Training is unharmed."
+    return Conclusion(outcome=Outcome.GAIN, title=f"{factor(speedup.mid)} as fast", sentence=sentence)
+
+
+def _no_gain(study: Study) -> str:
+    if not study.trials:
+        return "No lever was worth a trial here. The script can stay as it is."
+    tried = sum(trial.kind == "lever" for trial in study.trials)
+    widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
+    limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
+    return (
+        f"{plural(tried, 'lever')} tried, and none makes this script faster without harm{limit}. It can stay as it is."
+    )
+
+
+def _unfinished(study: Study) -> str:
+    state = "was stopped before its end" if study.state is State.INTERRUPTED else "is still running"
+    if not study.baseline:
+        return f"The study {state}; nothing has been measured yet."
+    levers = accepted(study)
+    so_far = f"accepted so far: {lever_titles(levers)}" if levers else "no lever is accepted so far"
+    return f"The study {state}, after {plural(len(study.trials), 'trial')}; {so_far}."
+
+
+def patch_missing(study: Study) -> str:
+    """Why there is no patch."""
+    if not accepted(study):
+        return "No patch: there is nothing to change."
+    if study.state is not State.COMPLETE:
+        return "No patch yet: it is written when the study is complete."
+    return "No patch: the accepted levers could not be written into the source."
+
+
+def caution(study: Study) -> str | None:
+    """Why the patch must not be applied as it is; None when nothing speaks against it."""
+    outcome = conclusion(study).outcome
+    if not study.patch or outcome is Outcome.GAIN:
+        return None
+    if outcome is Outcome.HARM:
+        return "Training is harmed by this patch: do not apply it."
+    return "The gain and its harmlessness are not both proven: read the patch before you apply it."
+
+
+def apply_lines(study: Study) -> tuple[str, ...]:
+    """The commands for the patch, and what they do; none for a patch that does harm."""
+    if not study.patch or conclusion(study).outcome is Outcome.HARM:
+        return ()
+    files = ", ".join(change.path for change in study.changes) or "the files named in the diff"
+    return (f"hotlap apply           writes it into {files}", "hotlap apply --revert  takes it back")
+
+
+def prediction_sentence(prediction: Prediction) -> str:
+    """A step elsewhere."""
+    fits = {True: "", False: "; does not fit into its memory", None: "; whether it fits into memory is not known"}
+    return (
+        f"{duration(prediction.step_s.mid)} a step (80% interval {durations(prediction.step_s)}), "
+        f"bound by {prediction.bound_by}{fits[prediction.fits]}"
+    )
+
+
+def share_of_step(share: float) -> str:
+    """ "62% of a step"."""
+    return f"{percent(share)} of a step"

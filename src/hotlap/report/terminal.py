@@ -1,0 +1,291 @@
+"""Study -> text for a terminal, 100 columns wide; each section can also be printed alone, as soon as it is known.
+
+Meaning is never told by colour alone. Every text of the study goes through `_text`, which cleans it and keeps rich's
+markup from being read.
+"""
+
+from collections.abc import Callable, Iterator
+from io import StringIO
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from hotlap.record import Phase, Run, Study, Trial, Verdict
+from hotlap.report import diff, story
+from hotlap.report.clean import clean, clean_line, last_lines
+from hotlap.units import duration, factor, percent
+
+WIDTH = 100
+# Of the script's own output: a traceback, without the hours of progress before it.
+OUTPUT_LINES = 30
+
+PHASE_STYLES = {
+    Phase.INPUT: "yellow",
+    Phase.TRANSFER: "bright_yellow",
+    Phase.FORWARD: "blue",
+    Phase.BACKWARD: "cyan",
+    Phase.COMMUNICATION: "magenta",
+    Phase.OPTIMIZER: "green",
+    Phase.SYNC: "red",
+    Phase.OTHER: "bright_black",
+}
+DIFF_STYLES = {
+    diff.Kind.FILE: "bold",
+    diff.Kind.HUNK: "cyan",
+    diff.Kind.ADDED: "green",
+    diff.Kind.REMOVED: "red",
+    diff.Kind.SAME: "",
+}
+VERDICT_STYLES = {Verdict.UNHARMED: "green", Verdict.HARMED: "bold red", Verdict.UNDECIDED: "yellow"}
+
+
+def render(study: Study) -> str:
+    """The whole study as plain text."""
+    out = StringIO()
+    # An empty environment: the text is the same whatever FORCE_COLOR, COLUMNS or TERM say.
+    console = Console(
+        file=out,
+        width=WIDTH,
+        force_terminal=False,
+        color_system=None,
+        legacy_windows=False,
+        highlight=False,
+        _environ={},
+    )
+    for section in (headline, waiting, warnings) if story.nothing_known(study) else SECTIONS:
+        shown = section(study)
+        if shown is not None:
+            console.print(shown)
+            console.print()
+    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
+
+
+def headline(study: Study) -> RenderableType:
+    """What was studied, and what the study comes to."""
+    conclusion = story.conclusion(study)
+    command = Text.assemble(("hotlap  ", "bold"), _text(story.script(study), "bold"))
+    title = _text(conclusion.title, "bold reverse" if conclusion.outcome is story.Outcome.GAIN else "bold")
+    return Group(command, Text.assemble(title, "  ", _text(conclusion.sentence)))
+
+
+def waiting(study: Study) -> RenderableType:
+    """What each step of the script as written waits for."""
+    run = story.timed(study)
+    if run is None:
+        return _section("What each step waits for", Text("Not measured yet."))
+    return _section("What each step waits for", *_run(run))
+
+
+def findings(study: Study) -> RenderableType:
+    """The diagnoses, costliest first."""
+    if not study.findings:
+        known = "No rule found a bottleneck." if _has_steps(study) else "Not known: no step was measured."
+        return _section("Findings", Text(known))
+    table = _columns(16, 24, None)
+    for finding in sorted(study.findings, key=lambda finding: finding.cost_s, reverse=True):
+        cost = f"{duration(finding.cost_s)}, {story.share_of_step(finding.share)}"
+        levers = ", ".join(finding.try_levers)
+        told = Group(_text(finding.evidence), _text(f"worth trying: {levers}" if levers else "no lever for it", "dim"))
+        table.add_row(_text(finding.code, "bold"), cost, told)
+    return _section("Findings", table)
+
+
+def ceilings(study: Study) -> RenderableType:
+    """How much could be gained at best."""
+    if not study.ceilings:
+        return _section("Ceilings", Text("Not measured."))
+    lines = []
+    for ceiling in study.ceilings:
+        rest = f"({story.interval(ceiling.speedup)}; {ceiling.idealised}), {duration(ceiling.step_s)} a step"
+        lines.append(Text.assemble(_text(story.ceiling_sentence(ceiling), "bold"), " ", _text(rest)))
+    return _section("Ceilings", *lines)
+
+
+def noise(study: Study) -> RenderableType:
+    """What can be told from chance, here and now."""
+    if not study.noise:
+        return _section("Noise", Text("Not measured: small gains may be chance."))
+    lines = (story.noise_sentence(noise) for noise in study.noise)
+    return _section("Noise", *(_text(f"{line[:1].upper()}{line[1:]}.") for line in lines))
+
+
+def trials(study: Study) -> RenderableType:
+    """Each thing that was tried."""
+    if not study.trials:
+        return _section("Trials", Text("Nothing was tried." if _has_steps(study) else "Nothing could be tried."))
+    note = Text("speed-up of the step over what was accepted before, with its 95% interval", "dim")
+    return _section("Trials", note, *(trial(one) for one in study.trials))
+
+
+def trial(one: Trial) -> RenderableType:
+    """One trial; stands in columns below the others when printed one after another."""
+    table = _columns(13, 44, 21, None)
+    mark = "+" if one.accepted else "-"
+    table.add_row(
+        _text(f"{mark} {story.trial_outcome(one)}", "bold green" if one.accepted else ""),
+        _text(story.trial_subject(one), "bold" if one.accepted else ""),
+        _text(story.trial_speedup(one)),
+        _verdict(one.verdict),
+    )
+    return Group(table, Padding(_text(story.trial_why(one), "dim"), (0, 0, 0, 15)))
+
+
+def levers(study: Study) -> RenderableType:
+    """What is accepted."""
+    accepted = story.accepted(study)
+    if not accepted:
+        return _section("Accepted levers", Text("None."))
+    return _section("Accepted levers", *(_text(f"+ {story.lever_title(spec)}", "green") for spec in accepted))
+
+
+def verdict(study: Study) -> RenderableType:
+    """Whether training is unharmed, and what says so."""
+    if study.result is None:
+        return _section("Is training unharmed?", Text("No verdict: there is nothing to judge, or it was not reached."))
+    line = Text.assemble(_verdict(study.result.verdict), "  ", _text(study.result.why or "No reason was recorded."))
+    return _section("Is training unharmed?", line)
+
+
+def speedup(study: Study) -> RenderableType:
+    """The gain over the script as written."""
+    if study.result is None:
+        return _section("Speed-up", Text("No speed-up over the script as written was established."))
+    over = study.result.speedup
+    gain = f"{factor(over.mid)} as fast as written (95% interval {story.interval(over)}), in fresh processes."
+    lines: list[RenderableType] = [_text(gain, "bold")]
+    if study.after is not None and study.after.step_s:
+        lines.extend(_run(study.after))
+    return _section("Speed-up", *lines)
+
+
+def patch(study: Study) -> RenderableType:
+    """The change as a diff, and how to apply it."""
+    if not study.patch:
+        return _section("Patch", Text(story.patch_missing(study)))
+    # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
+    changed = Text("\n").join(Text(line.text, DIFF_STYLES[line.kind]) for line in diff.lines(clean(study.patch)))
+    changed.no_wrap, changed.overflow = True, "ignore"
+    caution = story.caution(study)
+    apply = [Text(caution, "bold")] if caution is not None else []
+    apply.extend(_text(line, keep_blanks=True) for line in story.apply_lines(study))
+    return Group(_section("Patch", changed), Text(), _section("To apply it", *apply))
+
+
+def predictions(study: Study) -> RenderableType | None:
+    """The step on hardware that is not there; None without a prediction."""
+    if not study.predictions:
+        return None
+    table = _columns(24, None)
+    for one in study.predictions:
+        assumed = "; ".join(one.assumptions) or "none was recorded"
+        told = Group(_text(story.prediction_sentence(one)), _text(f"assumptions: {assumed}", "dim"))
+        table.add_row(_text(f"{one.count} x {one.device}", "bold"), told)
+    return _section("Elsewhere (predicted)", table)
+
+
+def warnings(study: Study) -> RenderableType | None:
+    """What the reader should know; None without a warning."""
+    if not study.warnings:
+        return None
+    table = _columns(1, None)
+    for warning in study.warnings:
+        table.add_row(Text("!", "bold yellow"), _text(warning))
+    return _section("Warnings", table)
+
+
+SECTIONS: tuple[Callable[[Study], RenderableType | None], ...] = (
+    headline,
+    waiting,
+    findings,
+    ceilings,
+    noise,
+    trials,
+    levers,
+    verdict,
+    speedup,
+    patch,
+    predictions,
+    warnings,
+)
+
+
+def _has_steps(study: Study) -> bool:
+    return any(run.step_s for run in study.baseline)
+
+
+def _run(run: Run) -> Iterator[RenderableType]:
+    """Phases, losses, notes, and how the run ended if not well."""
+    failure = story.failure(run)
+    if failure is not None:
+        yield _text(failure, "bold")
+        output = last_lines(run.output, OUTPUT_LINES)
+        if output:
+            yield Text("the end of what it printed:", "dim")
+            yield Padding(Text(output), (0, 0, 0, 2))
+    if run.step_s:
+        yield _text(story.step_sentence(run))
+        parts = story.phases(run)
+        yield _phases(parts) if parts else Text("What it was spent on was not measured.")
+        yield _text(story.loss_sentence(run))
+    for note in run.notes:
+        yield _text(f"note: {note}")
+
+
+def _phases(parts: tuple[story.PhasePart, ...]) -> RenderableType:
+    """A row for each phase; the bars stand end to end, so together they are the step."""
+    table = _columns(13, 9, 4, None)
+    table.columns[1].justify = table.columns[2].justify = "right"
+    start = 0.0
+    for part in parts:
+        if part.mean_s is None:
+            table.add_row(part.phase.value, Text("not measured", "dim"), "", "")
+            continue
+        bar = Bar(start=start, end=start + part.share, style=PHASE_STYLES[part.phase])
+        table.add_row(part.phase.value, duration(part.mean_s), percent(part.share), bar)
+        start += part.share
+    return table
+
+
+class Bar:
+    """The part from `start` to `end`, both in [0, 1], of the width that there is; at least one cell."""
+
+    def __init__(self, *, start: float, end: float, style: str) -> None:
+        self._start = start
+        self._end = end
+        self._style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        first = min(round(self._start * width), width - 1)
+        num_cells = max(1, min(round(self._end * width), width) - first)
+        cell = "#" if options.ascii_only else "\N{FULL BLOCK}"
+        yield Segment(" " * first + cell * num_cells, Style.parse(self._style))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(4, options.max_width)
+
+
+def _verdict(verdict: Verdict) -> Text:
+    return Text(verdict.value, VERDICT_STYLES[verdict])
+
+
+def _section(title: str, *parts: RenderableType) -> RenderableType:
+    return Group(Text(title, "bold underline"), Padding(Group(*parts), (0, 0, 0, 2)))
+
+
+def _columns(*widths: int | None) -> Table:
+    """A table without lines; a width of None is what is left."""
+    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    for width in widths:
+        table.add_column(width=width, ratio=None if width is not None else 1, overflow="fold")
+    return table
+
+
+def _text(text: str, style: str = "", *, keep_blanks: bool = False) -> Text:
+    """`text` of a study as one line of text: cleaned, its markup inert."""
+    return Text(clean(text).replace("\n", " ") if keep_blanks else clean_line(text), style)

@@ -1,0 +1,33 @@
+"""optimizer-bound: updating the parameters takes a large part of the step.
+
+What it says: this part of each step passes in `optimizer.step()` and `zero_grad()`.
+Why it is bad: the update reads and writes each parameter a few times, which should be little beside forward and
+backward; a large share means that it is made of many small operators, or that the batch is small for the model.
+Example: default Adam over a network with many small parameter tensors.
+"""
+
+from hotlap.record import Finding, Phase, Run
+from hotlap.units import duration, percent
+
+# Ours: an update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32
+# operations; on processors with 10 or more operations a byte moved that makes less than a tenth.
+MIN_SHARE = 0.10
+
+
+def check(run: Run) -> Finding | None:
+    """Share of the step spent in optimizers."""
+    share, cost_s = run.share(Phase.OPTIMIZER), run.mean_phase_s(Phase.OPTIMIZER)
+    if share is None or cost_s is None or share < MIN_SHARE or not run.optimizers:
+        return None
+    elements = sum(optimizer.num_elements for optimizer in run.optimizers)
+    tensors = sum(optimizer.num_parameters for optimizer in run.optimizers)
+    return Finding(
+        code="optimizer-bound",
+        cost_s=cost_s,
+        share=share,
+        evidence=(
+            f"Each step spends {duration(cost_s)} ({percent(share)} of it) in the optimizer, "
+            f"for {elements:,} parameters in {tensors} tensors."
+        ),
+        try_levers=("fused-optimizer", "threads", "huge-pages"),
+    )

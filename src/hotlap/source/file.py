@@ -1,0 +1,143 @@
+"""One source file: its bytes as text with exact positions, and new text as bytes again."""
+
+import io
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from tokenize import detect_encoding
+
+from hotlap.errors import UserError
+
+# What ends a line for Python's tokenizer (and for LibCST): not form feeds or the separators of Unicode.
+NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class CannotEdit(UserError):  # noqa: N818 - reads as the sentence "cannot edit"
+    """A change that cannot be written at its place without a risk of wrong code."""
+
+
+class Refusal(Exception):  # noqa: N818 - says what it is; it never leaves this package
+    """Why an edit cannot be made; `naming` turns it into a `CannotEdit` that says where."""
+
+
+@contextmanager
+def naming(path: str, line: int | None) -> Iterator[None]:
+    """A `Refusal` inside becomes a `CannotEdit` that names the file and line."""
+    try:
+        yield
+    except Refusal as refusal:
+        place = path if line is None else f"{path}:{line}"
+        raise CannotEdit(f"{shown(place)} cannot be edited: {refusal}.") from None
+
+
+def shown(text: str) -> str:
+    """`text` for a message: control characters (a path in a study is untrusted) become question marks."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of Python source, decoded as Python would decode it; its newlines are left as they are."""
+
+    path: str
+    text: str
+    """Without the byte order mark."""
+    encoding: str
+    """Python's name; "utf-8-sig" if there is a byte order mark."""
+    sha256: str
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Offset of each line's first character."""
+        return (0, *(match.end() for match in NEWLINE.finditer(self.text)))
+
+    @cached_property
+    def newline(self) -> str:
+        """The line ending that most lines have."""
+        found = NEWLINE.findall(self.text)
+        return max(("\n", "\r\n", "\r"), key=found.count)
+
+    def offset(self, line: int, column: int) -> int:
+        """Line from 1 and column in characters from 0 -> offset; a line behind the last one is the end of the text."""
+        return self.starts[line - 1] + column if line <= len(self.starts) else len(self.text)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Offset -> line from 1 and column in UTF-8 bytes from 0, as CPython counts them."""
+        line = bisect_right(self.starts, offset)
+        return line, len(self.text[self.starts[line - 1] : offset].encode())
+
+    def line_end(self, offset: int) -> int:
+        """Offset of the end of the line that `offset` is on, before its newline."""
+        match = NEWLINE.search(self.text, offset)
+        return match.start() if match else len(self.text)
+
+    def encode(self, text: str) -> bytes:
+        """New text of this file as bytes."""
+        return text.encode(self.encoding)
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 as the record holds it."""
+    return sha256(data).hexdigest()
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file of the user.
+
+    Raises:
+        UserError: it is missing or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        message = f"{shown(str(path))} is not there any more. Put it back, or run `hotlap tune` again."
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        message = f"{shown(str(path))} cannot be read ({reason}). Make it readable, or run `hotlap tune` again."
+    raise UserError(message)
+
+
+def encoding_of(data: bytes, path: str) -> str:
+    """The encoding that Python would read `data` with.
+
+    Raises:
+        UserError: Python would refuse it.
+    """
+    try:
+        return detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError as error:
+        raise UserError(f"{shown(path)} is not Python source: {error}.") from None
+
+
+def decode(data: bytes, path: str) -> SourceFile:
+    """Bytes of a source file -> its text.
+
+    Raises:
+        UserError: it cannot be decoded, or not so that encoding gives the same bytes again.
+    """
+    encoding = encoding_of(data, path)
+    try:
+        source = SourceFile(path=path, text=data.decode(encoding), encoding=encoding, sha256=digest(data))
+        same = source.encode(source.text) == data
+    except UnicodeError as error:
+        raise UserError(f"{shown(path)} is not valid {encoding}: {error}.") from None
+    if not same:
+        raise UserError(f"{shown(path)} cannot be rewritten in {encoding} without other changes. Save it as UTF-8.")
+    return source
+
+
+def read(path: str, *, sha256: str) -> SourceFile:
+    """A source file as it was when it was recorded.
+
+    Raises:
+        UserError: it is missing, cannot be read or decoded, or has changed since.
+    """
+    data = read_bytes(Path(path))
+    if digest(data) != sha256:
+        raise UserError(f"{shown(path)} changed since it was measured. Run `hotlap tune` again.")
+    return decode(data, path)

@@ -1,0 +1,152 @@
+"""Which names a file binds, and what an import that an edit needs is called there."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hotlap.source import snippet
+from hotlap.source.file import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One name that an import statement binds."""
+
+    name: str
+    target: str
+    """What it is bound to: "torch", "hotlap.data.cached"."""
+    loads: str
+    """Module or object that is loaded with it: "torch.utils.data" for `import torch.utils.data`."""
+
+    def statement(self, name: str) -> str:
+        """An import statement that binds it to `name`."""
+        if self.loads != self.target:
+            if name != self.name:
+                raise Refusal(f"it uses the name {self.name} for something else, and `import {self.loads}` is needed")
+            return f"import {self.loads}"
+        module, _, last = self.target.rpartition(".")
+        found = f"from {module} import {last}" if module else f"import {last}"
+        return found if name == last else f"{found} as {name}"
+
+
+def bindings(node: ast.AST) -> Iterator[Binding]:
+    """The names that `node` binds if it is an import statement (those of a star import cannot be known)."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            target = alias.name if alias.asname else alias.name.split(".")[0]
+            yield Binding(alias.asname or target, target, alias.name)
+    elif isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        for alias in node.names:
+            target = f"{module}.{alias.name}"
+            yield Binding(alias.asname or alias.name, target, target)
+
+
+def needed(imports: str) -> tuple[Binding, ...]:
+    """What the import statements in `imports` bind.
+
+    Raises:
+        ValueError: there is another statement in it (a fault of the lever that wrote it).
+    """
+    body = snippet.parse(imports).body
+    if not all(isinstance(node, ast.Import | ast.ImportFrom) for node in body):
+        raise ValueError(f"not import statements: {imports!r}")
+    return tuple(binding for node in body for binding in bindings(node))
+
+
+class Names:
+    """The names of one file, and the imports that edits add to it.
+
+    `before_line`: imports up to this line are done when what is inserted runs.
+    """
+
+    def __init__(self, tree: ast.Module, *, before_line: int) -> None:
+        self.added: dict[str, None] = {}
+        """Import statements to insert, in order."""
+        self._targets: dict[str, set[str]] = {}
+        self._used: set[str] = set()
+        self._imported = [found for node in tree.body if node.lineno <= before_line for found in bindings(node)]
+        self._star = False
+        for node in ast.walk(tree):
+            self._note(node)
+
+    def spelled(self, imports: str) -> dict[str, str]:
+        """Name in `imports` -> name for the same thing in this file, there or to be."""
+        return {binding.name: self._name(binding) for binding in needed(imports)}
+
+    def use(self, imports: str) -> dict[str, str]:
+        """As `spelled`; what the file does not import is noted in `added`."""
+        names = self.spelled(imports)
+        for binding in needed(imports):
+            name = names[binding.name]
+            if self._present(binding) is None:
+                self.added[binding.statement(name)] = None
+                self._imported.append(Binding(name, binding.target, binding.loads))
+                self._targets.setdefault(name, set()).add(binding.target)
+        return names
+
+    def agree(self, there: str, function: str, *, imports: str) -> bool:
+        """`there`, the function of a call in this file, is `function`, which `imports` are for."""
+        root, _, rest = there.partition(".")
+        found = {f"{target}.{rest}".rstrip(".") for target in self._targets.get(root, set())}
+        wanted = [binding.target for binding in needed(imports) if self._name(binding) == function]
+        if found and wanted:
+            return all(same_object(target, wanted[0]) for target in found)
+        return all(self._present(binding) for binding in needed(imports)) and snippet.same(there, function)
+
+    def _name(self, binding: Binding) -> str:
+        found = self._present(binding)
+        if found is not None:
+            return found
+        if self._is_always(binding.name, binding.target):
+            return binding.name
+        name = f"hotlap_{binding.name}"
+        while name in self._used or name in self._targets:
+            name += "_"
+        return name
+
+    def _present(self, binding: Binding) -> str | None:
+        """The name under which the file has it already."""
+        if binding.loads != binding.target and not any(found.loads == binding.loads for found in self._imported):
+            return None
+        for found in self._imported:
+            if same_object(found.target, binding.target) and self._is_always(found.name, binding.target):
+                return found.name
+        return None
+
+    def _is_always(self, name: str, target: str) -> bool:
+        """Wherever the file binds `name`, in any scope, it is to `target`."""
+        if name not in self._targets:
+            # Bound nowhere but used: it comes from a star import (or is a builtin).
+            return name not in self._used
+        return all(same_object(found, target) for found in self._targets[name])
+
+    def _note(self, node: ast.AST) -> None:
+        for binding in bindings(node):
+            self._targets.setdefault(binding.name, set()).add(binding.target)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            self._used.add(node.id)
+        for name in _bound(node):
+            self._targets.setdefault(name, set()).add("")
+
+
+def same_object(one: str, other: str) -> bool:
+    """Two full names of one thing: hotlap's public names are also those of the modules that have them."""
+    first, second = one.split("."), other.split(".")
+    return first == second or (first[0] == second[0] == "hotlap" and first[-1] == second[-1] and first[-1] != "hotlap")
+
+
+def _bound(node: ast.AST) -> tuple[str, ...]:
+    """Names that `node` binds (or declares, or deletes) other than by an import."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            return (name,)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return (name,)
+        case ast.arg(arg=name):
+            return (name,)
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return (name,)
+        case ast.MatchMapping(rest=str(name)):
+            return (name,)
+    return ()

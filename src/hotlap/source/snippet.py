@@ -1,0 +1,73 @@
+"""Short pieces of Python that edits bring along: compared, and renamed, by what they mean."""
+
+import ast
+import warnings
+from collections.abc import Mapping
+
+
+def parse(code: str) -> ast.Module:
+    """`ast.parse` that keeps the warnings about the user's code (odd escapes in strings) to itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(code)
+
+
+def check(code: str, *, name: str) -> None:
+    """Compile `code` and throw the result away.
+
+    Raises:
+        SyntaxError: it does not compile.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compile(code, name, "exec", dont_inherit=True)
+
+
+def same(one: str, other: str) -> bool:
+    """Both expressions mean the same, however they are written."""
+    return ast.dump(parse(f"({one}\n)")) == ast.dump(parse(f"({other}\n)"))
+
+
+def statements(code: str) -> list[str]:
+    """Each statement of `code` in one spelling, to be compared."""
+    return [ast.dump(statement) for statement in parse(code).body]
+
+
+def with_items(header: str) -> list[str]:
+    """The items of a `with ...` header, in one spelling.
+
+    Raises:
+        ValueError: it is no such header (a fault of the lever that wrote it).
+    """
+    tree = parse(f"{header}:\n pass\n")
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.With):
+        raise ValueError(f"not a with statement: {header!r}")
+    return [ast.dump(item) for item in tree.body[0].items]
+
+
+def is_value(code: str) -> bool:
+    """`code` can be the value of one keyword argument, and of no more."""
+    try:
+        call = parse(f"f(k={code}\n)").body[0]
+    except SyntaxError:
+        return False
+    return (
+        isinstance(call, ast.Expr)
+        and isinstance(call.value, ast.Call)
+        and not call.value.args
+        and len(call.value.keywords) == 1
+    )
+
+
+def renamed(code: str, names: Mapping[str, str]) -> str:
+    """`code` with each variable that is a key of `names` called by its value instead."""
+    changes = [
+        (node.lineno, node.col_offset, node.id)
+        for node in ast.walk(parse(code))
+        if isinstance(node, ast.Name) and names.get(node.id, node.id) != node.id
+    ]
+    lines = code.encode().split(b"\n")
+    for line, column, name in sorted(changes, reverse=True):
+        text = lines[line - 1]
+        lines[line - 1] = text[:column] + names[name].encode() + text[column + len(name.encode()) :]
+    return b"\n".join(lines).decode()

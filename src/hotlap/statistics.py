@@ -1,0 +1,263 @@
+"""Step times -> ratios of step times -> what may be said about them. The process is the unit of chance.
+
+A ratio here is the logarithm of (step time as written / step time with the lever): above 0 the lever is faster.
+One process (or one pair of processes that took turns) gives one such number, however many steps it made: within a
+process step times share its memory layout, its clock and its neighbours, so its steps are no independent witnesses.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from hotlap.record import Interval, Run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Steps = NDArray[np.float64]
+
+# Two mirrored rounds (A B, B A) cancel a steady drift; twice that, so that one disturbed round is not all there is.
+MIN_ROUNDS = 4
+# The longest steps of an arm, cut down to the next longest: a pause of the operating system hits a step or two in some
+# hundreds. A loader's burst comes far more often (one step in 5 to 50) and is a cost that must be counted.
+PAUSES_SHARE = 0.01
+# The steadiest comparison measured while hotlap was designed (blocks switched inside one process, quiet machine) had a
+# standard deviation of 0.7% between processes. A sample below this is luck, not precision. (The clock plays no part:
+# perf_counter reads to better than 0.1 us, and a ratio rests on some hundreds of steps.)
+LEAST_SD = 0.005
+# A comparison whose own variance is this unlikely under the pool does not belong to it, and stands alone.
+FOREIGN_P = 0.01
+# What all looks of one trial together may spend on a false "gain". Half of the 1% that hotlap promises: the other
+# half is for noise that is not normal (see `can_stop`).
+FALSE_GAIN = 0.005
+# What one look may spend on dropping a lever that is worth it. Generous: a lever near the line is worth little.
+FALSE_DROP = 0.05
+
+
+class Progress(StrEnum):
+    """Where a trial stands after some processes."""
+
+    GAIN = "gain"
+    """Faster than the line, clearly enough to stop. The only answer that may be accepted."""
+    NO_GAIN = "no-gain"
+    """Clearly not above the line."""
+    GO_ON = "go-on"
+    """Not clear yet, and more processes are planned."""
+    UNSHOWN = "unshown"
+    """Not clear, and no more processes are planned."""
+
+
+def log_ratios_of_arms(run: Run, *, base: int = 0) -> dict[int, float]:
+    """A run whose arms took turns -> arm -> log(step time of arm `base` / step time of that arm).
+
+    Blocks are compared with their neighbours: a round is a stretch of blocks in which each arm comes once, and all
+    arms weigh the same in it, so a clock that ramps or a machine that slows down for a while meets all of them (best
+    with mirrored rounds, A B B A). Means, not medians, so a loader's bursts count. The first step of a block (it
+    contains the switch) and steps that start a loader are left out. An arm with fewer than `MIN_ROUNDS` is missing.
+
+    Falls short where a burst recurs with a period that divides the block: it may then always hit the step that is left
+    out. An odd block length that is no multiple of the number of workers (11, say) avoids that.
+    """
+    rounds = _rounds(run)
+    arms = sorted({arm for steps_of in rounds for arm in steps_of} - {base})
+    ratios = {
+        arm: _log_ratio([(steps[base], steps[arm]) for steps in rounds if base in steps and arm in steps])
+        for arm in arms
+    }
+    return {arm: ratio for arm, ratio in ratios.items() if ratio is not None}
+
+
+def log_ratio_of_runs(base: Run, other: Run) -> float | None:
+    """Two processes that took turns -> log(step time of `base` / step time of `other`), or None if turns are too few.
+
+    Turn k of one is compared with turn k of the other, in the way of `log_ratios_of_arms`.
+    """
+    turns, other_turns = _steps_by_block(base), _steps_by_block(other)
+    return _log_ratio([(turns[k], other_turns[k]) for k in sorted(turns.keys() & other_turns.keys())])
+
+
+def pool(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
+    """Log-ratios of several comparisons -> (variance within comparisons, its degrees of freedom); None without any."""
+    squares, freedom = 0.0, 0
+    for group in groups:
+        if len(group) > 1:
+            center = math.fsum(group) / len(group)
+            squares += math.fsum((x - center) ** 2 for x in group)
+            freedom += len(group) - 1
+    return (squares / freedom, freedom) if freedom else None
+
+
+def interval(log_ratios: Sequence[float], *, pooled_variance: tuple[float, int] | None = None) -> Interval | None:
+    """Log-ratios, one per process -> the 95% interval of the speed-up; None where nothing can be said.
+
+    A t-interval of the mean, with the variance of this comparison and of the others of its scope (`pooled_variance`,
+    from `pool`, this one not included) taken together, unless this one varies significantly more than they do. Never
+    narrower than `LEAST_SD` allows. One process alone is enough only with a pool.
+
+    Coverage in simulations (tests/property/test_statistics.py): 95% (94% at worst) for normal noise, for heavy tails
+    (Student's t, 3 degrees) and for processes in a fast and a slow mode, from three processes on, or from two with a
+    pool. It falls short for two processes in two modes without a pool (87%: both pairs may show the same false ratio,
+    and nothing betrays it), and for one process with a pool of 4 (92% under heavy tails, 93% with a rare slow mode).
+    So a claim needs `can_stop`, which knows this.
+    """
+    bounds = _bounds(log_ratios, pooled_variance, tail=0.025)
+    if bounds is None:
+        return None
+    low, mid, high = (math.exp(min(x, 700.0)) for x in bounds)
+    return Interval(low=low, mid=mid, high=high)
+
+
+def smallest_gain(log_ratios: Sequence[float], *, num_processes: int) -> float:
+    """A/A log-ratios -> the smallest true speed-up that `num_processes` would show (lower bound above 1) 4 times in 5.
+
+    The truth of A/A is 0, so its spread is taken around 0: an offset of one side over the other counts as noise too.
+    """
+    if not log_ratios or num_processes < 1:
+        raise ValueError("the smallest gain needs an A/A ratio, and a process to show it")
+    from scipy.special import stdtrit
+
+    freedom = len(log_ratios) + num_processes - 1
+    sd = max(LEAST_SD, math.sqrt(math.fsum(x * x for x in log_ratios) / len(log_ratios)))
+    reach = float(stdtrit(freedom, 0.975)) + float(stdtrit(freedom, 0.8))
+    return math.exp(min(reach * sd / math.sqrt(num_processes), 700.0))
+
+
+def can_stop(
+    log_ratios: Sequence[float],
+    *,
+    pooled_variance: tuple[float, int] | None,
+    planned: int,
+    line: float = 1.02,
+) -> Progress:
+    """After each process of a trial: is it clear whether the speed-up is above `line`? `planned`: processes at most.
+
+    Each look spends a part of `FALSE_GAIN`; look k gets twice as much as look k - 1, so a large gain stops early and
+    most is left for the last look. The parts are simply added up (Bonferroni), which holds however looks depend on one
+    another. Whatever is a GAIN here has a 95% interval above `line`; the reverse does not hold, so accept on GAIN only.
+    """
+    n = len(log_ratios)
+    looks = max(planned, n, 1)
+    spend = FALSE_GAIN * 2.0 ** (n - 1) / (2.0**looks - 1)
+    goal = math.log(line)
+    strict = _bounds(log_ratios, pooled_variance, tail=spend)
+    if strict is not None and strict[0] > goal and _enough_witnesses(n, pooled_variance):
+        return Progress.GAIN
+    loose = _bounds(log_ratios, pooled_variance, tail=FALSE_DROP)
+    if loose is not None and loose[2] < goal:
+        return Progress.NO_GAIN
+    return Progress.GO_ON if n < planned else Progress.UNSHOWN
+
+
+def break_even_step(one_time_s: float, step_before_s: float, step_after_s: float) -> int | None:
+    """The step from which on a one-time cost has paid itself back; None if it never does."""
+    saved_s = step_before_s - step_after_s
+    if not (saved_s > 0 and math.isfinite(one_time_s / saved_s)):
+        return None
+    return math.ceil(max(0.0, one_time_s) / saved_s)
+
+
+def _enough_witnesses(n: int, pooled_variance: tuple[float, int] | None) -> bool:
+    """False when fast and slow processes could have fallen so as to look like a steady gain.
+
+    Let u <= 1/4 be the chance that a pair falls (slow, fast). Two pairs do so, and 4 A/A pairs all look quiet, in
+    u^2 (1 - 2u)^4 <= 0.55% of cases; four pairs without any pool in u^4 <= 0.4%. Fewer would break the promised 1%.
+    """
+    freedom = n - 1 + (pooled_variance[1] if pooled_variance else 0)
+    return n >= 4 or (n >= 2 and freedom >= 4)
+
+
+def _bounds(
+    log_ratios: Sequence[float], pooled_variance: tuple[float, int] | None, *, tail: float
+) -> tuple[float, float, float] | None:
+    """(low, mean, high) of the mean log-ratio, each bound missed with probability `tail`."""
+    from scipy.special import stdtrit
+
+    n = len(log_ratios)
+    variance, freedom = _variance(log_ratios, pooled_variance)
+    if n == 0 or freedom == 0:
+        return None
+    mean = math.fsum(log_ratios) / n
+    half = float(stdtrit(freedom, 1 - tail)) * max(LEAST_SD, math.sqrt(variance)) / math.sqrt(n)
+    return mean - half, mean, mean + half
+
+
+def _variance(log_ratios: Sequence[float], pooled_variance: tuple[float, int] | None) -> tuple[float, int]:
+    """This comparison's variance and degrees of freedom, joined with the pool where they agree.
+
+    Few processes that happen to agree must not make the pool smaller (two of the same mode always agree), so what is
+    below the pool joins it only when it has more degrees of freedom itself.
+    """
+    from scipy.special import fdtrc
+
+    own = pool([log_ratios])
+    if own is None or pooled_variance is None or pooled_variance[1] == 0:
+        return own or pooled_variance or (0.0, 0)
+    (v, k), (pooled, m) = own, pooled_variance
+    if float(fdtrc(k, m, v / max(pooled, LEAST_SD**2))) < FOREIGN_P:
+        return own
+    if v < pooled and k <= m:
+        return pooled_variance
+    return (k * v + m * pooled) / (k + m), k + m
+
+
+def _steps_by_block(run: Run) -> Mapping[int, "Steps"]:
+    """Number of the block -> its step times, without its first step and without starts of a loader."""
+    import numpy as np
+
+    left_out = set(run.epoch_starts)
+    steps_of: dict[int, list[float]] = {}
+    for index, (block, step_s) in enumerate(zip(run.block, run.step_s, strict=True)):
+        kept = steps_of.get(block)
+        if kept is None:
+            steps_of[block] = []
+        elif index not in left_out and step_s > 0:
+            kept.append(step_s)
+    return {block: np.array(kept) for block, kept in steps_of.items() if kept}
+
+
+def _rounds(run: Run) -> list[dict[int, "Steps"]]:
+    """Blocks in their order, cut where an arm comes again: each round maps arms to step times."""
+    steps_of = _steps_by_block(run)
+    arm_of = dict(zip(run.block, run.arm, strict=True))
+    rounds: list[dict[int, Steps]] = []
+    seen: set[int] = set()
+    for block in sorted(arm_of):
+        arm = arm_of[block]
+        if arm in seen or not rounds:
+            rounds.append({})
+            seen = set()
+        seen.add(arm)
+        if block in steps_of:
+            rounds[-1][arm] = steps_of[block]
+    return rounds
+
+
+def _log_ratio(pairs: Sequence[tuple["Steps", "Steps"]]) -> float | None:
+    """Step times of neighbouring blocks (base, other), round by round -> log ratio of their mean costs.
+
+    Each round is first divided by its local level (the typical step of both sides in it and the rounds beside it), so
+    that a stretch in which the machine was slow weighs no more than another.
+    """
+    import numpy as np
+
+    if len(pairs) < MIN_ROUNDS:
+        return None
+    level = []
+    for k in range(len(pairs)):
+        near = pairs[max(0, k - 1) : k + 2]
+        medians = [float(np.median(np.concatenate([pair[side] for pair in near]))) for side in (0, 1)]
+        level.append(math.sqrt(medians[0] * medians[1]))
+    base, other = (_mean_cost([pair[side] / unit for pair, unit in zip(pairs, level, strict=True)]) for side in (0, 1))
+    return math.log(base / other)
+
+
+def _mean_cost(blocks: Sequence["Steps"]) -> float:
+    """Mean over blocks of their mean step, rare pauses cut down."""
+    import numpy as np
+
+    steps = np.sort(np.concatenate(blocks))
+    num_cut = max(1, int(PAUSES_SHARE * len(steps)))
+    longest = steps[-1 - num_cut]
+    return float(np.mean([np.minimum(block, longest).mean() for block in blocks]))

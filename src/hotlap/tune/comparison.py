@@ -1,0 +1,78 @@
+"""Several contenders against one base, process after process, until each is decided."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hotlap import statistics
+from hotlap.record import Interval, Run
+from hotlap.statistics import Progress
+from hotlap.tune.timing import Heat
+
+# Processes (or groups that take turns) at most for one trial. Fewer when it is clear before.
+PLANNED = 5
+
+# The gain below which a lever is not worth a line in the user's source.
+LINE = 1.02
+
+
+@dataclass(slots=True)
+class Contender:
+    """One thing that is compared with the base."""
+
+    name: str
+    log_ratios: list[float] = field(default_factory=list)
+    progress: Progress = Progress.GO_ON
+    failure: str | None = None
+    run: Run | None = None
+    """The last process that it ran in."""
+    base: Run | None = None
+    """The base of that heat; the same process when they were switched in it."""
+
+    @property
+    def open(self) -> bool:
+        """More processes are wanted."""
+        return self.failure is None and self.progress is Progress.GO_ON
+
+    def speedup(self, pooled: tuple[float, int] | None) -> Interval | None:
+        """Over the base."""
+        return statistics.interval(self.log_ratios, pooled_variance=pooled) if self.log_ratios else None
+
+
+def compare(
+    contenders: Sequence[Contender],
+    heat: Callable[[Sequence[Contender]], Heat],
+    *,
+    pooled: tuple[float, int] | None,
+    line: float = LINE,
+    planned: int = PLANNED,
+    time_left: Callable[[], bool] = lambda: True,
+) -> None:
+    """Run heats of those that are still open until none is, or the time is over."""
+    number = 0
+    while number < planned and time_left():
+        still = [contender for contender in contenders if contender.open]
+        if not still:
+            return
+        number += 1
+        _note(still, heat(still), pooled=pooled, line=line, planned=planned)
+
+
+def _note(
+    still: Sequence[Contender],
+    outcome: Heat,
+    *,
+    pooled: tuple[float, int] | None,
+    line: float,
+    planned: int,
+) -> None:
+    for k, contender in enumerate(still):
+        ratio, failure = outcome.log_ratios[k], outcome.failures[k]
+        if failure is not None or ratio is None:
+            contender.failure = failure or "too few steps for a comparison"
+            continue
+        contender.log_ratios.append(ratio)
+        contender.base = outcome.runs[0]
+        contender.run = outcome.runs[k + 1] if len(outcome.runs) > 1 else outcome.runs[0]
+        contender.progress = statistics.can_stop(
+            contender.log_ratios, pooled_variance=pooled, planned=planned, line=line
+        )

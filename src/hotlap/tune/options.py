@@ -1,0 +1,44 @@
+"""What the user asked of a study, and the seams through which it acts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hotlap.record import Plan, Run, Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a study may do."""
+
+    command: tuple[str, ...]
+    """What is started, word by word."""
+    cwd: str
+    title: str
+    """What messages call it: "train.py"."""
+    budget_s: float = 300.0
+    timeout_s: float = 120.0
+    """A run that makes no step for so long is given up."""
+    levers: tuple[str, ...] | None = None
+    """Names of the levers to try; None: all."""
+    seed: int = 0
+
+
+class Runs(Protocol):
+    """Runs plans, at the same time when there are several; `hotlap.launch.Launcher` is the real one."""
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        """One Run per plan; each is asked to end after `limit_s`."""
+        ...
+
+
+class Observer(Protocol):
+    """Told of everything as it becomes known; saves it, shows it."""
+
+    def doing(self, text: str) -> None:
+        """What is being done now, a few words."""
+        ...
+
+    def changed(self, study: Study, part: str) -> None:
+        """`part` of the study is known now: "baseline", "findings", "ceilings", "noise", "trial", "result"."""
+        ...

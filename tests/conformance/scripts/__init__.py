@@ -1,0 +1,1 @@
+"""Small trainings that levers are asked to change; `tests.conformance.recorded` knows where their calls are."""

@@ -1,0 +1,408 @@
+"""What every lever must do: one name, data and back, clean refusals, exact undo, edits that are made once."""
+
+import ast
+import dataclasses
+import inspect
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset, dataloader
+
+from hotlap import levers
+from hotlap.errors import UserError
+from hotlap.levers import Lever, Numerics, Patch, Scope
+from hotlap.record import Ceiling, Interval, LeverSpec, decode, encode
+from hotlap.source import CannotEdit, patch
+from tests.conformance.recorded import SCRIPTS, awkward_runs, machines, run_of
+
+every_lever = pytest.mark.parametrize("kind", levers.ALL, ids=lambda kind: kind.name)
+every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+
+
+def one_of(kind: type[Lever]) -> Lever:
+    """The lever with the settings it would first be tried with, on a machine where that changes something."""
+    run = run_of(SCRIPTS[0], num_threads=torch.get_num_threads())
+    return kind.candidates(run, machines()["linux"])[0]
+
+
+# What it is
+
+
+@every_lever
+def test_has_one_name_in_three_spellings(kind: type[Lever]) -> None:
+    words = re.findall(r"[A-Z][a-z0-9]*", kind.__name__)
+    assert kind.name == "-".join(words).lower()
+    assert kind.__module__ == f"hotlap.levers.{kind.name.replace('-', '_')}"
+
+
+@every_lever
+def test_is_a_final_frozen_value(kind: type[Lever]) -> None:
+    assert dataclasses.is_dataclass(kind)
+    assert getattr(kind, "__final__", False)
+    lever = one_of(kind)
+    assert lever == dataclasses.replace(lever)
+    assert hash(lever) == hash(dataclasses.replace(lever))
+    for field in dataclasses.fields(kind):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(lever, field.name, 0)
+
+
+@every_lever
+def test_says_what_why_and_when_it_hurts(kind: type[Lever]) -> None:
+    text = inspect.getdoc(kind) or ""
+    assert re.search(r"^What: .+^Why: .+^When it hurts: .+", text, re.MULTILINE | re.DOTALL)
+    assert text.isascii()
+
+
+@every_lever
+def test_states_its_scope_and_contract(kind: type[Lever]) -> None:
+    assert isinstance(kind.scope, Scope)
+    assert isinstance(kind.numerics, Numerics)
+
+
+def test_names_are_unique() -> None:
+    assert len({kind.name for kind in levers.ALL}) == len(levers.ALL)
+
+
+def test_the_set_is_wide_enough_to_prove_the_protocol() -> None:
+    assert {kind.scope for kind in levers.ALL} == set(Scope)
+    assert {Numerics.EXACT, Numerics.ROUNDING, Numerics.STATISTICAL} <= {kind.numerics for kind in levers.ALL}
+
+
+# As data
+
+
+@every_lever
+def test_comes_back_from_json_as_it_was(kind: type[Lever]) -> None:
+    for run in awkward_runs().values():
+        for lever in kind.candidates(run, machines()["linux"]):
+            assert levers.from_spec(json.loads(json.dumps(lever.spec()))) == lever
+            specs = decode(encode({"levers": (lever.spec(),)}), dict[str, tuple[LeverSpec, ...] | int])["levers"]
+            assert isinstance(specs, tuple)
+            assert levers.from_spec(specs[0]) == lever
+
+
+@every_lever
+def test_a_setting_that_it_does_not_have_is_refused(kind: type[Lever]) -> None:
+    with pytest.raises(UserError, match=rf"The lever {kind.name} has no setting 'colour'\. Known: .*\."):
+        levers.from_spec({"name": kind.name, "colour": 1})
+
+
+@pytest.mark.xfail(strict=True, reason="levers.from_spec checks the names of settings, not yet their types")
+@pytest.mark.parametrize("kind", [kind for kind in levers.ALL if dataclasses.fields(kind)], ids=lambda kind: kind.name)  # type: ignore[arg-type]
+def test_a_setting_of_the_wrong_type_is_refused(kind: type[Lever]) -> None:
+    # A study on disk is untrusted, and settings are written into the patch.
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # every concrete lever is a dataclass
+        with pytest.raises(UserError, match=field.name):
+            levers.from_spec({"name": kind.name, field.name: "1)\nimport os; os.abort("})
+
+
+@pytest.mark.parametrize("spec", [{"name": "warp-drive"}, {"name": None}, {}, {"count": 1}])
+def test_an_unknown_lever_is_refused_with_the_known_ones(spec: LeverSpec) -> None:
+    with pytest.raises(UserError, match=r"^There is no lever .+\. Known: cached-dataset, .+\.$"):
+        levers.from_spec(spec)
+
+
+@every_lever
+def test_its_title_holds_its_name_and_settings(kind: type[Lever]) -> None:
+    lever = one_of(kind)
+    assert lever.title().split()[0] == kind.name
+    assert all(f"{field.name}=" in lever.title() for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+
+
+# When it applies
+
+
+def is_sentence(text: str) -> bool:
+    """A line of several words that ends with a period and holds nothing that was never filled in."""
+    unfilled = re.search(r"\bNone\b|\bnan\b|[{}]|  ", text)
+    return len(text.split()) >= 4 and text.endswith(".") and "\n" not in text and unfilled is None
+
+
+@pytest.mark.parametrize("text", ["no", "No gain", "It has None items to look at.", "It is\ntwo lines.", "a  b c d."])
+def test_what_is_no_sentence_is_told(text: str) -> None:
+    assert not is_sentence(text)
+
+
+@every_lever
+@pytest.mark.parametrize("run", awkward_runs())
+def test_says_in_a_sentence_why_it_is_refused(kind: type[Lever], run: str) -> None:
+    for machine in machines().values():
+        for lever in kind.candidates(awkward_runs()[run], machine):
+            reason = lever.rejects(awkward_runs()[run], machine)
+            assert reason is None or is_sentence(reason), reason
+
+
+@every_lever
+def test_is_refused_somewhere_and_taken_somewhere(kind: type[Lever]) -> None:
+    answers = [
+        lever.rejects(run, machine)
+        for run in awkward_runs().values()
+        for machine in machines().values()
+        for lever in kind.candidates(run, machine)
+    ]
+    assert None in answers
+    assert any(answers)
+
+
+@every_lever
+@pytest.mark.parametrize("run", awkward_runs())
+def test_its_bound_is_a_finite_part_of_the_step(kind: type[Lever], run: str) -> None:
+    record = awkward_runs()[run]
+    free = Ceiling(name="input", idealised="free", step_s=0.003, speedup=Interval(low=1.6, mid=1.7, high=1.8))
+    for lever in kind.candidates(record, machines()["linux"]):
+        for ceilings in ((), (free,)):
+            bound_s = lever.saves_at_most_s(record, ceilings)
+            assert math.isfinite(bound_s)
+            assert 0 <= bound_s <= max(record.step_s, default=0.0)
+
+
+@every_lever
+def test_has_something_to_win_where_it_is_taken(kind: type[Lever]) -> None:
+    run, machine = awkward_runs()["plain"], machines()["linux"]
+    taken = [lever for lever in kind.candidates(run, machine) if lever.rejects(run, machine) is None]
+    assert taken
+    assert all(lever.saves_at_most_s(run, ()) > 0 for lever in taken)
+
+
+@every_lever
+def test_candidates_differ_from_each_other(kind: type[Lever]) -> None:
+    for run in awkward_runs().values():
+        for machine in machines().values():
+            tried = kind.candidates(run, machine)
+            assert len(set(tried)) == len(tried)
+
+
+# The environment
+
+
+@every_lever
+def test_the_environment_gets_nothing_unasked(kind: type[Lever]) -> None:
+    lever = one_of(kind)
+    given = {"PATH": "/bin", "GLIBC_TUNABLES": "glibc.malloc.check=1", "OMP_NUM_THREADS": "3"}
+    before = dict(given)
+    added = lever.environment(given)
+    assert given == before, "it is told the environment, and does not change it"
+    assert kind.scope is Scope.PROCESS or not added
+    for name, value in added.items():
+        assert given.get(name, "") in value, f"{name} was set by the user, and stays"
+    assert not lever.environment({**given, **added}), "asked again, it wants nothing more"
+
+
+# Installed, and undone
+
+
+class Noticing(Patch):
+    """Remembers how each object looked before the lever first touched it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: list[tuple[Any, dict[str, Any]]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        if not any(known is owner for known, _ in self.before):
+            self.before.append((owner, dict(vars(owner))))
+        super().set(owner, name, value)
+
+
+OWNERS: tuple[Any, ...] = (
+    torch,
+    torch.amp.GradScaler,
+    torch.autograd,
+    torch.nn.Module,
+    torch.nn.Linear,
+    torch.optim.Optimizer,
+    torch.optim.Adam,
+    torch.optim.SGD,
+    DataLoader,
+    dataloader,
+    dataloader._BaseDataLoaderIter,
+    dataloader._SingleProcessDataLoaderIter,
+    TensorDataset,
+)
+
+# How the interpreter itself counts and caches; not ours to restore.
+UNSTABLE = {"__annotations__", "__abstractmethods__", "_abc_impl", "__static_attributes__"}
+
+
+def state(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
+    """All that a lever might change in this process, by identity where there is one."""
+    found: dict[str, Any] = {
+        "threads": torch.get_num_threads(),
+        "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+        "default dtype": torch.get_default_dtype(),
+        "precision": torch.get_float32_matmul_precision(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "rng": torch.get_rng_state().tolist(),
+        "environment": dict(os.environ),
+    }
+    for owner in OWNERS:
+        for name, value in vars(owner).items():
+            if name not in UNSTABLE:
+                found[f"{owner.__name__}.{name}"] = id(value)
+    for number, optimizer in enumerate(optimizers):
+        for place, settings in (("defaults", optimizer.defaults), *enumerate(optimizer.param_groups)):
+            found[f"optimizer {number} {place}"] = {key: repr(value) for key, value in settings.items()}
+        found[f"optimizer {number}"] = sorted(vars(optimizer))
+    return found
+
+
+@pytest.fixture
+def optimizers() -> Iterator[list[torch.optim.Optimizer]]:
+    """A model's optimizers that have made a step: their state is there."""
+    threads = torch.get_num_threads()
+    model = torch.nn.Linear(4, 2)
+    made: list[torch.optim.Optimizer] = [
+        torch.optim.Adam(model.parameters()),
+        torch.optim.SGD([{"params": [model.weight], "lr": 0.1}, {"params": [model.bias], "fused": False}]),
+        torch.optim.LBFGS(model.parameters()),
+    ]
+    train(model, made[:2])
+    yield made
+    torch.set_num_threads(threads)
+
+
+def train(model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """One epoch of two steps with a loader made now."""
+    data = TensorDataset(torch.ones(8, 4), torch.ones(8, 2))
+    for x, y in DataLoader(data, batch_size=4):
+        loss = (model(x) - y).square().sum()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def install(lever: Lever, optimizers: Sequence[torch.optim.Optimizer]) -> Noticing:
+    patch = Noticing()
+    lever.install(patch)
+    for optimizer in optimizers:
+        patch.optimizer_made(optimizer)
+    return patch
+
+
+@every_lever
+def test_undo_restores_all_that_install_touched(kind: type[Lever], optimizers: list[torch.optim.Optimizer]) -> None:
+    before = state(optimizers)
+    installed = install(one_of(kind), optimizers)
+    assert kind.scope is Scope.PROCESS or state(optimizers) != before, "installed, it changes something"
+    installed.undo()
+    assert state(optimizers) == before
+    for owner, attributes in installed.before:
+        assert dict(vars(owner)) == attributes
+
+
+@every_lever
+def test_undo_after_training_leaves_only_what_training_changed(
+    kind: type[Lever], optimizers: list[torch.optim.Optimizer]
+) -> None:
+    before = {key: value for key, value in state(optimizers).items() if key != "rng"}
+    installed = install(one_of(kind), optimizers)
+    train(torch.nn.Linear(4, 2), optimizers[:2])
+    assert all(isinstance(settled(), bool) for settled in installed.settled)
+    installed.undo()
+    after = {key: value for key, value in state(optimizers).items() if key != "rng"}
+    assert {key: value for key, value in after.items() if key not in before or before[key] != value} == {}
+
+
+@every_lever
+def test_can_be_switched_on_and_off_again(kind: type[Lever], optimizers: list[torch.optim.Optimizer]) -> None:
+    before = state(optimizers)
+    for _ in range(3):
+        installed = install(one_of(kind), optimizers)
+        installed.undo()
+        installed.undo()
+    assert state(optimizers) == before
+
+
+def test_all_levers_together_are_undone_in_reverse(optimizers: list[torch.optim.Optimizer]) -> None:
+    before = state(optimizers)
+    patches = [install(one_of(kind), optimizers) for kind in levers.ALL]
+    for installed in reversed(patches):
+        installed.undo()
+    assert state(optimizers) == before
+
+
+@every_lever
+def test_training_goes_on_under_it(kind: type[Lever], optimizers: list[torch.optim.Optimizer]) -> None:
+    installed = install(one_of(kind), optimizers)
+    model = torch.nn.Linear(4, 2)
+    weight = model.weight.detach().clone()
+    optimizer = torch.optim.Adam(model.parameters())
+    installed.optimizer_made(optimizer)
+    try:
+        train(model, [optimizer])
+    finally:
+        installed.undo()
+    assert torch.isfinite(model.weight).all()
+    assert bool((model.weight != weight).all())
+
+
+# As source
+
+
+@every_lever
+@every_script
+def test_its_edits_change_the_script_once(kind: type[Lever], script: Path) -> None:
+    run, text = run_of(script), script.read_text()
+    lever = one_of(kind)
+    edits = lever.edits(run)
+    assert edits
+    first = patch(edits, root=script.parent)
+    new = first.texts[str(script)]
+    assert new != text
+    assert first.diff.startswith(f"--- a/{script.name}\n+++ b/{script.name}\n@@ ")
+    ast.parse(new)
+
+
+@every_lever
+@every_script
+def test_its_edits_change_nothing_where_they_are_made_already(kind: type[Lever], script: Path, tmp_path: Path) -> None:
+    lever = one_of(kind)
+    new = patch(lever.edits(run_of(script)), root=script.parent).texts[str(script)]
+    again = tmp_path / script.name
+    again.write_text(new)
+    assert patch(lever.edits(run_of(again)), root=tmp_path).texts == {}
+
+
+@every_lever
+@every_script
+def test_comments_and_all_other_lines_stay_as_they_are(kind: type[Lever], script: Path) -> None:
+    first = patch(one_of(kind).edits(run_of(script)), root=script.parent)
+    removed = [line[1:] for line in first.diff.splitlines()[2:] if line.startswith("-")]
+    added = "\n".join(line[1:] for line in first.diff.splitlines()[2:] if line.startswith("+"))
+    assert len(removed) <= 3
+    for comment in re.findall(r"#.*", "\n".join(removed)):
+        assert comment in added
+
+
+def test_all_levers_together_make_one_valid_script(tmp_path: Path) -> None:
+    for script in SCRIPTS:
+        edits = [edit for kind in levers.ALL for edit in one_of(kind).edits(run_of(script))]
+        new = patch(edits, root=script.parent).texts[str(script)]
+        ast.parse(new)
+        again = tmp_path / script.name
+        again.write_text(new)
+        assert patch([e for kind in levers.ALL for e in one_of(kind).edits(run_of(again))], root=tmp_path).texts == {}
+
+
+@every_lever
+def test_without_a_known_source_there_are_no_edits(kind: type[Lever]) -> None:
+    assert not one_of(kind).edits(awkward_runs()["no source"])
+
+
+@every_lever
+def test_a_file_that_changed_since_is_refused(kind: type[Lever], tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(SCRIPTS[0].read_text())
+    run = run_of(script)
+    script.write_text(script.read_text() + "\n# changed\n")
+    with pytest.raises((UserError, CannotEdit), match=r"plain\.py"):
+        patch(one_of(kind).edits(run), root=tmp_path)

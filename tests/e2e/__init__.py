@@ -1,0 +1,1 @@
+"""The real thing: real scripts in real processes."""

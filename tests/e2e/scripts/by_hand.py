@@ -1,0 +1,9 @@
+import torch
+
+w = torch.zeros(10, requires_grad=True)
+for _ in range(400):
+    x = torch.randn(32, 10)
+    loss = ((x @ w - x.sum(1)) ** 2).mean()
+    (gradient,) = torch.autograd.grad(loss, w)
+    with torch.no_grad():
+        w -= 0.01 * gradient

@@ -1,0 +1,233 @@
+"""Real scripts under the probe: what a step is, where its time goes, and that the script notices nothing."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hotlap.launch import Launcher
+from hotlap.record import Phase, Plan, Run, Status, Turn
+
+pytestmark = pytest.mark.e2e
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=60.0) as launcher:
+        yield launcher
+
+
+def plan_for(script: str, *args: str, **settings: object) -> Plan:
+    command = (sys.executable, str(SCRIPTS / script), *args)
+    return Plan(command=command, cwd=str(SCRIPTS), out="", **{"steps": 60, "warmup": 10, **settings})  # type: ignore[arg-type]
+
+
+def run(launcher: Launcher, script: str, *args: str, limit_s: float = 90.0, **settings: object) -> Run:
+    (found,) = launcher([plan_for(script, *args, **settings)], limit_s=limit_s)
+    return found
+
+
+def assert_phases_sum_to_steps(found: Run) -> None:
+    for i, step_s in enumerate(found.step_s):
+        parts = sum(values[i] for values in found.phase_s.values() if values is not None)
+        assert parts == pytest.approx(step_s, rel=0.01)
+
+
+def test_a_plain_loop_is_split_into_its_phases(launcher: Launcher) -> None:
+    found = run(launcher, "plain.py")
+    assert found.status is Status.COMPLETE
+    assert len(found.step_s) == 60
+    assert found.step_index[0] == 10
+    assert_phases_sum_to_steps(found)
+    for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER):
+        assert (found.share(phase) or 0.0) > 0.02
+    assert found.phase_s[Phase.COMMUNICATION] is None
+    assert all(isinstance(loss, float) for loss in found.loss)
+    assert set(found.num_samples) == {16}
+    assert set(found.num_updates) == {1}
+    assert found.loaders[0].trained_on
+    assert next(iter(found.sources)) == str(SCRIPTS / "plain.py")
+
+
+def test_call_sites_name_the_exact_calls(launcher: Launcher) -> None:
+    found = run(launcher, "plain.py")
+    lines = (SCRIPTS / "plain.py").read_text().splitlines()
+    texts = {site.calls: lines[site.line - 1][site.col : site.end_col] for site in found.call_sites}
+    assert texts["torch.utils.data.DataLoader"] == "DataLoader(data, batch_size=16, shuffle=True)"
+    assert texts["torch.optim.SGD"] == "torch.optim.SGD(model.parameters(), lr=0.05)"
+
+
+def test_the_same_seed_gives_the_same_evidence(launcher: Launcher) -> None:
+    first = run(launcher, "gan.py", evidence=True, warmup=0)
+    second = run(launcher, "gan.py", evidence=True, warmup=0)
+    assert first.loss == second.loss
+    assert first.batch_digest == second.batch_digest
+    assert first.rng_digest == second.rng_digest
+    assert first.learning_rates is not None
+    assert first.updates
+
+
+def test_other_seeds_and_nudges_give_other_losses(launcher: Launcher) -> None:
+    plain = run(launcher, "plain.py", evidence=True, warmup=0)
+    reseeded = run(launcher, "plain.py", evidence=True, warmup=0, reseed=1)
+    nudged = run(launcher, "plain.py", evidence=True, warmup=0, nudge=1)
+    assert plain.batch_digest != reseeded.batch_digest
+    assert plain.batch_digest == nudged.batch_digest
+    assert plain.loss != nudged.loss
+    pairs = zip(plain.loss, nudged.loss, strict=True)
+    assert all(abs(float(a or 0) - float(b or 0)) < 1e-3 for a, b in pairs)
+
+
+def test_two_optimizers_make_one_step(launcher: Launcher) -> None:
+    found = run(launcher, "gan.py")
+    assert set(found.num_updates) == {2}
+    assert len(found.optimizers) == 2
+
+
+def test_accumulation_makes_one_step_of_four_backward_passes(launcher: Launcher) -> None:
+    found = run(launcher, "accumulation.py", warmup=4)
+    assert set(found.num_updates) == {1}
+    assert len(found.step_s) == 60
+
+
+def test_a_step_that_the_scaler_skips_is_no_step(launcher: Launcher) -> None:
+    found = run(launcher, "scaler.py")
+    assert set(found.num_updates) == {1}
+    assert found.skipped_updates > 0
+
+
+def test_a_closure_belongs_to_its_step(launcher: Launcher) -> None:
+    found = run(launcher, "lbfgs.py")
+    assert len(found.step_s) == 60
+    assert found.optimizers[0].closure
+    assert (found.share(Phase.BACKWARD) or 0) > 0
+    assert_phases_sum_to_steps(found)
+
+
+def test_without_an_optimizer_backward_passes_mark_the_steps(launcher: Launcher) -> None:
+    found = run(launcher, "by_hand.py")
+    assert len(found.step_s) == 60
+    assert found.phase_s[Phase.OPTIMIZER] is None
+    assert found.phase_s[Phase.FORWARD] is None
+
+
+def test_the_script_sees_what_it_would_see_without_us(launcher: Launcher) -> None:
+    assert run(launcher, "configured.py", "learning_rate = 0.3").status is Status.COMPLETE
+
+
+def test_a_module_runs_as_a_module(launcher: Launcher) -> None:
+    plan = Plan(
+        command=(sys.executable, "-m", "package.train", "--name", "value"), cwd=str(SCRIPTS), out="", steps=30, warmup=5
+    )
+    (found,) = launcher([plan], limit_s=60)
+    assert found.status is Status.COMPLETE
+
+
+def test_a_shell_command_is_followed_to_its_python(launcher: Launcher) -> None:
+    command = ("bash", "-c", f"cd {SCRIPTS} && {sys.executable} plain.py")
+    (found,) = launcher([Plan(command=command, cwd="/", out="", steps=30, warmup=5)], limit_s=60)
+    assert found.status is Status.COMPLETE
+    assert len(found.step_s) == 30
+
+
+def test_worker_processes_record_nothing_and_leave_with_the_run(launcher: Launcher) -> None:
+    found = run(launcher, "workers.py")
+    assert found.status is Status.COMPLETE
+    assert found.loaders[0].num_workers == 2
+    assert not _still_running("workers.py")
+
+
+def test_a_script_that_ends_early_gives_what_it_made(launcher: Launcher) -> None:
+    found = run(launcher, "plain.py", "30")
+    assert found.status is Status.ENDED
+    assert 20 <= len(found.step_s) < 60
+
+
+def test_a_crash_keeps_its_own_traceback(launcher: Launcher) -> None:
+    found = run(launcher, "crash.py")
+    assert found.status is Status.CRASHED
+    assert len(found.first_steps_s) == 3
+    assert "ValueError: the third step is too much" in found.output
+    assert "hotlap" not in found.output
+    assert found.exit_code == 1
+
+
+def test_a_script_without_steps_or_without_torch_says_so(launcher: Launcher) -> None:
+    assert run(launcher, "no_steps.py").status is Status.ENDED
+    assert run(launcher, "no_torch.py").status is Status.SILENT
+
+
+def test_a_script_that_loops_for_ever_is_ended_with_its_children() -> None:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=6.0) as launcher:
+        (found,) = launcher([plan_for("forever.py")], limit_s=60)
+    assert found.status is Status.HUNG
+    assert not _still_running("forever.py", "time.sleep(600)")
+
+
+def test_megabytes_of_output_are_cut_and_lose_nothing_else(launcher: Launcher) -> None:
+    found = run(launcher, "loud.py")
+    assert found.status is Status.COMPLETE
+    assert len(found.output) <= 8000
+
+
+def test_processes_take_turns_and_are_compared_block_by_block(launcher: Launcher) -> None:
+    turn = Turn(steps=10, ready="", go="")
+    found = launcher([plan_for("plain.py", turn=turn), plan_for("workers.py", turn=turn)], limit_s=90)
+    assert [r.status for r in found] == [Status.COMPLETE, Status.COMPLETE]
+    assert all(set(r.block) == {0, 1, 2, 3, 4, 5} for r in found)
+
+
+def test_levers_are_switched_between_steps(launcher: Launcher) -> None:
+    arms = ((), ({"name": "threads", "count": 1},), ({"name": "fused-optimizer"},))
+    found = run(launcher, "plain.py", arms=arms, steps=22, block=11)
+    assert found.not_installed == ()
+    assert [found.arm.count(k) for k in range(3)] == [22, 22, 22]
+
+
+def test_what_the_script_writes_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "writes.py").write_text((SCRIPTS / "writes.py").read_text())
+    (tmp_path / "keep.txt").write_text("precious")
+    command = (sys.executable, "writes.py")
+    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=60) as launcher:
+        (found,) = launcher([Plan(command=command, cwd=str(tmp_path), out="", steps=60, warmup=5)], limit_s=60)
+        if launcher.not_enclosed:
+            pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
+    assert found.status is Status.COMPLETE
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["keep.txt", "writes.py"]
+    assert (tmp_path / "keep.txt").read_text() == "precious"
+
+
+def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -> None:
+    path = SCRIPTS / "plain.py"
+    text = path.read_text().replace("torch.optim.SGD(", "torch.optim.Adam(")
+    found = run(launcher, "plain.py", replaced={str(path): text})
+    assert found.status is Status.COMPLETE
+    assert found.optimizers[0].name == "torch.optim.Adam"
+    module = SCRIPTS / "package" / "settings.py"
+    plan = Plan(
+        command=(sys.executable, "-m", "package.train", "--name", "value"),
+        cwd=str(SCRIPTS),
+        out="",
+        steps=30,
+        warmup=5,
+        replaced={str(module): "STEPS = 10\n"},
+    )
+    (found,) = launcher([plan], limit_s=60)
+    assert found.status is Status.ENDED
+    assert len(found.step_s) == 5
+
+
+def _still_running(*words: str) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if any(word in line for word in words) and "pytest" not in line:
+            found.append(line)
+    return found

@@ -1,0 +1,174 @@
+"""`hotlap tune` and `hotlap apply` as a user types them, on scripts that train, fail, and misbehave."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hotlap.record import State, Study, Verdict, load
+
+pytestmark = pytest.mark.e2e
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+def hotlap(*words: str, cwd: Path, stdin: str | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hotlap", *words],
+        cwd=cwd,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def place(name: str, folder: Path) -> Path:
+    path = folder / name
+    path.write_text((SCRIPTS / name).read_text())
+    return path
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
+    """A slow data set in the training process: found, cached, proved, patched, applied, and taken back."""
+    script = place("slow_items.py", tmp_path)
+    before = script.read_bytes()
+    plain = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = hotlap("tune", "--budget", "150s", "--levers", "cached-dataset", "--json", "-", script.name, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["findings"][0]["code"] == "input-bound"
+    assert document["ceilings"][0]["name"] == "input"
+    assert [lever["name"] for lever in document["result"]["levers"]] == ["cached-dataset"]
+    assert document["result"]["verdict"] == "UNHARMED"
+    assert document["result"]["speedup"]["low"] > 1.02
+    assert "bit-equal" in document["result"]["why"]
+    assert {trial["kind"] for trial in document["trials"]} >= {"lever", "patch"}
+    for shown in ("input-bound", "Ceilings", "accepted", "UNHARMED", "+++ b/slow_items.py", "hotlap apply"):
+        assert shown in done.stderr
+    assert "\x1b" not in done.stderr
+    assert script.read_bytes() == before
+    assert names(tmp_path) == {"slow_items.py", ".hotlap"}
+    assert (tmp_path / ".hotlap" / ".gitignore").read_text() == "*\n"
+    (folder,) = (path for path in (tmp_path / ".hotlap").iterdir() if path.is_dir())
+    assert load(folder / "study.json", Study).state is State.COMPLETE
+    assert "<svg" in (folder / "report.html").read_text()
+
+    assert hotlap("apply", cwd=tmp_path).returncode == 0
+    assert "cached(" in script.read_text()
+    patched = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert patched.stdout == plain.stdout  # it prints its losses
+    assert hotlap("apply", "--revert", cwd=tmp_path).returncode == 0
+    assert script.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["missing.py"], 2, "There is no file missing.py"),
+        (["."], 2, "is a folder"),
+        (["data.csv"], 2, "not a Python script"),
+        (["broken.py"], 2, "line 1"),
+        ([], 2, "Which training"),
+        (["-m"], 2, "needs the name of a module"),
+        (["--"], 2, "needs a command"),
+        (["--budget", "soon", "crash.py"], 2, "--budget soon is not a time"),
+        (["--levers", "warp-drive", "crash.py"], 2, "no lever 'warp-drive'"),
+        (["crash.py"], 3, "failed after 3 training steps: ValueError: the third step is too much"),
+        (["-m", "no.such.module"], 3, "no.such.module"),
+        (["--", "no-such-program"], 3, "no-such-program"),
+        (["no_steps.py"], 4, "ended without a training step"),
+        (["no_torch.py"], 4, "never imported torch"),
+        (["--timeout", "6s", "forever.py"], 4, "made no training step in 6 s"),
+        (["asks.py"], 3, "reads standard input"),
+    ],
+)
+def test_what_cannot_be_tuned_gets_a_sentence_and_a_code(
+    tmp_path: Path, words: list[str], code: int, says: str
+) -> None:
+    for name in ("crash.py", "no_steps.py", "no_torch.py", "forever.py", "asks.py"):
+        place(name, tmp_path)
+    (tmp_path / "data.csv").write_text("1;2;3\n4 5\n")
+    (tmp_path / "broken.py").write_text("def (:\n")
+    before = names(tmp_path)
+    done = hotlap("tune", *words, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "hotlap/cli" not in done.stderr, "a traceback of ours"
+    assert names(tmp_path) == before
+    assert not _left_over(tmp_path)
+
+
+def test_the_scripts_own_traceback_is_shown_as_it_is(tmp_path: Path) -> None:
+    place("crash.py", tmp_path)
+    done = hotlap("tune", "crash.py", cwd=tmp_path)
+    assert 'File "crash.py", line 8' in done.stderr or re.search(r'File ".*crash\.py", line 8', done.stderr)
+    assert "Traceback (most recent call last)" in done.stderr
+
+
+def test_standard_input_is_given_to_every_run(tmp_path: Path) -> None:
+    place("asks.py", tmp_path)
+    done = hotlap("tune", "--budget", "20s", "--json", "-", "asks.py", cwd=tmp_path, stdin="400\n")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["baseline"]) >= 1
+
+
+def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    place("plain.py", tmp_path)
+    command = [sys.executable, "-m", "hotlap", "tune", "--budget", "40s", "plain.py", "100000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".hotlap/*/study.json")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert not _left_over(tmp_path)
+    (path,) = tmp_path.glob(".hotlap/*/study.json")
+    interrupted = load(path, Study)
+    assert interrupted.state is State.INTERRUPTED
+    assert interrupted.baseline
+    done = hotlap("tune", "--budget", "40s", "plain.py", "100000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "going on with the study" in done.stdout
+    finished = load(path, Study)
+    assert finished.state is State.COMPLETE
+    assert finished.baseline[0] == interrupted.baseline[0]
+    assert finished.result is not None
+    assert finished.result.verdict in Verdict
+
+
+def test_a_budget_that_allows_no_trial_still_tells_what_a_step_waits_for(tmp_path: Path) -> None:
+    place("plain.py", tmp_path)
+    done = hotlap("tune", "--budget", "15s", "plain.py", "100000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "What each step waits for" in done.stdout
+    assert "budget was over" in " ".join(done.stdout.split())
+
+
+def _left_over(folder: Path) -> list[str]:
+    """Command lines of processes that still run in `folder`."""
+    time.sleep(0.3)
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.cwd() == str(folder):
+                found.append(" ".join(process.cmdline()))
+        except (psutil.Error, OSError):
+            continue
+    return found

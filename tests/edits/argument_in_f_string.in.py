@@ -1,0 +1,3 @@
+print(f"{model(x)}")
+# edit: add model mode="fast"
+# refused: the call is in an f-string

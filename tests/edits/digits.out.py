@@ -1,0 +1,29 @@
+#!/usr/bin/env python
+"""Digits."""
+from __future__ import annotations
+
+import os; os.environ["OMP_NUM_THREADS"] = "1"
+
+import torch
+from torch.utils.data import DataLoader  # the loader
+from hotlap.data import cached
+
+torch.set_num_threads(1)
+
+
+def main(train, model, loss_fn):
+    # shuffle, as one does
+    loader = DataLoader(cached(train), batch_size=64, shuffle=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)  # default betas
+    for x, y in loader:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = model(x).float()  # forward
+        loss_fn(out, y).backward()
+        optimizer.step()
+
+
+# edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached
+# edit: add Adam fused=True
+# edit: statement model | with torch.autocast("cpu", dtype=torch.bfloat16) | .float() | import torch
+# edit: after torch.set_num_threads(1) | import torch
+# edit: top import os; os.environ["OMP_NUM_THREADS"] = "1"

@@ -1,0 +1,9 @@
+import torch
+
+
+match model(x):
+    case 1: pass
+
+
+# edit: statement model | with torch.autocast("cpu", dtype=torch.bfloat16) | .float() | import torch
+# refused: the call is in the header of a compound statement

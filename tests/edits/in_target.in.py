@@ -1,0 +1,8 @@
+import torch
+
+
+model(x).y = 1
+
+
+# edit: statement model | with torch.autocast("cpu", dtype=torch.bfloat16) | .float() | import torch
+# refused: the call is in the target of an assignment

@@ -1,0 +1,10 @@
+import torch
+
+out = model(
+    x,
+    y,
+)
+# edit: statement model | with torch.no_grad() | | import torch
+# edit: statement model | with torch.autocast("cpu") | .float() | import torch
+# edit: add model fast=True
+# edit: wrap model 1 mask cached | from hotlap.data import cached

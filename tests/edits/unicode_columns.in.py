@@ -1,0 +1,4 @@
+from torch.optim import Adam
+
+grösse = "→"; a, ß = "é€𝄞", Adam(params, "é")  # ü
+# edit: add Adam fused=True

@@ -1,0 +1,5 @@
+x = 1
+y = model(x)
+# edit: after torch.set_num_threads(1) | import torch
+# edit: top import gc
+# edit: statement model | with torch.no_grad() | | import torch

@@ -1,0 +1,1 @@
+"""Snapshots; `pytest --regen` rewrites them."""

@@ -1,0 +1,53 @@
+"""Any study that the types allow can be shown, however little sense it makes."""
+
+import math
+
+import hypothesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hotlap.record import Interval, Phase, Run, Status, Study
+from hotlap.report import charts, html, lanes, terminal
+
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.0, 1e308, -1e308, 5e-324])
+# JSON has no NaN, and its integers are read into 64 bits.
+st.register_type_strategy(float, numbers)
+st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
+
+
+@given(study=st.from_type(Study))
+# A study is large: to shrink a failing one would take minutes, and its fields are printed anyway.
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate],
+)
+def test_any_study_is_shown(study: Study) -> None:
+    assert terminal.render(study)
+    assert html.render(study)
+
+
+@given(
+    step_s=st.lists(numbers, min_size=1, max_size=6).map(tuple),
+    phase_s=st.dictionaries(st.sampled_from(Phase), st.none() | st.lists(numbers, max_size=8).map(tuple)),
+    loss=st.lists(st.none() | numbers, max_size=8).map(tuple),
+    low=numbers,
+    high=numbers,
+)
+@settings(max_examples=100, deadline=None)
+def test_any_number_is_drawn_or_left_out(
+    step_s: tuple[float, ...],
+    phase_s: dict[Phase, tuple[float, ...] | None],
+    loss: tuple[float | None, ...],
+    low: float,
+    high: float,
+) -> None:
+    run = Run(status=Status.COMPLETE, step_s=step_s, phase_s=phase_s, loss=loss)
+    picture = lanes.timeline(run, run)
+    blocks = (*picture.before.loader, *picture.before.trainer) if picture else ()
+    assert all(0 <= block.x <= 100 and 0 <= block.width <= 100 for block in blocks)
+    for whisker in charts.forest([Interval(low=low, mid=low, high=high)]).whiskers:
+        assert whisker is None or all(math.isfinite(place) for place in (whisker.low, whisker.mid, whisker.width))
+    chart = charts.loss_chart(run, None)
+    assert chart is None or "nan" not in " ".join(chart.before.segments if chart.before else ())

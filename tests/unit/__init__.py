@@ -1,0 +1,1 @@
+"""Fast tests that mirror src/ file by file."""

@@ -1,0 +1,349 @@
+"""hotlap apply: all files or none, back again byte by byte, and nothing outside of the script's own folders."""
+
+import argparse
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotlap.cli import apply
+from hotlap.errors import RecordError, UserError
+from hotlap.record import FileChange, Run, State, Status, Study, save
+from hotlap.source import InsertAtTop, Patched, patch
+
+TEXT = "import torch\r\n\r\nprint('é')"
+
+
+def hotlap(*words: str) -> int:
+    """The command as a user types it."""
+    parser = argparse.ArgumentParser()
+    apply.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["apply", *words])
+    code = args.run(args)
+    assert isinstance(code, int)
+    return code
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def patched(paths: Sequence[Path], *, root: Path) -> Patched:
+    edits = [InsertAtTop(path=str(path), sha256=sha256(path), code="import gc") for path in paths]
+    return patch(edits, root=root)
+
+
+def study_of(root: Path, *, diff: str | None, changes: tuple[FileChange, ...], script: Path | None = None) -> Study:
+    run = Run(status=Status.COMPLETE, sources={str(script or root / "train.py"): ""})
+    return Study(
+        command=("train.py",),
+        cwd=str(root),
+        created="2026-01-01T00:00:00Z",
+        key="k",
+        state=State.COMPLETE,
+        baseline=(run,),
+        patch=diff,
+        changes=changes,
+    )
+
+
+def written(root: Path, paths: Sequence[Path], *, name: str = "train-1", **fields: object) -> Path:
+    """A study of `paths` in its usual place."""
+    made = patched(paths, root=root)
+    study = replace(study_of(root, diff=made.diff, changes=made.changes), **fields)  # type: ignore[arg-type]
+    folder = root / ".hotlap" / name
+    save(study, folder / "study.json")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "project"
+    (root / "lib").mkdir(parents=True)
+    (root / "train.py").write_bytes(TEXT.encode())
+    (root / "lib" / "net.py").write_bytes(b"\xef\xbb\xbf# the net\n\nx = 1\n")
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def files(project: Path) -> list[Path]:
+    return [project / "train.py", project / "lib" / "net.py"]
+
+
+def test_applies_and_takes_back(project: Path, files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    before = [path.read_bytes() for path in files]
+    os.chmod(files[0], 0o751)
+    folder = written(project, files)
+    assert hotlap() == 0
+    assert capsys.readouterr().out == (
+        "Applied the patch to train.py, lib/net.py. `hotlap apply --revert` takes it back.\n"
+    )
+    assert files[0].read_bytes() == b"import gc\r\n\r\n" + before[0]
+    assert files[1].read_bytes() == before[1].replace(b"\n\nx", b"\n\nimport gc\n\nx")
+    assert os.stat(files[0]).st_mode & 0o777 == 0o751
+    assert hotlap("--revert") == 0
+    assert capsys.readouterr().out == "Took the patch back: train.py, lib/net.py are as before.\n"
+    assert [path.read_bytes() for path in files] == before
+    assert os.stat(files[0]).st_mode & 0o777 == 0o751
+    assert sorted(path.name for path in folder.iterdir()) == ["study.json"]
+    assert sorted(path.name for path in project.rglob(".*.hotlap")) == []
+
+
+def test_applying_twice_says_so(project: Path, files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    written(project, files)
+    hotlap()
+    after = [path.read_bytes() for path in files]
+    assert hotlap() == 0
+    assert "is applied already" in capsys.readouterr().out
+    assert [path.read_bytes() for path in files] == after
+    assert hotlap("--revert") == 0
+
+
+def test_reverting_twice_says_so(project: Path, files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(written(project, files))
+    hotlap()
+    hotlap("--revert")
+    assert hotlap(folder, "--revert") == 0
+    assert "nothing to take back" in capsys.readouterr().out
+    with pytest.raises(UserError, match="nothing to take back"):
+        hotlap("--revert")
+
+
+def test_check_changes_nothing(project: Path, files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = written(project, files)
+    before = [path.read_bytes() for path in files]
+    assert hotlap("--check") == 0
+    assert capsys.readouterr().out == "The patch fits: it would change train.py, lib/net.py.\n"
+    assert [path.read_bytes() for path in files] == before
+    assert not (folder / "applied.json").exists()
+    hotlap()
+    after = [path.read_bytes() for path in files]
+    assert hotlap("--revert", "--check") == 0
+    assert "would restore train.py, lib/net.py" in capsys.readouterr().out
+    assert [path.read_bytes() for path in files] == after
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_one_changed_file_stops_all(project: Path, files: list[Path], words: tuple[str, ...]) -> None:
+    written(project, files)
+    before = files[0].read_bytes()
+    files[1].write_text("x = 2\n")
+    with pytest.raises(UserError, match=r"net\.py changed since it was measured.* Run `hotlap tune` again\."):
+        hotlap(*words)
+    assert files[0].read_bytes() == before
+
+
+def test_a_missing_file_stops_all(project: Path, files: list[Path]) -> None:
+    written(project, files)
+    before = files[0].read_bytes()
+    files[1].unlink()
+    with pytest.raises(UserError, match=r"net\.py is not there any more"):
+        hotlap()
+    assert files[0].read_bytes() == before
+
+
+def test_a_file_that_changed_after_the_apply_is_not_reverted(project: Path, files: list[Path]) -> None:
+    written(project, files)
+    hotlap()
+    files[1].write_text("x = 2\n")
+    after = files[0].read_bytes()
+    with pytest.raises(UserError, match=r"net\.py changed since the patch was applied"):
+        hotlap("--revert")
+    assert files[0].read_bytes() == after
+
+
+def test_a_failure_half_way_brings_back_what_was_done(
+    project: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(project, files)
+    before = [path.read_bytes() for path in files]
+    real = os.replace
+
+    def failing(source: str | Path, target: str | Path) -> None:
+        if Path(target) == files[1]:
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(UserError, match=r"net\.py cannot be written \(No space left on device\)\. Nothing was"):
+        hotlap()
+    assert [path.read_bytes() for path in files] == before
+    assert list(project.rglob(".*.hotlap")) == []
+
+
+def test_an_apply_that_was_cut_off_can_be_finished_or_taken_back(project: Path, files: list[Path]) -> None:
+    written(project, files)
+    before = [path.read_bytes() for path in files]
+    hotlap()
+    after = [path.read_bytes() for path in files]
+    files[1].write_bytes(before[1])
+    hotlap()
+    assert [path.read_bytes() for path in files] == after
+    files[1].write_bytes(before[1])
+    hotlap("--revert")
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_what_git_applied_is_not_ours_to_revert(project: Path, files: list[Path]) -> None:
+    made = patched(files, root=project)
+    folder = written(project, files)
+    files[0].write_bytes(made.texts[str(files[0])].encode())
+    with pytest.raises(UserError, match="was not applied by `hotlap apply`"):
+        hotlap(str(folder), "--revert")
+
+
+def test_damaged_originals_are_not_written(project: Path, files: list[Path]) -> None:
+    folder = written(project, files)
+    hotlap()
+    after = [path.read_bytes() for path in files]
+    next((folder / "originals").iterdir()).write_text("evil\n")
+    with pytest.raises(RecordError, match="is damaged"):
+        hotlap("--revert")
+    assert [path.read_bytes() for path in files] == after
+
+
+def test_takes_the_newest_study_that_has_a_patch(project: Path, files: list[Path]) -> None:
+    folders = [written(project, files[:1], name="a"), written(project, files[1:], name="b")]
+    folders.append(written(project, files, name="c", patch=None, changes=()))
+    (project / ".hotlap" / "d").mkdir()
+    (project / ".hotlap" / "d" / "study.json").write_text("{")
+    for age, folder in enumerate([*folders, project / ".hotlap" / "d"]):
+        os.utime(folder / "study.json", (1_000_000 + age, 1_000_000 + age))
+    before = files[0].read_bytes()
+    hotlap()
+    assert files[0].read_bytes() == before
+    assert b"import gc" in files[1].read_bytes()
+
+
+def test_without_a_study_says_what_to_run(project: Path) -> None:
+    with pytest.raises(UserError, match=r"There is no study in \.hotlap/ here\. Run `hotlap tune SCRIPT` first\."):
+        hotlap()
+    with pytest.raises(UserError, match=r"There is no study at nowhere"):
+        hotlap("nowhere")
+
+
+def test_a_study_without_a_patch_says_why(project: Path, files: list[Path]) -> None:
+    folder = written(project, files, patch=None, changes=())
+    for words in ((), (str(folder),), (str(folder / "study.json"),)):
+        with pytest.raises(UserError, match="has no patch: it found no change to the source"):
+            hotlap(*words)
+    written(project, files, patch=None, changes=(), state=State.INTERRUPTED)
+    with pytest.raises(UserError, match="is not complete"):
+        hotlap()
+
+
+def test_a_damaged_study_is_refused(project: Path, files: list[Path]) -> None:
+    folder = written(project, files)
+    (folder / "study.json").write_text("{")
+    with pytest.raises(RecordError, match="is damaged"):
+        hotlap()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda study: replace(study, patch=study.patch.replace("+import gc", "+import os")),
+        lambda study: replace(study, patch=study.patch.replace("b/train.py", "b/other.py")),
+        lambda study: replace(study, changes=study.changes[:1]),
+        lambda study: replace(study, changes=(*study.changes, study.changes[0])),
+        lambda study: replace(study, patch="nonsense"),
+    ],
+)
+def test_a_patch_that_is_not_what_was_measured_is_refused(project: Path, files: list[Path], change: object) -> None:
+    made = patched(files, root=project)
+    before = [path.read_bytes() for path in files]
+    assert callable(change)
+    save(change(study_of(project, diff=made.diff, changes=made.changes)), project / ".hotlap" / "x" / "study.json")
+    with pytest.raises(UserError, match="damaged"):
+        hotlap()
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_a_file_outside_of_the_script_s_folders_is_left_alone(project: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "other.py"
+    outside.write_text("x = 1\n")
+    before = outside.read_bytes()
+    link, linked = project / "link.py", project / "linked"
+    link.symlink_to(outside)
+    linked.symlink_to(tmp_path)
+    made = patched([outside], root=project)
+    for name in (str(outside), str(link), str(linked / "other.py"), f"{project}/../other.py", "train.py", "\0"):
+        changes = (replace(made.changes[0], path=name),)
+        save(study_of(project, diff=made.diff, changes=changes), project / ".hotlap" / "x" / "study.json")
+        with pytest.raises(UserError, match=r"The study would change .*, which is not below .* Nothing was changed\."):
+            hotlap()
+    assert outside.read_bytes() == before
+
+
+def test_the_folder_of_the_script_may_be_elsewhere(project: Path, tmp_path: Path) -> None:
+    script = tmp_path / "scripts" / "train.py"
+    script.parent.mkdir()
+    script.write_text("x = 1\n")
+    made = patched([script], root=project)
+    study = study_of(project, diff=made.diff, changes=made.changes, script=script)
+    save(study, project / ".hotlap" / "x" / "study.json")
+    hotlap()
+    assert script.read_text() == "import gc\n\nx = 1\n"
+
+
+def test_a_study_that_claims_another_folder_is_refused(
+    project: Path, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = patched(files, root=project)
+    elsewhere = tmp_path / "downloads"
+    elsewhere.mkdir()
+    save(study_of(project, diff=made.diff, changes=made.changes), elsewhere / "study.json")
+    monkeypatch.chdir(elsewhere)
+    with pytest.raises(UserError, match=r"This study was made in .*/project\. Go there to apply it"):
+        hotlap("study.json")
+    monkeypatch.chdir(project)
+    hotlap(str(elsewhere / "study.json"))
+    assert b"import gc" in files[0].read_bytes()
+
+
+def test_a_study_can_be_named_from_anywhere(
+    project: Path, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(project, files)
+    monkeypatch.chdir(tmp_path)
+    before = files[0].read_bytes()
+    hotlap(str(folder))
+    hotlap(str(folder), "--revert")
+    assert files[0].read_bytes() == before
+
+
+def test_what_is_not_python_is_left_alone(project: Path) -> None:
+    path = project / "settings"
+    path.write_text("export A=1 {\n")
+    before, new = path.read_bytes(), path.read_bytes().replace(b"1", b"2")
+    change = FileChange(path=str(path), before_sha256=sha256(path), after_sha256=hashlib.sha256(new).hexdigest())
+    diff = "--- a/settings\n+++ b/settings\n@@ -1 +1 @@\n-export A=1 {\n+export A=2 {\n"
+    save(study_of(project, diff=diff, changes=(change,)), project / ".hotlap" / "x" / "study.json")
+    with pytest.raises(UserError, match="is not a Python file"):
+        hotlap()
+    assert path.read_bytes() == before
+
+
+def test_a_link_within_the_project_stays_a_link(project: Path, files: list[Path]) -> None:
+    link = project / "run.py"
+    link.symlink_to(files[0])
+    written(project, [link])
+    hotlap()
+    assert link.is_symlink()
+    assert files[0].read_bytes().startswith(b"import gc")
+    hotlap("--revert")
+    assert files[0].read_bytes() == TEXT.encode()
+
+
+def test_notes_when_and_what_was_there(project: Path, files: list[Path]) -> None:
+    before = sha256(files[0])
+    folder = written(project, files)
+    hotlap()
+    noted = json.loads((folder / "applied.json").read_text())
+    assert sha256(folder / "originals" / noted["originals"][before]) == before
+    assert noted["applied"].endswith("+00:00")

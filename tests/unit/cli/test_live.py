@@ -1,0 +1,119 @@
+"""Progress is plain lines where there is no terminal, and one line that renews itself where there is one."""
+
+import os
+import pty
+from io import StringIO, TextIOWrapper
+
+import pytest
+from rich.text import Text
+
+from hotlap.cli.live import Live
+from hotlap.report import terminal
+from tests import samples
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def all_of(controller: int) -> str:
+    """What was written to a terminal that is closed by now; Linux ends it with an error, others with nothing."""
+    shown = b""
+    try:
+        while part := os.read(controller, 1 << 16):
+            shown += part
+    except OSError:
+        pass
+    finally:
+        os.close(controller)
+    return shown.decode()
+
+
+def test_without_a_terminal_each_change_is_one_plain_line() -> None:
+    out, clock = StringIO(), Clock()
+    with Live(out, budget_s=300.0, clock=clock) as live:
+        live.status("measuring the script as written")
+        clock.now_s += 12
+        live.status("measuring the script as written")
+        live.status("trial: threads count=1")
+        live.show(terminal.findings(samples.study_full()))
+        live.show(None)
+    text = out.getvalue()
+    assert text.startswith("[0 s of 5 min] measuring the script as written\n[12 s of 5 min] trial: threads count=1\n")
+    assert text.count("measuring") == 1
+    assert "input-bound" in text
+    assert "\x1b" not in text
+    assert "\r" not in text
+
+
+def test_a_study_that_goes_on_counts_the_time_it_has_used() -> None:
+    out = StringIO()
+    Live(out, spent_s=90.0, clock=Clock()).status("going on")
+    assert out.getvalue() == "[1 min 30 s] going on\n"
+
+
+def test_colour_cannot_be_forced_on_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "30"}.items():
+        monkeypatch.setenv(name, value)
+    out = StringIO()
+    with Live(out) as live:
+        live.status("at work")
+        live.show(terminal.patch(samples.study_full()))
+    assert "\x1b" not in out.getvalue()
+
+
+def test_quiet_shows_nothing() -> None:
+    out = StringIO()
+    with Live(out, quiet=True) as live:
+        live.status("at work")
+        live.show(Text("a section"))
+    assert out.getvalue() == ""
+
+
+def test_what_is_being_done_cannot_control_the_terminal() -> None:
+    out = StringIO()
+    Live(out, clock=Clock()).status(samples.HOSTILE)
+    assert all(char == "\n" or char.isprintable() for char in out.getvalue())
+    assert "[bold red]loud[/]" in out.getvalue().replace("\n", "")
+
+
+def test_letters_that_the_stream_has_not_do_not_end_the_study() -> None:
+    raw = open(os.devnull, "wb")  # noqa: SIM115 - the wrapper closes it
+    with TextIOWrapper(raw, encoding="ascii") as stream:
+        Live(stream).status("training gr\u00fc\u00df.py")
+
+
+def test_on_a_terminal_sections_stay_and_the_status_line_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    controller, terminal_fd = pty.openpty()
+    with os.fdopen(terminal_fd, "w", encoding="utf-8") as stream:
+        with Live(stream, budget_s=300.0) as live:
+            live.status("trial: threads count=1")
+            live.show(Text("a finished section"))
+            live.status("trial: fused-optimizer")
+        live.close()
+    shown = all_of(controller)
+    assert "a finished section" in shown
+    assert "threads count=1" in shown
+    hide, show = shown.index("\x1b[?25l"), shown.rindex("\x1b[?25h")
+    assert hide < show, "the cursor is given back"
+    assert shown.rindex("\x1b[2K") > shown.rindex("fused-optimizer"), "the status line is erased in the end"
+
+
+def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    controller, terminal_fd = pty.openpty()
+    with os.fdopen(terminal_fd, "w", encoding="utf-8") as stream, Live(stream, clock=Clock()) as live:
+        live.status("at work")
+    shown = all_of(controller)
+    assert shown == "[0 s] at work\r\n"

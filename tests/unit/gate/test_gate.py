@@ -1,0 +1,345 @@
+"""The gate on one small training: what it must refuse, what it must let pass, and what it says about it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from hotlap.gate import Evidence, judge
+from hotlap.record import NonFinite, Number, Run, Status, Update, Verdict
+from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
+
+CONTRACTS = ("exact", "rounding", "statistical")
+PLAIN = Training()
+
+
+def same(num_seeds: int = 3) -> Evidence:
+    """A lever that changes nothing."""
+    return evidence(PLAIN, num_seeds=num_seeds)
+
+
+def with_lever_run(change: dict[str, object], start: Evidence | None = None) -> Evidence:
+    """`change` applied to each run with the lever."""
+    start = start or same()
+    return replace(
+        start,
+        lever=tuple(replace(run, **change) for run in start.lever),  # type: ignore[arg-type]
+        lever_seeds=tuple(replace(run, **change) for run in start.lever_seeds),  # type: ignore[arg-type]
+    )
+
+
+def everywhere(change: dict[str, object]) -> Evidence:
+    """`change` applied to all runs."""
+
+    def changed(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        return tuple(replace(run, **change) for run in runs)  # type: ignore[arg-type]
+
+    e = same()
+    return Evidence(
+        base=changed(e.base),
+        lever=changed(e.lever),
+        nudged=changed(e.nudged),
+        base_seeds=changed(e.base_seeds),
+        lever_seeds=changed(e.lever_seeds),
+    )
+
+
+def cut(run: Run, keep: slice) -> Run:
+    """Only some of the steps, with their numbers."""
+    first = range(len(run.step_index))[keep].start
+    assert run.batch_digest and run.rng_digest and run.settings_digest and run.learning_rates
+    return replace(
+        run,
+        step_index=run.step_index[keep],
+        loss=run.loss[keep],
+        num_samples=run.num_samples[keep],
+        num_updates=run.num_updates[keep],
+        learning_rates=run.learning_rates[keep],
+        batch_digest=run.batch_digest[keep],
+        rng_digest=run.rng_digest[keep],
+        settings_digest=run.settings_digest[keep],
+        epoch_starts=tuple(i - first for i in run.epoch_starts if first <= i < range(len(run.loss))[keep].stop),
+    )
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_lever_that_changes_nothing_is_unharmed(contract: str) -> None:
+    ruling = judge(contract, same())
+    assert ruling.verdict is Verdict.UNHARMED
+    assert f"{NUM_STEPS} steps, an epoch's end among them" in ruling.why
+
+
+def test_an_unknown_contract_is_a_mistake_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="recipe"):
+        judge("recipe", same())
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize("bad", [NonFinite.NAN, NonFinite.POSITIVE])
+def test_one_loss_that_is_not_finite_is_harm(contract: str, bad: NonFinite) -> None:
+    losses = train(PLAIN).loss
+    ruling = judge(contract, with_lever_run({"loss": (*losses[:-1], bad)}))
+    assert ruling.verdict is Verdict.HARMED
+    assert f"step {NUM_STEPS - 1} is {bad}" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_losses_that_are_nan_on_both_sides_leave_nothing_to_compare(contract: str) -> None:
+    nan: tuple[Number, ...] = (NonFinite.NAN,) * NUM_STEPS
+    ruling = judge(contract, everywhere({"loss": nan}))
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert "nothing to compare" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"loss": (None,) * NUM_STEPS}, "no loss"),
+        ({"loss": ()}, "no loss"),
+        ({"status": Status.CRASHED, "error": "IndexError in step 3"}, "crashed: IndexError in step 3"),
+        ({"status": Status.HUNG}, "hung"),
+        ({"not_installed": ("no fused kernel for Adagrad",)}, "no fused kernel"),
+        ({"updates": None}, "not recorded"),
+        ({"learning_rates": None}, "not recorded"),
+        ({"settings_digest": None}, "not recorded"),
+        ({"num_updates": ()}, "not recorded"),
+        ({"step_index": (), "loss": ()}, "made no step"),
+        ({"seed": 99}, "seed"),
+    ],
+)
+def test_missing_evidence_is_never_harmless(contract: str, change: dict[str, object], said: str) -> None:
+    ruling = judge(contract, with_lever_run(change))
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert said in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_no_run_at_all_is_never_harmless(contract: str) -> None:
+    empty = Evidence(base=(), lever=())
+    assert judge(contract, empty).verdict is Verdict.UNDECIDED
+    assert judge(contract, replace(same(), lever=())).verdict is Verdict.UNDECIDED
+    assert judge(contract, replace(same(), base=())).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("contract", ["exact", "rounding"])
+def test_batches_must_be_recorded_where_they_must_be_equal(contract: str) -> None:
+    assert judge(contract, everywhere({"batch_digest": None})).verdict is Verdict.UNDECIDED
+
+
+def test_random_states_must_be_recorded_to_be_called_equal() -> None:
+    assert judge("exact", everywhere({"rng_digest": None})).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_fewer_than_twenty_common_steps_decide_nothing(contract: str) -> None:
+    short = evidence(PLAIN, num_seeds=3)
+    few = replace(
+        short,
+        lever=tuple(cut(run, slice(0, 19)) for run in short.lever),
+        lever_seeds=tuple(cut(run, slice(0, 19)) for run in short.lever_seeds),
+    )
+    ruling = judge(contract, few)
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert "19 steps" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_runs_are_aligned_by_the_step_of_the_training_not_by_position(contract: str) -> None:
+    e = same()
+    late = replace(
+        e,
+        lever=tuple(cut(run, slice(15, 100)) for run in e.lever),
+        lever_seeds=tuple(cut(run, slice(15, 100)) for run in e.lever_seeds),
+    )
+    assert judge(contract, late).verdict is Verdict.UNHARMED
+    shifted = with_lever_run({"step_index": tuple(range(5, NUM_STEPS + 5))})
+    assert judge(contract, shifted).verdict is Verdict.HARMED
+
+
+def test_a_window_without_an_epochs_end_says_so() -> None:
+    e = same()
+    within = replace(e, base=tuple(cut(r, slice(0, 20)) for r in e.base), lever=(cut(e.lever[0], slice(0, 20)),))
+    ruling = judge("exact", replace(within, nudged=()))
+    assert ruling.verdict is Verdict.UNHARMED
+    assert "no epoch's end" in ruling.why
+
+
+RATES = train(PLAIN).learning_rates or ()
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_updates": (1,) * 50 + (0,) + (1,) * (NUM_STEPS - 51)}, "Step 50 has other updates"),
+        ({"learning_rates": (*RATES[:40], (0.5,), *RATES[41:])}, "Step 40 has other learning rates"),
+        ({"settings_digest": ("other",) * NUM_STEPS}, "Step 0 has other optimizer settings"),
+        ({"num_samples": (*(train(PLAIN).num_samples[:-1]), 7)}, f"Step {NUM_STEPS - 1} has other samples"),
+        ({"epoch_starts": (0, 60)}, "starts of a loader"),
+        ({"skipped_updates": 2}, "2 updates were skipped"),
+        ({"loss": (*train(PLAIN).loss[:30], None, *train(PLAIN).loss[31:])}, "Step 30 has no loss"),
+    ],
+)
+def test_other_bookkeeping_is_harm_under_every_contract(contract: str, change: dict[str, object], said: str) -> None:
+    ruling = judge(contract, with_lever_run(change))
+    assert ruling.verdict is Verdict.HARMED
+    assert said in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_learning_rates_that_react_to_chance_are_no_harm_of_the_levers(contract: str) -> None:
+    e = same()
+    twitchy = tuple((rate[0] * 0.5,) for rate in RATES)
+    changed = replace(e, base_seeds=(replace(e.base_seeds[0], learning_rates=twitchy), *e.base_seeds[1:]))
+    assert judge(contract, changed).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_rate_kept_as_float32_is_the_same_rate(contract: str) -> None:
+    single = tuple((rate[0] * (1 + 6e-8),) for rate in RATES)
+    assert judge(contract, with_lever_run({"learning_rates": single})).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_training_that_ends_early_is_harm(contract: str) -> None:
+    e = same()
+    ended = replace(
+        e,
+        lever=tuple(replace(cut(run, slice(0, 80)), status=Status.ENDED) for run in e.lever),
+        lever_seeds=tuple(replace(cut(run, slice(0, 80)), status=Status.ENDED) for run in e.lever_seeds),
+    )
+    ruling = judge(contract, ended)
+    assert ruling.verdict is Verdict.HARMED
+    assert "came to step 79; as written to step 119" in ruling.why
+
+
+def touched(share: float) -> tuple[Update, ...]:
+    """The updates as written, with only `share` of the last parameter's elements changed."""
+    return tuple(replace(u, changed=(*u.changed[:-1], u.changed[-1] * share)) for u in train(PLAIN).updates or ())
+
+
+def test_elements_that_stay_although_they_change_as_written_are_harm() -> None:
+    ruling = judge("exact", with_lever_run({"updates": touched(0.9)}))
+    assert ruling.verdict is Verdict.HARMED
+    assert "10.0% of the elements of parameter 3 stay" in ruling.why
+
+
+def test_elements_that_never_change_as_written_may_stay() -> None:
+    assert judge("exact", everywhere({"updates": touched(0.1)})).verdict is Verdict.UNHARMED
+
+
+def test_a_frozen_parameter_that_moves_is_harm() -> None:
+    still = tuple(replace(u, norms=(0.0, *u.norms[1:])) for u in train(PLAIN).updates or ())
+    e = same()
+    ruling = judge("exact", replace(e, base=tuple(replace(run, updates=still) for run in e.base)))
+    assert ruling.verdict is Verdict.HARMED
+    assert "as written it never is" in ruling.why
+
+
+def test_exact_names_the_first_bit_that_differs() -> None:
+    losses = train(PLAIN).loss
+    first = losses[70]
+    assert isinstance(first, float)
+    other = (*losses[:70], math.nextafter(first, 9), *losses[71:])
+    ruling = judge("exact", with_lever_run({"loss": other}))
+    assert ruling.verdict is Verdict.HARMED
+    assert "Step 70 has another loss" in ruling.why
+
+
+def test_exact_refuses_a_random_stream_that_moved() -> None:
+    states = train(PLAIN).rng_digest or ()
+    ruling = judge("exact", with_lever_run({"rng_digest": (*states[:90], "moved", *states[91:])}))
+    assert ruling.verdict is Verdict.HARMED
+    assert "Step 90 has another random state" in ruling.why
+
+
+@pytest.mark.parametrize("contract", ["exact", "rounding"])
+def test_one_run_as_written_does_not_tell_whether_a_script_repeats_itself(contract: str) -> None:
+    e = evidence(PLAIN, num_seeds=2, order="halves")
+    alone = replace(e, base=e.base[:1], nudged=())
+    assert judge(contract, alone).verdict is Verdict.UNDECIDED
+    assert judge(contract, replace(alone, lever=e.base[:1])).verdict is Verdict.UNHARMED
+
+
+def test_exact_falls_to_seeds_where_the_script_draws_other_numbers_each_time() -> None:
+    moody = train(replace(PLAIN, other_masks=True))
+    e = evidence(PLAIN, num_seeds=5)
+    ruling = judge("exact", replace(e, base=(e.base[0], moody)))
+    assert ruling.verdict is Verdict.UNHARMED
+    assert "differ first in the random state (step 0)" in ruling.why
+    assert "5 seeds" in ruling.why
+    bare = replace(e, base=(e.base[0], moody), base_seeds=(), lever_seeds=())
+    assert judge("exact", bare).verdict is Verdict.UNDECIDED
+
+
+def test_exact_falls_to_rounding_where_only_the_losses_are_not_repeatable() -> None:
+    e = evidence(PLAIN, num_seeds=2, order="halves")
+    restless = replace(e, base=(e.base[0], train(replace(PLAIN, order="double"))), nudged=())
+    ruling = judge("exact", restless)
+    assert ruling.verdict is Verdict.UNHARMED
+    assert "in the loss" in ruling.why
+    moved = replace(e.lever[0], rng_digest=("moved",) * NUM_STEPS)
+    assert judge("exact", replace(restless, lever=(moved,))).verdict is Verdict.HARMED
+    wrong = train(replace(PLAIN, rate_times=1.1))
+    assert judge("exact", replace(restless, lever=(wrong,))).verdict is Verdict.HARMED
+
+
+def test_another_order_of_summation_is_rounding_and_not_exact() -> None:
+    e = evidence(PLAIN, num_seeds=2, order="halves")
+    assert judge("rounding", e).verdict is Verdict.UNHARMED
+    assert judge("exact", e).verdict is Verdict.HARMED
+
+
+def test_bfloat16_is_not_rounding() -> None:
+    assert judge("rounding", evidence(PLAIN, num_seeds=2, order="bf16")).verdict is Verdict.HARMED
+
+
+def test_differences_are_not_called_rounding_where_rounding_was_not_measured() -> None:
+    e = evidence(PLAIN, num_seeds=2, rate_times=1.1)
+    ruling = judge("rounding", replace(e, nudged=()))
+    assert ruling.verdict is not Verdict.UNHARMED
+
+
+def test_a_steady_offset_is_seen_although_runs_jump_about_by_more() -> None:
+    chaotic = Training(optimizer="sgd", rate=0.2, num_steps=200, recorded_from=80)
+    e = evidence(chaotic, num_seeds=2, order="halves")
+    nudged = tuple(train(replace(chaotic, nudge=k)) for k in range(1, 7))
+    assert judge("rounding", replace(e, nudged=nudged)).verdict is Verdict.UNHARMED
+    losses = [[x for x in run.loss if isinstance(x, float)] for run in (e.base[0], *nudged)]
+    largest = max(max(abs(a - b) for a, b in zip(losses[0], other, strict=True)) for other in losses[1:])
+    lifted = replace(e.base[0], loss=tuple(x + 0.9 * largest for x in losses[0]))
+    assert judge("rounding", replace(e, nudged=nudged, lever=(lifted,))).verdict is Verdict.HARMED
+
+
+def test_two_seeds_do_not_make_a_statistical_verdict() -> None:
+    ruling = judge("statistical", evidence(PLAIN, num_seeds=2, order="bf16"))
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert "3 seeds" in ruling.why
+
+
+def test_the_same_seed_twice_is_one_witness() -> None:
+    e = evidence(PLAIN, num_seeds=2, order="bf16")
+    twice = replace(e, base_seeds=e.base_seeds * 3, lever_seeds=e.lever_seeds * 3)
+    assert judge("statistical", twice).verdict is Verdict.UNDECIDED
+
+
+def test_seeds_that_do_not_coincide_are_compared_unpaired() -> None:
+    e = evidence(PLAIN, num_seeds=6)
+    others = tuple(train(Training(seed=5000 + k)) for k in range(5))
+    ruling = judge("statistical", replace(e, lever_seeds=others))
+    assert ruling.verdict is not Verdict.HARMED
+    wrong = tuple(train(Training(seed=5000 + k, rate_times=0.3)) for k in range(5))
+    slow = replace(e, lever=(train(replace(PLAIN, rate_times=0.3)),), lever_seeds=wrong)
+    assert judge("statistical", slow).verdict is Verdict.HARMED
+
+
+def test_a_loss_that_does_not_fall_proves_little_unless_samples_are_equal() -> None:
+    still = Training(rate=1e-9)
+    ruling = judge("statistical", evidence(still, num_seeds=4, other_masks=True))
+    assert ruling.verdict is not Verdict.HARMED
+    e = evidence(still, num_seeds=4, order="bf16")
+    unlike = tuple(replace(r, batch_digest=tuple(f"{k}" for k in range(NUM_STEPS))) for r in e.lever_seeds)
+    ruling = judge("statistical", replace(e, lever_seeds=unlike))
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert "does not fall" in ruling.why

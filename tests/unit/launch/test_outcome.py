@@ -1,0 +1,126 @@
+"""What became of a process: one status, and a sentence that a person can use."""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotlap.launch.outcome import outcome
+from hotlap.launch.workplace import Workplace
+from hotlap.record import Plan, Run, Status, save
+from tests.sample_runs import run_with
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workplace]:
+    plan = Plan(command=("python", "train.py"), cwd=str(tmp_path), out="", arms=(({"name": "threads", "count": 1},),))
+    made = Workplace(plan, base=tmp_path, number=1, folders=())
+    yield made
+    made.remove()
+
+
+def end(
+    place: Workplace,
+    *,
+    recorded: Run | None = None,
+    status: Status | None = None,
+    exit_code: int = 0,
+    stdout: str = "",
+    stderr: str = "",
+) -> Run:
+    """The run of a process that ended like that."""
+    if recorded is not None:
+        save(recorded, place.out / "run-0.json")
+    return outcome(place, status=status, exit_code=exit_code, stdout=stdout, stderr=stderr)
+
+
+def test_a_complete_record_is_taken_as_it_is(place: Workplace) -> None:
+    run = end(place, recorded=run_with(), stdout="epoch 1\n")
+    assert replace(run, output="") == run_with()
+    assert run.output == "epoch 1"
+
+
+def test_how_a_complete_run_was_ended_does_not_matter(place: Workplace) -> None:
+    run = end(place, recorded=run_with(), exit_code=-signal.SIGKILL)
+    assert run.status is Status.COMPLETE
+    assert run.error is None
+
+
+def test_a_script_that_came_to_its_end(place: Workplace) -> None:
+    run = end(place, recorded=replace(run_with(), status=Status.ENDED))
+    assert (run.status, run.exit_code, run.error) == (Status.ENDED, 0, "it came to its end")
+
+
+def test_a_crash_keeps_the_probes_own_words(place: Workplace) -> None:
+    crashed = replace(run_with(), status=Status.CRASHED, error="ValueError: no")
+    run = end(place, recorded=crashed, exit_code=1, stderr="Traceback ...\nValueError: no\n")
+    assert (run.status, run.exit_code, run.error) == (Status.CRASHED, 1, "ValueError: no")
+    assert run.output == "Traceback ...\nValueError: no"
+
+
+def test_a_crash_before_the_probe_is_told_by_its_last_line(place: Workplace) -> None:
+    run = end(place, exit_code=1, stderr="Traceback ...\nModuleNotFoundError: No module named 'datas'\n\n")
+    assert run.status is Status.CRASHED
+    assert run.error == "ModuleNotFoundError: No module named 'datas'"
+    assert run.arms == place.plan.arms
+
+
+def test_a_crash_without_a_word_is_told_by_its_code(place: Workplace) -> None:
+    assert end(place, exit_code=7).error == "it left with exit code 7"
+
+
+def test_out_of_memory_is_what_a_kill_means_most_often(place: Workplace) -> None:
+    run = end(place, exit_code=-signal.SIGKILL)
+    assert run.status is Status.KILLED
+    assert run.error is not None
+    assert "SIGKILL" in run.error
+    assert "memory" in run.error
+
+
+def test_another_signal_is_named(place: Workplace) -> None:
+    assert end(place, exit_code=-signal.SIGSEGV).error == "it was ended by SIGSEGV"
+    assert end(place, exit_code=-250).error == "it was ended by signal 250"
+
+
+def test_a_run_that_hung_says_how_far_it_came(place: Workplace) -> None:
+    assert end(place, status=Status.HUNG, exit_code=-9).error == "it made no training step in time"
+    place.progress.steps = 12
+    run = end(place, status=Status.HUNG, exit_code=-9)
+    assert run.error == "it made 12 training steps and then none for too long"
+    assert run.exit_code is None, "it was hotlap that ended it"
+
+
+def test_a_run_whose_time_was_over_says_so(place: Workplace) -> None:
+    place.progress.steps = 3
+    assert end(place, status=Status.LAPSED).error == "its time was over after 3 steps"
+
+
+def test_a_command_without_torch_is_silent(place: Workplace) -> None:
+    run = end(place)
+    assert run.status is Status.SILENT
+    assert run.error == "it never imported torch in a Python that hotlap could reach"
+
+
+def test_a_python_without_hotlap_is_told_to_install_it(place: Workplace) -> None:
+    (place.out / "no-probe").write_text("/opt/bin/python: No module named 'msgspec'\n")
+    error = end(place).error
+    assert error is not None
+    assert "No module named 'msgspec'" in error
+    assert "install hotlap there" in error
+
+
+def test_a_record_that_is_damaged_is_as_good_as_none(place: Workplace) -> None:
+    (place.out / "run-0.json").write_bytes(b'{"status": "comp')
+    assert end(place, exit_code=1, stderr="MemoryError\n").status is Status.CRASHED
+
+
+def test_of_endless_output_the_end_is_kept(place: Workplace) -> None:
+    run = end(place, exit_code=1, stderr="noise\n" * 100_000 + "KeyError: 'x'\n")
+    assert run.output.endswith("KeyError: 'x'")
+    assert len(run.output) <= 8000
+
+
+def test_what_went_to_standard_output_is_shown_when_nothing_else_did(place: Workplace) -> None:
+    assert end(place, exit_code=2, stdout="usage: train.py\n").output == "usage: train.py"

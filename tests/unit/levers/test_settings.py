@@ -1,0 +1,213 @@
+"""What the levers of one setting or none decide: candidates, refusals, bounds, edits."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from hotlap.levers import Patch, by_name
+from hotlap.levers.bf16_autocast import Bf16Autocast
+from hotlap.levers.fused_optimizer import FusedOptimizer
+from hotlap.levers.huge_pages import HugePages
+from hotlap.levers.threads import Threads
+from hotlap.record import Phase, Run
+from hotlap.source import AddArgument, InsertAfterImports, InsertAtTop, WrapStatement
+from tests.sample_runs import SCRIPT, SHA, machine, optimizer, run_with, site
+
+
+def run_of_optimizer(**changes: object) -> Run:
+    facts = replace(optimizer(), **changes)  # type: ignore[arg-type]
+    made = replace(site("torch.optim.Adam", 27), detail={"optimizer": 0})
+    return replace(run_with(), optimizers=(facts,), call_sites=(made,))
+
+
+# threads
+
+
+@pytest.mark.parametrize(
+    ("usable", "now", "counts"),
+    [(2.0, 2, [1]), (8.0, 8, [1, 2, 4]), (8.0, 3, [1, 2, 4, 8]), (0.5, 1, []), (0.5, 64, [1]), (1.0, None, [1])],
+)
+def test_threads_tries_one_a_quarter_half_and_all_but_what_is_set(
+    usable: float, now: int | None, counts: list[int]
+) -> None:
+    run = replace(run_with(), num_threads=now)
+    found = Threads.candidates(run, replace(machine(), usable_cores=usable))
+    assert [lever.count for lever in found] == counts
+
+
+def test_threads_is_one_line_behind_the_imports() -> None:
+    (edit,) = Threads(count=3).edits(run_with())
+    assert edit == InsertAfterImports(path=SCRIPT, sha256=SHA, code="torch.set_num_threads(3)", imports="import torch")
+
+
+def test_threads_sets_and_restores_torchs_own_number() -> None:
+    before, patch = torch.get_num_threads(), Patch()
+    Threads(count=before + 1).install(patch)
+    assert torch.get_num_threads() == before + 1
+    patch.undo()
+    assert torch.get_num_threads() == before
+
+
+# fused-optimizer
+
+
+def test_fused_refuses_a_parameter_of_which_it_would_update_a_part() -> None:
+    run = run_of_optimizer(all_dense=False, not_dense="shape (4, 8), strides (16, 1)")
+    reason = FusedOptimizer().rejects(run, machine())
+    assert reason is not None
+    assert "shape (4, 8), strides (16, 1)" in reason
+
+
+@pytest.mark.parametrize("chosen", [{"fused": True}, {"fused": False}, {"foreach": True}, {"has_fused": False}])
+def test_fused_respects_what_the_script_chose(chosen: dict[str, bool]) -> None:
+    run = run_of_optimizer(**chosen)
+    assert FusedOptimizer().rejects(run, machine()) is not None
+    assert FusedOptimizer().edits(run) == ()
+
+
+def test_fused_needs_a_line_to_change() -> None:
+    run = replace(run_of_optimizer(), call_sites=())
+    assert FusedOptimizer().rejects(run, machine()) is not None
+
+
+def test_fused_is_an_argument_at_each_construction() -> None:
+    run = run_of_optimizer()
+    assert FusedOptimizer().rejects(run, machine()) is None
+    assert FusedOptimizer().edits(run) == (AddArgument(site=run.call_sites[0], keyword="fused", value="True"),)
+
+
+def test_fused_leaves_groups_alone_that_have_a_choice_of_their_own() -> None:
+    first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    groups: list[dict[str, Any]] = [{"params": first.parameters()}, {"params": second.parameters(), "foreach": True}]
+    made = torch.optim.Adam(groups)
+    patch = Patch()
+    FusedOptimizer().install(patch)
+    patch.optimizer_made(made)
+    assert [group["fused"] for group in made.param_groups] == [True, None]
+    patch.undo()
+    assert [group["fused"] for group in made.param_groups] == [None, None]
+
+
+def test_fused_makes_the_same_update_up_to_rounding() -> None:
+    def weights(*, fused: bool) -> torch.Tensor:
+        torch.manual_seed(3)
+        model = torch.nn.Linear(16, 4)
+        made, patch = torch.optim.Adam(model.parameters(), lr=0.1), Patch()
+        if fused:
+            FusedOptimizer().install(patch)
+            patch.optimizer_made(made)
+        for _ in range(5):
+            made.zero_grad()
+            model(torch.ones(8, 16)).square().sum().backward()
+            made.step()
+        return model.weight.detach()
+
+    assert torch.allclose(weights(fused=True), weights(fused=False), rtol=1e-5, atol=1e-6)
+
+
+# bf16-autocast
+
+
+def run_with_model(*, returns: str = "Tensor") -> Run:
+    call = replace(site("forward", 30), detail={"parameters": True, "returns": returns})
+    facts = replace(optimizer(), dtypes=("float32",))
+    return replace(run_with(), optimizers=(facts,), call_sites=(call,))
+
+
+def test_bf16_wraps_the_call_of_the_model() -> None:
+    run = run_with_model()
+    assert Bf16Autocast().rejects(run, machine()) is None
+    (edit,) = Bf16Autocast().edits(run)
+    assert isinstance(edit, WrapStatement)
+    assert (edit.header, edit.suffix) == ('with torch.autocast("cpu", dtype=torch.bfloat16)', ".float()")
+
+
+def test_bf16_needs_a_chip_that_has_it() -> None:
+    reason = Bf16Autocast().rejects(run_with_model(), replace(machine(), cpu_flags=("avx2", "avx512f")))
+    assert reason is not None
+    assert "no bfloat16 instructions" in reason
+
+
+def test_bf16_on_a_gpu_does_not_ask_for_the_processors_flags() -> None:
+    run = replace(run_with_model(), device="NVIDIA H200")
+    assert Bf16Autocast().rejects(run, replace(machine(), cpu_flags=())) is None
+    (edit,) = Bf16Autocast().edits(run)
+    assert isinstance(edit, WrapStatement)
+    assert '"cuda"' in edit.header
+
+
+@pytest.mark.parametrize("returns", ["dict", "tuple", "ModelOutput"])
+def test_bf16_refuses_what_it_cannot_cast_back_in_source(returns: str) -> None:
+    run = run_with_model(returns=returns)
+    assert Bf16Autocast().edits(run) == ()
+    assert Bf16Autocast().rejects(run, machine()) is not None
+
+
+def test_bf16_computes_in_bfloat16_and_hands_on_float32() -> None:
+    seen: list[torch.dtype] = []
+
+    class Watching(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.inner(x)
+            seen.append(y.dtype)
+            return y
+
+    model, patch = Watching(), Patch()
+    Bf16Autocast().install(patch)
+    try:
+        out = model(torch.ones(2, 4))
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+    finally:
+        patch.undo()
+    model(torch.ones(2, 4))
+    assert out.dtype == torch.float32
+    assert seen == [torch.bfloat16, torch.float32, torch.float32], "training only, and only while installed"
+
+
+# huge-pages
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"system": "Darwin", "libc": ""}, "this is Darwin"),
+        ({"libc": "glibc 2.31"}, "2.35 or newer"),
+        ({"huge_pages": "always"}, "already"),
+        ({"huge_pages": "never"}, "switched off"),
+        ({"huge_pages": None}, "switched off"),
+    ],
+)
+def test_huge_pages_says_what_the_system_lacks(changes: dict[str, str | None], part: str) -> None:
+    reason = HugePages().rejects(run_with(), replace(machine(), **changes))  # type: ignore[arg-type]
+    assert reason is not None
+    assert part in reason
+
+
+def test_huge_pages_adds_its_tunable_behind_those_that_are_set() -> None:
+    assert HugePages().environment({}) == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    assert HugePages().environment({"GLIBC_TUNABLES": "a=1"}) == {"GLIBC_TUNABLES": "a=1:glibc.malloc.hugetlb=1"}
+    assert HugePages().environment({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}) == {}
+
+
+def test_huge_pages_restarts_the_script_from_its_first_line() -> None:
+    (edit,) = HugePages().edits(run_with())
+    assert isinstance(edit, InsertAtTop)
+    compile(edit.code, "restart", "exec")
+    assert '__name__ == "__main__"' in edit.code, "an import of the script must not restart anything"
+
+
+def test_huge_pages_has_nothing_to_win_on_a_gpu_or_while_waiting() -> None:
+    assert HugePages().saves_at_most_s(run_with(device="NVIDIA H200"), ()) == 0
+    waiting = run_with(phases={Phase.FORWARD: 0.001, Phase.SYNC: 0.009})
+    assert HugePages().saves_at_most_s(waiting, ()) == pytest.approx(0.001 / 3)
+
+
+def test_levers_are_found_by_name() -> None:
+    assert by_name("threads") is Threads

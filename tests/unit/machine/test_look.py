@@ -1,0 +1,132 @@
+"""What is read of a machine, from trees of files that look like one."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hotlap import machine
+from hotlap.record import Machine
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_an_empty_tree_leaves_unknown_what_only_files_could_say(root: Path) -> None:
+    seen = machine.look(root=root)
+    assert isinstance(seen, Machine)
+    assert seen.huge_pages is None
+    assert seen.shm_bytes is None
+    assert seen.cpu_flags == ()
+    assert seen.num_cores >= 1
+    assert 0 < seen.usable_cores <= seen.num_cores
+
+
+def test_the_processor_and_the_flags_that_matter_are_read(root: Path) -> None:
+    write(
+        root,
+        "proc/cpuinfo",
+        "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Platinum 8481C\n"
+        "flags\t\t: fpu avx2 fma amx_bf16 avx512_bf16\n\n"
+        "processor\t: 1\nmodel name\t: another\nflags\t\t: avx512f\n",
+    )
+    seen = machine.look(root=root)
+    assert seen.processor == "Intel(R) Xeon(R) Platinum 8481C"
+    assert set(seen.cpu_flags) == {"avx2", "fma", "amx_bf16", "avx512_bf16"}
+
+
+def test_arm_calls_its_flags_features(root: Path) -> None:
+    write(root, "proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd bf16 sve\n")
+    assert set(machine.look(root=root).cpu_flags) == {"bf16", "sve"}
+
+
+@pytest.mark.parametrize("chosen", ["always", "madvise", "never"])
+def test_the_state_of_huge_pages_stands_in_brackets(root: Path, chosen: str) -> None:
+    words = [f"[{word}]" if word == chosen else word for word in ("always", "madvise", "never")]
+    write(root, "sys/kernel/mm/transparent_hugepage/enabled", " ".join(words) + "\n")
+    assert machine.look(root=root).huge_pages == chosen
+
+
+@pytest.mark.parametrize("text", ["", "always madvise never", "]madvise["])
+def test_without_brackets_it_is_unknown(root: Path, text: str) -> None:
+    write(root, "sys/kernel/mm/transparent_hugepage/enabled", text)
+    assert machine.look(root=root).huge_pages is None
+
+
+def test_a_quota_of_half_a_core_is_seen_in_version_2(root: Path) -> None:
+    write(root, "sys/fs/cgroup/cpu.max", "50000 100000\n")
+    assert machine.look(root=root).usable_cores == 0.5
+
+
+def test_a_quota_is_seen_in_version_1(root: Path) -> None:
+    write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "25000\n")
+    write(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
+    assert machine.look(root=root).usable_cores == 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("cpu.max", "max 100000\n"), ("cpu/cpu.cfs_quota_us", "-1\n"), ("cpu.max", "")]
+)
+def test_no_quota_leaves_all_cores(root: Path, name: str, text: str) -> None:
+    unlimited = machine.look(root=root).usable_cores
+    write(root, f"sys/fs/cgroup/{name}", text)
+    write(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
+    assert machine.look(root=root).usable_cores == unlimited
+
+
+@pytest.mark.parametrize(
+    ("limit", "used"),
+    [("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")],
+)
+def test_what_the_cgroup_leaves_is_what_is_available(root: Path, limit: str, used: str) -> None:
+    write(root, f"sys/fs/cgroup/{limit}", f"{64 << 20}\n")
+    write(root, f"sys/fs/cgroup/{used}", f"{16 << 20}\n")
+    assert machine.look(root=root).available_bytes == 48 << 20
+
+
+def test_a_cgroup_beyond_its_limit_leaves_nothing(root: Path) -> None:
+    write(root, "sys/fs/cgroup/memory.max", "100\n")
+    write(root, "sys/fs/cgroup/memory.current", "200\n")
+    assert machine.look(root=root).available_bytes == 0
+
+
+def test_a_limit_above_the_memory_does_not_add_any(root: Path) -> None:
+    write(root, "sys/fs/cgroup/memory.max", str(1 << 60))
+    write(root, "sys/fs/cgroup/memory.current", "0")
+    assert machine.look(root=root).available_bytes <= psutil.virtual_memory().total
+
+
+def test_no_memory_limit_is_written_as_max(root: Path) -> None:
+    write(root, "sys/fs/cgroup/memory.max", "max\n")
+    write(root, "sys/fs/cgroup/memory.current", "200\n")
+    assert machine.look(root=root).available_bytes > 200
+
+
+def test_shared_memory_is_what_is_free_in_it(root: Path) -> None:
+    (root / "dev/shm").mkdir(parents=True)
+    seen = machine.look(root=root).shm_bytes
+    assert seen is not None and seen > 0
+
+
+def test_a_file_that_is_not_text_is_as_good_as_none(root: Path) -> None:
+    path = root / "proc/cpuinfo"
+    path.parent.mkdir()
+    path.write_bytes(b"\xff\xfe model name: x\n")
+    assert machine.look(root=root).cpu_flags == ()
+
+
+def test_the_real_machine_is_seen() -> None:
+    seen = machine.look()
+    assert seen.system
+    assert seen.processor
+    assert seen.memory_bytes >= seen.available_bytes > 0

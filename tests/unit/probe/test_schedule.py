@@ -1,0 +1,120 @@
+"""What each step is for: warm-up, an arm's block, or the end."""
+
+from collections.abc import Callable
+from itertools import groupby
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotlap.probe.schedule import Move, Schedule
+from hotlap.record import Plan, Turn
+
+ARMS = ((), ({"name": "threads", "count": 1},), ({"name": "fused-optimizer"},))
+
+
+def plan(**given: int | float | bool) -> Plan:
+    num_arms = int(given.pop("arms", 1))
+    return Plan(command=("python",), cwd="/", out="/", arms=ARMS[:num_arms], **given)  # type: ignore[arg-type]
+
+
+def moves(
+    plan: Plan,
+    *,
+    settled: Callable[[int], bool] = lambda step: True,
+    epoch: int = 0,
+    step_s: float = 0.001,
+) -> list[Move]:
+    """What each step was for, until the schedule is done; an epoch of `epoch` steps begins anew."""
+    schedule = Schedule(plan)
+    made: list[Move] = []
+    for step in range(20_000):
+        made.append(schedule.move)
+        started = epoch > 0 and step % epoch == 0
+        if schedule.advance(settled=settled(step), elapsed_s=step * step_s, epoch_started=started).done:
+            return made
+    raise AssertionError("it is never done")
+
+
+def recorded(made: list[Move]) -> list[Move]:
+    return [move for move in made if move.recorded]
+
+
+def test_warm_up_comes_first_then_exactly_the_wanted_steps() -> None:
+    made = moves(plan(warmup=5, steps=12, block=4))
+    assert [move.recorded for move in made] == [False] * 5 + [True] * 12
+
+
+def test_without_a_warm_up_the_very_first_step_is_recorded() -> None:
+    made = moves(plan(warmup=0, steps=3))
+    assert [move.recorded for move in made] == [True] * 3
+
+
+def test_a_block_is_as_long_as_asked_and_its_first_step_says_so() -> None:
+    made = recorded(moves(plan(warmup=3, steps=12, block=4)))
+    assert [move.new_block for move in made] == [True, False, False, False] * 3
+    assert [move.block for move in made] == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_arms_follow_each_other_in_serpentine_order() -> None:
+    made = recorded(moves(plan(arms=3, warmup=2, steps=20, block=5)))
+    order = [arm for arm, _ in groupby(move.arm for move in made)]
+    blocks = [next(iter(group)).arm for _, group in groupby(made, key=lambda move: move.block)]
+    # One round is thrown away, so the first that is kept runs backwards.
+    assert blocks == [2, 1, 0, 0, 1, 2, 2, 1, 0, 0, 1, 2]
+    assert order == [2, 1, 0, 1, 2, 1, 0, 1, 2]
+
+
+def test_each_arm_first_makes_a_block_that_is_thrown_away() -> None:
+    made = moves(plan(arms=2, warmup=4, steps=6, block=3))
+    thrown = made[4:10]
+    assert [move.arm for move in thrown] == [0, 0, 0, 1, 1, 1]
+    assert not any(move.recorded for move in thrown)
+    assert thrown[0].new_block
+    assert all(move.recorded for move in made[10:])
+
+
+@given(arms=st.integers(1, 3), rounds=st.integers(1, 6), block=st.integers(1, 12), warmup=st.integers(0, 20))
+@settings(deadline=None)
+def test_each_arm_gets_the_wanted_steps(arms: int, rounds: int, block: int, warmup: int) -> None:
+    made = recorded(moves(plan(arms=arms, warmup=warmup, steps=rounds * block, block=block)))
+    assert [sum(move.arm == arm for move in made) for arm in range(arms)] == [rounds * block] * arms
+
+
+def test_a_lever_that_has_not_settled_prolongs_the_warm_up() -> None:
+    made = moves(plan(warmup=5, steps=4), settled=lambda step: step >= 30)
+    assert sum(not move.recorded for move in made) == 31
+
+
+def test_the_warm_up_ends_when_patience_is_over() -> None:
+    made = moves(plan(warmup=5, steps=4, warmup_max_s=1.0), settled=lambda step: False, step_s=0.1)
+    assert sum(not move.recorded for move in made) == 11
+
+
+def test_the_turn_decides_how_long_a_block_is() -> None:
+    asked = Plan(command=(), cwd="/", out="/", warmup=1, steps=9, block=50, turn=Turn(steps=3, ready="/r", go="/g"))
+    assert [move.new_block for move in recorded(moves(asked))] == [True, False, False] * 3
+
+
+def test_a_whole_epoch_goes_on_until_the_second_one_has_begun() -> None:
+    made = recorded(moves(plan(warmup=2, steps=50, whole_epoch=True), epoch=100))
+    # The second epoch begins with step 100, of which two were warm-up; ten of its steps are wanted.
+    assert 98 + 10 <= len(made) <= 98 + 13
+
+
+def test_a_whole_epoch_that_is_over_early_still_gives_the_wanted_steps() -> None:
+    assert len(recorded(moves(plan(warmup=2, steps=50, whole_epoch=True), epoch=10))) == 50
+
+
+def test_an_epoch_without_end_is_left_after_four_times_the_wanted_steps() -> None:
+    assert len(recorded(moves(plan(warmup=2, steps=50, whole_epoch=True), epoch=100_000))) == 200
+    assert len(recorded(moves(plan(warmup=2, steps=50, whole_epoch=True)))) == 200
+
+
+def test_nothing_is_warm_before_the_warm_up_is_over() -> None:
+    schedule = Schedule(plan(warmup=2, steps=5))
+    assert not schedule.warm
+    schedule.advance(settled=True, elapsed_s=0, epoch_started=False)
+    assert not schedule.warm
+    schedule.advance(settled=True, elapsed_s=0, epoch_started=False)
+    assert schedule.warm
+    assert schedule.wanted == 5

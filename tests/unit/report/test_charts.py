@@ -1,0 +1,85 @@
+"""The geometry of phase bars, of the forest of intervals and of the loss curves."""
+
+import dataclasses
+
+import pytest
+
+from hotlap.record import Interval, NonFinite, Phase
+from hotlap.report import charts
+from hotlap.report.scale import nice_ticks
+from tests.samples import run_with, study_full
+
+
+def test_phase_bars_of_both_sides_have_one_scale() -> None:
+    before = run_with(phases={Phase.INPUT: 0.004, Phase.FORWARD: 0.001})
+    after = run_with(phases={Phase.INPUT: 0.001, Phase.FORWARD: 0.001})
+    bars = {bar.phase: bar for bar in charts.phase_bars(before, after)}
+    assert bars[Phase.INPUT].before_width == pytest.approx(100)
+    assert bars[Phase.INPUT].after_width == pytest.approx(25)
+    assert bars[Phase.INPUT].before == "4.00 ms (80%)"
+
+
+def test_a_phase_that_was_not_measured_has_no_bar_and_says_so() -> None:
+    run = run_with()
+    run = dataclasses.replace(run, phase_s={**run.phase_s, Phase.SYNC: None})
+    bar = next(bar for bar in charts.phase_bars(run, None) if bar.phase is Phase.SYNC)
+    assert (bar.before, bar.before_width) == ("not measured", None)
+
+
+def test_intervals_one_and_the_least_gain_share_an_axis() -> None:
+    forest = charts.forest([Interval(low=0.5, mid=0.6, high=0.7), Interval(low=1.5, mid=2.0, high=2.5), None])
+    slow, fast, missing = forest.whiskers
+    assert slow is not None
+    assert fast is not None
+    assert missing is None
+    assert 0 < slow.low < slow.mid < slow.low + slow.width < forest.one < forest.least_gain < fast.low
+    assert fast.low + fast.width < 100
+    assert "1x" in [text for _, text in forest.ticks]
+
+
+@pytest.mark.parametrize("bad", [(-1.0, 1.0, 2.0), (0.0, 1.0, 2.0), (2.0, 1.0, 0.5), (1.0, 1.0, 1e300)])
+def test_an_interval_that_makes_no_sense_is_not_drawn(bad: tuple[float, float, float]) -> None:
+    low, mid, high = bad
+    assert charts.forest([Interval(low=low, mid=mid, high=high)]).whiskers == (None,)
+
+
+def test_losses_that_are_not_finite_are_gaps() -> None:
+    losses = (3.0, 2.0, NonFinite.NAN, 2.0, 1.0, NonFinite.POSITIVE, 1.0, None, 0.5, 0.4)
+    chart = charts.loss_chart(run_with(num_steps=10, losses=losses), None)
+    assert chart is not None
+    assert chart.before is not None
+    assert [len(set(points.split())) for points in chart.before.segments] == [2, 2, 1, 2]
+    assert chart.before.num_not_finite == 2
+    assert not chart.equal
+
+
+def test_equal_losses_are_told_as_equal() -> None:
+    run = run_with()
+    chart = charts.loss_chart(run, run)
+    assert chart is not None
+    assert chart.equal
+    study = study_full()
+    chart = charts.loss_chart(study.baseline[0], study.after)
+    assert chart is not None
+    assert not chart.equal
+
+
+def test_without_a_finite_loss_there_is_no_chart() -> None:
+    assert charts.loss_chart(None, None) is None
+    assert charts.loss_chart(run_with(num_steps=2, losses=(NonFinite.NAN, None)), None) is None
+
+
+def test_long_runs_are_thinned_and_one_constant_loss_can_be_drawn() -> None:
+    chart = charts.loss_chart(run_with(num_steps=4000, losses=(1.5,) * 4000), None)
+    assert chart is not None
+    assert chart.before is not None
+    assert chart.steps_per_point == 10
+    assert len(chart.before.segments[0].split()) == 400
+
+
+@pytest.mark.parametrize("span", [1e-9, 0.0127, 1.0, 37.0, 5e8])
+def test_ticks_are_round_few_and_within(span: float) -> None:
+    ticks = nice_ticks(span)
+    assert 2 <= len(ticks) <= 7
+    assert ticks[0] == 0
+    assert ticks[-1] <= span * (1 + 1e-6)

@@ -1,0 +1,85 @@
+"""The report as a page: what can be seen without a browser (`tests/browser` opens it in one)."""
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from hotlap.record import Study
+from hotlap.report import html
+from tests import samples
+
+
+class Page(HTMLParser):
+    """Names of tags, attributes and all text of a page."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes.extend(attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_asks_for_nothing_and_runs_nothing() -> None:
+    source = html.render(samples.study_full())
+    page = Page(source)
+    assert not {"script", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert {value for name, value in page.attributes if name in {"src", "href"}} == {"data:,"}
+    assert "default-src 'none'" in source
+    assert not re.search(r"@import|url\((?!#)", source)
+
+
+def test_tells_what_the_terminal_tells() -> None:
+    words = " ".join(Page(html.render(samples.study_full())).words.split())
+    for part in (
+        "4.87x as fast",
+        "In the time of 4 steps as written, 19 steps fit",
+        "If batches were free: at most 4.16x",
+        "with and without cached-dataset",
+        "no timing: the run took longer than it was given (60 s)",
+        "gains below 1.034x cannot be told from noise here",
+        "no other seed was tried",
+        "+from hotlap.data import cached",
+        "hotlap apply --revert",
+        "Another process used 30% of a core",
+        "Intel(R) Xeon(R) Platinum 8481C",
+    ):
+        assert part in words
+
+
+def test_losses_that_are_not_finite_are_told() -> None:
+    words = " ".join(Page(html.render(samples.study_not_finite())).words.split())
+    assert "21 of 319 were NaN or infinite. They are gaps in the line." in words
+    assert "do not apply it" in words
+
+
+def test_a_crashed_study_shows_the_traceback_and_no_empty_sections() -> None:
+    words = Page(html.render(samples.study_crashed())).words
+    assert "ValueError: Expected input batch_size" in words
+    assert "Ceilings" not in words
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Study)])
+def test_any_part_may_be_missing(field: str) -> None:
+    empty, full = samples.study_empty(), samples.study_full()
+    assert html.render(dataclasses.replace(full, **{field: getattr(empty, field)}))
+    assert html.render(dataclasses.replace(empty, **{field: getattr(full, field)}))
+
+
+def test_a_hostile_study_adds_no_tag_no_attribute_and_no_control_character() -> None:
+    source = html.render(samples.study_hostile())
+    hostile, tame = Page(source), Page(html.render(samples.study_not_finite()))
+    assert set(hostile.tags) == set(tame.tags)
+    assert {name for name, _ in hostile.attributes} == {name for name, _ in tame.attributes}
+    assert "{{7*7}}" in hostile.words
+    assert all(char in "\n\t" or char.isprintable() for char in source)
+    assert source.count("</style>") == 1

@@ -1,0 +1,140 @@
+"""The sentences that all reports share."""
+
+import dataclasses
+
+import pytest
+
+from hotlap.record import Ceiling, Interval, Noise, NonFinite, Phase, Result, Run, State, Status, Trial, Verdict
+from hotlap.report import story
+from hotlap.report.story import Outcome
+from tests import samples
+
+
+def test_a_gain_is_told_with_its_interval() -> None:
+    conclusion = story.conclusion(samples.study_full())
+    assert conclusion.outcome is Outcome.GAIN
+    assert conclusion.title == "4.87x as fast"
+    assert "4.71-5.04x" in conclusion.sentence
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"), [(Verdict.HARMED, Outcome.HARM), (Verdict.UNDECIDED, Outcome.UNPROVEN)]
+)
+def test_speed_without_proof_of_harmlessness_is_no_gain(verdict: Verdict, outcome: Outcome) -> None:
+    full = samples.study_full()
+    assert full.result is not None
+    study = dataclasses.replace(full, result=dataclasses.replace(full.result, verdict=verdict))
+    assert story.conclusion(study).outcome is outcome
+    assert story.caution(study) is not None
+
+
+def test_no_command_is_given_for_a_patch_that_does_harm() -> None:
+    assert story.apply_lines(samples.study_not_finite()) == ()
+    assert story.apply_lines(samples.study_full()) != ()
+    assert story.caution(samples.study_full()) is None
+
+
+def test_an_interval_that_reaches_down_to_the_noise_is_no_gain() -> None:
+    result = Result(
+        levers=(samples.THREADS,),
+        speedup=Interval(low=1.0, mid=1.05, high=1.10),
+        verdict=Verdict.UNHARMED,
+        why="equal",
+    )
+    study = dataclasses.replace(samples.study_full(), result=result)
+    assert story.conclusion(study).outcome is Outcome.NO_GAIN
+
+
+def test_no_gain_is_told_in_one_honest_sentence() -> None:
+    conclusion = story.conclusion(samples.study_without_gain())
+    assert conclusion.outcome is Outcome.NO_GAIN
+    assert conclusion.sentence == (
+        "2 levers tried, and none makes this script faster without harm (gains below 1.034x cannot be seen here). "
+        "It can stay as it is."
+    )
+
+
+def test_a_stopped_study_says_what_was_accepted_until_then() -> None:
+    conclusion = story.conclusion(samples.study_interrupted())
+    assert conclusion.outcome is Outcome.UNFINISHED
+    assert "stopped before its end" in conclusion.sentence
+    assert "cached-dataset + threads count=1" in conclusion.sentence
+
+
+def test_a_crash_is_told_with_its_exit_code() -> None:
+    study = samples.study_crashed()
+    assert story.conclusion(study).outcome is Outcome.FAILED
+    assert story.failure(study.baseline[0]) == "The script raised ValueError at its step 3 (exit code 1)."
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.COMPLETE])
+def test_every_bad_end_has_a_sentence_even_without_an_error_text(status: Status) -> None:
+    failure = story.failure(Run(status=status))
+    assert failure is not None
+    assert failure.endswith(".")
+
+
+def test_phases_come_in_the_order_of_a_training_loop_without_those_that_took_no_time() -> None:
+    run = samples.run_with(phases={Phase.OTHER: 0.001, Phase.SYNC: 0.0, Phase.INPUT: 0.003})
+    parts = story.phases(run)
+    assert [part.phase for part in parts] == [Phase.INPUT, Phase.OTHER]
+    assert [part.share for part in parts] == pytest.approx([0.75, 0.25])
+
+
+def test_a_phase_that_was_not_measured_is_not_zero() -> None:
+    run = samples.run_with()
+    run = dataclasses.replace(run, phase_s={**run.phase_s, Phase.SYNC: None})
+    assert story.phases(run)[-2].mean_s is None
+
+
+def test_losses_that_are_not_numbers_are_counted() -> None:
+    losses = (2.0, NonFinite.NAN, 1.0, NonFinite.POSITIVE, None)
+    assert "2 of 4 were NaN or infinite" in story.loss_sentence(samples.run_with(num_steps=5, losses=losses))
+    assert story.loss_sentence(samples.run_with(num_steps=2, losses=(None, None))) == "No loss was seen."
+    assert "not one is a finite number" in story.loss_sentence(
+        samples.run_with(num_steps=2, losses=(NonFinite.NAN, NonFinite.NAN))
+    )
+
+
+def test_a_ceiling_reads_as_a_bound() -> None:
+    ceiling = Ceiling(name="input", idealised="", step_s=0.001, speedup=Interval(low=2.0, mid=2.1, high=2.2))
+    assert story.ceiling_sentence(ceiling) == "If batches were free: at most 2.10x"
+
+
+def test_noise_says_what_cannot_be_told() -> None:
+    noise = Noise(scope="step", speedup=Interval(low=0.99, mid=1.0, high=1.01), smallest_gain=1.03, num_processes=6)
+    assert story.noise_sentence(noise) == (
+        "two equal things compared inside one process, step by step: 0.99-1.01x; "
+        "gains below 1.030x cannot be told from noise here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "accepted", "outcome", "subject"),
+    [
+        ("lever", True, "accepted", "threads count=1"),
+        ("lever", False, "not taken", "threads count=1"),
+        ("leave-one-out", True, "kept", "with and without threads count=1"),
+        ("leave-one-out", False, "dropped", "with and without threads count=1"),
+        ("patch", True, "confirmed", "the patched copy, with no lever installed"),
+        ("patch", False, "not confirmed", "the patched copy, with no lever installed"),
+    ],
+)
+def test_trials_are_told_as_what_they_are(kind: str, accepted: bool, outcome: str, subject: str) -> None:
+    trial = Trial(levers=(samples.THREADS,), kind=kind, accepted=accepted)
+    assert story.trial_outcome(trial) == outcome
+    assert story.trial_subject(trial) == subject
+
+
+def test_a_lever_that_was_left_out_at_the_end_is_no_longer_accepted() -> None:
+    taken = tuple(Trial(levers=(lever,), accepted=True) for lever in (samples.CACHED, samples.THREADS))
+    dropped = Trial(levers=(samples.THREADS,), kind="leave-one-out", accepted=False)
+    study = dataclasses.replace(samples.study_interrupted(), trials=(*taken, dropped))
+    assert story.accepted(study) == (samples.CACHED,)
+
+
+def test_why_there_is_no_patch_depends_on_how_far_the_study_came() -> None:
+    interrupted = samples.study_interrupted()
+    assert "when the study is complete" in story.patch_missing(interrupted)
+    assert "could not be written" in story.patch_missing(dataclasses.replace(interrupted, state=State.COMPLETE))
+    assert "nothing to change" in story.patch_missing(samples.study_without_gain())

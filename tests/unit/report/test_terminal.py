@@ -1,0 +1,109 @@
+"""The report as plain text."""
+
+import dataclasses
+from io import BytesIO, StringIO, TextIOWrapper
+
+import pytest
+from rich.console import Console
+
+from hotlap.record import Study
+from hotlap.report import terminal
+from tests import samples
+
+
+def test_tells_everything_in_its_order() -> None:
+    text = " ".join(terminal.render(samples.study_full()).split())
+    wanted = [
+        "What each step waits for",
+        "2.43 ms 76%",
+        "Findings",
+        "input-bound",
+        "Ceilings",
+        "If batches were free: at most 4.16x",
+        "Noise",
+        "cannot be told from noise here",
+        "Trials",
+        "no timing",
+        "with and without cached-dataset",
+        "the patched copy, with no lever installed",
+        "Accepted levers",
+        "+ fused-optimizer",
+        "Is training unharmed?",
+        "UNHARMED",
+        "4.87x as fast as written (95% interval 4.71-5.04x)",
+        "+from hotlap.data import cached",
+        "hotlap apply ",
+        "hotlap apply --revert",
+        "Another process used 30% of a core",
+    ]
+    place = 0
+    for part in wanted:
+        place = text.index(part, place)
+
+
+def test_findings_come_costliest_first_even_if_the_file_says_otherwise() -> None:
+    full = samples.study_full()
+    text = terminal.render(dataclasses.replace(full, findings=full.findings[::-1]))
+    assert text.index("input-bound") < text.index("host-bound") < text.index("optimizer-bound")
+
+
+def test_shows_the_tail_of_what_a_crashed_script_printed() -> None:
+    text = terminal.render(samples.study_crashed())
+    assert "The script raised ValueError at its step 3 (exit code 1)." in text
+    assert "    ValueError: Expected input batch_size (64) to match target batch_size (32)." in text
+
+
+def test_says_that_nothing_is_known_when_nothing_is() -> None:
+    text = terminal.render(samples.study_empty())
+    assert "nothing has been measured yet" in text
+    assert "Not measured yet." in text
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Study)])
+def test_any_part_may_be_missing(field: str) -> None:
+    empty, full = samples.study_empty(), samples.study_full()
+    assert terminal.render(dataclasses.replace(full, **{field: getattr(empty, field)}))
+    assert terminal.render(dataclasses.replace(empty, **{field: getattr(full, field)}))
+
+
+def test_lines_fit_the_width_except_those_of_the_patch() -> None:
+    text = terminal.render(samples.study_full())
+    report, _, _ = text.partition("Patch\n")
+    assert max(map(len, report.split("\n"))) <= terminal.WIDTH
+    assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+def test_a_hostile_study_controls_nothing() -> None:
+    text = terminal.render(samples.study_hostile())
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert "[31m" not in text
+    assert "[bold red]loud[/]" in text
+    assert "evil.example]" in text
+    text.encode("utf-8")
+
+
+def test_text_is_the_same_whatever_the_environment_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = terminal.render(samples.study_full())
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "40", "TERM": "dumb", "TTY_COMPATIBLE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert terminal.render(samples.study_full()) == plain
+
+
+def test_bars_stand_end_to_end_and_fall_back_to_ascii() -> None:
+    console = Console(file=TextIOWrapper(BytesIO(), encoding="ascii"), width=20, color_system=None)
+    bars = ((0.0, 0.5), (0.5, 0.5001), (0.5001, 1.0), (1.0, 1.0))
+    lines = [
+        "".join(segment.text for segment in console.render(terminal.Bar(start=start, end=end, style=""))).rstrip("\n")
+        for start, end in bars
+    ]
+    assert lines == ["#" * 10, " " * 10 + "#", " " * 10 + "#" * 10, " " * 19 + "#"]
+
+
+def test_sections_can_be_printed_one_by_one() -> None:
+    study = samples.study_full()
+    out = StringIO()
+    console = Console(file=out, width=terminal.WIDTH, color_system=None)
+    for trial in study.trials:
+        console.print(terminal.trial(trial))
+    assert "bf16-autocast" in out.getvalue()
+    assert terminal.warnings(samples.study_empty()) is None

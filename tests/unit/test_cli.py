@@ -1,0 +1,203 @@
+"""The command line: what is cut where, what is refused with which sentence and exit code, before anything runs."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import hotlap
+from hotlap import cli
+from hotlap.cli import target, tune
+from hotlap.errors import HotlapError, NoSteps, RecordError, ScriptFailed, UserError
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(words: Sequence[str], capsys: pytest.CaptureFixture[str], *, cwd: Path) -> str:
+    """The one sentence that the user is shown; nothing was made, nothing went to standard output."""
+    before = sorted(cwd.rglob("*"))
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("hotlap: ")
+    assert err.endswith(".\n")
+    assert "Traceback" not in err
+    assert sorted(cwd.rglob("*")) == before
+    return err.removeprefix("hotlap: ").rstrip("\n")
+
+
+def test_without_words_the_help_is_shown_and_it_counts_as_misuse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "commands:" in capsys.readouterr().out
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--version"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"hotlap {hotlap.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["tun"], ["--nonsense"], ["tune", "--nonsense", "a.py"], ["apply", "a", "b"]])
+def test_what_no_parser_knows_is_misuse(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    assert left.value.code == 2
+    assert "usage: hotlap" in capsys.readouterr().err
+
+
+def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
+    assert (HotlapError.exit_code, UserError.exit_code, RecordError.exit_code) == (1, 2, 2)
+    assert (ScriptFailed.exit_code, NoSteps.exit_code) == (3, 4)
+    promised = {int(code) for code in re.findall(r"^  (\d+) ", cli.build_parser().format_help(), re.MULTILINE)}
+    assert promised == {0, 1, 2, 3, 4, 130}
+
+
+# Where the words of the training begin
+
+
+@pytest.mark.parametrize(
+    ("words", "ours", "theirs"),
+    [
+        (["tune", "a.py", "--budget", "1h"], ["tune"], ["a.py", "--budget", "1h"]),
+        (["tune", "--budget", "1h", "a.py", "-x"], ["tune", "--budget", "1h"], ["a.py", "-x"]),
+        (["tune", "--budget=1h", "a.py"], ["tune", "--budget=1h"], ["a.py"]),
+        (["tune", "--fresh", "a.py"], ["tune", "--fresh"], ["a.py"]),
+        (["tune", "--json", "-", "a.py"], ["tune", "--json", "-"], ["a.py"]),
+        (["tune", "-m", "pkg.train", "--help"], ["tune"], ["-m", "pkg.train", "--help"]),
+        (["tune", "--", "bash", "a.sh"], ["tune"], ["--", "bash", "a.sh"]),
+        (["tune", "a.py", "--", "b"], ["tune"], ["a.py", "--", "b"]),
+        (["tune"], ["tune"], []),
+        (["tune", "--help"], ["tune", "--help"], []),
+        (["apply", "x", "--revert"], ["apply", "x", "--revert"], []),
+        ([], [], []),
+    ],
+)
+def test_words_behind_the_script_are_the_scripts(words: list[str], ours: list[str], theirs: list[str]) -> None:
+    assert tune.split_command(words) == (ours, theirs)
+
+
+def test_every_option_that_takes_a_value_is_known_where_words_are_cut() -> None:
+    # Otherwise the value of a new option would be taken for the script.
+    text = next(
+        parser.format_help()
+        for action in cli.build_parser()._actions
+        for name, parser in (getattr(action, "choices", None) or {}).items()
+        if name == "tune"
+    )
+    assert set(re.findall(r"^  (--[a-z]+) [A-Z]", text, re.MULTILINE)) == set(tune._VALUE_OPTIONS)
+
+
+# What is refused before anything runs
+
+
+def test_nothing_to_train(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "Give a script" in refused(["tune"], capsys, cwd=tmp_path)
+    assert "name of a module" in refused(["tune", "-m"], capsys, cwd=tmp_path)
+    assert "needs a command" in refused(["tune", "--"], capsys, cwd=tmp_path)
+
+
+def test_a_script_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "There is no file train.py." in refused(["tune", "train.py"], capsys, cwd=tmp_path)
+
+
+def test_a_folder_instead_of_a_script(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    assert "src is a folder." in refused(["tune", "src"], capsys, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data", [b"#!/bin/bash\necho 'hello\n", b"\x7fELF\x02\x01\x01\x00\x00", b"def f(:\n", b"\xff\xfe\x00"]
+)
+def test_a_script_that_is_not_python(data: bytes, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes(data)
+    sentence = refused(["tune", "train.py"], capsys, cwd=tmp_path)
+    assert sentence.startswith("train.py is not a Python script")
+    assert "hotlap tune -- COMMAND" in sentence
+
+
+def test_a_script_in_an_encoding_of_its_own_is_python(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes("# -*- coding: latin-1 -*-\nname = '\u00e9t\u00e9'\n".encode("latin-1"))
+    assert target.parse(["train.py"], cwd=tmp_path).script == tmp_path / "train.py"
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "soon", "5 minutes", "1d", "", "1e3", "nan"])
+@pytest.mark.parametrize("option", ["--budget", "--timeout"])
+def test_a_time_that_is_none(option: str, text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    assert f"{option} {text} is not a time." in refused(["tune", option, text, "train.py"], capsys, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5m", 300), ("90s", 90), ("1.5h", 5400), ("300", 300), (" 2m ", 120)])
+def test_a_time_is_read_in_its_unit(text: str, seconds: float) -> None:
+    assert tune.seconds(text, "--budget") == seconds
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", "x", "12345678901"])
+def test_a_seed_that_is_none(seed: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    assert "is not a whole number" in refused(["tune", "--seed", seed, "train.py"], capsys, cwd=tmp_path)
+
+
+def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    sentence = refused(["tune", "--levers", "threads,warp-drive", "train.py"], capsys, cwd=tmp_path)
+    assert "There is no lever 'warp-drive'" in sentence
+
+
+# What is started
+
+
+def test_a_script_is_started_by_this_python_with_its_words(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    found = target.parse(["train.py", "--lr", "1"], cwd=tmp_path)
+    assert found.command[1:] == ("train.py", "--lr", "1")
+    assert found.title == "train.py"
+
+
+def test_a_module_and_a_command_are_started_as_they_are(tmp_path: Path) -> None:
+    module = target.parse(["-m", "pkg.train", "x"], cwd=tmp_path)
+    assert module.command[1:] == ("-m", "pkg.train", "x")
+    assert (module.title, module.script) == ("pkg.train", None)
+    command = target.parse(["--", "/bin/bash", "train.sh"], cwd=tmp_path)
+    assert command.command == ("/bin/bash", "train.sh")
+    assert (command.title, command.script) == ("bash", None)
+
+
+# How errors are told
+
+
+def test_the_scripts_own_words_come_before_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fails(*_: object) -> int:
+        raise ScriptFailed("train.py failed.", output="Traceback ...\nValueError: no\n")
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr(tune._Tuning, "run", fails)
+    assert cli.main(["tune", "train.py"]) == 3
+    assert capsys.readouterr().err == "Traceback ...\nValueError: no\n\nhotlap: train.py failed.\n"
+
+
+def test_an_interruption_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr(tune._Tuning, "run", interrupted)
+    assert cli.main(["tune", "train.py"]) == 130
+
+
+def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr(tune._Tuning, "run", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["tune", "train.py"])

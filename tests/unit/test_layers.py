@@ -1,0 +1,201 @@
+"""Who may import whom (DESIGN.md section 2), read from the source; and what a fresh process really loads."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hotlap
+
+ROOT = Path(hotlap.__file__).parent
+
+# Each part may import those of the layers above it, and itself.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"record", "errors", "units"}),
+    frozenset({"source", "machine", "data", "small", "statistics"}),
+    frozenset({"rules", "levers", "gate", "predict"}),
+    frozenset({"tune", "probe"}),
+    frozenset({"launch"}),
+    frozenset({"report"}),
+    frozenset({"cli", "lab"}),
+)
+LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}
+
+# Narrower than their layer: these two know the record and nothing that made it.
+RECORD_ONLY = frozenset({"launch", "report"})
+
+# Within the first layer: errors and units stand alone, the record raises errors.
+FIRST_LAYER = {"errors": frozenset[str](), "units": frozenset[str](), "record": frozenset({"errors", "units"})}
+
+# Torch may be imported at module level here: in the child, or on the user's own wish.
+TORCH_AT_HOME = ("probe", "data", "small")
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """`.../hotlap/tune/desk.py` -> "tune"; the package's own files -> ""."""
+    first = path.relative_to(ROOT).parts[0]
+    return "" if first in ("__init__.py", "__main__.py") else first.removesuffix(".py")
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Full names of all that is imported, anywhere in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def imported_parts(tree: ast.AST) -> set[str]:
+    """Parts of hotlap that a file imports; `import hotlap` alone (its version, its folder) is no part."""
+    names = [name.split(".") for name in imported_modules(tree)]
+    parts = {words[1] for words in names if words[0] == "hotlap" and len(words) > 1}
+    return {part for part in parts if (ROOT / part).is_dir() or (ROOT / f"{part}.py").is_file()}
+
+
+def allowed(part: str) -> frozenset[str]:
+    if part in FIRST_LAYER:
+        return FIRST_LAYER[part]
+    if part in RECORD_ONLY:
+        return LAYERS[0]
+    return frozenset().union(*LAYERS[: LAYER_OF[part]])
+
+
+def at_import_time(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run when a module is imported: not those in functions or under TYPE_CHECKING."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
+            yield from at_import_time(statement.orelse)
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            for field in ("body", "orelse", "finalbody"):
+                yield from at_import_time(getattr(statement, field, []))
+            for handler in getattr(statement, "handlers", []):
+                yield from at_import_time(handler.body)
+
+
+def imports_torch_at_module_level(source: str) -> bool:
+    statements = at_import_time(ast.parse(source).body)
+    imports = [node for node in statements if isinstance(node, ast.Import | ast.ImportFrom)]
+    return any(name.split(".")[0] == "torch" for node in imports for name in imported_modules(node))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_only_parts_of_the_layers_above_its_own(path: Path) -> None:
+    part = part_of(path)
+    if not part:
+        pytest.skip("the package's own files hand out the public names of all parts")
+    assert part in LAYER_OF, f"{part} is new: say in DESIGN and here which layer it belongs to"
+    wrong = imported_parts(ast.parse(path.read_text())) - {part} - allowed(part)
+    assert not wrong, f"{part} may import {sorted(allowed(part))}, and imports {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_child_and_the_public_loaders_import_torch_at_module_level(path: Path) -> None:
+    if part_of(path) not in TORCH_AT_HOME:
+        assert not imports_torch_at_module_level(path.read_text())
+
+
+def test_the_reader_of_imports_sees_through_branches_and_spares_functions() -> None:
+    assert imports_torch_at_module_level("try:\n    import torch.nn\nexcept ImportError:\n    pass\n")
+    assert imports_torch_at_module_level("if True:\n    pass\nelse:\n    from torch import nn\n")
+    assert imports_torch_at_module_level("class A:\n    import torch\n")
+    assert not imports_torch_at_module_level("def f():\n    import torch\n")
+    assert not imports_torch_at_module_level("if TYPE_CHECKING:\n    import torch\n")
+    assert imported_parts(ast.parse("def f():\n    from hotlap import tune, __version__\n    import hotlap")) == {
+        "tune"
+    }
+
+
+def test_every_folder_of_the_package_belongs_to_a_layer() -> None:
+    parts = {part_of(path) for path in FILES} - {""}
+    assert parts <= set(LAYER_OF)
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level names in `sys.modules` of a fresh Python after `code`."""
+    ending = "import json, sys; print(); print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{ending}"], capture_output=True, text=True, timeout=120, check=True
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+PARENT: tuple[str, ...] = (
+    "cli",
+    "gate",
+    "launch",
+    "levers",
+    "machine",
+    "record",
+    "report",
+    "report.html",
+    "report.terminal",
+)
+PARENT += ("rules", "source", "source.disk", "source.patching", "statistics", "tune", "data", "cli.live", "cli.shelf")
+
+
+def test_the_parent_never_loads_torch() -> None:
+    modules = ", ".join(f"hotlap.{name}" for name in PARENT)
+    assert "torch" not in loaded_by(f"import hotlap, {modules}")
+
+
+def test_importing_hotlap_loads_nothing_but_the_standard_library() -> None:
+    extra = loaded_by("import hotlap") - loaded_by("pass")
+    assert extra - set(sys.stdlib_module_names) == {"hotlap"}
+
+
+HEAVY = {"torch", "numpy", "scipy", "rich", "libcst", "jinja2", "psutil", "msgspec"}
+
+HELP = """
+import sys
+from hotlap.cli import main
+try:
+    main({words})
+except SystemExit as done:
+    assert not done.code
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["tune", "--help"], ["apply", "--help"], ["--version"]])
+def test_help_loads_none_of_the_heavy_packages(words: list[str]) -> None:
+    # What keeps `hotlap --help` under 0.3 s; the time itself is the machine's affair and not asserted.
+    assert not loaded_by(HELP.format(words=words)) & HEAVY
+
+
+def test_the_child_waits_for_torch_with_little_in_its_hands() -> None:
+    loaded = loaded_by("import hotlap.probe.arrival")
+    assert not loaded & (HEAVY - {"msgspec"})
+
+
+def test_the_child_never_loads_what_only_the_parent_needs() -> None:
+    before = loaded_by("import torch, psutil")
+    loaded = loaded_by("import torch; from hotlap.probe import hooks, session") - before
+    assert not loaded & {"libcst", "rich", "jinja2", "scipy"}
+
+
+def test_what_runs_first_in_every_python_is_under_version_control() -> None:
+    # An ignored folder name (`site/`) once kept it out of every clone, and nothing else noticed.
+    checkout = ROOT.parents[1]
+    if not (checkout / ".git").exists():
+        pytest.skip("not a git checkout")
+    ignored = subprocess.run(
+        ["git", "check-ignore", "--no-index", *(str(path) for path in package_files())],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ignored.stdout == ""
+
+
+def package_files() -> list[Path]:
+    """All files of the package but the compiled ones."""
+    return [path for path in sorted(ROOT.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]

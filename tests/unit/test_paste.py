@@ -1,0 +1,92 @@
+"""Figures in README and docs come from benchmarks/results, and are up to date with it."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def paste() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("paste", ROOT / "benchmarks" / "paste.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RESULTS = {
+    "demo": {
+        "machine": {"processor": "ours", "threads": 2},
+        "output": "step 3.2 ms\n",
+        "claims": [
+            {"claim": "the demo is faster", "low": 4.712, "mid": 4.871, "high": 5.04, "unit": "x"},
+            {"claim": "claims of a gain in 1,000 A/A studies", "mid": 3},
+        ],
+        "results": [
+            {"lever": "threads", "gain": 1.0932, "step_s": 0.00231},
+            {"lever": "a|b\nc", "gain": None, "step_s": None},
+        ],
+    }
+}
+
+
+def test_readme_and_docs_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "paste.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}run python benchmarks/paste.py"
+
+
+def test_blocks_are_filled_and_the_rest_is_left(paste: ModuleType) -> None:
+    text = "before\n<!-- paste: output demo -->\nold\n<!-- end paste -->\nafter\n"
+    new = paste.pasted(text, RESULTS)
+    assert new == ("before\n<!-- paste: output demo -->\n```text\nstep 3.2 ms\n```\n<!-- end paste -->\nafter\n")
+    assert paste.pasted(new, RESULTS) == new
+
+
+def test_claims_show_the_interval_and_where_they_come_from(paste: ModuleType) -> None:
+    rows = paste.block("claims", RESULTS).splitlines()
+    assert rows[0] == "| claim | measured | on | by |"
+    assert rows[2].startswith("| the demo is faster | 4.87x [4.71, 5.04] | processor ours, threads 2 | [demo](")
+    assert "| 3 |" in rows[3]
+
+
+def test_a_table_holds_what_would_break_it(paste: ModuleType) -> None:
+    assert paste.block("table demo", RESULTS).splitlines()[2:] == ["| threads | 1.09 | 2.31 ms |", "| a\\|b c |  |  |"]
+
+
+def test_a_table_has_the_columns_that_were_asked_for(paste: ModuleType) -> None:
+    rows = paste.block("table demo step_s lever", RESULTS).splitlines()
+    assert rows[0] == "| step_s | lever |"
+    assert rows[2] == "| 2.31 ms | threads |"
+
+
+@pytest.mark.parametrize("what", ["claims", "output demo", "table demo"])
+def test_without_a_result_it_says_so(paste: ModuleType, what: str) -> None:
+    assert paste.block(what, {}) == "Not measured yet.\n"
+
+
+def test_an_unknown_block_is_an_error(paste: ModuleType) -> None:
+    with pytest.raises(ValueError, match="there is no block 'graph demo'"):
+        paste.block("graph demo", RESULTS)
+
+
+def test_every_result_in_the_repository_can_be_read(paste: ModuleType) -> None:
+    for path in (ROOT / "benchmarks" / "results").glob("*.json"):
+        json.loads(path.read_text())
+    assert isinstance(paste.read(ROOT / "benchmarks" / "results"), dict)
+
+
+def test_every_marker_has_its_end() -> None:
+    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        markers = re.findall(r"^<!-- (paste:|end paste)", path.read_text(), re.MULTILINE)
+        assert markers[::2] == ["paste:"] * (len(markers) // 2)
+        assert markers[1::2] == ["end paste"] * (len(markers) // 2)

@@ -1,0 +1,53 @@
+"""Numbers as text."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotlap.units import duration, factor, percent, size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 us"), (4.1e-5, "41.0 us"), (2.31e-3, "2.31 ms"), (0.5, "500 ms"), (1, "1.00 s"), (12.345, "12.3 s"),
+        (60, "1 min"), (200, "3 min 20 s"), (119.6, "2 min"), (-0.0021, "-2.10 ms"), (math.nan, "unknown"),
+        (math.inf, "unknown"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_the_unit_that_fits(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("share", "text"), [(0, "0%"), (0.4, "40%"), (1, "100%"), (0.004, "0.4%"), (0.014, "1%")])
+def test_a_share_is_shown_in_percent(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(1, "1.00x"), (2.314, "2.31x"), (99.9, "99.90x"), (123.4, "123x")])
+def test_a_speed_up_is_a_factor(ratio: float, text: str) -> None:
+    assert factor(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.50 KiB"),
+        (3 << 20, "3.00 MiB"),
+        (1 << 30, "1.00 GiB"),
+        (1 << 50, "1024 TiB"),
+    ],
+)
+def test_bytes_are_counted_in_powers_of_two(num_bytes: int, text: str) -> None:
+    assert size(num_bytes) == text
+
+
+@given(seconds=st.floats(1e-6, 59))
+@settings(deadline=None)
+def test_what_is_shown_is_within_half_a_percent_of_the_truth(seconds: float) -> None:
+    number, unit = duration(seconds).split()
+    assert float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit] == pytest.approx(seconds, rel=0.0051)

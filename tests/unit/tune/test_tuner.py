@@ -1,0 +1,154 @@
+"""The whole search in a world without processes: what it accepts, what it refuses, and how it goes on."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.record import Plan, Run, State, Status, Study, Verdict
+from hotlap.tune import Options, Tuner
+from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def world_of(script: Path, **settings: object) -> World:
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    return World(path=str(script), sha256=digest, **settings)  # type: ignore[arg-type]
+
+
+def tune(world: World, *, study: Study | None = None, observer: Silent | None = None, **changes: object) -> Study:
+    options = options_for(world.path, **changes)
+    tuner = Tuner(world, options, MACHINE, observer or Silent(), now=world.now)
+    return tuner.run(study or new_study(options))
+
+
+def accepted(study: Study) -> list[object]:
+    assert study.result is not None
+    return [spec["name"] for spec in study.result.levers]
+
+
+def test_accepts_what_pays_and_hands_over_a_patch(script: Path) -> None:
+    study = tune(world_of(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.9}), budget_s=600.0)
+    assert accepted(study) == ["cached-dataset", "fused-optimizer"]
+    assert study.result is not None
+    assert study.result.verdict is Verdict.UNHARMED
+    assert study.result.speedup.low < 1 / 0.36 < study.result.speedup.high
+    assert study.patch is not None
+    assert "cached(items)" in study.patch
+    assert "fused=True" in study.patch
+    assert study.state is State.COMPLETE
+
+
+def test_changes_nothing_where_nothing_helps(script: Path) -> None:
+    study = tune(world_of(script))
+    assert accepted(study) == []
+    assert study.patch is None
+    assert all(not trial.accepted for trial in study.trials)
+
+
+def test_refuses_a_fast_lever_that_harms_training(script: Path) -> None:
+    study = tune(world_of(script, costs={"cached-dataset": 0.4}, harms={"cached-dataset": 0.05}), budget_s=600.0)
+    assert "cached-dataset" not in accepted(study)
+    trial = next(trial for trial in study.trials if trial.levers[0]["name"] == "cached-dataset")
+    assert trial.verdict is Verdict.HARMED
+    assert not trial.accepted
+
+
+def test_never_accepts_without_a_lower_bound_above_the_line(script: Path) -> None:
+    study = tune(world_of(script, costs={"fused-optimizer": 0.985, "threads": 1.2}), budget_s=900.0)
+    for trial in study.trials:
+        if trial.accepted and trial.kind == "lever":
+            assert trial.speedup is not None
+            assert trial.speedup.low > 1.02
+
+
+def test_a_lever_that_crashes_is_a_state_and_the_study_goes_on(script: Path) -> None:
+    world = world_of(script, costs={"cached-dataset": 0.4, "threads": 0.8}, fails={"fused-optimizer"})
+    study = tune(world, budget_s=900.0)
+    fused = next(trial for trial in study.trials if trial.levers[0]["name"] == "fused-optimizer")
+    assert "planted" in fused.why
+    assert accepted(study) == ["cached-dataset", "threads"]
+
+
+def test_goes_on_where_it_was_interrupted(script: Path) -> None:
+    world = world_of(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.9})
+    observer = Silent()
+    whole = tune(world, observer=observer, budget_s=600.0)
+    half = next(study for study in observer.studies if len(study.trials) == 1)
+    again = world_of(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.9}, seed=1)
+    resumed = tune(again, study=half, budget_s=600.0)
+    assert accepted(resumed) == accepted(whole)
+    assert again.num_runs < world.num_runs
+    assert resumed.trials[0] == half.trials[0]
+
+
+def test_stays_within_its_budget(script: Path) -> None:
+    world = world_of(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.9}, start_s=8.0)
+    tune(world, budget_s=200.0)
+    assert world.clock < 1.25 * 200.0
+
+
+def test_claims_no_gain_between_equal_things(script: Path) -> None:
+    """Forty studies of levers that do nothing, on a noisy machine: not one claim is expected."""
+    claims = 0
+    for seed in range(40):
+        study = tune(world_of(script, process_sd=0.05, block_sd=0.03, seed=seed), budget_s=600.0)
+        claims += bool(accepted(study))
+    assert claims == 0
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "says"),
+    [
+        (
+            Run(status=Status.CRASHED, error="ValueError: no", first_steps_s=(0.1, 0.1)),
+            ScriptFailed,
+            "after 2 training",
+        ),
+        (Run(status=Status.CRASHED, error="ValueError: no"), ScriptFailed, "before its first"),
+        (Run(status=Status.ENDED), NoSteps, "without a training step"),
+        (Run(status=Status.HUNG), NoSteps, "made no training step in 120 s"),
+        (Run(status=Status.SILENT, error="it never imported torch"), NoSteps, "never imported torch"),
+        (Run(status=Status.ENDED, first_steps_s=(0.1,) * 3), NoSteps, "only 3 training steps"),
+        (
+            Run(status=Status.CRASHED, error="EOFError", output="EOFError: EOF when reading a line"),
+            ScriptFailed,
+            "reads standard input",
+        ),
+    ],
+)
+def test_a_script_that_cannot_be_studied_gets_a_sentence(
+    script: Path, run: Run, error: type[Exception], says: str
+) -> None:
+    options = options_for(str(script))
+    tuner = Tuner(lambda plans, *, limit_s: [run for _ in plans], options, MACHINE, Silent())
+    with pytest.raises(error, match=says):
+        tuner.run(new_study(options))
+
+
+def test_runs_a_short_script_again_with_a_shorter_warm_up(script: Path) -> None:
+    world = world_of(script)
+    warmups: list[int] = []
+
+    def short(plans: list[Plan], *, limit_s: float) -> list[Run]:
+        warmups.extend(plan.warmup for plan in plans)
+        return [replace(run, status=Status.ENDED) for run in world([replace(p, steps=22) for p in plans], limit_s=1)]
+
+    options: Options = options_for(str(script), budget_s=30.0)
+
+    def first(plans: list[Plan], *, limit_s: float) -> list[Run]:
+        if not warmups:
+            warmups.append(plans[0].warmup)
+            return [Run(status=Status.ENDED, first_steps_s=(0.003,) * 20, step_s=(0.003,) * 4)]
+        return short(plans, limit_s=limit_s)
+
+    Tuner(first, options, MACHINE, Silent(), now=world.now).run(new_study(options))  # type: ignore[arg-type]
+    assert warmups[:2] == [20, 2]

@@ -1,0 +1,239 @@
+"""A world without processes: plans are answered by a model of a script, a machine and its noise."""
+
+import hashlib
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hotlap.record import (
+    CallSite,
+    LoaderFacts,
+    Machine,
+    OptimizerFacts,
+    Phase,
+    Plan,
+    Run,
+    Status,
+    Study,
+    Update,
+)
+from hotlap.tune import Options
+
+MACHINE = Machine(
+    system="Linux",
+    processor="a processor",
+    num_cores=2,
+    usable_cores=2.0,
+    memory_bytes=16 << 30,
+    available_bytes=12 << 30,
+    shm_bytes=1 << 30,
+    huge_pages="madvise",
+    libc="glibc 2.36",
+    cpu_flags=("avx2",),
+)
+
+PHASES = {Phase.INPUT: 0.60, Phase.FORWARD: 0.12, Phase.BACKWARD: 0.12, Phase.OPTIMIZER: 0.12, Phase.OTHER: 0.04}
+
+
+@dataclass
+class World:
+    """`costs`: lever name -> what it multiplies the step by. `harms`: lever name -> what it adds to each loss."""
+
+    path: str
+    sha256: str
+    costs: dict[str, float] = field(default_factory=dict)
+    harms: dict[str, float] = field(default_factory=dict)
+    fails: set[str] = field(default_factory=set)
+    process_sd: float = 0.01
+    block_sd: float = 0.01
+    seed: int = 0
+    step_s: float = 0.003
+    start_s: float = 4.0
+    clock: float = 0.0
+    num_runs: int = 0
+    plans: list[Plan] = field(default_factory=list)
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        """The launcher."""
+        self.plans += plans
+        runs = [self.run(plan) for plan in plans]
+        self.clock += self.start_s + sum(sum(run.step_s) + sum(run.first_steps_s) for run in runs)
+        return runs
+
+    def now(self) -> float:
+        """Time passes only where runs take it."""
+        return self.clock
+
+    def run(self, plan: Plan) -> Run:
+        """What the probe would have recorded."""
+        self.num_runs += 1
+        rng = random.Random(f"{self.seed}-{self.num_runs}")
+        always = {str(spec["name"]) for spec in plan.always}
+        if (always | {str(spec["name"]) for arm in plan.arms for spec in arm}) & self.fails:
+            return Run(status=Status.CRASHED, error="RuntimeError: planted", arms=plan.arms, always=plan.always)
+        if plan.replaced:
+            always = self.written_levers(plan)
+        level = math.exp(rng.gauss(0, self.process_sd))
+        total = plan.steps * len(plan.arms)
+        arms, blocks = _blocks(plan, total)
+        block_noise = {block: math.exp(rng.gauss(0, self.block_sd)) for block in set(blocks)}
+        steps = [
+            self.step_s * level * block_noise[block] * self._cost(plan, always, arm) * rng.lognormvariate(0, 0.02)
+            for arm, block in zip(arms, blocks, strict=True)
+        ]
+        run = Run(
+            status=Status.COMPLETE,
+            device="cpu",
+            num_threads=2,
+            seed=(plan.seed or 0) + plan.reseed,
+            reseed=plan.reseed,
+            nudge=plan.nudge,
+            arms=plan.arms,
+            always=plan.always,
+            setup_s=self.start_s,
+            first_steps_s=(self.step_s,) * plan.warmup,
+            step_s=tuple(steps),
+            phase_s=_phases(steps),
+            arm=tuple(arms),
+            block=tuple(blocks),
+            step_index=tuple(range(plan.warmup, plan.warmup + total)),
+            epoch_starts=(0, total // 2) if plan.evidence else (),
+            loss=tuple(self._losses(plan, always, total)),
+            num_samples=(64,) * total,
+            num_updates=(1,) * total,
+            loaders=(_LOADER,),
+            optimizers=(_ADAM,),
+            call_sites=self._sites(),
+            sources={self.path: self.sha256},
+            rss_peak_bytes=300 << 20,
+        )
+        return _with_evidence(run, plan) if plan.evidence else run
+
+    def written_levers(self, plan: Plan) -> set[str]:
+        """What the patched text brings, read off it."""
+        text = plan.replaced[self.path]
+        marks = {"cached(": "cached-dataset", "fused=True": "fused-optimizer", "set_num_threads": "threads"}
+        marks["hugetlb"] = "huge-pages"
+        return {lever for mark, lever in marks.items() if mark in text}
+
+    def _cost(self, plan: Plan, always: set[str], arm: int) -> float:
+        active = always | {str(spec["name"]) for spec in plan.arms[arm]}
+        cost = math.prod(self.costs.get(name, 1.0) for name in active)
+        return 0.4 if plan.free_input else cost
+
+    def _losses(self, plan: Plan, always: set[str], total: int) -> list[float]:
+        rng = random.Random(f"losses-{self.seed}-{plan.reseed}")
+        nudge = random.Random(plan.nudge)
+        rounding = 1e-6 if plan.nudge or always & {"fused-optimizer", "threads"} else 0.0
+        harm = sum(self.harms.get(name, 0.0) for name in always)
+        return [
+            2.0 * math.exp(-k / 100) + 0.2 + rng.gauss(0, 0.01) + rounding * nudge.gauss(0, 1) + harm
+            for k in range(total)
+        ]
+
+    def _sites(self) -> tuple[CallSite, ...]:
+        return tuple(
+            CallSite(
+                calls=calls,
+                path=self.path,
+                sha256=self.sha256,
+                line=line,
+                end_line=line,
+                col=col,
+                end_col=end_col,
+                detail={key: 0},
+            )
+            for calls, line, col, end_col, key in (
+                ("torch.utils.data.DataLoader", 2, 9, 26, "loader"),
+                ("torch.optim.Adam", 3, 7, 20, "optimizer"),
+            )
+        )
+
+
+SCRIPT = "import torch\nloader = DataLoader(items)\nadam = Adam(weights)\n"
+
+_LOADER = LoaderFacts(
+    id=0,
+    dataset="Digits",
+    num_items=1000,
+    num_workers=0,
+    batch_size=64,
+    default_collate=True,
+    pin_memory=False,
+    trained_on=True,
+    deterministic=True,
+    why_not=None,
+    item_s=3e-5,
+    item_bytes=3200,
+)
+
+_ADAM = OptimizerFacts(
+    id=0,
+    name="torch.optim.Adam",
+    fused=None,
+    foreach=None,
+    has_fused=True,
+    num_parameters=4,
+    num_elements=100_000,
+    num_groups=1,
+    device="cpu",
+    dtypes=("float32",),
+    all_dense=True,
+    not_dense=None,
+    closure=False,
+)
+
+
+def _blocks(plan: Plan, total: int) -> tuple[list[int], list[int]]:
+    size = plan.turn.steps if plan.turn else plan.block
+    num_arms = len(plan.arms)
+    blocks = [k // size for k in range(total)]
+    places = [(block // num_arms % 2, block % num_arms) for block in blocks]
+    return [place if even == 0 else num_arms - 1 - place for even, place in places], blocks
+
+
+def _phases(steps: Sequence[float]) -> dict[Phase, tuple[float, ...] | None]:
+    measured: dict[Phase, tuple[float, ...] | None] = {
+        phase: tuple(share * step for step in steps) for phase, share in PHASES.items()
+    }
+    return {phase: measured.get(phase) for phase in Phase}
+
+
+def _with_evidence(run: Run, plan: Plan) -> Run:
+    digests = tuple(hashlib.md5(f"{run.seed}-{k}".encode()).hexdigest() for k in run.step_index)
+    return replace(
+        run,
+        batch_digest=digests,
+        rng_digest=digests,
+        settings_digest=("same",) * len(digests),
+        learning_rates=((0.001,),) * len(digests),
+        updates=tuple(Update(step=k, norms=(0.1, 0.01), changed=(1.0, 1.0)) for k in (0, 1, 2, 4, 8)),
+    )
+
+
+def options_for(path: str, **changes: object) -> Options:
+    """A study of `path` in five minutes."""
+    options = Options(command=("python", path), cwd=path.rpartition("/")[0], title="train.py")
+    return replace(options, **changes)  # type: ignore[arg-type]
+
+
+def new_study(options: Options) -> Study:
+    """Nothing known yet."""
+    return Study(command=options.command, cwd=options.cwd, created="2026-01-01T00:00:00+00:00", key="k")
+
+
+class Silent:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.studies: list[Study] = []
+        self.parts: list[str] = []
+
+    def doing(self, text: str) -> None:
+        """Nobody looks."""
+
+    def changed(self, study: Study, part: str) -> None:
+        """Keep it."""
+        self.studies.append(study)
+        self.parts.append(part)
