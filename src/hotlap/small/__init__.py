@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hotlap.small.many import fit_many as fit_many
     from hotlap.small.neural_ode import NeuralODE as NeuralODE
+    from hotlap.small.program import Unsupported as Unsupported
     from hotlap.small.solve import NativeSolveSkipped as NativeSolveSkipped
     from hotlap.small.solve import odeint as odeint
-    from hotlap.small.program import Unsupported as Unsupported
     from hotlap.small.step import CompiledStep as CompiledStep
     from hotlap.small.step import compile_step as compile_step
     from hotlap.small.torch_solver import SolveFailed as SolveFailed

@@ -109,7 +109,7 @@ def test_schedulers_change_the_rate_of_each_group() -> None:
     theirs = copy.deepcopy(ours)
 
     def groups(model: nn.Module) -> optim.Optimizer:
-        parameters: list[Any] = list(model.parameters())
+        parameters: Any = list(model.parameters())
         return optim.AdamW(
             [{"params": parameters[:2]}, {"params": parameters[2:], "lr": 0.1, "weight_decay": 0.3}], lr=0.02
         )
