@@ -140,8 +140,8 @@ def main() -> None:
             "hotlap NeuralODE.fit, PI controller": lambda: fit(controller="pi"),
             "hotlap NeuralODE.fit, first step 0.01": lambda: fit(first_step=0.01),
         },
-        rounds=15,
-        seconds=0.2,
+        rounds=7,
+        seconds=0.1,
     )
     save(
         "small-ode",

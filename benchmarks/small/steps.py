@@ -134,8 +134,8 @@ def main() -> None:
                 "hotlap step": lambda job=job: ours(job),
                 "hotlap fit": lambda job=job: ours_fit(job),
             },
-            rounds=15,
-            seconds=0.15,
+            rounds=7,
+            seconds=0.1,
         )
     save("small-steps", results, "one torch thread; other work ran on the machine meanwhile, see load_1min")
 
