@@ -31,19 +31,9 @@ def contest(makers: dict[str, Callable[[], Contender]], *, rounds: int, seconds:
         if any(word in name for word in sys.argv[1:]):
             found[name] = {"failed": "left out of this run"}
             continue
-        start = perf_counter()
-        try:
-            run = make()
-            run(1)
-            found[name] = {"first_call_s": perf_counter() - start, "wall_us": [], "cpu_us": []}
-            start, n = perf_counter(), 1
-            while perf_counter() - start < seconds / 4:
-                run(n)
-                n *= 2
-            counts[name] = max(1, int(n * seconds / max(perf_counter() - start, 1e-9)))
-            ready[name] = run
-        except Exception as error:
-            found[name] = {"failed": f"{type(error).__name__}: {error}"[:300]}
+        run, count, found[name] = _get_ready(make, seconds)
+        if run is not None:
+            ready[name], counts[name] = run, count
         print(name, found[name].get("failed", ""), flush=True)
     for _ in range(rounds):
         for name, run in ready.items():
@@ -57,6 +47,22 @@ def contest(makers: dict[str, Callable[[], Contender]], *, rounds: int, seconds:
             times = found[name].pop(f"{clock}_us")
             found[name][f"{clock}_us"] = {"median": statistics.median(times), "least": min(times), "most": max(times)}
     return found
+
+
+def _get_ready(make: Callable[[], Contender], seconds: float) -> tuple[Contender | None, int, dict[str, Any]]:
+    """(what to run, how many times in `seconds`, its record with the time of the first call)."""
+    start = perf_counter()
+    try:
+        run = make()
+        run(1)
+    except Exception as error:
+        return None, 0, {"failed": f"{type(error).__name__}: {error}"[:300]}
+    record = {"first_call_s": perf_counter() - start, "wall_us": [], "cpu_us": []}
+    start, n = perf_counter(), 1
+    while perf_counter() - start < seconds / 4:
+        run(n)
+        n *= 2
+    return run, max(1, int(n * seconds / max(perf_counter() - start, 1e-9))), record
 
 
 def machine() -> dict[str, Any]:
