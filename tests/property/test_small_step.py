@@ -60,7 +60,7 @@ def target_for(name: str, rows: int, cols: int, dtype: torch.dtype) -> torch.Ten
     return y.sigmoid() if name == "bce" else y
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     sizes=st.tuples(SIZES, SIZES, SIZES),
     rows=BATCHES,
