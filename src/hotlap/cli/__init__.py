@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, tune
+from hotlap.cli import apply, predict, tune
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed
 
 _EPILOG = """\
@@ -28,10 +28,11 @@ def build_parser() -> argparse.ArgumentParser:
         description="Makes PyTorch training faster, and proves that the gain is real and training unharmed.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, apply):
+    for command in (tune, predict, apply):
         command.add_parser(subparsers)
     return parser
 

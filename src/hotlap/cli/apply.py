@@ -16,6 +16,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Tell the parser of `hotlap` about this command."""
     parser = subparsers.add_parser(
         "apply",
+        allow_abbrev=False,
         help="apply the patch that a study came to, or take it back",
         description="Apply the patch that a study came to. A file that changed since it was measured is left alone.",
     )

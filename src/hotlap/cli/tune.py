@@ -31,6 +31,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "tune",
         usage=_USAGE,
+        allow_abbrev=False,
         help="make a training script faster, and prove it",
         description="Finds what each training step waits for, tries what makes it faster, proves that the gain is real "
         "and training unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.",

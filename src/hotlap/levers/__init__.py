@@ -2,6 +2,8 @@
 
 from dataclasses import fields
 
+import msgspec
+
 from hotlap.errors import UserError
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
@@ -40,4 +42,8 @@ def from_spec(spec: LeverSpec) -> Lever:
     unknown = sorted(set(settings) - known)
     if unknown:
         raise UserError(f"The lever {kind.name} has no setting {unknown[0]!r}. Known: {', '.join(sorted(known))}.")
-    return kind(**settings)
+    try:
+        # Checked strictly: settings come out of saved files as well, and end up in the user's source.
+        return msgspec.convert(settings, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"A setting of the lever {kind.name} cannot be used: {error}.") from None

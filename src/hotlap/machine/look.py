@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from hotlap import cgroups
 from hotlap.record import Machine
 
 # /proc/cpuinfo's names of what decides between kernels. "bf16" is Arm's.
@@ -19,13 +20,14 @@ def look(*, root: Path = Path("/")) -> Machine:
     import psutil
 
     memory = psutil.virtual_memory()
-    limit = _cgroup_memory_left(root)
+    groups = {"root": root / "sys/fs/cgroup", "own": root / "proc/self/cgroup"}
+    limit = cgroups.memory_left_bytes(**groups)
     cores = psutil.cpu_count() or 1
     return Machine(
         system=platform.system(),
         processor=_processor(root),
         num_cores=cores,
-        usable_cores=min(float(cores), _affinity(cores), _cgroup_quota(root)),
+        usable_cores=min(float(cores), _affinity(cores), cgroups.cpu_quota(**groups)),
         memory_bytes=int(memory.total),
         available_bytes=int(memory.available if limit is None else min(memory.available, limit)),
         shm_bytes=_free(root / "dev/shm"),
@@ -65,30 +67,6 @@ def _affinity(cores: int) -> float:
     if not hasattr(os, "sched_getaffinity"):
         return float(cores)
     return float(len(os.sched_getaffinity(0)))
-
-
-def _cgroup_quota(root: Path) -> float:
-    """Cores that the cgroup grants; infinity without a limit. Version 2 first, then 1."""
-    words = (_read(root / "sys/fs/cgroup/cpu.max") or "").split()
-    if len(words) == 2 and words[0] != "max":
-        return int(words[0]) / int(words[1])
-    quota = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-    period = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    if quota and period and int(quota) > 0:
-        return int(quota) / int(period)
-    return float("inf")
-
-
-def _cgroup_memory_left(root: Path) -> int | None:
-    """Bytes until the cgroup's limit; None without one."""
-    for folder, limit, used in (
-        ("sys/fs/cgroup", "memory.max", "memory.current"),
-        ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        most, now = _read(root / folder / limit), _read(root / folder / used)
-        if most and now and most.strip().isdigit():
-            return max(0, int(most) - int(now))
-    return None
 
 
 def _free(folder: Path) -> int | None:

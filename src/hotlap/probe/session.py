@@ -4,6 +4,7 @@ import os
 import select
 import sys
 import time
+import weakref
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -106,7 +107,9 @@ class Session:
 
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer was made."""
-        self.marker.made(self.facts.made_optimizer_at(optimizer))
+        number = self.facts.made_optimizer_at(optimizer)
+        self.marker.made(number)
+        weakref.finalize(optimizer, self.marker.gone, number).atexit = False
         self.arms.optimizer_made(optimizer)
 
     def update_begins(self, optimizer: torch.optim.Optimizer) -> None:

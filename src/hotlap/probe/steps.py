@@ -4,6 +4,9 @@
 # (training in stages): learn the cycle anew. Ratios of critic to generator steps in use are 1 to 10.
 _GIVEN_UP = 50
 
+# Steps of all optimizers in one cycle, at most: a critic makes up to 10 for one of the generator.
+_LONGEST_CYCLE = 12
+
 # Scripts accumulate gradients over this many backward passes at most; beyond, whoever updates the parameters is not
 # a torch optimizer, and the backward passes themselves mark the steps.
 _MAX_ACCUMULATION = 512
@@ -13,7 +16,8 @@ class StepMarker:
     """Finds the boundaries between steps.
 
     - One optimizer: each of its steps ends a training step.
-    - Several (a GAN): they step in a cycle; the last one of the cycle ends the training step.
+    - Several (a GAN): a training step is over when each has stepped, however often; the one that comes last in the
+      first round ends all later ones.
     - None: each backward pass ends a training step.
     """
 
@@ -21,7 +25,7 @@ class StepMarker:
         self._optimizers: set[int] = set()
         self._order: list[int] = []
         self._anchor: int | None = None
-        self._since_anchor = 0
+        self._waited = 0
         self._backwards = 0
         self.by_backward = False
         """No optimizer is at work; backward passes mark the steps."""
@@ -30,6 +34,12 @@ class StepMarker:
         """An optimizer was constructed."""
         self._optimizers.add(optimizer)
 
+    def gone(self, optimizer: int) -> None:
+        """An optimizer was dropped by the script."""
+        self._optimizers.discard(optimizer)
+        if optimizer in self._order:
+            self._forget()
+
     def stepped(self, optimizer: int) -> bool:
         """An optimizer has stepped: does a training step end here?"""
         self._backwards = 0
@@ -37,16 +47,17 @@ class StepMarker:
         self._optimizers.add(optimizer)
         if len(self._optimizers) == 1:
             return True
+        self._waited += 1
         if self._anchor is None:
             self._learn(optimizer)
-            return self._anchor == optimizer
-        if optimizer == self._anchor:
-            self._since_anchor = 0
-            return True
-        self._since_anchor += 1
-        if self._since_anchor > _GIVEN_UP:
-            self._anchor, self._order, self._since_anchor = None, [], 0
-        return False
+        elif self._waited > _GIVEN_UP:
+            self._optimizers.discard(self._anchor)
+            self._forget()
+            return len(self._optimizers) == 1
+        if optimizer != self._anchor:
+            return False
+        self._waited = 0
+        return True
 
     def went_backward(self) -> bool:
         """A backward pass is over: does a training step end here?"""
@@ -56,7 +67,11 @@ class StepMarker:
         return self.by_backward
 
     def _learn(self, optimizer: int) -> None:
-        if optimizer in self._order:
-            self._anchor = self._order[-1]
-        else:
+        if optimizer not in self._order:
             self._order.append(optimizer)
+        # One that was made and is never used must not be waited for for ever.
+        if len(self._order) == len(self._optimizers) or self._waited > _LONGEST_CYCLE:
+            self._anchor = self._order[-1]
+
+    def _forget(self) -> None:
+        self._anchor, self._order, self._waited = None, [], 0

@@ -14,8 +14,22 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> bytes:
-    """A record type -> JSON, indented when read by people is not the point: compact, UTF-8."""
-    return msgspec.json.encode(value)
+    """A record type -> compact JSON in UTF-8. File names that are not UTF-8 come out with escapes."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_escaped(msgspec.to_builtins(value)))
+
+
+def _escaped(value: Any) -> Any:
+    """Bytes that the system could not decode (lone surrogates) as text that any reader takes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(part) for part in value]
+    return value
 
 
 def decode(data: bytes, kind: type[T], *, name: str = "the record") -> T:

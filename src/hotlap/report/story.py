@@ -198,6 +198,8 @@ def trial_subject(trial: Trial) -> str:
 
 def trial_outcome(trial: Trial) -> str:
     """What came of it, in one or two words."""
+    if trial.scope == "none":
+        return "not tried"
     words = {"leave-one-out": ("kept", "dropped"), "patch": ("confirmed", "not confirmed")}
     yes, no = words.get(trial.kind, ("accepted", "not taken"))
     return yes if trial.accepted else no
@@ -205,18 +207,19 @@ def trial_outcome(trial: Trial) -> str:
 
 def trial_why(trial: Trial) -> str:
     """Why, and what it costs once."""
-    parts = [trial.why] if trial.why else ["no reason was recorded"]
-    if trial.one_time_s is not None:
-        parts.append(f"costs {duration(trial.one_time_s)} once")
-        if trial.break_even_step is not None:
-            parts[-1] += f", paid back at step {trial.break_even_step:,}"
-    return "; ".join(parts)
+    why = trial.why or "No reason was recorded."
+    if trial.one_time_s is None:
+        return why
+    cost = f"It costs {duration(trial.one_time_s)} once"
+    if trial.break_even_step is not None:
+        cost += f", paid back at step {trial.break_even_step:,}"
+    return f"{why} {cost}."
 
 
 def trial_speedup(trial: Trial) -> str:
     """ "1.83x (1.79-1.88x)", or that there is none."""
     if trial.speedup is None:
-        return "no timing"
+        return "no timing" if trial.scope != "none" else ""
     return f"{factor(trial.speedup.mid)} ({interval(trial.speedup)})"
 
 
@@ -271,7 +274,9 @@ def _concluded(study: Study) -> Conclusion:
 def _no_gain(study: Study) -> str:
     if not study.trials:
         return "No lever was worth a trial here. The script can stay as it is."
-    tried = sum(trial.kind == "lever" for trial in study.trials)
+    tried = sum(trial.kind == "lever" and trial.scope != "none" for trial in study.trials)
+    if study.result is not None and (not tried or study.result.verdict is not Verdict.UNHARMED):
+        return study.result.why
     widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
     limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
     return (

@@ -130,7 +130,7 @@ def trial(one: Trial) -> RenderableType:
         _text(f"{mark} {story.trial_outcome(one)}", "bold green" if one.accepted else ""),
         _text(story.trial_subject(one), "bold" if one.accepted else ""),
         _text(story.trial_speedup(one)),
-        _verdict(one.verdict),
+        _verdict(one.verdict) if one.scope != "none" else _text(""),
     )
     return Group(table, Padding(_text(story.trial_why(one), "dim"), (0, 0, 0, 15)))
 
@@ -156,6 +156,8 @@ def speedup(study: Study) -> RenderableType:
     if study.result is None:
         return _section("Speed-up", Text("No speed-up over the script as written was established."))
     over = study.result.speedup
+    if not study.result.levers:
+        return _section("Speed-up", Text("None: the script stays as it is."))
     gain = f"{factor(over.mid)} as fast as written (95% interval {story.interval(over)}), in fresh processes."
     lines: list[RenderableType] = [_text(gain, "bold")]
     if study.after is not None and study.after.step_s:

@@ -21,6 +21,12 @@ PLANNED = 4
 _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
 
 
+def nothing_tried() -> Result:
+    """What a study comes to when its time was over before the first trial."""
+    why = "The time was over before anything could be tried: nothing was compared, and nothing is changed."
+    return Result(levers=(), speedup=_UNCHANGED, verdict=Verdict.UNDECIDED, why=why)
+
+
 class Final:
     """Says what the study comes to."""
 
@@ -34,7 +40,9 @@ class Final:
         """Result and patch."""
         stack = self._trials.stack
         if not stack:
-            why = "No lever showed a gain that could be told from noise and left training unharmed: nothing is changed."
+            why = (
+                "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
+            )
             self._desk.change("result", result=Result(levers=(), speedup=_UNCHANGED, verdict=Verdict.UNHARMED, why=why))
             return
         patched = self._patch()

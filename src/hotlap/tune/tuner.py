@@ -14,7 +14,7 @@ from hotlap.levers import Numerics
 from hotlap.record import Ceiling, Machine, Noise, Plan, Run, State, Status, Study
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court
-from hotlap.tune.final import Final
+from hotlap.tune.final import Final, nothing_tried
 from hotlap.tune.options import Observer, Options, Runs
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Timing, log_ratio_within
@@ -78,6 +78,7 @@ class Tuner:
             trials.leave_each_out()
         else:
             desk.warn("The budget was over before anything could be tried; raise --budget.")
+            desk.change("result", result=nothing_tried())
         if desk.study.result is None:
             Final(desk, timing, court, trials).confirm()
         desk.change("end", state=State.COMPLETE)

@@ -17,6 +17,8 @@ from hotlap.small.solve import NativeSolveSkipped, odeint
 from hotlap.small.tableau import METHODS, TSIT5
 from hotlap.small.torch_solver import SolveFailed
 
+# Without the core everything here that is not skipped runs in torch, and says so; whether it says so has its own tests.
+pytestmark = pytest.mark.filterwarnings("ignore::hotlap.small.solve.NativeSolveSkipped")
 needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
 ADAPTIVE = [name for name, tableau in METHODS.items() if tableau.adaptive]

@@ -1,0 +1,73 @@
+"""What the control groups of Linux leave to this process: memory, and time on the processor."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+# A cgroup v1 without a limit shows one near 2**63 (page-rounded).
+_NO_LIMIT = 1 << 60
+
+
+def memory_left_bytes(*, root: Path = ROOT, own: Path = OWN) -> int | None:
+    """Bytes until the tightest limit; None without one."""
+    left = [bytes_ for folder in _folders("memory", root, own) for bytes_ in _memory_left_in(folder)]
+    return max(0, min(left)) if left else None
+
+
+def cpu_quota(*, root: Path = ROOT, own: Path = OWN) -> float:
+    """Cores that the tightest quota grants; infinity without one."""
+    return min((quota for folder in _folders("cpu", root, own) for quota in _quota_of(folder)), default=float("inf"))
+
+
+def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
+    """Each cgroup that this process is in, from its own up to the root: a limit may stand at any of them."""
+    places = [(root, root), (root / controller, root / controller)]
+    for line in (_text(own) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or controller in controllers.split(","):
+            top = root / controller if controllers else root
+            places.append((top / path.lstrip("/"), top))
+    seen: set[Path] = set()
+    for folder, top in places:
+        # A container may show a path that is not mounted inside it; the parents still hold.
+        for place in (folder, *folder.parents):
+            if place.is_relative_to(top) and place not in seen:
+                seen.add(place)
+                yield place
+
+
+def _memory_left_in(folder: Path) -> Iterator[int]:
+    # Version 2 first, then version 1. https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
+    for limit_file, used_file in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+        limit, used = _number(folder / limit_file), _number(folder / used_file)
+        if limit is not None and used is not None and limit < _NO_LIMIT:
+            yield limit - used + _reclaimable(folder / "memory.stat")
+
+
+def _quota_of(folder: Path) -> Iterator[float]:
+    words = (_text(folder / "cpu.max") or "").split()
+    if len(words) == 2 and words[0].isdigit():
+        yield int(words[0]) / int(words[1])
+    quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+    if quota and period:
+        yield quota / period
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _number(path: Path) -> int | None:
+    text = (_text(path) or "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _reclaimable(stat: Path) -> int:
+    """File pages that the kernel drops before it refuses memory: they count as used, yet are free."""
+    rows = dict(line.split(" ", 1) for line in (_text(stat) or "").splitlines() if " " in line)
+    return int(rows.get("inactive_file", rows.get("total_inactive_file", 0)))

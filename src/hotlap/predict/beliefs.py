@@ -1,0 +1,135 @@
+"""What is not known about a workload, as draws; and what a measured step says about it.
+
+Fixed draws (no random state): the same question always gets the same answer.
+"""
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+
+from hotlap.predict import timing
+from hotlap.predict.scaling import Chance
+from hotlap.predict.timing import Array, Draws
+from hotlap.predict.workload import Workload
+
+NUM_DRAWS = 2048
+# Spread (standard deviation of the logarithm) of what is not known. For totals the sizes of operators are assumed.
+COMPUTE_SIGMA = 0.25
+MEMORY_SIGMA = 0.25
+TOTALS_COMPUTE_SIGMA = 0.45
+TOTALS_MEMORY_SIGMA = 0.45
+# A factor on everything, on every device alike: what the model leaves out.
+RESIDUAL_SIGMA = 0.25
+# Tails of that factor (Student's t): a workload far from the model still gets a smooth answer.
+RESIDUAL_FREEDOM = 3.0
+# How far a device is from its line in the tables, for computing and for memory apart.
+DEVICE_COMPUTE_SIGMA = 0.10
+DEVICE_MEMORY_SIGMA = 0.07
+# Part of scripts whose FP32 work really runs in TF32 on devices that have it: convolutions do unless switched off,
+# matrix products in containers and in torch before 1.12.
+TF32_SHARE = 0.75
+# Part of a measured step that no faster device shortens (Python between steps, synchronisation, logging), and its
+# spread.
+FIXED_SHARE = 0.03
+FIXED_SIGMA = 0.8
+FIXED_MOST = 0.3
+
+
+MOVED = {True: "mixed", False: "full"}
+"""Row of the table of bytes that really move, by whether the precision is mixed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beliefs:
+    """Draws, with what each device adds to them."""
+
+    shared: Draws
+    there_compute: Array
+    """(D,) factors of the device that is asked about."""
+    there_memory: Array
+    here_compute: Array
+    """(D,) factors of the device that was measured on."""
+    here_memory: Array
+    residual: Array
+    fixed: Array
+    """(D,) part of a measured step that stays as it is on any device."""
+    machine: Array
+    """(D,) standard normal: how another machine with the same device differs."""
+    chance: Chance
+    """What differs between machines with several GPUs."""
+
+    def there(self) -> Draws:
+        """As the target sees them."""
+        return self._on(self.there_compute, self.there_memory)
+
+    def here(self) -> Draws:
+        """As the measured device sees them."""
+        return self._on(self.here_compute, self.here_memory)
+
+    def _on(self, compute: Array, memory: Array) -> Draws:
+        shared = self.shared
+        return Draws(
+            compute=shared.compute * compute, memory=shared.memory * memory, host_s=shared.host_s, tf32=shared.tf32
+        )
+
+
+@cache
+def _normals(dimensions: int) -> Array:
+    """(D, dimensions) standard normal numbers that fill space evenly: a Kronecker lattice of the generalised golden
+    ratio (M. Roberts, "The unreasonable effectiveness of quasirandom sequences")."""
+    from scipy.special import ndtri
+
+    ratio = 2.0
+    for _ in range(60):
+        ratio = (1 + ratio) ** (1 / (dimensions + 1))
+    steps = ratio ** -np.arange(1.0, dimensions + 1)
+    uniform = (0.5 + np.outer(np.arange(1.0, NUM_DRAWS + 1), steps)) % 1.0
+    return np.asarray(ndtri(uniform))
+
+
+@lru_cache(maxsize=8)
+def prior(workload: Workload) -> Beliefs:
+    """What is believed before anything was measured."""
+    normal = _normals(14)
+    moved = timing.constants()["prior"]["memory"]["really_moved"][MOVED[workload.precision.mixed]]
+    compute_sigma = TOTALS_COMPUTE_SIGMA if workload.totals_only else COMPUTE_SIGMA
+    memory_sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
+    host = timing.constants()["prior"]["host"]
+    per_operator_s = workload.host_s or host["per_operator_s"]
+    host_sigma = 0.25 if workload.host_s else host["sigma"]
+    if workload.matmul_tf32 is None:
+        from scipy.special import ndtr
+
+        tf32 = ndtr(normal[:, 3]) < TF32_SHARE
+    else:
+        tf32 = np.full(NUM_DRAWS, workload.matmul_tf32)
+    return Beliefs(
+        shared=Draws(
+            compute=np.exp(compute_sigma * normal[:, 0]),
+            memory=moved * np.exp(memory_sigma * normal[:, 1]),
+            host_s=per_operator_s * np.exp(host_sigma * normal[:, 2]),
+            tf32=tf32,
+        ),
+        there_compute=np.exp(DEVICE_COMPUTE_SIGMA * normal[:, 4]),
+        there_memory=np.exp(DEVICE_MEMORY_SIGMA * normal[:, 5]),
+        here_compute=np.exp(DEVICE_COMPUTE_SIGMA * normal[:, 6]),
+        here_memory=np.exp(DEVICE_MEMORY_SIGMA * normal[:, 7]),
+        residual=np.exp(RESIDUAL_SIGMA * normal[:, 8]),
+        fixed=np.minimum(FIXED_MOST, FIXED_SHARE * np.exp(FIXED_SIGMA * normal[:, 13])),
+        machine=normal[:, 9],
+        chance=Chance(bus=normal[:, 10], hidden=normal[:, 11], jitter=normal[:, 12]),
+    )
+
+
+def weigh(ratio: Array) -> Array:
+    """(D,) weights of draws under which a measured step is `ratio` times the modelled one."""
+    far = (np.log(ratio) / RESIDUAL_SIGMA) ** 2
+    return np.asarray((1 + far / RESIDUAL_FREEDOM) ** (-(RESIDUAL_FREEDOM + 1) / 2))
+
+
+def quantiles(values: Array, weights: Array, at: tuple[float, ...]) -> list[float]:
+    """Weighted quantiles of `values`."""
+    order = np.argsort(values)
+    total = np.cumsum(weights[order])
+    return [float(value) for value in np.interp(np.array(at) * total[-1], total - weights[order] / 2, values[order])]

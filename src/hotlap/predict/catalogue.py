@@ -1,0 +1,375 @@
+"""The device catalogue: names of GPUs and CPUs -> what they can do at best. Unknown names are errors, never a default.
+
+Rates are derived from units, clocks and operations a clock (see `facts/`), so that one wrong figure cannot hide; the
+tests compare them with the figures that vendors quote.
+"""
+
+import csv
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from hotlap.errors import UserError
+
+GIGA = 1e9
+MEGA = 1e6
+# PCIe: bytes a second in one direction and lane after line coding (8b/10b up to generation 2, then 128b/130b).
+PCIE_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+# Words in names that say who made a device or what it is for, but never tell two devices apart.
+NOISE_WORDS = frozenset(
+    [
+        "nvidia",
+        "geforce",
+        "tesla",
+        "quadro",
+        "amd",
+        "radeon",
+        "instinct",
+        "intel",
+        "gpu",
+        "per",
+        "die",
+        "generation",
+        "core",
+    ]
+)
+FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
+_CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
+
+
+class Link(StrEnum):
+    """How several devices of one machine reach each other."""
+
+    NVSWITCH = "nvswitch"
+    """Every pair at full rate (A100 SXM and later)."""
+    NVLINK_MESH = "nvlink-mesh"
+    """Direct links between some pairs (P100 and V100 SXM)."""
+    NVLINK_BRIDGE = "nvlink-bridge"
+    """A bridge joins two cards; it has to be bought."""
+    XGMI = "xgmi"
+    PCIE = "pcie"
+    """Peer access over PCIe."""
+    PCIE_NO_P2P = "pcie-no-p2p"
+    """Through the memory of the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU or CPU. Operations and bytes a second; bytes; seconds; watts. 0 where the hardware has no such unit."""
+
+    name: str
+    vendor: str
+    family: str
+    """Architecture: "ampere" is two (ga100, ga102), since their rates differ."""
+    kind: str = "gpu"
+    """"gpu" or "cpu"."""
+    year: int
+    units: int
+    """Streaming multiprocessors, compute units, or cores."""
+    fp32: float
+    fp64: float
+    fp16: float
+    """Half precision without matrix units, or FP32's rate where storage alone is half."""
+    tensor: float = 0.0
+    """Dense matrix rate of half-precision inputs, accumulated in FP32."""
+    tf32: float = 0.0
+    bf16: bool = False
+    """Matrix units take bfloat16."""
+    bandwidth: float
+    memory: float
+    cache: float
+    """Last-level cache (L2 of a GPU)."""
+    launch_s: float
+    """Floor of one operator, start to end, as a stream of small operators shows it."""
+    pcie_generation: int = 0
+    pcie_lanes: int = 0
+    link: Link | None = None
+    """The best link that this model can have to its neighbours, besides PCIe."""
+    link_bytes_s: float = 0.0
+    """Both directions together, as vendors quote it."""
+    peer_access: bool = True
+    """Devices reach each other over PCIe without the host's memory."""
+    power_w: float
+    sources: tuple[str, ...] = ()
+    """Where the figures come from, one sentence each."""
+
+    @property
+    def pcie_bytes_s(self) -> float:
+        """One direction of the slot at its nominal rate."""
+        return PCIE_LANE_BYTES_S.get(self.pcie_generation, 0.0) * self.pcie_lanes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A name, resolved."""
+
+    device: Device
+    assumption: str | None = None
+    """If the name fits several variants: which was taken, and what to say for another."""
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    """Rows of a CSV that ships with the package."""
+    text = resources.files("hotlap.predict").joinpath("facts", name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def _families() -> dict[str, dict[str, str]]:
+    return {row["family"]: row for row in _rows("families.csv")}
+
+
+@cache
+def _sources() -> dict[str, str]:
+    return {row["key"]: row["what"] for row in _rows("sources.csv")}
+
+
+def _number(text: str) -> float:
+    return float(text) if text else 0.0
+
+
+def _gpu(row: Mapping[str, str]) -> Device:
+    """A row of gpus.csv -> a device; rates are units x operations a clock x clock."""
+    family = _families()[row["family"]]
+    units = int(row["sms"])
+    clock = float(row["boost_mhz"]) * MEGA
+    matrix_clock = _number(row["tensor_mhz"]) * MEGA or clock
+    share = 0.5 if row["fp32_accumulate"] == "half" else 1.0
+
+    def rate(column: str, hertz: float) -> float:
+        return 2.0 * units * float(family[column]) * hertz
+
+    fp32 = rate("fp32_fma", clock)
+    return Device(
+        name=row["name"].replace(" (per die)", ""),
+        vendor=row["vendor"],
+        family=row["family"],
+        year=int(row["year"]),
+        units=units,
+        fp32=fp32,
+        fp64=rate("fp64_fma", clock),
+        # Without packed half precision, libraries keep halves in memory and compute in FP32.
+        fp16=max(rate("fp16_fma", clock), fp32),
+        tensor=share * rate("tensor_fma", matrix_clock),
+        tf32=share * rate("tf32_fma", matrix_clock),
+        bf16=family["bf16"] == "yes",
+        bandwidth=float(row["bus_bits"]) / 8 * float(row["pin_gbps"]) * GIGA,
+        memory=float(row["memory_gb"]) * 2**30,
+        cache=float(row["l2_mb"]) * 2**20,
+        launch_s=float(family["launch_s"]),
+        pcie_generation=int(row["pcie_gen"]),
+        pcie_lanes=int(row["pcie_lanes"]),
+        link=Link(row["link"]) if row["link"] else None,
+        link_bytes_s=_number(row["link_gbs"]) * GIGA,
+        peer_access=row["peer_access"] == "yes",
+        power_w=float(row["power_w"]),
+        sources=(*(_sources()[key] for key in row["sources"].split()), family["source"]),
+    )
+
+
+def _cpu(row: Mapping[str, str]) -> Device:
+    """A row of cpus.csv -> a device. The clock between base and turbo that many cores hold is their geometric mean."""
+    clock = (float(row["base_mhz"]) * float(row["turbo_mhz"])) ** 0.5 * MEGA
+    fp32 = float(row["flop_per_cycle"]) * clock
+    return Device(
+        name=row["name"],
+        vendor=row["vendor"],
+        family="cpu",
+        kind="cpu",
+        year=int(row["year"]),
+        units=int(row["cores"]),
+        fp32=fp32,
+        fp64=fp32 / 2,
+        fp16=fp32,
+        bandwidth=float(row["bandwidth_gbs"]) * GIGA,
+        memory=float("inf"),
+        cache=float(row["l3_mb"]) * 2**20,
+        launch_s=3e-6,  # an aten operator on a small tensor, dispatch included
+        power_w=float(row["power_w"]),
+        sources=tuple(_sources()[key] for key in row["sources"].split()),
+    )
+
+
+@cache
+def _shipped() -> tuple[tuple[Device, tuple[str, ...]], ...]:
+    """All devices of the package, each with its further names; preferred variants first."""
+    found = [(_gpu(row), _aliases(row)) for row in _rows("gpus.csv")]
+    found += [(_cpu(row), _aliases(row)) for row in _rows("cpus.csv")]
+    return tuple(found)
+
+
+def _aliases(row: Mapping[str, str]) -> tuple[str, ...]:
+    """The names in the row, and the bare number of a GeForce: "4070 Ti" for "RTX 4070 Ti"."""
+    names = [name for name in row["aliases"].split(";") if name]
+    if bare := re.fullmatch(r"[RG]TX (\d{3,4}( Ti)?( Super)?( D)?)( \d+GB)?", row["name"]):
+        names.append(bare[1])
+    return tuple(names)
+
+
+def devices(*, kind: str | None = None) -> tuple[Device, ...]:
+    """Every device of the catalogue; of one `kind` ("gpu" or "cpu") if given."""
+    return tuple(device for device, _ in _shipped() if kind in (None, device.kind))
+
+
+@cache
+def _words(name: str) -> tuple[frozenset[str], float | None]:
+    """A name as it may be written -> the words that tell devices apart, and the gigabytes of memory if named."""
+    text = _CPU_NOISE.sub(" ", name.lower())
+    text = re.sub(r"[^a-z0-9.+]+", " ", text)
+    text = re.sub(r"\b(rtx|gtx|titan)(?=\d|x|v|rtx)", r"\1 ", text)
+    text = re.sub(r"(?<=\d)(ti|super)\b", r" \1", text)
+    text = re.sub(r"\bgen ?\d\b", " ", re.sub(r"\bsxm\d\b", "sxm", text))
+    # The driver calls the SXM form of H100 "NVIDIA H100 80GB HBM3".
+    text = re.sub(r"\bhbm3\b", "sxm", re.sub(r"(\d+) ?gb\b", r" \1gb ", text))
+    memory = re.search(r"\b(\d+)gb\b", text)
+    words = frozenset(re.sub(r"\b\d+gb\b", " ", text).split()) - NOISE_WORDS
+    return words, float(memory[1]) if memory else None
+
+
+def _fits(wanted: frozenset[str], known: frozenset[str]) -> bool:
+    """Equal words; a form factor (SXM, PCIe) may be left out, never contradicted."""
+    return wanted <= known and known - wanted <= FORM_WORDS
+
+
+def _candidates(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> list[Device]:
+    words, memory_gb = _words(name)
+    found = []
+    for device, aliases in pool:
+        known = [_words(known) for known in (device.name, *aliases)]
+        sizes = {device.memory / 2**30, *(size for _, size in known)}
+        if any(_fits(words, known_words) for known_words, _ in known) and memory_gb in (None, *sizes):
+            found.append(device)
+    exact = [device for device in found if device.name.lower() == name.lower().strip()]
+    return exact or found
+
+
+def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
+    """The device that `name` means: "RTX 4090", "4090", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB".
+
+    Arguments:
+        name: as people or the driver write it. Case, maker and punctuation do not matter; words do.
+        extra: devices of the user (see `load`), which come first.
+
+    Raises:
+        UserError: no device has this name; the nearest names are in the message.
+    """
+    pool = [*((device, ()) for device in extra), *_shipped()]
+    found = _candidates(name, pool)
+    if not found:
+        raise UserError(_unknown(name, pool))
+    first = found[0]
+    if len(found) == 1:
+        return Match(device=first)
+    others = ", ".join(device.name for device in found[1:])
+    return Match(device=first, assumption=f'"{name}" was taken for {first.name}; write {others} for that one')
+
+
+def unknown_cpu(name: str, *, cores: int) -> Device:
+    """A CPU that the catalogue does not have: AVX2 at 2.5 GHz, and memory for 4 GB/s a core."""
+    return Device(
+        name=name,
+        vendor="unknown",
+        family="cpu",
+        kind="cpu",
+        year=0,
+        units=cores,
+        fp32=32 * 2.5e9 * cores,
+        fp64=16 * 2.5e9 * cores,
+        fp16=32 * 2.5e9 * cores,
+        bandwidth=max(20e9, 4e9 * cores),
+        memory=float("inf"),
+        cache=2.0 * 2**20 * cores,
+        launch_s=3e-6,
+        power_w=10.0 * cores,
+        sources=("typical figures; this processor is not in the catalogue",),
+    )
+
+
+def _unknown(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> str:
+    names = {_plain(known): device.name for device, aliases in pool for known in (device.name, *aliases)}
+    near = difflib.get_close_matches(_plain(name), names, n=6, cutoff=0.5)
+    nearest = list(dict.fromkeys(names[key] for key in near))[:4]
+    hint = f"Nearest: {', '.join(nearest)}." if nearest else "`hotlap predict --list` shows all names."
+    return f'No device is called "{name}". {hint} A device of your own can be given in a TOML file (--devices).'
+
+
+def _plain(name: str) -> str:
+    return " ".join(word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in NOISE_WORDS)
+
+
+# What a user must give for a device of his own, and what may be left out, in the units of data sheets.
+_REQUIRED = ("name", "fp32_tflops", "bandwidth_gbs", "memory_gb")
+_OPTIONAL = {
+    "vendor": "user", "family": "user", "kind": "gpu", "year": 0, "units": 1, "fp64_tflops": 0.0, "fp16_tflops": 0.0,
+    "tensor_tflops": 0.0, "tf32_tflops": 0.0, "bf16": False, "l2_mb": 4.0, "launch_us": 7.0, "pcie_generation": 4,
+    "pcie_lanes": 16, "link": "", "link_gbs": 0.0, "peer_access": True, "power_w": 250.0, "source": "given by the user",
+}  # fmt: skip
+
+
+def load(path: Path) -> tuple[Device, ...]:
+    """Devices of the user from TOML: `[[device]]` tables in the units of data sheets (see docs/predict.md).
+
+    Raises:
+        UserError: the file cannot be read, or a table lacks a figure or has one that hotlap does not know.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("device", [])
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None
+    if not isinstance(tables, list) or not tables:
+        raise UserError(f"{path} holds no [[device]] table.")
+    return tuple(_own(table, where=f"{path}, device {index + 1}") for index, table in enumerate(tables))
+
+
+def _own(table: object, *, where: str) -> Device:
+    if not isinstance(table, dict):
+        raise UserError(f"{where}: not a table.")
+    if missing := [key for key in _REQUIRED if key not in table]:
+        raise UserError(f"{where}: {', '.join(missing)} missing.")
+    if unknown := [key for key in table if key not in _REQUIRED and key not in _OPTIONAL]:
+        raise UserError(f"{where}: {', '.join(unknown)} not known. Known: {', '.join((*_REQUIRED, *_OPTIONAL))}.")
+    values = {**_OPTIONAL, **table}
+    for key, value in values.items():
+        expected = (int, float) if isinstance(_OPTIONAL.get(key, 0.0 if key != "name" else ""), (int, float)) else str
+        if not isinstance(value, expected):
+            raise UserError(f"{where}: {key} = {value!r} is not a {'number' if expected is not str else 'text'}.")
+    if not all(values[key] > 0 for key in _REQUIRED[1:]):
+        raise UserError(f"{where}: fp32_tflops, bandwidth_gbs and memory_gb must be above 0.")
+    try:
+        link = Link(values["link"]) if values["link"] else None
+    except ValueError:
+        raise UserError(f"{where}: link must be one of {', '.join(Link)}.") from None
+    fp32 = values["fp32_tflops"] * 1e12
+    return Device(
+        name=values["name"],
+        vendor=values["vendor"],
+        family=values["family"],
+        kind=values["kind"],
+        year=values["year"],
+        units=values["units"],
+        fp32=fp32,
+        fp64=values["fp64_tflops"] * 1e12 or fp32 / 32,
+        fp16=max(values["fp16_tflops"] * 1e12, fp32),
+        tensor=values["tensor_tflops"] * 1e12,
+        tf32=values["tf32_tflops"] * 1e12,
+        bf16=values["bf16"],
+        bandwidth=values["bandwidth_gbs"] * GIGA,
+        memory=values["memory_gb"] * 2**30,
+        cache=values["l2_mb"] * 2**20,
+        launch_s=values["launch_us"] * 1e-6,
+        pcie_generation=values["pcie_generation"],
+        pcie_lanes=values["pcie_lanes"],
+        link=link,
+        link_bytes_s=values["link_gbs"] * GIGA,
+        peer_access=values["peer_access"],
+        power_w=values["power_w"],
+        sources=(values["source"],),
+    )

@@ -1,0 +1,111 @@
+"""Adding up gradients over several GPUs of one machine: bytes -> seconds, for each way they can be connected."""
+
+from dataclasses import dataclass
+from math import log2
+
+from hotlap.errors import UserError
+from hotlap.predict.catalogue import Device, Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """What an all-reduce between `count` GPUs runs over."""
+
+    link: Link
+    bus_bytes_s: float
+    """"Bus bandwidth" as NCCL's tests define it: 2(n-1)/n of the bytes over the time, for large messages."""
+    latency_s: float
+    """Of one all-reduce of a few bytes."""
+    sigma: float
+    """Spread of `bus_bytes_s` (standard deviation of the logarithm) between machines."""
+    assumptions: tuple[str, ...] = ()
+
+
+# Part of the nominal rate of one direction that a ring reaches, by number of GPUs.
+#   PCIe with peer access: 8 x GTX 1080 Ti on PCIe 3: 12.2, 11.0 and 8.7 GB/s of 15.8 for 2, 4, 8 (DeepBench, NCCL 2.0).
+#   Without: 12.9 GB/s of 31.5 between two RTX 4090, 28 of 63 between eight RTX 5090 (see the data's links table).
+PCIE_SHARE = {2: 0.77, 4: 0.70, 8: 0.55}
+STAGED_SHARE = 0.43
+#   NVSwitch: 231 GB/s of 300 on 8 x A100 (Azure ND A100 v4, nccl-tests).
+SWITCHED_SHARE = 0.77
+#   NVLink mesh of DGX-1: rings use all six links of a V100 only when all eight take part (NVIDIA DGX-1 white paper).
+MESH_SHARE = {2: 0.30, 4: 0.50, 8: 0.82}
+BRIDGE_SHARE = 0.80
+XGMI_SHARE = 0.60
+# Latency of small all-reduces: 44 us on 8 x A100 (Azure), 42 us on 8 x RTX 4090, 62 us on 2 x GTX 1080 Ti at 400 kB.
+BASE_LATENCY_S = 12e-6
+HOP_LATENCY_S = 10e-6
+# Half of the full rate is reached at this message size, for a bus of 231 GB/s; smaller in proportion on slower ones.
+HALF_RATE_BYTES = 14.5e6
+HALF_RATE_BUS = 231e9
+RAMP = 0.6
+
+_NAMES = {"pcie": Link.PCIE, "pcie-no-p2p": Link.PCIE_NO_P2P}
+
+
+def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fabric:
+    """How `count` of `device` are connected.
+
+    Arguments:
+        interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
+
+    Raises:
+        UserError: the device has no such link.
+    """
+    link, assumptions = _link(device, count, interconnect)
+    if link is Link.PCIE and count > 8:
+        assumptions = (*assumptions, "more than eight GPUs: taken as one machine with the same bus for each")
+    one_way = device.link_bytes_s / 2
+    latency_s = BASE_LATENCY_S + HOP_LATENCY_S * log2(max(count, 2))
+    rate, sigma = {
+        Link.NVSWITCH: (one_way * SWITCHED_SHARE, 0.12),
+        Link.NVLINK_MESH: (one_way * _at(MESH_SHARE, count), 0.20),
+        Link.NVLINK_BRIDGE: (one_way * BRIDGE_SHARE, 0.15),
+        Link.XGMI: (one_way * XGMI_SHARE, 0.30),
+        Link.PCIE: (device.pcie_bytes_s * _at(PCIE_SHARE, count), 0.25),
+        Link.PCIE_NO_P2P: (device.pcie_bytes_s * STAGED_SHARE, 0.40),
+    }[link]
+    if rate <= 0:
+        raise UserError(f"{device.name} has no known {link} rate. Give --interconnect, or the device in a TOML file.")
+    return Fabric(link=link, bus_bytes_s=rate, latency_s=latency_s, sigma=sigma, assumptions=assumptions)
+
+
+def _link(device: Device, count: int, interconnect: str | None) -> tuple[Link, tuple[str, ...]]:
+    staged = Link.PCIE if device.peer_access else Link.PCIE_NO_P2P
+    if interconnect is not None:
+        return _wanted(device, interconnect), ()
+    if device.link is None:
+        if staged is Link.PCIE_NO_P2P:
+            note = "gradients travel through the host's memory (no peer access between these cards); boards that split "
+            return staged, (note + "their lanes are slower still",)
+        return staged, ("cards reach each other over PCIe",)
+    if device.link is Link.NVLINK_BRIDGE:
+        # Bridges join pairs and are sold apart; most machines with such cards have none.
+        return staged, ("no NVLink bridge; --interconnect nvlink for cards that have one",)
+    return device.link, ()
+
+
+def _wanted(device: Device, interconnect: str) -> Link:
+    name = interconnect.lower().strip()
+    if name in _NAMES:
+        return _NAMES[name]
+    if name not in ("nvlink", "nvswitch", "xgmi", *Link):
+        raise UserError(f'No interconnect is called "{interconnect}". Known: nvlink, pcie, pcie-no-p2p.')
+    if device.link is None:
+        raise UserError(f"{device.name} has no NVLink. Use --interconnect pcie or pcie-no-p2p.")
+    return device.link
+
+
+def _at(shares: dict[int, float], count: int) -> float:
+    """The entry for `count`, or for the next larger one that is known."""
+    return shares[min((known for known in shares if known >= count), default=max(shares))]
+
+
+def all_reduce_s(num_bytes: float, count: int, over: Fabric, *, rate: float = 1.0) -> float:
+    """Seconds of one all-reduce of `num_bytes` on each of `count` GPUs; `rate` is a factor on the bus."""
+    if count < 2 or num_bytes <= 0:
+        return 0.0
+    bus = over.bus_bytes_s * rate
+    half = HALF_RATE_BYTES * over.bus_bytes_s / HALF_RATE_BUS
+    reached: float = num_bytes**RAMP / (num_bytes**RAMP + half**RAMP)
+    return over.latency_s + 2 * (count - 1) / count * num_bytes / (bus * reached)

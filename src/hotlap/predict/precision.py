@@ -1,0 +1,68 @@
+"""Precisions: what users call them -> which numbers are stored, and which unit of a device multiplies them."""
+
+from enum import StrEnum
+
+from hotlap.errors import UserError
+from hotlap.predict.catalogue import Device
+
+
+class Precision(StrEnum):
+    """How a training step computes."""
+
+    FP32 = "fp32"
+    """As torch comes: convolutions may use TF32 where there is such a unit, matrix products as the script allows."""
+    IEEE = "fp32-ieee"
+    """FP32 everywhere, TF32 switched off."""
+    TF32 = "tf32"
+    """FP32 in memory; TF32 in matrix products and convolutions."""
+    FP16 = "fp16"
+    """Mixed: autocast to float16 (or a model in half precision)."""
+    BF16 = "bf16"
+    """Mixed: autocast to bfloat16."""
+    FP64 = "fp64"
+
+    @property
+    def mixed(self) -> bool:
+        """Matrix products read and write two bytes a number."""
+        return self in (Precision.FP16, Precision.BF16)
+
+
+_SPELLINGS = {
+    "float32": Precision.FP32, "float": Precision.FP32, "single": Precision.FP32, "32": Precision.FP32,
+    "32-true": Precision.FP32, "highest": Precision.IEEE, "ieee": Precision.IEEE, "strict-fp32": Precision.IEEE,
+    "high": Precision.TF32, "tensorfloat32": Precision.TF32,
+    "amp": Precision.FP16, "mixed": Precision.FP16, "mixed-precision": Precision.FP16, "half": Precision.FP16,
+    "float16": Precision.FP16, "16": Precision.FP16, "16-mixed": Precision.FP16, "amp-fp16": Precision.FP16,
+    "fp16-mixed": Precision.FP16, "fp16-amp": Precision.FP16,
+    "bfloat16": Precision.BF16, "bf16-mixed": Precision.BF16, "amp-bf16": Precision.BF16, "bf16-amp": Precision.BF16,
+    "float64": Precision.FP64, "double": Precision.FP64,
+}  # fmt: skip
+
+
+def parse(name: str | Precision) -> Precision:
+    """What a user wrote -> the precision.
+
+    Raises:
+        UserError: no precision is called that.
+    """
+    text = str(name).lower().strip().replace("_", "-").replace(" ", "-")
+    if text in _SPELLINGS:
+        return _SPELLINGS[text]
+    try:
+        return Precision(text)
+    except ValueError:
+        raise UserError(f'No precision is called "{name}". Known: {", ".join([*Precision, "amp"])}.') from None
+
+
+def matrix_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
+    """Operations a second of matrix products and convolutions on `device`; `tf32`: whether FP32 work may use TF32."""
+    if precision is Precision.FP64:
+        return device.fp64
+    if precision is Precision.BF16:
+        # Without a unit for it, libraries convert to FP32 and back.
+        return device.tensor if device.bf16 and device.tensor else device.fp32
+    if precision is Precision.FP16:
+        return device.tensor or device.fp16
+    if precision is Precision.TF32 or (precision is Precision.FP32 and tf32):
+        return max(device.tf32, device.fp32)
+    return device.fp32

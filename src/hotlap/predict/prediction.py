@@ -1,0 +1,269 @@
+"""Workload and device -> the step there, as a `Prediction` with an 80% interval."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hotlap.errors import UserError
+from hotlap.predict import beliefs, links, memory, scaling, timing
+from hotlap.predict.beliefs import Beliefs
+from hotlap.predict.catalogue import Device, Match, resolve
+from hotlap.predict.precision import Precision, parse
+from hotlap.predict.timing import Array, Parts
+from hotlap.predict.workload import Workload
+from hotlap.record.types import Interval, Prediction
+from hotlap.units import percent, size
+
+LOW, MID, HIGH = 0.10, 0.50, 0.90
+# No interval is narrower than this on either side of the middle.
+LEAST_WIDTH = 0.02
+# Spread between two machines with one model of device (host, cooling, drivers, versions), and what is added when the
+# two devices are of different families: fitted to the coverage of held-out pairs (benchmarks/predict).
+MACHINE_SIGMA = 0.09
+FAMILY_SIGMA = 0.07
+# Added where a family was never seen in the data that the constants come from, and where the power limit rules.
+UNSEEN_SIGMA = 0.06
+POWER_SIGMA = 0.15
+POWER_RULES_BELOW = 0.8
+# A step measured on a CPU says how much work there is, but little of how a GPU will do it.
+CPU_WEIGHT = 0.25
+CPU_SIGMA = 0.45
+# Bytes under mixed precision for each byte in FP32: norms, losses, parameters and their updates stay in FP32.
+MIXED_BYTES = 0.62
+# Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
+TRANSFER_SHARE = 0.6
+KNOWN_FAMILIES = frozenset({"gp102", "gp100", "volta", "turing", "ga102", "ga100"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """One forecast, its names resolved."""
+
+    workload: Workload
+    target: Device
+    count: int
+    precision: Precision
+    here: Device | None
+    measured_step_s: float | None
+    interconnect: str | None
+    strong: bool
+    assumptions: tuple[str, ...]
+
+    @property
+    def share(self) -> Workload:
+        """What one of the GPUs does."""
+        return self.workload.scaled(1 / self.count) if self.strong and self.count > 1 else self.workload
+
+
+def forecast(  # noqa: PLR0913 - the arguments are the public question, all but one by name
+    workload: Workload,
+    *,
+    target: str,
+    count: int = 1,
+    precision: str | Precision | None = None,
+    measured_on: str | None = None,
+    measured_step_s: float | None = None,
+    interconnect: str | None = None,
+    strong: bool = False,
+    devices: Iterable[Device] = (),
+) -> Prediction:
+    """What one step of `workload` takes on `count` GPUs called `target`.
+
+    Arguments:
+        workload: of one process; with several GPUs each has this batch, unless `strong`.
+        target: a name of the catalogue, as people or drivers write it.
+        count: GPUs of one machine, trained data-parallel.
+        precision: to compute in there; None: the workload's own.
+        measured_on: device on which the same step was measured, in the workload's own precision.
+        measured_step_s: the step there, in seconds, on one device.
+        interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
+        strong: several GPUs share the batch of one (strong scaling) instead of having it each.
+        devices: of the user (see `catalogue.load`).
+
+    Returns:
+        Step time with an 80% interval. Its `assumptions` say what was taken for granted.
+
+    Raises:
+        UserError: a name is not known, or a figure makes no sense.
+    """
+    extra = tuple(devices)
+    there = resolve(target, extra=extra)
+    here = _measured(measured_on, measured_step_s, extra)
+    if count < 1:
+        raise UserError(f"count = {count}: at least one GPU is needed.")
+    if count > 1 and there.device.kind == "cpu":
+        raise UserError("Several CPUs are not predicted; --count applies to GPUs.")
+    wanted = parse(precision) if precision is not None else workload.precision
+    if not workload.precision_known:
+        workload = replace(workload, precision=wanted)
+    notes = [match.assumption for match in (there, here) if match is not None and match.assumption]
+    question = _Question(
+        workload=workload,
+        target=there.device,
+        count=count,
+        precision=wanted,
+        here=here.device if here is not None else None,
+        measured_step_s=measured_step_s,
+        interconnect=interconnect,
+        strong=strong,
+        assumptions=(*notes, *_from_cpu(here, there.device), *_assumed(workload, there.device, wanted)),
+    )
+    return _answer(question)
+
+
+def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...]) -> Match | None:
+    if (name is None) != (step_s is None):
+        raise UserError("measured_on and measured_step_s belong together: give both or neither.")
+    if name is None or step_s is None:
+        return None
+    if not math.isfinite(step_s) or step_s <= 0:
+        raise UserError(f"measured_step_s = {step_s} is not a step time.")
+    return resolve(name, extra=extra)
+
+
+def _assumed(workload: Workload, device: Device, precision: Precision) -> list[str]:
+    notes = []
+    if workload.totals_only:
+        notes.append("only totals are known: sizes of single operators are assumed")
+    if precision is Precision.BF16 and device.kind == "gpu" and not device.bf16:
+        notes.append(f"{device.name} has no bfloat16 unit: matrix products run in FP32")
+    if precision is Precision.FP32 and device.tf32 > 1.1 * device.fp32 and workload.matmul_tf32 is None:
+        notes.append("TF32 may be used (torch's default for convolutions); say fp32-ieee or tf32 to settle it")
+    if workload.input_s is None:
+        notes.append("batches are ready when they are needed")
+    return notes
+
+
+def _from_cpu(here: Match | None, target: Device) -> list[str]:
+    if here is None or here.device.kind != "cpu" or target.kind != "gpu":
+        return []
+    return ["the step was measured on a CPU, which says little of how a GPU does it: the interval is wide"]
+
+
+def _answer(question: _Question) -> Prediction:
+    believed = beliefs.prior(question.workload)
+    parts, one_s, weights = _one_device(question, believed)
+    step_s, notes = _several(question, believed, one_s)
+    low, mid, high = beliefs.quantiles(np.log(step_s), weights, (LOW, MID, HIGH))
+    need = memory.need(question.share, precision=question.precision)
+    one_mid = beliefs.quantiles(one_s / step_s, weights, (MID,))[0]
+    return Prediction(
+        device=question.target.name,
+        count=question.count,
+        step_s=Interval(
+            low=math.exp(min(low, mid - LEAST_WIDTH)),
+            mid=math.exp(mid),
+            high=math.exp(max(high, mid + LEAST_WIDTH)),
+        ),
+        bound_by=_bound_by(question, parts, one_s, step_s, weights),
+        efficiency=one_mid if question.count > 1 else 1.0,
+        fits=None if need is None else need.fits(question.target),
+        assumptions=(*question.assumptions, *notes, *_room(question, need)),
+    )
+
+
+def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
+    """If it does not fit: by how much, and what would help."""
+    target = question.target
+    if need is None or need.fits(target):
+        return
+    yield f"{target.name} has {size(target.memory)}, and {size(need.total)} are needed"
+    factor = memory.largest_batch_factor(question.share, target, precision=question.precision)
+    if factor:
+        yield f"it would fit with {percent(factor)} of the batch, or with activations recomputed"
+    sharded = memory.need(question.share, precision=question.precision, shards=question.count)
+    if question.count > 1 and sharded is not None:
+        verdict = "fits" if sharded.fits(target) else "does not fit either"
+        yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
+
+
+def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array]:
+    """(D,) seconds of what one target does, and the weight of each draw."""
+    workload, target = question.workload, question.target
+    parts = timing.step(
+        timing.columns(question.share),
+        target,
+        precision=question.precision,
+        draws=believed.there(),
+        byte_factor=_byte_factor(workload.precision, question.precision),
+    )
+    there_s = _with_input(parts.step_s, question.share, target)
+    spread = MACHINE_SIGMA if question.here is not None else 2 * MACHINE_SIGMA
+    if question.here is None or question.measured_step_s is None:
+        return parts, there_s * believed.residual * np.exp(spread * believed.machine), np.ones_like(there_s)
+    here = question.here
+    here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here())
+    ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
+    if here.kind == "cpu" and target.kind == "gpu":
+        guess = there_s * ratio**CPU_WEIGHT * np.exp(CPU_SIGMA * believed.machine)
+        return parts, guess, beliefs.weigh(ratio**CPU_WEIGHT)
+    if here == target and workload.precision is question.precision and question.share is workload:
+        # The same model of device: what was measured is the answer, but for another machine around it.
+        same = np.full_like(there_s, question.measured_step_s)
+        return parts, same * np.exp(0.5 * MACHINE_SIGMA * believed.machine), beliefs.weigh(ratio)
+    spread = math.hypot(spread, *_pair_sigmas(here, target))
+    fixed_s = believed.fixed * question.measured_step_s
+    scaled_s = there_s * ratio * (1 - believed.fixed)
+    return parts, (fixed_s + scaled_s) * np.exp(spread * believed.machine), beliefs.weigh(ratio)
+
+
+def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
+    """Reasons to be less sure of the ratio of two devices."""
+    if here.family != there.family:
+        yield FAMILY_SIGMA
+    if not {here.family, there.family} <= KNOWN_FAMILIES:
+        yield UNSEEN_SIGMA
+    slowest = min(timing.sustained(device) for device in (here, there))
+    if slowest < POWER_RULES_BELOW and here.name != there.name:
+        yield POWER_SIGMA
+
+
+def _byte_factor(recorded: Precision, wanted: Precision) -> float:
+    """Bytes in `wanted` for each byte in `recorded`."""
+
+    def relative(precision: Precision) -> float:
+        return MIXED_BYTES if precision.mixed else 2.0 if precision is Precision.FP64 else 1.0
+
+    return relative(wanted) / relative(recorded)
+
+
+def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:
+    """The step with its batch: made by workers beside the training, or before each step; then sent."""
+    if device.kind == "gpu" and workload.batch_bytes and device.pcie_bytes_s:
+        step_s = step_s + workload.batch_bytes / (TRANSFER_SHARE * device.pcie_bytes_s)
+    if workload.input_s is None:
+        return step_s
+    if workload.input_workers:
+        return np.maximum(step_s, workload.input_s / workload.input_workers)
+    return step_s + workload.input_s
+
+
+def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Array, tuple[str, ...]]:
+    """(D,) seconds of a step on all GPUs, and what was assumed of their connection."""
+    if question.count == 1:
+        return one_s, ()
+    gradients = question.workload.gradient_bytes
+    shared = f"{question.count} GPUs share the batch of one (strong scaling)"
+    each = f"each of {question.count} GPUs has the batch of one (weak scaling)"
+    notes: tuple[str, ...] = (shared if question.strong else each,)
+    if gradients is None:
+        # A step does about six operations for each parameter and sample; without a batch size that says nothing.
+        raise UserError("The workload does not say how many bytes its parameters have; give parameter_bytes.")
+    over = links.fabric(question.target, question.count, interconnect=question.interconnect)
+    if question.count > 8:
+        notes += ("more than eight GPUs are taken as one machine of the same kind: a network would be slower",)
+    all_s = scaling.together(one_s, gradient_bytes=gradients, count=question.count, over=over, chance=believed.chance)
+    return all_s, (*notes, *over.assumptions)
+
+
+def _bound_by(question: _Question, parts: Parts, one_s: Array, step_s: Array, weights: Array) -> str:
+    if float(np.average(step_s / one_s, weights=weights)) > 1.5:
+        return "communication"
+    workload = question.workload
+    if workload.input_s is not None:
+        waited = workload.input_s / max(workload.input_workers or 1, 1)
+        if waited > float(np.average(parts.step_s, weights=weights)):
+            return "input"
+    return parts.bound_by(weights)

@@ -1,0 +1,69 @@
+"""Data-parallel training on several GPUs of one machine: one GPU's step -> the step of all, for each draw.
+
+Gradients are added up in buckets while the backward pass still runs (DistributedDataParallel). What does not fit
+behind it is waited for; what does fit still takes memory bandwidth and multiprocessors from it; and all wait for the
+slowest GPU.
+
+Shape letter: D draws.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from hotlap.predict.links import Fabric, all_reduce_s
+from hotlap.predict.timing import Array
+
+BUCKET_BYTES = 25 * 2**20
+"""torch.nn.parallel.DistributedDataParallel's default."""
+BACKWARD_SHARE = 0.62
+"""Part of a step that the backward pass takes: it does twice the work of the forward pass, less the optimizer."""
+# Part of the communication that hides behind the backward pass, at best estimate and its spread. Complete hiding is
+# what DDP aims at; published 1-to-8 efficiencies on V100 (DeepLearningExamples) lie well below it.
+HIDDEN_LOW = 0.30
+HIDDEN_HIGH = 0.90
+# Relative loss for each doubling of the GPUs: waiting for the slowest, host work of the collectives, shared input.
+JITTER = 0.016
+JITTER_SIGMA = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """(D,) draws of what differs between machines with several GPUs: standard normal."""
+
+    bus: Array
+    hidden: Array
+    jitter: Array
+
+
+def communication_s(gradient_bytes: float, count: int, over: Fabric, *, rate: float = 1.0) -> float:
+    """Seconds that all buckets take together if nothing hides them."""
+    whole, rest = divmod(gradient_bytes, BUCKET_BYTES)
+    full = all_reduce_s(BUCKET_BYTES, count, over, rate=rate)
+    return whole * full + all_reduce_s(rest, count, over, rate=rate)
+
+
+def together(step_s: Array, *, gradient_bytes: float, count: int, over: Fabric, chance: Chance) -> Array:
+    """(D,) step time of `count` GPUs, each with the batch that one has (weak scaling)."""
+    if count == 1:
+        return step_s
+    rates = np.exp(over.sigma * chance.bus)
+    # Latency does not scale with the rate: two points of the line are enough.
+    at_one = communication_s(gradient_bytes, count, over)
+    num_buckets = math.ceil(gradient_bytes / BUCKET_BYTES)
+    fixed_s = over.latency_s * num_buckets
+    total_s = fixed_s + (at_one - fixed_s) / rates
+    last_s = total_s / max(num_buckets, 1)
+    uniform = (1 + np.tanh(chance.hidden * 0.8)) / 2
+    hidden = HIDDEN_LOW + (HIDDEN_HIGH - HIDDEN_LOW) * uniform
+    behind_s = np.minimum(hidden * total_s, 0.9 * BACKWARD_SHARE * step_s)
+    exposed_s = np.maximum(total_s - behind_s, last_s)
+    jitter = JITTER * math.log2(count) * np.exp(JITTER_SIGMA * chance.jitter)
+    return np.asarray((step_s + exposed_s) * (1 + jitter))
+
+
+def efficiency(step_s: Array, all_s: Array) -> float:
+    """One GPU's step time over that of all: 1 when nothing is lost."""
+    return median(float(value) for value in step_s / all_s)

@@ -1,0 +1,225 @@
+"""The model of time: operators on a device -> seconds, for many draws of what is not known at once.
+
+Per operator: a floor, and then the larger of computing and moving bytes. The host dispatches operators while the device
+works; a step takes as long as the slower of the two.
+
+Shape letters: D draws, K operators (groups of equal ones).
+"""
+
+import math
+import tomllib
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.predict.catalogue import Device
+from hotlap.predict.precision import Precision, matrix_rate
+from hotlap.predict.workload import Kind, Operator, Workload
+
+Array = NDArray[np.float64]
+
+# Device time of one operator beyond its work: ramp-up, drain, and the gap to the next one.
+GAP_S = 2.5e-6
+# Matrix products fill the device in waves of tiles: about this time is lost in each (fits the ND A100 GEMM table).
+WAVE_S = 6.0e-6
+
+
+@cache
+def constants() -> dict[str, Any]:
+    """facts/constants.toml, with what facts/fitted.toml puts in the place of its priors."""
+    found = _table("constants.toml")
+    fitted = _table("fitted.toml")
+    found["prior"]["fp32_efficiency"].update(fitted["fp32_efficiency"])
+    found["prior"]["memory"]["really_moved"].update(fitted["memory"]["really_moved"])
+    return found
+
+
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("hotlap.predict").joinpath("facts", name).read_text("utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """(D,) factors on what is not known of a workload; 1 is the best guess."""
+
+    compute: Array
+    """On the efficiency of matrix work."""
+    memory: Array
+    """On the bytes that really travel."""
+    host_s: Array
+    """Seconds of host time for each operator."""
+    tf32: NDArray[np.bool_]
+    """Whether FP32 matrix work uses TF32 where the precision leaves it open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """(D,) seconds of one step, by what takes them. `compute` and `memory` do not overlap in this account."""
+
+    compute_s: Array
+    memory_s: Array
+    floor_s: Array
+    host_s: Array
+
+    @property
+    def device_s(self) -> Array:
+        """Busy time of the device."""
+        return self.compute_s + self.memory_s + self.floor_s
+
+    @property
+    def step_s(self) -> Array:
+        """The slower of host and device; near the balance each waits for the other now and then."""
+        return (self.device_s**6 + self.host_s**6) ** (1 / 6)
+
+    def bound_by(self, weights: Array) -> str:
+        """What takes most of the time: "compute", "memory", "launch" (floors of small operators) or "host"."""
+
+        def mean(values: Array) -> float:
+            return float(np.average(values, weights=weights))
+
+        if mean(self.host_s) > mean(self.device_s):
+            return "host"
+        shares = {"compute": mean(self.compute_s), "memory": mean(self.memory_s), "launch": mean(self.floor_s)}
+        return max(shares, key=lambda name: shares[name])
+
+
+def sustained(device: Device) -> float:
+    """Part of the boost clock that the board's power limit lets matrix work hold, in (0, 1]."""
+    power = constants()["prior"]["power"]
+    wanted = power["w_per_tflops"].get(device.family)
+    if wanted is None:
+        return 1.0
+    needed_w = wanted * device.fp32 / 1e12 - power["base_w"]
+    held = (device.power_w - power["base_w"]) / max(needed_w, 1.0)
+    return float(min(1.0, held ** power["exponent"]))
+
+
+def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool) -> float:
+    """Operations a second that large operators of `kind` reach on `device`."""
+    prior = constants()["prior"]
+    vector: float = device.fp32 * prior["fp32_efficiency"].get(device.family, 0.6)
+    if not kind.on_matrix_units:
+        return vector * sustained(device)
+    rate = matrix_rate(device, precision, tf32=tf32)
+    if precision is Precision.FP64:
+        return rate * 0.8 * sustained(device)
+    if precision.mixed and device.tensor and rate == device.tensor:
+        return max(rate * _matrix_efficiency(device), vector) * sustained(device)
+    if rate == device.tf32 and rate > 0:
+        feed = float(prior["tensor"]["tf32"])
+        return max(rate * feed * _matrix_efficiency(device), vector) * sustained(device)
+    return vector / device.fp32 * rate * sustained(device)
+
+
+def _matrix_efficiency(device: Device) -> float:
+    """Part of the matrix peak that operators of real nets reach, by the balance of the device."""
+    prior = constants()["prior"]["tensor"]
+    balance = device.tensor / device.bandwidth
+    line = prior["efficiency"] * (prior["balance"] / balance) ** prior["exponent"]
+    return float(min(0.92, line * prior["family"].get(device.family, 1.0)))
+
+
+def memory_rate(device: Device) -> float:
+    """Bytes a second that large operators reach."""
+    table = constants()["prior"]["memory"]
+    return device.bandwidth * float(table.get(device.family, table["efficiency"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """(K,) columns of a workload, made once and used for every device."""
+
+    flop: Array
+    moved: Array
+    count: Array
+    matrix: NDArray[np.bool_]
+    kinds: tuple[Kind, ...]
+
+
+@lru_cache(maxsize=8)
+def columns(workload: Workload) -> Columns:
+    """The operators of a workload as columns; operators of one kind and nearly one size share a row."""
+    groups: dict[tuple[Kind, int, int], list[Operator]] = {}
+    for operator in workload.operators:
+        if operator.kind is not Kind.TRANSFER and operator.count > 0:
+            sizes = _size_class(operator.flop), _size_class(operator.moved_bytes)
+            groups.setdefault((operator.kind, *sizes), []).append(operator)
+    rows = []
+    for (kind, *_), members in groups.items():
+        count = math.fsum(operator.count for operator in members)
+        flop = math.fsum(operator.flop * operator.count for operator in members) / count
+        moved = math.fsum(operator.moved_bytes * operator.count for operator in members) / count
+        rows.append((kind, flop, moved, count))
+    return Columns(
+        flop=np.array([row[1] for row in rows]),
+        moved=np.array([row[2] for row in rows]),
+        count=np.array([row[3] for row in rows]),
+        matrix=np.array([row[0].on_matrix_units for row in rows], dtype=bool),
+        kinds=tuple(row[0] for row in rows),
+    )
+
+
+def _size_class(value: float) -> int:
+    """Factors of four."""
+    return round(math.log2(value) / 2) if value > 1 else 0
+
+
+def step(workload: Columns, device: Device, *, precision: Precision, draws: Draws, byte_factor: float = 1.0) -> Parts:
+    """Seconds of one step on `device`, by part.
+
+    Arguments:
+        workload: its operators.
+        precision: computed in.
+        byte_factor: on all bytes, where `precision` is not the one that the workload was recorded in.
+    """
+    compute_s = _compute(workload, device, precision, draws)
+    moved = workload.moved[None, :] * draws.memory[:, None] * byte_factor
+    memory_s = _from_memory(moved, device) / memory_rate(device)
+    work_s = _overlapped(compute_s, memory_s)
+    total = work_s * workload.count[None, :]
+    computing = compute_s > memory_s
+    gap_s = np.where(workload.matrix, GAP_S + WAVE_S, GAP_S)
+    if device.kind == "cpu":
+        gap_s = np.full_like(gap_s, device.launch_s)
+    floor_s = float(np.dot(gap_s, workload.count))
+    num_operators = float(workload.count.sum())
+    shape = draws.compute.shape
+    return Parts(
+        compute_s=np.where(computing, total, 0.0).sum(axis=1),
+        memory_s=np.where(computing, 0.0, total).sum(axis=1),
+        floor_s=np.full(shape, floor_s),
+        host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
+    )
+
+
+def _overlapped(a: Array, b: Array) -> Array:
+    """Computing and moving overlap, but not perfectly near the balance: the 4-norm instead of the larger."""
+    a2, b2 = a * a, b * b
+    return np.asarray(np.sqrt(np.sqrt(a2 * a2 + b2 * b2)))
+
+
+def _compute(workload: Columns, device: Device, precision: Precision, draws: Draws) -> Array:
+    """(D, K) seconds of computing."""
+    rates = np.empty((2, len(workload.kinds)))
+    for tf32 in (False, True):
+        # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
+        known = {
+            kind: compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in set(workload.kinds)
+        }
+        rates[int(tf32)] = [known[kind] for kind in workload.kinds]
+    chosen = rates[draws.tf32.astype(int)]
+    factor = np.where(workload.matrix[None, :], draws.compute[:, None], 1.0)
+    return np.asarray(workload.flop[None, :] / (chosen * factor))
+
+
+def _from_memory(moved: Array, device: Device) -> Array:
+    """(D, K) bytes, each weighed by how slow its way is: what the operator before left in the cache is cheaper."""
+    table = constants()["prior"]["memory"]
+    if device.kind == "cpu":
+        return moved
+    kept = np.minimum(table["cache_reuse"] * moved, 0.5 * device.cache)
+    return np.asarray(moved - kept * (1 - 1 / table["cache_speed"]))

@@ -1,0 +1,337 @@
+"""A training step that runs -> its operators. Lives in the process that trains; works on any device, "meta" too.
+
+A `TorchDispatchMode` sees each aten operator below autograd and autocast: what a GPU would be given. Operators that
+lower differently there are mapped: parameter updates run as multi-tensor kernels, views cost nothing.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from hotlap.predict.precision import Precision
+from hotlap.predict.workload import Kind, Operator, Stage, Workload
+
+# Tensors that one multi-tensor (foreach) kernel handles: the argument block of a launch holds about this many
+# (aten/src/ATen/native/cuda/MultiTensorApply.cuh: 110 to 30 by depth).
+TENSORS_A_KERNEL = 40
+_NO_KERNEL = frozenset(
+    [
+        "detach",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "set_",
+        "_local_scalar_dense",
+        "is_same_size",
+        "_assert_async",
+        "sym_size",
+        "sym_numel",
+        "sym_stride",
+        "resize_",
+        "record_stream",
+        "lift_fresh",
+        "_has_compatible_shallow_copy_type",
+        "profiler",
+        "_record_function_enter_new",
+        "_record_function_exit",
+    ]
+)
+_KINDS: Mapping[Kind, tuple[str, ...]] = {
+    Kind.MATMUL: ("mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul", "_scaled_mm"),
+    Kind.CONV: ("convolution", "convolution_backward", "convolution_overrideable", "_convolution", "conv1d", "conv2d"),
+    Kind.INDEX: ("embedding", "embedding_dense_backward", "index", "index_put", "index_put_", "index_select", "gather",
+                 "scatter", "scatter_add", "scatter_add_", "index_add", "index_add_", "_index_put_impl_", "take",
+                 "embedding_bag", "_embedding_bag", "select_backward", "slice_backward", "nll_loss_forward",
+                 "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
+    Kind.SOFTMAX: ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
+    Kind.REDUCTION: ("sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "std", "argmax", "argmin", "prod",
+                     "norm", "linalg_vector_norm", "logsumexp", "any", "all", "cumsum", "mse_loss", "topk", "sort"),
+    Kind.COPY: ("_to_copy", "copy_", "clone", "cat", "stack", "constant_pad_nd", "fill_", "zero_", "zeros", "ones",
+                "zeros_like", "ones_like", "full", "full_like", "contiguous", "repeat", "arange", "new_zeros"),
+}  # fmt: skip
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+# Read only where an index points: what is written stands for what is read.
+_SPARSE_READS = frozenset({"embedding", "index", "index_select", "gather", "take"})
+
+
+def kind_of(name: str, *, grouped: bool = False) -> Kind:
+    """aten's name without prefix, "addmm" -> what it does; `grouped`: a convolution of few channels a group."""
+    if name in _KIND_OF:
+        kind = _KIND_OF[name]
+        return Kind.DEPTHWISE if grouped and kind is Kind.CONV else kind
+    for part, kind in (
+        ("attention", Kind.ATTENTION), ("norm", Kind.NORM), ("rnn", Kind.RECURRENT), ("lstm", Kind.RECURRENT),
+        ("gru", Kind.RECURRENT), ("pool", Kind.POOL), ("upsample", Kind.POOL), ("fused_ad", Kind.OPTIMIZER),
+        ("fused_sgd", Kind.OPTIMIZER), ("softmax", Kind.SOFTMAX),
+    ):  # fmt: skip
+        if part in name:
+            return kind
+    return Kind.ELEMENTWISE
+
+
+def _is_view(func: Any) -> bool:
+    """Returns an alias of its input without writing: no kernel runs."""
+    returned = [value.alias_info for value in func._schema.returns]
+    return bool(returned) and all(alias is not None and not alias.is_write for alias in returned)
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> float:
+    """Memory that a kernel touches; a broadcast (stride 0) dimension is read from the cache."""
+    total = 0
+    for tensor in tensors:
+        if tensor.layout is not torch.strided:
+            total += tensor._nnz() * tensor.element_size() if tensor.is_sparse else 0
+            continue
+        elements = 1
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+            elements *= size if stride else min(size, 1)
+        total += elements * tensor.element_size()
+    return float(total)
+
+
+def _kernels(name: str, args: tuple[Any, ...]) -> int:
+    """Kernels of one operator: a convolution's backward makes gradients of input, weight and bias apart."""
+    if name == "convolution_backward":
+        return max(1, sum(bool(wanted) for wanted in args[-1]))
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    kind: Kind
+    name: str
+    stage: Stage
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    flop: float
+    read: float
+    written: float
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was recorded so far."""
+
+    counts: dict[_Key, int] = field(default_factory=dict)
+    batch_bytes: float = 0.0
+    saved: dict[int, int] = field(default_factory=dict)
+    """Storage -> bytes that the forward pass keeps for the backward pass."""
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts each operator with what it moves and computes."""
+
+    def __init__(self, seen: _Seen) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._seen = seen
+        self.in_optimizer = False
+        self.aside = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        name = func._overloadpacket.__name__
+        if not self.aside and name not in _NO_KERNEL and not _is_view(func):
+            self._record(func, name, args, kwargs, out)
+        return out
+
+    def _stage(self) -> Stage:
+        if self.in_optimizer:
+            return Stage.OPTIMIZER
+        return Stage.BACKWARD if torch._C._current_autograd_node() is not None else Stage.FORWARD
+
+    def _record(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        if not inputs and not outputs:
+            return
+        flop = _flop(func, name, args, kwargs, out)
+        written = _bytes(outputs)
+        read = written + _bytes(inputs[1:]) if name in _SPARSE_READS else _bytes(inputs)
+        if name in ("zero_", "fill_", "copy_"):
+            read = _bytes(inputs[1:])
+        kind = kind_of(name, grouped=_grouped(name, args))
+        if kind is Kind.COPY and _crosses(inputs, outputs):
+            self._seen.batch_bytes += written
+            kind = Kind.TRANSFER
+        kernels = _kernels(name, args)
+        key = _Key(
+            kind=kind,
+            name=f"aten::{name}",
+            stage=self._stage(),
+            shapes=tuple(tuple(tensor.shape) for tensor in inputs[:4]),
+            dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
+            flop=flop / kernels,
+            read=read / kernels,
+            written=written / kernels,
+        )
+        self._seen.counts[key] = self._seen.counts.get(key, 0) + kernels
+
+
+def _flop(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
+    """Operations as torch.utils.flop_counter counts them, but for the backward pass of grouped convolutions.
+
+    There torch 2.13 takes every input channel for every output channel, which overstates MobileNets by a factor of 10.
+    """
+    if name == "convolution_backward" and int(args[-2]) > 1:
+        grad_output, weight = args[0], args[2]
+        transposed = bool(args[7])
+        spread = args[1] if transposed else grad_output
+        one_way = 2.0 * spread.numel() * math.prod(weight.shape[1:])
+        return float(one_way) * (int(args[-1][0]) + int(args[-1][1]))
+    count = flop_registry.get(func._overloadpacket)
+    return float(count(*args, **kwargs, out_val=out)) if count else 0.0
+
+
+def _crosses(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
+    """A copy from the host to a device."""
+    return (
+        bool(inputs and outputs) and inputs[-1].device.type == "cpu" and outputs[0].device.type not in ("cpu", "meta")
+    )
+
+
+def _grouped(name: str, args: tuple[Any, ...]) -> bool:
+    """A convolution with fewer than four input channels a group."""
+    if name == "convolution":
+        return int(args[8]) > 1 and args[1].shape[1] < 4
+    if name == "convolution_backward":
+        return int(args[-2]) > 1 and args[2].shape[1] < 4
+    return False
+
+
+class Tracer:
+    """Records from `start` to `stop`: for a step that is not one function call."""
+
+    def __init__(self) -> None:
+        self._seen = _Seen()
+        self._recorder = _Recorder(self._seen)
+        self._known: set[int] = set()
+        self._trained: list[torch.Tensor] = []
+        self._open = ExitStack()
+
+    def start(self, parameters: Iterable[torch.Tensor] = ()) -> None:
+        """Begin; `parameters` are trained: no activations, and their gradients are what GPUs exchange."""
+        self._trained = [parameter for parameter in parameters if parameter.requires_grad]
+        self._known = {parameter.untyped_storage()._cdata for parameter in self._trained}
+        for handle in _mark_optimizer(self._recorder):
+            self._open.callback(handle.remove)
+        self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
+        self._open.enter_context(self._recorder)
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._known:
+            self._seen.saved[storage._cdata] = storage.nbytes()
+        return tensor
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside is no work of the device: loading and collating a batch."""
+        before, self._recorder.aside = self._recorder.aside, True
+        try:
+            yield
+        finally:
+            self._recorder.aside = before
+
+    def cancel(self) -> None:
+        """Stop without a result."""
+        self._open.close()
+
+    def stop(self, *, name: str = "", precision: Precision | None = None, batch_bytes: float = 0.0) -> Workload:
+        """End, and say what was done. `batch_bytes`: that would travel from the host, besides copies that were seen."""
+        self._open.close()
+        operators = tuple(_mapped(self._seen.counts))
+        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in self._trained)
+        return Workload(
+            operators=operators,
+            name=name,
+            precision=precision or _seen_precision(operators),
+            matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
+            parameter_bytes=weights or None,
+            gradient_bytes=weights or None,
+            activation_bytes=float(sum(self._seen.saved.values())),
+            batch_bytes=self._seen.batch_bytes or batch_bytes,
+        ).validated()
+
+
+def record(
+    step: Callable[[], object],
+    *,
+    parameters: Iterable[torch.Tensor] = (),
+    batch: Iterable[torch.Tensor] = (),
+    name: str = "",
+    precision: Precision | None = None,
+) -> Workload:
+    """Run `step` once and return what it did.
+
+    Arguments:
+        step: one whole training step: forward, backward, optimizer. It really runs.
+        parameters: that are trained.
+        batch: tensors that would travel from the host for each step.
+        precision: of the script; None: seen from the types of its matrix products.
+    """
+    tracer = Tracer()
+    tracer.start(parameters)
+    try:
+        step()
+    except BaseException:
+        tracer.cancel()
+        raise
+    return tracer.stop(name=name, precision=precision, batch_bytes=_bytes(batch))
+
+
+def _mark_optimizer(recorder: _Recorder) -> tuple[Any, ...]:
+    """Tell the recorder when an optimizer's step begins and ends."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    def begin(*_: object) -> None:
+        recorder.in_optimizer = True
+
+    def end(*_: object) -> None:
+        recorder.in_optimizer = False
+
+    return register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
+
+
+def _mapped(counts: Mapping[_Key, int]) -> Iterable[Operator]:
+    """What was seen -> what a GPU runs."""
+    updates: dict[tuple[str, str], list[tuple[_Key, int]]] = {}
+    for key, count in counts.items():
+        if key.stage is Stage.OPTIMIZER and key.kind in (Kind.ELEMENTWISE, Kind.COPY):
+            updates.setdefault((key.name, key.dtype), []).append((key, count))
+            continue
+        yield Operator(
+            kind=key.kind, name=key.name, stage=key.stage, shapes=key.shapes, dtype=key.dtype, flop=key.flop,
+            read_bytes=key.read, written_bytes=key.written, count=float(count),
+        )  # fmt: skip
+    for (name, dtype), members in updates.items():
+        kernels = math.ceil(sum(count for _, count in members) / TENSORS_A_KERNEL)
+        yield Operator(
+            kind=Kind.OPTIMIZER,
+            name=name,
+            stage=Stage.OPTIMIZER,
+            dtype=dtype,
+            read_bytes=math.fsum(key.read * count for key, count in members) / kernels,
+            written_bytes=math.fsum(key.written * count for key, count in members) / kernels,
+            count=float(kernels),
+        )
+
+
+def _seen_precision(operators: Iterable[Operator]) -> Precision:
+    """The type in which most matrix operations were done."""
+    done: dict[str, float] = {}
+    for operator in operators:
+        done[operator.dtype] = done.get(operator.dtype, 0.0) + operator.flop * operator.count
+    most = max(done, key=lambda dtype: done[dtype], default="float32")
+    return {"float16": Precision.FP16, "bfloat16": Precision.BF16, "float64": Precision.FP64}.get(most, Precision.FP32)

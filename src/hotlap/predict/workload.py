@@ -1,0 +1,268 @@
+"""One training step as data: its operators and what travels. Portable JSON; says nothing about any device."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from statistics import NormalDist
+
+from hotlap.errors import UserError
+from hotlap.predict.precision import Precision, parse
+from hotlap.record import codec
+
+# Version of the JSON. 1: first.
+SCHEMA = 1
+
+
+class Kind(StrEnum):
+    """What an operator does, as far as its speed depends on it."""
+
+    MATMUL = "matmul"
+    CONV = "conv"
+    DEPTHWISE = "depthwise"
+    """Grouped convolution with few channels a group: no matrix unit helps."""
+    ATTENTION = "attention"
+    RECURRENT = "recurrent"
+    NORM = "norm"
+    SOFTMAX = "softmax"
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    POOL = "pool"
+    INDEX = "index"
+    """Embedding, gather, scatter."""
+    COPY = "copy"
+    OPTIMIZER = "optimizer"
+    TRANSFER = "transfer"
+
+    @property
+    def on_matrix_units(self) -> bool:
+        """Runs on tensor cores where the precision has one."""
+        return self in (Kind.MATMUL, Kind.CONV, Kind.ATTENTION, Kind.RECURRENT)
+
+
+class Stage(StrEnum):
+    """Part of the step that an operator belongs to."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """Equal operators of one step. Figures are of one of them; `count` says how many there are."""
+
+    kind: Kind
+    name: str = ""
+    """aten's name, "aten::addmm"; empty where only totals are known."""
+    stage: Stage = Stage.UNKNOWN
+    shapes: tuple[tuple[int, ...], ...] = ()
+    """Of the tensor arguments."""
+    dtype: str = "float32"
+    """Of the first tensor argument."""
+    flop: float = 0.0
+    """Multiplications and additions, counted as two."""
+    read_bytes: float = 0.0
+    written_bytes: float = 0.0
+    count: float = 1.0
+    """Not whole where a workload was made from totals."""
+
+    @property
+    def moved_bytes(self) -> float:
+        """Read and written."""
+        return self.read_bytes + self.written_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One training step. Bytes, seconds, operations; all of one process (one GPU)."""
+
+    operators: tuple[Operator, ...]
+    schema: int = SCHEMA
+    name: str = ""
+    precision: Precision = Precision.FP32
+    """That the script itself computes in; measured times belong to it."""
+    precision_known: bool = True
+    """False: nobody said, so a forecast's own precision is taken for that of the measured step too."""
+    matmul_tf32: bool | None = None
+    """Matrix products may use TF32 under "fp32"; None: not known."""
+    parameter_bytes: float | None = None
+    gradient_bytes: float | None = None
+    """What several GPUs have to add up after each step."""
+    optimizer_state_bytes: float | None = None
+    activation_bytes: float | None = None
+    """Peak of what the forward pass keeps for the backward pass; None: not known."""
+    batch_bytes: float | None = None
+    """What travels from the host for each step."""
+    batch_size: int | None = None
+    host_s: float | None = None
+    """Host time to dispatch one operator, measured where the workload was recorded; None: not known."""
+    input_s: float | None = None
+    """One worker's time to make a batch; None: not known, taken as free."""
+    input_workers: int | None = None
+    """0: made in the training process, one after the other with the step."""
+    totals_only: bool = False
+    """Sizes of single operators are assumed, not seen."""
+    compiled: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def flop(self) -> float:
+        """Operations of one step."""
+        return math.fsum(operator.flop * operator.count for operator in self.operators)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Bytes that the operators of one step read and write, each counted alone."""
+        return math.fsum(operator.moved_bytes * operator.count for operator in self.operators)
+
+    @property
+    def num_kernels(self) -> float:
+        """Operators that a device runs in one step."""
+        return math.fsum(operator.count for operator in self.operators)
+
+    @classmethod
+    def from_totals(
+        cls,
+        *,
+        flop: float,
+        memory_bytes: float,
+        num_kernels: float,
+        parameter_bytes: float | None = None,
+        batch_bytes: float | None = None,
+        precision: str | Precision | None = None,
+        batch_size: int | None = None,
+        name: str = "",
+    ) -> "Workload":
+        """A step of which only sums are known.
+
+        Arguments:
+            flop: operations of forward, backward and optimizer together (a multiply-add counts as two).
+            memory_bytes: what all operators read and write, each counted alone, in `precision`.
+            num_kernels: operators that the device runs.
+            parameter_bytes: of the parameters; gradients are taken to be as large. None: not known.
+            batch_bytes: what travels from the host for each step. None: not known.
+            precision: that all figures belong to; "amp" is fp16. None: that of the forecast, or else fp32.
+
+        Raises:
+            UserError: a figure is negative, not finite, or there is no work at all.
+        """
+        figures = {
+            "flop": flop, "memory_bytes": memory_bytes, "num_kernels": num_kernels,
+            "parameter_bytes": parameter_bytes or 0.0, "batch_bytes": batch_bytes or 0.0,
+        }  # fmt: skip
+        for label, value in figures.items():
+            if not math.isfinite(value) or value < 0:
+                raise UserError(f"{label} = {value} is not a number from 0 up.")
+        if num_kernels < 1 or flop + memory_bytes <= 0:
+            raise UserError("A step needs at least one kernel, and operations or bytes.")
+        return cls(
+            operators=tuple(_spread(flop, memory_bytes, num_kernels)),
+            name=name,
+            precision=Precision.FP32 if precision is None else parse(precision),
+            precision_known=precision is not None,
+            parameter_bytes=parameter_bytes,
+            gradient_bytes=parameter_bytes,
+            batch_bytes=batch_bytes,
+            batch_size=batch_size,
+            totals_only=True,
+        )
+
+    def validated(self) -> "Workload":
+        """Itself, if every figure makes sense.
+
+        Raises:
+            UserError: a figure is negative or not finite.
+        """
+        for operator in self.operators:
+            for value in (operator.flop, operator.read_bytes, operator.written_bytes, operator.count):
+                if not math.isfinite(value) or value < 0:
+                    raise UserError(f"The workload is damaged: {operator.name or operator.kind} holds {value}.")
+        if not self.operators:
+            raise UserError("The workload is empty: no operator was recorded.")
+        return self
+
+    def scaled(self, factor: float) -> "Workload":
+        """The same step with `factor` times the batch: parameters and optimizer stay."""
+
+        def grown(operator: Operator) -> Operator:
+            if operator.stage is Stage.OPTIMIZER or operator.kind is Kind.OPTIMIZER:
+                return operator
+            return replace(
+                operator,
+                flop=operator.flop * factor,
+                read_bytes=operator.read_bytes * factor,
+                written_bytes=operator.written_bytes * factor,
+            )
+
+        def times(value: float | None) -> float | None:
+            return None if value is None else value * factor
+
+        return replace(
+            self,
+            operators=tuple(grown(operator) for operator in self.operators),
+            activation_bytes=times(self.activation_bytes),
+            batch_bytes=times(self.batch_bytes),
+            input_s=times(self.input_s),
+            batch_size=None if self.batch_size is None else max(1, round(self.batch_size * factor)),
+        )
+
+
+# How the totals of a step spread over its operators: medians over traces of 32 convolutional nets of torchvision and
+# of the transformer of the founding question (benchmarks/predict/spread.py prints them).
+COMPUTE_COUNT_SHARE = 0.35
+"""Part of the operators that are matrix products and convolutions."""
+COMPUTE_BYTES_SHARE = 0.30
+"""Part of all bytes that they move."""
+COMPUTE_SIGMA = 1.05
+"""Spread (standard deviation of the logarithm) of operations over them."""
+MEMORY_SIGMA = 1.3
+"""Spread of bytes over the others."""
+NUM_GROUPS = 5
+
+
+def _spread(flop: float, memory_bytes: float, num_kernels: float) -> Iterator[Operator]:
+    """Totals -> groups of operators whose sizes follow log-normal quantiles and whose sums are the totals."""
+    compute_count = num_kernels * COMPUTE_COUNT_SHARE if flop else 0.0
+    compute_bytes = memory_bytes * COMPUTE_BYTES_SHARE if flop else 0.0
+    for share in _shares(COMPUTE_SIGMA) if flop else ():
+        each = compute_count / NUM_GROUPS
+        moved = compute_bytes * share / each
+        yield Operator(
+            kind=Kind.MATMUL, flop=flop * share / each, read_bytes=moved * 0.6, written_bytes=moved * 0.4, count=each
+        )
+    rest = num_kernels - compute_count
+    for share in _shares(MEMORY_SIGMA):
+        moved = (memory_bytes - compute_bytes) * share / (rest / NUM_GROUPS)
+        yield Operator(
+            kind=Kind.ELEMENTWISE, read_bytes=moved * 0.6, written_bytes=moved * 0.4, count=rest / NUM_GROUPS
+        )
+
+
+def _shares(sigma: float) -> list[float]:
+    """Part of the sum that each fifth of log-normal sizes holds, smallest first."""
+    normal = NormalDist()
+    edges = [-math.inf] + [normal.inv_cdf(k / NUM_GROUPS) for k in range(1, NUM_GROUPS)] + [math.inf]
+
+    def below(x: float) -> float:
+        return 0.0 if x == -math.inf else 1.0 if x == math.inf else normal.cdf(x - sigma)
+
+    return [below(high) - below(low) for low, high in itertools.pairwise(edges)]
+
+
+def save(workload: Workload, path: Path) -> None:
+    """Write the workload as JSON."""
+    codec.save(workload, path)
+
+
+def load(path: Path) -> Workload:
+    """Read what `save` wrote.
+
+    Raises:
+        RecordError: the file cannot be read, is damaged, or newer than this hotlap.
+        UserError: a figure in it makes no sense.
+    """
+    return codec.load(path, Workload).validated()

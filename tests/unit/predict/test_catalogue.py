@@ -1,0 +1,161 @@
+"""Names of devices, and what is said about them."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from hotlap.errors import UserError
+from hotlap.predict import catalogue
+from hotlap.predict.catalogue import Device, Link, devices, resolve
+
+QUOTED = Path(__file__).parents[3].parent / "shared" / "data" / "gpu" / "specs.csv"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("RTX 4090", "RTX 4090"),
+        ("4090", "RTX 4090"),
+        ("rtx4070ti", "RTX 4070 Ti"),
+        ("NVIDIA GeForce RTX 2080 SUPER", "RTX 2080 Super"),
+        ("GeForce GTX 1080 Ti", "GTX 1080 Ti"),
+        ("L4", "L4"),
+        ("NVIDIA L40", "L40"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA A100-SXM4-80GB", "A100 SXM4 80GB"),
+        ("NVIDIA A100 80GB PCIe", "A100 PCIe 80GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100 PCIe 40GB"),
+        ("NVIDIA H100 80GB HBM3", "H100 SXM5 80GB"),
+        ("NVIDIA H100 PCIe", "H100 PCIe 80GB"),
+        ("H100 80GB PCIe Gen5", "H100 PCIe 80GB"),
+        ("B200 192GB", "B200 SXM"),
+        ("NVIDIA GH200 480GB", "GH200 96GB"),
+        ("Tesla V100-SXM2-32GB", "Tesla V100 SXM2 32GB"),
+        ("Tesla V100-PCIE-16GB", "Tesla V100 PCIe 16GB"),
+        ("Tesla T4", "Tesla T4"),
+        ("Tesla K80", "Tesla K80"),
+        ("A6000", "RTX A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("TITAN Xp", "Titan Xp"),
+        ("AMD Instinct MI300X", "Instinct MI300X"),
+        ("12th Gen Intel(R) Core(TM) i5-12600K", "Core i5-12600K"),
+        ("AMD EPYC 7742 64-Core Processor", "EPYC 7742"),
+    ],
+)
+def test_names_of_people_and_drivers_resolve(written: str, meant: str) -> None:
+    found = resolve(written)
+    assert found.device.name == meant
+    assert found.assumption is None
+
+
+@pytest.mark.parametrize("written", ["A100", "V100", "H100", "RTX 3080"])
+def test_a_name_with_several_variants_says_which_was_taken(written: str) -> None:
+    assumption = resolve(written).assumption
+    assert assumption is not None
+    assert f'"{written}" was taken for' in assumption
+
+
+@pytest.mark.parametrize("written", ["RTX 4095", "NVIDIA GeForce RTX 3080 Laptop GPU", "L", "L4 Ti", "A100 96GB", ""])
+def test_an_unknown_name_is_an_error(written: str) -> None:
+    with pytest.raises(UserError, match="No device is called"):
+        resolve(written)
+
+
+def test_the_error_names_the_nearest_devices() -> None:
+    with pytest.raises(UserError, match=r"Nearest: RTX 4090"):
+        resolve("RTX 4095")
+
+
+def test_every_device_resolves_by_its_own_name() -> None:
+    for device in devices():
+        assert resolve(device.name).device == device
+
+
+def test_there_are_sixty_gpus_and_each_says_where_its_figures_come_from() -> None:
+    gpus = devices(kind="gpu")
+    assert len(gpus) >= 60
+    assert {device.vendor for device in gpus} == {"NVIDIA", "AMD"}
+    for device in devices():
+        assert device.sources, device.name
+        assert min(device.fp32, device.bandwidth, device.memory, device.launch_s, device.power_w) > 0, device.name
+
+
+def test_names_are_unique() -> None:
+    names = [device.name for device in devices()]
+    assert len(set(names)) == len(names)
+
+
+def test_geforce_tensor_peaks_are_those_of_fp32_accumulation() -> None:
+    # Half of the 330 that are advertised for the RTX 4090, and of the 142 of the RTX 3090.
+    assert resolve("RTX 4090").device.tensor == pytest.approx(165.2e12, rel=0.01)
+    assert resolve("RTX 3090").device.tensor == pytest.approx(71.2e12, rel=0.01)
+    assert resolve("A100 SXM4 80GB").device.tensor == pytest.approx(312e12, rel=0.01)
+    assert resolve("H100 SXM5 80GB").device.tensor == pytest.approx(989e12, rel=0.01)
+
+
+# Derived rates that differ from the quoted ones on purpose.
+DIFFERENT = {
+    "Tesla K40c": "quoted at its base clock",
+    "A10G": "80 multiprocessors, as the driver says, not 72",
+    "Instinct MI300X": "vector rate, not packed",
+    "Instinct MI325X": "vector rate, not packed",
+    "Instinct MI355X": "vector rate, not packed",
+}
+
+
+@pytest.mark.skipif(not QUOTED.exists(), reason="needs ../shared/data/gpu/specs.csv")
+def test_derived_rates_are_within_three_percent_of_the_quoted_ones() -> None:
+    rows = list(csv.DictReader(QUOTED.read_text().splitlines()))
+    compared = 0
+    for row in rows:
+        name = row["name"].replace(" (per die)", "").replace(" (2 GCD)", "").replace(" (GPU part)", "")
+        if row["name"] in DIFFERENT or name.startswith("GB200"):
+            continue
+        device = resolve(name).device
+        assert device.fp32 == pytest.approx(float(row["fp32_tflops"]) * 1e12, rel=0.03), name
+        assert device.bandwidth == pytest.approx(float(row["mem_bw_gbs"]) * 1e9, rel=0.03), name
+        if row["fp16_tensor_dense_fp32acc_tflops"]:
+            assert device.tensor == pytest.approx(float(row["fp16_tensor_dense_fp32acc_tflops"]) * 1e12, rel=0.03), name
+        compared += 1
+    assert compared >= 60
+
+
+OWN = """
+[[device]]
+name = "Dream 1"
+fp32_tflops = 100
+bandwidth_gbs = 2000
+memory_gb = 48
+tensor_tflops = 400
+link = "nvswitch"
+link_gbs = 900
+"""
+
+
+def test_a_user_adds_a_device(tmp_path: Path) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_text(OWN)
+    extra = catalogue.load(path)
+    found = resolve("dream 1", extra=extra).device
+    assert isinstance(found, Device)
+    assert (found.fp32, found.bandwidth, found.link) == (100e12, 2000e9, Link.NVSWITCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no"),
+        ("[[device]]\nname = 'x'\n", "fp32_tflops, bandwidth_gbs, memory_gb missing"),
+        (OWN + "speed = 3\n", "speed not known"),
+        (OWN.replace("= 100\n", "= 'fast'\n"), "not a number"),
+        (OWN.replace("= 100\n", "= -1\n"), "above 0"),
+        (OWN.replace("nvswitch", "string"), "link must be one of"),
+        ("[[device", "is not TOML"),
+    ],
+)
+def test_a_wrong_device_file_is_refused_with_the_reason(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said):
+        catalogue.load(path)

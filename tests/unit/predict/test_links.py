@@ -1,0 +1,96 @@
+"""All-reduce against published points, and the memory on each GPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from hotlap.predict import Workload, links, memory, outlook, resolve
+from hotlap.predict.catalogue import Link
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "size", "measured_s"),
+    [
+        # 8 x A100, Azure ND A100 v4, nccl-tests: bus bandwidth 109, 174 and 228 GB/s.
+        ("A100 SXM4 80GB", 8, 16e6, 1.75 * 16e6 / 109.22e9),
+        ("A100 SXM4 80GB", 8, 134e6, 1.75 * 134e6 / 174.18e9),
+        ("A100 SXM4 80GB", 8, 1e9, 1.75 * 1e9 / 228.1e9),
+        # GTX 1080 Ti on PCIe 3, DeepBench with NCCL 2.0.
+        ("GTX 1080 Ti", 2, 153.44e6, 12584e-6),
+        ("GTX 1080 Ti", 8, 258e6, 51816.8e-6),
+    ],
+)
+def test_all_reduce_is_within_a_quarter_of_measured_times(
+    device: str, count: int, size: float, measured_s: float
+) -> None:
+    over = links.fabric(resolve(device).device, count)
+    assert links.all_reduce_s(size, count, over) == pytest.approx(measured_s, rel=0.25)
+
+
+def test_one_gpu_has_nobody_to_wait_for() -> None:
+    over = links.fabric(resolve("RTX 4090").device, 1)
+    assert links.all_reduce_s(1e9, 1, over) == 0.0
+
+
+def test_consumer_cards_go_through_the_host_and_workstation_cards_do_not() -> None:
+    assert links.fabric(resolve("RTX 4090").device, 2).link is Link.PCIE_NO_P2P
+    assert links.fabric(resolve("RTX 6000 Ada").device, 2).link is Link.PCIE
+    assert links.fabric(resolve("H100 SXM5 80GB").device, 8).link is Link.NVSWITCH
+
+
+def holding(*, activations: float) -> Workload:
+    totals = Workload.from_totals(flop=1e12, memory_bytes=1e10, num_kernels=100, parameter_bytes=2 * 2**30)
+    return replace(totals, activation_bytes=activations, batch_bytes=0.0)
+
+
+def test_what_fits_is_told_from_what_does_not() -> None:
+    # Parameters, gradients, and two numbers of Adam: 8 GiB, besides the activations.
+    need = memory.need(holding(activations=10 * 2**30))
+    assert need is not None
+    assert need.model == 8 * 2**30
+    assert need.fits(resolve("RTX 4090").device)
+    assert not need.fits(resolve("RTX 3080 12GB").device)
+
+
+def test_the_largest_batch_just_fits() -> None:
+    device = resolve("RTX 4090").device
+    work = holding(activations=4 * 2**30)
+    factor = memory.largest_batch_factor(work, device)
+    assert factor is not None
+    just, more = memory.need(work.scaled(factor * 0.99)), memory.need(work.scaled(factor * 1.01))
+    assert just is not None
+    assert more is not None
+    assert just.fits(device)
+    assert not more.fits(device)
+
+
+def test_sharding_leaves_activations_and_divides_the_rest() -> None:
+    work = holding(activations=2**30)
+    whole, eighth = outlook.sharded_bytes(work, shards=1), outlook.sharded_bytes(work, shards=8)
+    assert whole is not None
+    assert eighth is not None
+    assert eighth < 0.5 * whole
+
+
+def test_unknown_activations_are_not_guessed() -> None:
+    work = Workload.from_totals(flop=1e12, memory_bytes=1e10, num_kernels=100, parameter_bytes=1e9)
+    assert memory.need(work) is None
+
+
+def test_levers_are_foretold_with_intervals() -> None:
+    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8)
+    found = {one.lever: one for one in outlook.levers(work, target="A100")}
+    assert {"bf16", "fp16", "tf32", "batch-x2"} <= set(found)
+    assert found["bf16"].speedup.mid > 1.3
+    for one in found.values():
+        assert one.speedup.low <= one.speedup.mid <= one.speedup.high
+        assert 0 <= one.slower_chance <= 1
+
+
+def test_energy_and_price_grow_with_the_step() -> None:
+    from hotlap.predict import forecast
+
+    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500)
+    one = forecast(work, target="RTX 4090")
+    assert outlook.energy_j(one) == pytest.approx(0.8 * 450 * one.step_s.mid)
+    assert outlook.price(one, num_steps=3600, per_hour=2.0) == pytest.approx(2.0 * one.step_s.mid)

@@ -1,0 +1,111 @@
+"""`hotlap predict` on real scripts, and on saved workloads."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from hotlap.cli import predict
+from hotlap.errors import NoSteps, ScriptFailed, UserError
+from hotlap.predict import Workload, workload
+
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+assert sys.argv[1:] == ["--width", "8"] and __name__ == "__main__"
+net = nn.Sequential(nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(400, 10), torch.randint(0, 2, (400,)))
+for x, y in DataLoader(data, batch_size=STEPS):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+END
+"""
+
+
+def call(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    predict.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["predict", *words])
+    args.tail = []
+    code: int = args.run(args)
+    return code
+
+
+def script(folder: Path, *, batch: int = 20, end: str = "raise SystemExit('not reached')") -> str:
+    path = folder / "train.py"
+    path.write_text(SCRIPT.replace("STEPS", str(batch)).replace("END", end))
+    return str(path)
+
+
+def test_a_script_is_traced_and_foretold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "step.json"
+    words = ["--gpu", "4090", "--count", "1,2", "--json", "-", "--save-workload", str(kept), script(tmp_path)]
+    assert call(*words, "--width", "8") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["device"], one["count"]) for one in found] == [("RTX 4090", 1), ("RTX 4090", 2)]
+    for one in found:
+        assert set(one) == {"device", "count", "step_s", "efficiency", "bound_by", "fits", "assumptions"}
+        assert one["step_s"]["low"] < one["step_s"]["mid"] < one["step_s"]["high"]
+        assert one["fits"] is True
+    work = workload.load(kept)
+    # Forward and two gradients of both layers but the input's, for 20 samples.
+    assert work.flop == 2 * 20 * (10 * 8 * 2 + 8 * 2 * 3)
+    assert work.batch_bytes == 20 * (10 * 4 + 8)
+
+
+def test_a_script_with_too_few_steps_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(NoSteps, match="before a step was traced"):
+        call("--gpu", "4090", script(tmp_path, batch=200, end=""), "--width", "8")
+
+
+def test_a_script_that_fails_shows_its_own_error(tmp_path: Path) -> None:
+    with pytest.raises(ScriptFailed) as failure:
+        call("--gpu", "4090", script(tmp_path), "--width", "9")
+    assert "AssertionError" in failure.value.output
+
+
+def saved(folder: Path) -> str:
+    path = folder / "work.json"
+    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8)
+    workload.save(work, path)
+    return str(path)
+
+
+def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--measured-on", "V100", "--measured-step", "0.8", "--levers", "--price", "2", "--steps-per-epoch", "9"]
+    assert call("--workload", saved(tmp_path), "--gpu", "A100", *options) == 0
+    shown = capsys.readouterr().out
+    assert "A100 SXM4 40GB" in shown
+    assert "was taken for" in shown
+    assert "bf16" in shown
+
+
+def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert call("--workload", saved(tmp_path), "--html", str(page), "--json", str(tmp_path / "p.json")) == 0
+    text = page.read_text()
+    assert text.count("<circle") == 9
+    assert "<script" not in text
+
+
+def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--list") == 0
+    assert len(capsys.readouterr().out.splitlines()) > 100
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["--gpu", "4095", "train.py"], ["--count", "0", "train.py"], ["--count", "two", "train.py"],
+        ["missing.py"], ["--workload", "missing.json"], ["--devices", "missing.toml", "train.py"],
+    ],
+)  # fmt: skip
+def test_wrong_words_are_refused_before_anything_runs(words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        call(*words)

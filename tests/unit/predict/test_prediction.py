@@ -1,0 +1,192 @@
+"""Forecasts: directions that physics fixes, intervals, and what is refused."""
+
+import math
+
+import pytest
+
+from hotlap.errors import UserError
+from hotlap.predict import Workload, devices, forecast
+from hotlap.record.types import Prediction
+
+
+def work(*, precision: str = "fp32", scale: float = 1.0) -> Workload:
+    """ResNet-50 with 96 images, or `scale` times that."""
+    return Workload.from_totals(
+        flop=2.3e12 * scale,
+        memory_bytes=7.7e10 * scale,
+        num_kernels=500,
+        parameter_bytes=1.02e8,
+        batch_bytes=5.8e7 * scale,
+        precision=precision,
+    )
+
+
+def on(target: str, *, count: int = 1, precision: str = "fp32", interconnect: str | None = None) -> Prediction:
+    return forecast(
+        work(precision=precision),
+        target=target,
+        count=count,
+        measured_on="V100 SXM2 16GB",
+        measured_step_s=0.25,
+        interconnect=interconnect,
+    )
+
+
+def test_the_same_device_takes_what_was_measured() -> None:
+    assert on("V100 SXM2 16GB").step_s.mid == pytest.approx(0.25, rel=0.02)
+
+
+def test_twice_the_measured_time_doubles_the_forecast() -> None:
+    once = forecast(work(), target="RTX 3090", measured_on="V100 SXM2 16GB", measured_step_s=0.25)
+    twice = forecast(work(scale=2.0), target="RTX 3090", measured_on="V100 SXM2 16GB", measured_step_s=0.5)
+    assert twice.step_s.mid / once.step_s.mid == pytest.approx(2.0, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("slower", "faster"),
+    [("RTX 3080", "RTX 3090"), ("RTX 3090", "RTX 4090"), ("A100 SXM4 40GB", "A100 SXM4 80GB"), ("A100", "H100"),
+     ("Tesla K80", "GTX 1080 Ti"), ("L4", "L40S"), ("Tesla T4", "RTX 2080 Ti")],
+)  # fmt: skip
+@pytest.mark.parametrize("precision", ["fp32", "amp"])
+def test_a_device_that_is_better_in_everything_is_faster(slower: str, faster: str, precision: str) -> None:
+    assert on(faster, precision=precision).step_s.mid < on(slower, precision=precision).step_s.mid
+
+
+def test_tiny_work_is_bound_by_the_host_and_gains_little_from_a_faster_device() -> None:
+    tiny = Workload.from_totals(flop=1e7, memory_bytes=1e6, num_kernels=400)
+    one = forecast(tiny, target="RTX 3090", measured_on="RTX 2080 Ti", measured_step_s=4e-3)
+    assert one.bound_by == "host"
+    assert one.step_s.mid == pytest.approx(4e-3, rel=0.1)
+
+
+def test_large_products_are_bound_by_computing() -> None:
+    heavy = Workload.from_totals(flop=5e13, memory_bytes=2e10, num_kernels=300)
+    assert forecast(heavy, target="RTX 3090").bound_by == "compute"
+
+
+def test_moving_much_is_bound_by_memory() -> None:
+    moving = Workload.from_totals(flop=1e11, memory_bytes=5e11, num_kernels=300)
+    assert forecast(moving, target="RTX 3090").bound_by == "memory"
+
+
+def test_intervals_are_never_narrower_than_two_percent_and_hold_the_middle() -> None:
+    for device in devices(kind="gpu"):
+        step = on(device.name).step_s
+        assert step.low < step.mid < step.high
+        assert math.log(step.mid / step.low) >= 0.0199
+        assert math.log(step.high / step.mid) >= 0.0199
+
+
+def test_without_a_measurement_the_interval_is_wider() -> None:
+    known, guessed = on("RTX 3090").step_s, forecast(work(), target="RTX 3090").step_s
+    assert guessed.high / guessed.low > 1.3 * known.high / known.low
+
+
+def test_a_cpu_run_gives_a_wide_interval() -> None:
+    known = on("RTX 3090").step_s
+    cpu = forecast(work(), target="RTX 3090", measured_on="Core i5-12600K", measured_step_s=10.0).step_s
+    assert cpu.high / cpu.low > 1.5 * known.high / known.low
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    assert on("RTX 4090") == on("RTX 4090")
+
+
+def test_assumptions_name_the_variant_that_was_taken() -> None:
+    assert any("was taken for" in note for note in on("A100").assumptions)
+
+
+def test_bfloat16_without_a_unit_for_it_is_said() -> None:
+    notes = forecast(work(), target="RTX 2080 Ti", precision="bf16").assumptions
+    assert any("no bfloat16 unit" in note for note in notes)
+
+
+def test_mixed_precision_is_faster_where_there_are_matrix_units() -> None:
+    plain = forecast(work(), target="RTX 3090", precision="fp32-ieee").step_s.mid
+    assert forecast(work(), target="RTX 3090", precision="fp16").step_s.mid < 0.8 * plain
+
+
+def test_waiting_for_input_bounds_the_step() -> None:
+    from dataclasses import replace
+
+    slow = replace(work(), input_s=2.0, input_workers=4)
+    one = forecast(slow, target="H100", measured_on="V100", measured_step_s=0.5)
+    assert one.bound_by == "input"
+
+
+@pytest.mark.parametrize("target", ["RTX 4090", "A100 SXM4 80GB", "V100 SXM2 16GB", "RTX 3090"])
+def test_efficiency_falls_with_the_number_of_gpus(target: str) -> None:
+    found = [on(target, count=count).efficiency or 0.0 for count in (1, 2, 4, 8)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] == 1.0
+    assert found[-1] > 0.5
+
+
+def test_a_faster_link_is_more_efficient() -> None:
+    efficiency = {
+        link: on("RTX 3090", count=2, interconnect=link).efficiency or 0.0 for link in ("nvlink", "pcie", "pcie-no-p2p")
+    }
+    assert efficiency["nvlink"] > efficiency["pcie"] > efficiency["pcie-no-p2p"]
+
+
+def test_cards_without_peer_access_come_with_a_warning() -> None:
+    assert any("host's memory" in note for note in on("RTX 4090", count=2).assumptions)
+
+
+def test_sharing_the_batch_shortens_the_step_but_by_less_than_the_number_of_gpus() -> None:
+    steps = [
+        forecast(work(), target="A100", count=count, measured_on="V100", measured_step_s=0.25, strong=True).step_s.mid
+        for count in (1, 2, 4, 8)
+    ]
+    assert steps == sorted(steps, reverse=True)
+    assert steps[0] / steps[-1] < 8
+
+
+def test_what_does_not_fit_says_by_how_much_and_what_would_help() -> None:
+    from dataclasses import replace
+
+    big = replace(work(), activation_bytes=40 * 2**30, parameter_bytes=2**30)
+    one = forecast(big, target="RTX 4090", count=2)
+    assert one.fits is False
+    said = " ".join(one.assumptions)
+    assert "of the batch" in said
+    assert "FSDP over 2 GPUs" in said
+
+
+def test_totals_without_a_precision_take_that_of_the_question() -> None:
+    figures = {"flop": 2.3e12, "memory_bytes": 7.7e10, "num_kernels": 500.0}
+    unsaid = Workload.from_totals(**figures)  # type: ignore[arg-type]
+    said = Workload.from_totals(**figures, precision="amp")  # type: ignore[arg-type]
+    answers = [
+        forecast(one, target="A100", precision="amp", measured_on="V100", measured_step_s=0.2) for one in (unsaid, said)
+    ]
+    assert answers[0] == answers[1]
+
+
+def test_a_cpu_run_is_said_to_know_little() -> None:
+    notes = forecast(work(), target="RTX 3090", measured_on="Core i5-12600K", measured_step_s=10.0).assumptions
+    assert any("measured on a CPU" in note for note in notes)
+
+
+def test_large_gradients_on_slow_links_are_bound_by_communication() -> None:
+    heavy = Workload.from_totals(flop=1e11, memory_bytes=1e9, num_kernels=100, parameter_bytes=4e9)
+    one = forecast(heavy, target="RTX 4090", count=4, measured_on="RTX 4090", measured_step_s=0.02)
+    assert one.bound_by == "communication"
+    assert one.efficiency is not None
+    assert one.efficiency < 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"measured_on": "V100"}, "belong together"),
+        ({"measured_on": "V100", "measured_step_s": -1.0}, "not a step time"),
+        ({"count": 0}, "at least one GPU"),
+        ({"count": 2, "interconnect": "nvlink"}, "no NVLink"),
+        ({"count": 2, "interconnect": "wifi"}, "No interconnect"),
+        ({"precision": "fp7"}, "No precision"),
+    ],
+)
+def test_questions_that_make_no_sense_are_refused(arguments: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        forecast(work(), target="RTX 4090", **arguments)  # type: ignore[arg-type]

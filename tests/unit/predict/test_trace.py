@@ -1,0 +1,177 @@
+"""A step that runs -> its operators."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from hotlap.errors import UserError
+from hotlap.predict import trace
+from hotlap.predict.precision import Precision
+from hotlap.predict.trace import kind_of
+from hotlap.predict.workload import Kind, Stage
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(32, 96)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        return nn.functional.scaled_dot_product_attention(q, k, v).flatten(1)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.b(self.a(x)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(16, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(x.shape[0], 24)
+        for part in x.unbind(1):
+            state = self.cell(part, state)
+        return state
+
+
+def images(*shape: int) -> torch.Tensor:
+    return torch.randn(4, *shape)
+
+
+def model(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """Ten small models: those of the founding examples, and one of each kind of operator."""
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0)
+    made: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
+        "mlp": lambda: (nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5)), torch.randn(8, 20)),
+        "convolutions": lambda: (nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)), images(3, 16, 16)),
+        "strided": lambda: (nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.MaxPool2d(2)), images(3, 17, 17)),
+        "residual": lambda: (nn.Sequential(nn.Conv2d(3, 8, 1), Residual(), Residual()), images(3, 8, 8)),
+        "transposed": lambda: (nn.ConvTranspose2d(3, 6, 3, stride=2), images(3, 8, 8)),
+        "series": lambda: (nn.Conv1d(4, 8, 5), images(4, 32)),
+        "volume": lambda: (nn.Conv3d(2, 4, 3), images(2, 6, 6, 6)),
+        "transformer": lambda: (nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), images(10, 32)),
+        "attention": lambda: (Attention(), images(10, 32)),
+        "recurrent": lambda: (Recurrent(), images(5, 16)),
+    }
+    return made[name]()
+
+
+MODELS = ("mlp", "convolutions", "strided", "residual", "transposed", "series", "volume", "transformer", "attention",
+          "recurrent")  # fmt: skip
+
+
+def training_step(net: nn.Module, batch: torch.Tensor) -> Callable[[], None]:
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_operations_agree_with_torchs_own_counter(name: str) -> None:
+    net, batch = model(name)
+    step = training_step(net, batch)
+    with FlopCounterMode(display=False) as counter:
+        step()
+    assert counter.get_total_flops() > 0
+    assert trace.record(step, parameters=net.parameters()).flop == counter.get_total_flops()
+
+
+def test_a_step_has_three_stages_and_knows_its_parameters() -> None:
+    net, batch = model("convolutions")
+    work = trace.record(training_step(net, batch), parameters=net.parameters(), batch=[batch])
+    assert {operator.stage for operator in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
+    assert work.parameter_bytes == 4 * sum(parameter.numel() for parameter in net.parameters())
+    assert work.batch_bytes == batch.nbytes
+    assert work.precision is Precision.FP32
+    # The backward pass of two convolutions, the first of which needs no gradient of its input.
+    matrix = sum(
+        operator.count
+        for operator in work.operators
+        if operator.kind is Kind.CONV and operator.stage is Stage.BACKWARD and "backward" in operator.name
+    )
+    assert matrix == 2 + 3
+
+
+def test_bytes_of_an_addition_are_two_read_and_one_written() -> None:
+    a, b = torch.randn(100), torch.randn(100)
+    (only,) = trace.record(lambda: torch.add(a, b)).operators
+    assert (only.read_bytes, only.written_bytes, only.count) == (800.0, 400.0, 1.0)
+
+
+def test_views_cost_nothing() -> None:
+    a = torch.randn(10, 10)
+    with pytest.raises(UserError, match="no operator was recorded"):
+        trace.record(lambda: a.t().unsqueeze(0)[0].view(10, 10))
+
+
+def test_an_embedding_reads_the_rows_it_takes_not_the_table() -> None:
+    table, rows = torch.randn(100_000, 8), torch.tensor([1, 2, 3])
+    (only,) = trace.record(lambda: nn.functional.embedding(rows, table)).operators
+    assert only.read_bytes < 1000
+
+
+def test_updates_of_many_tensors_share_kernels() -> None:
+    net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(50)))
+    work = trace.record(training_step(net, torch.randn(2, 4)), parameters=net.parameters())
+    updates = sum(operator.count for operator in work.operators if operator.stage is Stage.OPTIMIZER)
+    assert updates < 100
+
+
+def test_grouped_convolutions_count_a_group_s_channels_in_both_directions() -> None:
+    net, batch = nn.Conv2d(16, 16, 3, groups=16, bias=False), torch.randn(2, 16, 8, 8, requires_grad=True)
+    work = trace.record(lambda: net(batch).sum().backward())
+    forward = 2 * 2 * 16 * 6 * 6 * 9
+    assert work.flop == 3 * forward
+    assert any(operator.kind is Kind.DEPTHWISE for operator in work.operators)
+
+
+def test_autocast_is_seen_in_the_types_of_the_products() -> None:
+    net, batch = nn.Linear(16, 16), torch.randn(4, 16)
+
+    def step() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            net(batch).float().sum().backward()
+
+    assert trace.record(step).precision is Precision.BF16
+
+
+def test_an_error_of_the_step_leaves_no_tracer_behind() -> None:
+    def broken() -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        trace.record(broken)
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+
+
+def test_models_without_data_can_be_traced() -> None:
+    with torch.device("meta"):
+        net, batch = nn.Linear(1000, 1000), torch.empty(64, 1000)
+    work = trace.record(lambda: net(batch).sum().backward(), parameters=net.parameters())
+    assert work.flop == 2 * 2 * 64 * 1000 * 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("addmm", Kind.MATMUL), ("native_layer_norm", Kind.NORM), ("_softmax", Kind.SOFTMAX), ("max_pool2d", Kind.POOL),
+     ("_scaled_dot_product_flash_attention_for_cpu", Kind.ATTENTION), ("relu", Kind.ELEMENTWISE),
+     ("_fused_adamw_", Kind.OPTIMIZER), ("embedding", Kind.INDEX), ("sum", Kind.REDUCTION)],
+)  # fmt: skip
+def test_operators_are_told_apart_by_name(name: str, kind: Kind) -> None:
+    assert kind_of(name) is kind
