@@ -217,10 +217,10 @@ HOTLAP_INLINE Vec<T> divide_normal(Vec<T> a, Vec<T> b, Vec<T> b_low) {
         return fma(r, fma(-q, b_low, (Vec<T>)_mm512_fnmadd_ps((__m512)q, (__m512)b, (__m512)a)), q);
 #elif defined(HOTLAP_AVX2)
         const Vec<T> q = a / b;
-        return fma(-q * b_low, (Vec<T>)_mm256_rcp_ps((__m256)b), q);
+        return fma((Vec<T>)_mm256_rcp_ps((__m256)b), fma(-q, b_low, fma(-q, b, a)), q);
 #else
-        const Vec<T> q = a / b;
-        return q - q * b_low / b;
+        for (int i = 0; i < Simd<T>::W; i++) a[i] = T(double(a[i]) / (double(b[i]) + double(b_low[i])));
+        return a;
 #endif
     }
 }
