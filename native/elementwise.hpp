@@ -1,0 +1,222 @@
+// Functions of one or two values, element by element, forward and backward.
+#pragma once
+
+#include "program.hpp"
+#include "vector_math.hpp"
+
+namespace hotlap {
+
+template <class T, class F>
+HOTLAP_INLINE void map(const T* x, T* y, int64_t n, F f) {
+    for (int64_t i = 0; i < n; i += Simd<T>::W) store<T>(y + i, f(load<T>(x + i)));
+}
+
+template <class T>
+HOTLAP_INLINE Vec<T> whole_power(Vec<T> x, int64_t exponent) {
+    Vec<T> y = splat<T>(1);
+    for (int64_t k = exponent < 0 ? -exponent : exponent; k; k >>= 1, x *= x)
+        if (k & 1) y *= x;
+    return exponent < 0 ? splat<T>(1) / y : y;
+}
+
+// Exponents that multiplication serves exactly enough; the others go to the C library.
+inline bool is_whole(double exponent) { return exponent == std::floor(exponent) && std::fabs(exponent) <= 8; }
+
+template <class T>
+HOTLAP_INLINE Vec<T> raise(Vec<T> x, double exponent) {
+    if (is_whole(exponent)) return whole_power<T>(x, int64_t(exponent));
+    return lane_by_lane<T>(x, [=](T v) { return std::pow(v, T(exponent)); });
+}
+
+constexpr double root_two_over_pi = 0.79788456080286535588, gelu_cubic = 0.044715;
+
+// y = op(x) over n elements, a multiple of W; x and y may be the same.
+template <class T>
+void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
+    using V = Vec<T>;
+    const V f0 = splat<T>(T(node.f0)), f1 = splat<T>(T(node.f1)), zero{}, one = splat<T>(1);
+    switch (node.op) {
+        case Op::tanh: return map(x, y, n, [](V v) { return hyperbolic_tangent<T>(v); });
+        // The comparison is written so that NaN stays NaN.
+        case Op::relu: return map(x, y, n, [=](V v) { return select<T>(v <= zero, zero, v); });
+        case Op::leaky_relu: return map(x, y, n, [=](V v) { return select<T>(v > zero, v, v * f0); });
+        case Op::sigmoid: return map(x, y, n, [](V v) { return logistic<T>(v); });
+        case Op::gelu: return map(x, y, n, [](V v) { return v * normal_cdf<T>(v); });
+        case Op::gelu_tanh:
+            return map(x, y, n, [=](V v) {
+                const V inner = splat<T>(T(root_two_over_pi)) * (v + splat<T>(T(gelu_cubic)) * v * v * v);
+                return splat<T>(T(0.5)) * v * (one + hyperbolic_tangent<T>(inner));
+            });
+        case Op::silu: return map(x, y, n, [](V v) { return v * logistic<T>(v); });
+        case Op::softplus:  // beta f0, threshold f1
+            return map(x, y, n, [=](V v) { return select<T>(v * f0 > f1, v, softplus<T>(v * f0) / f0); });
+        case Op::elu:
+            return map(x, y, n, [=](V v) {
+                return select<T>(v > zero, v, f0 * expm1_of_negative<T>(at_most<T>(v, zero)));
+            });
+        case Op::neg: return map(x, y, n, [](V v) { return -v; });
+        case Op::sin: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::sin(s); }); });
+        case Op::cos: return map(x, y, n, [](V v) { return lane_by_lane<T>(v, [](T s) { return std::cos(s); }); });
+        case Op::exp: return map(x, y, n, [](V v) { return exponential<T>(v); });
+        case Op::log: return map(x, y, n, [](V v) { return logarithm<T>(v); });
+        case Op::sqrt: return map(x, y, n, [](V v) { return square_root(v); });
+        case Op::abs: return map(x, y, n, [](V v) { return absolute<T>(v); });
+        case Op::affine: return map(x, y, n, [=](V v) { return v * f0 + f1; });
+        case Op::power: return map(x, y, n, [&](V v) { return raise<T>(v, node.f0); });
+        default: __builtin_unreachable();
+    }
+}
+
+template <class T, class F>
+HOTLAP_INLINE void map_gradient(const T* x, const T* y, const T* g, T* gx, int64_t n, bool accumulate, F f) {
+    constexpr int W = Simd<T>::W;
+    if (accumulate)
+        for (int64_t i = 0; i < n; i += W)
+            store<T>(gx + i, load<T>(gx + i) + f(load<T>(x + i), load<T>(y + i), load<T>(g + i)));
+    else
+        for (int64_t i = 0; i < n; i += W) store<T>(gx + i, f(load<T>(x + i), load<T>(y + i), load<T>(g + i)));
+}
+
+// gx (+)= g * dop/dx, given x and y = op(x). Those that may run in place (`overwrites`) do not look at x.
+template <class T>
+void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx, int64_t n, bool acc) {
+    using V = Vec<T>;
+    const V f0 = splat<T>(T(node.f0)), f1 = splat<T>(T(node.f1)), zero{}, one = splat<T>(1);
+    switch (node.op) {
+        case Op::tanh: return map_gradient(x, y, g, gx, n, acc, [=](V, V t, V d) { return d * (one - t * t); });
+        case Op::relu:
+            return map_gradient(x, y, g, gx, n, acc, [=](V, V r, V d) { return select<T>(r <= zero, zero, d); });
+        case Op::leaky_relu:
+            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) { return select<T>(v > zero, d, d * f0); });
+        case Op::sigmoid: return map_gradient(x, y, g, gx, n, acc, [=](V, V s, V d) { return d * (one - s) * s; });
+        case Op::gelu:
+            return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
+                return d * (normal_cdf<T>(v) + v * normal_density<T>(v));
+            });
+        case Op::gelu_tanh:
+            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {
+                const V c = splat<T>(T(root_two_over_pi)), k = splat<T>(T(gelu_cubic)), half = splat<T>(T(0.5));
+                const V t = hyperbolic_tangent<T>(c * (v + k * v * v * v));
+                const V slope = c * (one + splat<T>(3) * k * v * v);
+                return d * half * (one + t + v * (one - t * t) * slope);
+            });
+        case Op::silu:
+            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {
+                const V s = logistic<T>(v);
+                return d * s * (one + v * (one - s));
+            });
+        case Op::softplus:
+            return map_gradient(x, y, g, gx, n, acc,
+                                [=](V v, V, V d) { return select<T>(v * f0 > f1, d, d * logistic<T>(v * f0)); });
+        case Op::elu:
+            return map_gradient(x, y, g, gx, n, acc,
+                                [=](V v, V e, V d) { return select<T>(v > zero, d, d * (e + f0)); });
+        case Op::neg: return map_gradient(x, y, g, gx, n, acc, [](V, V, V d) { return -d; });
+        case Op::sin:
+            return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
+                return d * lane_by_lane<T>(v, [](T s) { return std::cos(s); });
+            });
+        case Op::cos:
+            return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) {
+                return -d * lane_by_lane<T>(v, [](T s) { return std::sin(s); });
+            });
+        case Op::exp: return map_gradient(x, y, g, gx, n, acc, [](V, V e, V d) { return d * e; });
+        case Op::log: return map_gradient(x, y, g, gx, n, acc, [](V v, V, V d) { return d / v; });
+        case Op::sqrt: return map_gradient(x, y, g, gx, n, acc, [](V, V r, V d) { return d / (r + r); });
+        case Op::abs:  // torch: the sign of x, 0 at 0
+            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {
+                return select<T>(v == zero, zero, select<T>(v > zero, d, -d));
+            });
+        case Op::affine: return map_gradient(x, y, g, gx, n, acc, [=](V, V, V d) { return d * f0; });
+        case Op::power:
+            return map_gradient(x, y, g, gx, n, acc, [&](V v, V, V d) {
+                return node.f0 == 0 ? zero : d * f0 * raise<T>(v, node.f0 - 1);
+            });
+        default: __builtin_unreachable();
+    }
+}
+
+// Whether the result may lie where the argument was: the way back needs only the result.
+inline bool overwrites(Op op) { return op == Op::tanh || op == Op::relu || op == Op::sigmoid || op == Op::neg; }
+
+// An operand as seen from (rows, cols): its row and its column may stand for all.
+template <class T>
+struct Operand {
+    const T* data;
+    int64_t row_step;  // 0 where one row stands for all
+    bool one_column;
+
+    HOTLAP_INLINE Vec<T> at(int64_t r, int64_t c) const {
+        const T* row = data + r * row_step;
+        return one_column ? splat<T>(row[0]) : load<T>(row + c);
+    }
+};
+
+template <class T, class F>
+HOTLAP_INLINE void zip(const Operand<T>& a, const Operand<T>& b, T* y, int64_t rows, int64_t ld, F f) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < ld; c += Simd<T>::W) store<T>(y + r * ld + c, f(a.at(r, c), b.at(r, c)));
+}
+
+template <class T>
+void binary_forward(Op op, const Operand<T>& a, const Operand<T>& b, T* y, int64_t rows, int64_t ld) {
+    using V = Vec<T>;
+    switch (op) {
+        case Op::add: return zip(a, b, y, rows, ld, [](V u, V v) { return u + v; });
+        case Op::sub: return zip(a, b, y, rows, ld, [](V u, V v) { return u - v; });
+        case Op::mul: return zip(a, b, y, rows, ld, [](V u, V v) { return u * v; });
+        case Op::div: return zip(a, b, y, rows, ld, [](V u, V v) { return u / v; });
+        default: __builtin_unreachable();
+    }
+}
+
+// Where the gradient of an operand goes; sums over what was broadcast.
+template <class T>
+struct Gradient {
+    T* data;
+    int64_t row_step;
+    bool one_column;
+    bool accumulate;
+};
+
+template <class T, class F>
+void zip_gradient(const Operand<T>& a, const Operand<T>& b, const T* g, const Gradient<T>& out, int64_t rows,
+                  int64_t cols, int64_t ld, F f) {
+    constexpr int W = Simd<T>::W;
+    for (int64_t r = 0; r < rows; r++) {
+        const bool add = out.accumulate || (out.row_step == 0 && r > 0);
+        T* o = out.data + r * out.row_step;
+        Vec<T> sum{};
+        for (int64_t c = 0; c < cols; c += W) {
+            const int last = int(cols - c < W ? cols - c : W);
+            Vec<T> d = f(a.at(r, c), b.at(r, c), load<T>(g + r * ld + c));
+            if (out.one_column)
+                sum += from_bits<T>(bits<T>(d) & first_lanes<T>(last));
+            else
+                store<T>(o + c, add ? load<T>(o + c) + d : d);
+        }
+        if (out.one_column) o[0] = add ? o[0] + sum_of<T>(sum) : sum_of<T>(sum);
+    }
+}
+
+// The gradient of operand `first ? a : b` of an operation on (rows, cols).
+template <class T>
+void binary_backward(Op op, bool first, const Operand<T>& a, const Operand<T>& b, const T* g, const Gradient<T>& out,
+                     int64_t rows, int64_t cols, int64_t ld) {
+    using V = Vec<T>;
+    switch (op) {
+        case Op::add: return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V, V d) { return d; });
+        case Op::sub:
+            if (first) return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V, V d) { return d; });
+            return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V, V d) { return -d; });
+        case Op::mul:
+            if (first) return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V v, V d) { return d * v; });
+            return zip_gradient(a, b, g, out, rows, cols, ld, [](V u, V, V d) { return d * u; });
+        case Op::div:
+            if (first) return zip_gradient(a, b, g, out, rows, cols, ld, [](V, V v, V d) { return d / v; });
+            return zip_gradient(a, b, g, out, rows, cols, ld, [](V u, V v, V d) { return -d * (u / v) / v; });
+        default: __builtin_unreachable();
+    }
+}
+
+}  // namespace hotlap

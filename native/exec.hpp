@@ -1,0 +1,503 @@
+// Runs a Program forward and backward over a batch, and keeps what each of many evaluations needs for its way back.
+//
+// A value has one buffer for all evaluations: evaluation e of a batch of `rows` lies at e * rows * ld, so that the rows
+// of all evaluations follow each other and a weight's gradient is one product over all of them. A training step has
+// one evaluation; an ODE solve has one for each stage of each step.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "buffer.hpp"
+#include "elementwise.hpp"
+#include "matrix.hpp"
+#include "program.hpp"
+#include "random.hpp"
+
+namespace hotlap {
+
+template <class T>
+class Exec {
+  public:
+    static constexpr int W = Simd<T>::W;
+
+    Exec(Program program, bool input_gradient, bool time_gradient);
+
+    const Program& program() const { return program_; }
+    int64_t cols(int v) const { return program_.values[v].cols; }
+    int64_t ld(int v) const { return round_up<T>(cols(v)); }
+    int64_t rows() const { return rows_; }
+    T* value(int v, int64_t e = 0) { return values_[v].value + e * values_[v].step; }
+    T* gradient(int v, int64_t e = 0) { return values_[v].gradient + e * values_[v].gradient_step; }
+    T* parameter(int p) { return static_cast<T*>(program_.parameters[p].data); }
+    T* parameter_gradient(int p) { return gradients_[p].data(); }
+    bool trained(int p) const { return p >= 0 && program_.parameters[p].trained; }
+    int uses(int p) const { return uses_[p]; }
+    bool needed(int v) const { return v >= 0 && values_[v].needed; }
+
+    // Point a parameter at other memory of the same size.
+    void rebind(int p, void* data) { program_.parameters[p].data = data; }
+
+    // Read the input where it lies, rows one after the other: only where ld(input) is its number of columns.
+    void borrow_input(const T* x) { values_[program_.input].value = const_cast<T*>(x); }
+    void own_input() { values_[program_.input].value = values_[program_.input].forward.data(); }
+
+    // Room for evaluations 0 ... n - 1 of this many rows. Pointers from value() and gradient() are void after growth.
+    void reserve(int64_t evaluations, int64_t rows);
+
+    // Read the parameters: to be called whenever they changed, before forward(), after reserve().
+    void refresh();
+
+    void forward(int64_t e) {
+        for (size_t i = 0; i < program_.nodes.size(); i++) forward_node(i, e);
+    }
+
+    // Before the first backward() of several whose gradients of parameters are to be added up.
+    void begin_backward();
+
+    // From the gradient of the output (already in its place) to those of the values. The weights and biases of linear
+    // layers are left to linear_gradients().
+    void backward(int64_t e) {
+        for (size_t i = program_.nodes.size(); i-- > 0;) backward_node(i, e);
+    }
+
+    // After the last backward(): every gradient of a parameter, but not those of linear layers, is in its place.
+    void finish_backward();
+
+    // The same for the linear layers, over the first `evaluations` evaluations.
+    void linear_gradients(int64_t evaluations) {
+        for (const Node& n : program_.nodes)
+            if (n.op == Op::linear) linear_gradient(n, evaluations);
+    }
+
+    void linear_gradient(const Node& n, int64_t evaluations);
+
+    // Of a linear layer's bias alone.
+    void bias_gradient(const Node& n, int64_t evaluations) {
+        sum_rows<T>(gradient(n.out), ld(n.out), rows_ * evaluations, cols(n.out), parameter_gradient(n.bias), written_[n.bias]);
+        written_[n.bias] = 1;
+    }
+
+    // Rows [first, first + count) of the gradient of a linear layer's weight, of one evaluation, into `to` (count, in).
+    void weight_gradient(const Node& n, int64_t evaluations, int64_t first, int64_t count, T* to, bool accumulate);
+
+    bool training = false;  // dropout on
+    Random random{0};
+
+  private:
+    struct State {
+        int home = 0;         // the value whose buffers it shares: itself, unless computed in place
+        bool needed = false;  // has a gradient
+        bool kept = false;    // the gradients of all evaluations are kept, for the weights
+        bool fixed = false;   // the same in all evaluations: a parameter's row
+        Buffer<T> forward, backward;
+        T *value = nullptr, *gradient = nullptr;   // of evaluation 0
+        int64_t step = 0, gradient_step = 0;       // from one evaluation to the next
+    };
+    struct Linear {
+        bool forward_dot = false, backward_dot = false;
+        Buffer<T> transposed;  // (in, round_up(out))
+    };
+    struct Adds {
+        bool a = false, b = false;  // whether an operand's gradient is added to what another consumer wrote
+    };
+
+    Program program_;
+    std::vector<State> values_;
+    std::vector<Linear> linear_;
+    std::vector<Buffer<T>> aux_;   // per node: means and deviations of a layer norm, the mask of a dropout
+    std::vector<Buffer<T>> gradients_;
+    std::vector<char> written_;
+    std::vector<int> uses_;
+    std::vector<Adds> adds_;
+    Buffer<T> scratch_;
+    int64_t rows_ = 0, evaluations_ = 0;
+
+    int64_t rows_of(int v) const { return program_.values[v].single ? 1 : rows_; }
+    Operand<T> operand(int v, int64_t e) {
+        return {value(v, e), program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1};
+    }
+    Gradient<T> gradient_of(int v, int64_t e, bool add) {
+        return {gradient(v, e), program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1, add};
+    }
+
+    void find_storage();
+    void find_gradients(bool input_gradient, bool time_gradient);
+    void prepare(const Node& n, Linear& l);
+    void forward_node(size_t i, int64_t e);
+    void backward_node(size_t i, int64_t e);
+    void linear_forward(const Node& n, const Linear& l, int64_t e);
+    void linear_backward(const Node& n, const Linear& l, int64_t e, bool add);
+    void dropout_forward(size_t i, const Node& n, int64_t e);
+    void dropout_backward(size_t i, const Node& n, int64_t e, bool add);
+    void norm_forward(size_t i, const Node& n, int64_t e);
+    void norm_backward(size_t i, const Node& n, int64_t e, bool add);
+    void place_forward(const Node& n, int64_t e);
+    void place_backward(const Node& n, int64_t e, bool add);
+};
+
+template <class T>
+Exec<T>::Exec(Program program, bool input_gradient, bool time_gradient)
+    : program_(std::move(program)),
+      values_(program_.values.size()),
+      linear_(program_.nodes.size()),
+      aux_(program_.nodes.size()),
+      gradients_(program_.parameters.size()),
+      written_(program_.parameters.size(), 0),
+      uses_(program_.parameters.size(), 0),
+      adds_(program_.nodes.size()) {
+    for (const Node& n : program_.nodes)
+        for (int p : {n.weight, n.bias})
+            if (p >= 0) uses_[p]++;
+    for (size_t p = 0; p < gradients_.size(); p++)
+        if (program_.parameters[p].trained) gradients_[p].grow(round_up<T>(program_.parameters[p].numel));
+    find_storage();
+    find_gradients(input_gradient, time_gradient);
+}
+
+template <class T>
+void Exec<T>::find_storage() {
+    std::vector<int> consumers(values_.size(), 0);
+    std::vector<char> from_linear(values_.size(), 0);
+    consumers[program_.output]++;
+    for (const Node& n : program_.nodes) {
+        if (n.a >= 0) consumers[n.a]++;
+        if (n.b >= 0) consumers[n.b]++;
+        if (n.op == Op::linear) from_linear[n.out] = 1;
+    }
+    for (size_t v = 0; v < values_.size(); v++) values_[v].home = int(v);
+    for (const Node& n : program_.nodes) {
+        values_[n.out].fixed = n.op == Op::parameter;
+        // A linear layer's way back does not look at its result, so what follows it may be computed in its place.
+        if (overwrites(n.op) && from_linear[n.a] && consumers[n.a] == 1) values_[n.out].home = n.a;
+    }
+}
+
+template <class T>
+void Exec<T>::find_gradients(bool input_gradient, bool time_gradient) {
+    values_[program_.input].needed = input_gradient;
+    if (program_.time >= 0) values_[program_.time].needed = time_gradient;
+    for (const Node& n : program_.nodes) {
+        const bool through = needed(n.a) || needed(n.b) || trained(n.weight) || trained(n.bias);
+        values_[n.out].needed = values_[n.out].needed || through;
+        if (n.op == Op::linear && trained(n.weight)) values_[n.out].kept = true;
+        if (n.op == Op::linear && trained(n.bias)) values_[n.out].kept = true;
+    }
+    for (State& s : values_) values_[s.home].needed = values_[s.home].needed || s.needed;
+    std::vector<char> set(values_.size(), 0);
+    set[program_.output] = 1;
+    for (size_t v = 0; v < values_.size(); v++)
+        if (values_[v].fixed) set[v] = 1;  // sums over all evaluations, cleared in begin_backward()
+    // An input that is the same in all evaluations of one row is a sum too: handled by the solver, evaluation by one.
+    for (size_t i = program_.nodes.size(); i-- > 0;) {
+        const Node& n = program_.nodes[i];
+        if (n.a >= 0) {
+            adds_[i].a = set[n.a];
+            set[n.a] = 1;
+        }
+        if (n.b >= 0) {
+            adds_[i].b = set[n.b];
+            set[n.b] = 1;
+        }
+    }
+    // A value that nothing consumes keeps a gradient of zero; the input and the time may be such.
+}
+
+template <class T>
+void Exec<T>::reserve(int64_t evaluations, int64_t rows) {
+    if (rows == rows_ && evaluations <= evaluations_) return;
+    if (rows == rows_ && evaluations_ > 1) evaluations = std::max(evaluations, 2 * evaluations_);
+    rows_ = rows;
+    evaluations_ = evaluations;
+    for (size_t i = 0; i < values_.size(); i++) {
+        const int v = int(i);
+        if (values_[v].home != v) continue;
+        const int64_t each = rows_of(v) * ld(v);
+        values_[v].forward.grow(each * (values_[v].fixed ? 1 : evaluations));
+        if (values_[v].needed) values_[v].backward.grow(each * (values_[v].kept ? evaluations : 1));
+    }
+    for (size_t i = 0; i < values_.size(); i++) {
+        State &s = values_[i], &home = values_[s.home];
+        s.value = home.forward.data();
+        s.gradient = home.backward.data();
+        s.step = s.fixed ? 0 : rows_of(int(i)) * ld(int(i));
+        s.gradient_step = home.kept ? s.step : 0;
+    }
+    for (size_t i = 0; i < program_.nodes.size(); i++) {
+        const Node& n = program_.nodes[i];
+        if (n.op == Op::layer_norm) aux_[i].grow(2 * rows * evaluations);
+        if (n.op == Op::dropout) aux_[i].grow(rows * ld(n.a) + Random::lanes);
+    }
+}
+
+template <class T>
+void Exec<T>::refresh() {
+    for (size_t i = 0; i < program_.nodes.size(); i++) {
+        const Node& n = program_.nodes[i];
+        if (n.op == Op::parameter) std::memcpy(value(n.out), parameter(n.weight), sizeof(T) * cols(n.out));
+        if (n.op == Op::linear) prepare(n, linear_[i]);
+    }
+}
+
+template <class T>
+void Exec<T>::prepare(const Node& n, Linear& l) {
+    const int64_t in = cols(n.a), out = cols(n.out);
+    const bool once = evaluations_ == 1;  // packing must pay within this one pass
+    // Measured on AVX-512 (benchmarks/small/products.py): the dot form saves the packing of W, and costs about 45
+    // instructions for each 16 results, so it wins for one row, for long rows and for very few outputs.
+    l.forward_dot = (out <= 2 && in >= W) || (rows_ == 1 && out <= 8 && in >= W) || (once && rows_ == 1 && in >= W) ||
+                    (once && in >= 16 * W);
+    l.backward_dot = needed(n.a) && ((in <= 2 && out >= W) || (rows_ == 1 && in <= 8 && out >= 2 * W));
+    if (l.forward_dot && !l.backward_dot) return;
+    l.transposed.grow(in * round_up<T>(out));
+    transpose<T>(parameter(n.weight), in, out, in, l.transposed.data(), round_up<T>(out));
+}
+
+template <class T>
+void Exec<T>::begin_backward() {
+    std::fill(written_.begin(), written_.end(), 0);
+    for (size_t v = 0; v < values_.size(); v++)
+        if (values_[v].fixed && values_[v].needed) std::memset(gradient(int(v)), 0, sizeof(T) * ld(int(v)));
+    for (size_t p = 0; p < gradients_.size(); p++) {
+        bool summed = false;
+        for (const Node& n : program_.nodes)
+            summed = summed || (n.op == Op::layer_norm && (n.weight == int(p) || n.bias == int(p)));
+        if (summed && gradients_[p].size()) {
+            std::memset(gradients_[p].data(), 0, sizeof(T) * gradients_[p].size());
+            written_[p] = 1;
+        }
+    }
+}
+
+template <class T>
+void Exec<T>::finish_backward() {
+    for (const Node& n : program_.nodes) {
+        if (n.op != Op::parameter || !trained(n.weight)) continue;
+        T* to = parameter_gradient(n.weight);
+        const T* from = gradient(n.out);
+        for (int64_t i = 0; i < cols(n.out); i++) to[i] = written_[n.weight] ? to[i] + from[i] : from[i];
+        written_[n.weight] = 1;
+    }
+}
+
+template <class T>
+void Exec<T>::weight_gradient(const Node& n, int64_t evaluations, int64_t first, int64_t count, T* to, bool accumulate) {
+    const int64_t in = cols(n.a);
+    const BroadcastArgs<T> args{gradient(n.out) + first, 1,  ld(n.out), value(n.a), ld(n.a), rows_ * evaluations,
+                                to,                      in, nullptr,   accumulate};
+    multiply_broadcast<T>(args, count, in);
+}
+
+template <class T>
+void Exec<T>::linear_gradient(const Node& n, int64_t evaluations) {
+    const int64_t in = cols(n.a), out = cols(n.out), rows = rows_ * evaluations;
+    if (trained(n.bias)) bias_gradient(n, evaluations);
+    if (!trained(n.weight)) return;
+    T* to = parameter_gradient(n.weight);
+    const bool add = written_[n.weight];
+    written_[n.weight] = 1;
+    // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
+    if (2 * out * round_up<T>(in) <= 3 * in * round_up<T>(out)) return weight_gradient(n, evaluations, 0, out, to, add);
+    const int64_t wide = round_up<T>(out);
+    scratch_.grow(in * wide);
+    const BroadcastArgs<T> args{value(n.a),      1,    ld(n.a), gradient(n.out), ld(n.out), rows,
+                                scratch_.data(), wide, nullptr, false};
+    multiply_broadcast<T>(args, in, out);
+    const T* s = scratch_.data();
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++) to[o * in + i] = add ? to[o * in + i] + s[i * wide + o] : s[i * wide + o];
+}
+
+template <class T>
+void Exec<T>::forward_node(size_t i, int64_t e) {
+    const Node& n = program_.nodes[i];
+    switch (n.op) {
+        case Op::linear: return linear_forward(n, linear_[i], e);
+        case Op::dropout: return dropout_forward(i, n, e);
+        case Op::layer_norm: return norm_forward(i, n, e);
+        case Op::parameter: return;
+        case Op::select:
+        case Op::place: return place_forward(n, e);
+        case Op::add:
+        case Op::sub:
+        case Op::mul:
+        case Op::div:
+            return binary_forward<T>(n.op, operand(n.a, e), operand(n.b, e), value(n.out, e), rows_of(n.out), ld(n.out));
+        default: return unary_forward<T>(n, value(n.a, e), value(n.out, e), rows_of(n.out) * ld(n.out));
+    }
+}
+
+template <class T>
+void Exec<T>::backward_node(size_t i, int64_t e) {
+    const Node& n = program_.nodes[i];
+    if (!needed(n.out)) return;
+    const Adds add = adds_[i];
+    switch (n.op) {
+        case Op::parameter: return;
+        case Op::linear: return linear_backward(n, linear_[i], e, add.a);
+        case Op::layer_norm: return norm_backward(i, n, e, add.a);
+        case Op::dropout: return dropout_backward(i, n, e, add.a);
+        case Op::select:
+        case Op::place: return needed(n.a) ? place_backward(n, e, add.a) : void();
+        case Op::add:
+        case Op::sub:
+        case Op::mul:
+        case Op::div: {
+            const Operand<T> a = operand(n.a, e), b = operand(n.b, e);
+            const T* g = gradient(n.out, e);
+            if (needed(n.a))
+                binary_backward<T>(n.op, true, a, b, g, gradient_of(n.a, e, add.a), rows_of(n.out), cols(n.out), ld(n.out));
+            if (needed(n.b))
+                binary_backward<T>(n.op, false, a, b, g, gradient_of(n.b, e, add.b), rows_of(n.out), cols(n.out), ld(n.out));
+            return;
+        }
+        default:
+            if (needed(n.a))
+                unary_backward<T>(n, value(n.a, e), value(n.out, e), gradient(n.out, e), gradient(n.a, e),
+                                  rows_of(n.out) * ld(n.out), add.a);
+    }
+}
+
+template <class T>
+void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
+    const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
+    const T* bias = n.bias >= 0 ? parameter(n.bias) : nullptr;
+    if (l.forward_dot)
+        multiply_dot<T>({value(n.a, e), ld(n.a), parameter(n.weight), in, in, value(n.out, e), ld(n.out), bias, false}, rows, out);
+    else
+        multiply_broadcast<T>({value(n.a, e), ld(n.a), 1, l.transposed.data(), round_up<T>(out), in, value(n.out, e), ld(n.out),
+                               bias, false}, rows, out);
+}
+
+template <class T>
+void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool add) {
+    if (!needed(n.a)) return;
+    const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
+    if (l.backward_dot)
+        multiply_dot<T>({gradient(n.out, e), ld(n.out), l.transposed.data(), round_up<T>(out), out, gradient(n.a, e), ld(n.a),
+                         nullptr, add}, rows, in);
+    else
+        multiply_broadcast<T>({gradient(n.out, e), ld(n.out), 1, parameter(n.weight), in, out, gradient(n.a, e), ld(n.a),
+                               nullptr, add}, rows, in);
+}
+
+// torch's dropout: each element is kept with probability 1 - p and then divided by 1 - p.
+template <class T>
+void Exec<T>::dropout_forward(size_t i, const Node& n, int64_t e) {
+    const int64_t size = rows_of(n.out) * ld(n.out);
+    const T *x = value(n.a, e);
+    T *y = value(n.out, e), *mask = aux_[i].data();
+    if (!training) {
+        std::memcpy(y, x, sizeof(T) * size);
+        return;
+    }
+    const uint64_t limit = uint64_t((1.0 - n.f0) * 4294967296.0);
+    const T scale = n.f0 < 1 ? T(1.0 / (1.0 - n.f0)) : T(0);
+    for (int64_t k = 0; k < size; k += Random::lanes) {
+        uint32_t bits[Random::lanes];
+        random.next(bits);
+        for (int j = 0; j < Random::lanes; j++) mask[k + j] = bits[j] < limit ? scale : T(0);
+    }
+    for (int64_t k = 0; k < size; k += W) store<T>(y + k, load<T>(x + k) * load<T>(mask + k));
+}
+
+template <class T>
+void Exec<T>::dropout_backward(size_t i, const Node& n, int64_t e, bool add) {
+    if (!needed(n.a)) return;
+    const int64_t size = rows_of(n.out) * ld(n.out);
+    const T *g = gradient(n.out, e), *mask = aux_[i].data();
+    T* gx = gradient(n.a, e);
+    for (int64_t k = 0; k < size; k += W) {
+        Vec<T> d = training ? load<T>(g + k) * load<T>(mask + k) : load<T>(g + k);
+        if (add) d += load<T>(gx + k);
+        store<T>(gx + k, d);
+    }
+}
+
+template <class T>
+void Exec<T>::norm_forward(size_t i, const Node& n, int64_t e) {
+    const int64_t C = cols(n.out), L = ld(n.out);
+    T* stats = aux_[i].data() + 2 * rows_ * e;
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T* x = value(n.a, e) + r * L;
+        T* y = value(n.out, e) + r * L;
+        Vec<T> s{};
+        for (int64_t c = 0; c < C; c += W) s += load_n<T>(x + c, int(std::min<int64_t>(W, C - c)));
+        const T mean = sum_of<T>(s) / T(C);
+        Vec<T> q{};
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            const Vec<T> d = load_n<T>(x + c, last) - splat<T>(mean);
+            q = fma(from_bits<T>(bits<T>(d) & first_lanes<T>(last)), d, q);
+        }
+        const T deviation = T(1) / std::sqrt(sum_of<T>(q) / T(C) + T(n.f0));
+        stats[2 * r] = mean;
+        stats[2 * r + 1] = deviation;
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            Vec<T> v = (load_n<T>(x + c, last) - splat<T>(mean)) * splat<T>(deviation);
+            if (n.weight >= 0) v *= load_n<T>(parameter(n.weight) + c, last);
+            if (n.bias >= 0) v += load_n<T>(parameter(n.bias) + c, last);
+            store_n<T>(y + c, v, last);
+        }
+    }
+}
+
+template <class T>
+void Exec<T>::norm_backward(size_t i, const Node& n, int64_t e, bool add) {
+    const int64_t C = cols(n.out), L = ld(n.out);
+    const T* stats = aux_[i].data() + 2 * rows_ * e;
+    T* to_weight = trained(n.weight) ? parameter_gradient(n.weight) : nullptr;
+    T* to_bias = trained(n.bias) ? parameter_gradient(n.bias) : nullptr;
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T *x = value(n.a, e) + r * L, *g = gradient(n.out, e) + r * L;
+        const Vec<T> mean = splat<T>(stats[2 * r]), deviation = splat<T>(stats[2 * r + 1]);
+        Vec<T> sum{}, product{};
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            const Vec<T> d = load_n<T>(g + c, last), unit = (load_n<T>(x + c, last) - mean) * deviation;
+            if (to_weight) store_n<T>(to_weight + c, load_n<T>(to_weight + c, last) + d * unit, last);
+            if (to_bias) store_n<T>(to_bias + c, load_n<T>(to_bias + c, last) + d, last);
+            const Vec<T> w = n.weight >= 0 ? d * load_n<T>(parameter(n.weight) + c, last) : d;
+            sum += w;
+            product += w * unit;  // w is 0 in the lanes beyond `last`
+        }
+        if (!needed(n.a)) continue;
+        T* gx = gradient(n.a, e) + r * L;
+        const Vec<T> s = splat<T>(sum_of<T>(sum) / T(C)), p = splat<T>(sum_of<T>(product) / T(C));
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            const Vec<T> d = load_n<T>(g + c, last), unit = (load_n<T>(x + c, last) - mean) * deviation;
+            const Vec<T> w = n.weight >= 0 ? d * load_n<T>(parameter(n.weight) + c, last) : d;
+            Vec<T> v = deviation * (w - s - unit * p);
+            if (add) v += load_n<T>(gx + c, last);
+            store_n<T>(gx + c, v, last);
+        }
+    }
+}
+
+// select reads columns i0 ... of a; place writes columns i0 ... of out.
+template <class T>
+void Exec<T>::place_forward(const Node& n, int64_t e) {
+    const int64_t width = std::min(cols(n.a), cols(n.out)), from = n.op == Op::select ? n.i0 : 0, to = n.op == Op::place ? n.i0 : 0;
+    const int64_t row_step = program_.values[n.a].single ? 0 : ld(n.a);
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T* x = value(n.a, e) + r * row_step + from;
+        T* y = value(n.out, e) + r * ld(n.out) + to;
+        for (int64_t c = 0; c < width; c++) y[c] = x[c];
+    }
+}
+
+template <class T>
+void Exec<T>::place_backward(const Node& n, int64_t e, bool add) {
+    const int64_t width = std::min(cols(n.a), cols(n.out)), from = n.op == Op::select ? n.i0 : 0, to = n.op == Op::place ? n.i0 : 0;
+    const bool single = program_.values[n.a].single;
+    if (!add) std::memset(gradient(n.a, e), 0, sizeof(T) * rows_of(n.a) * ld(n.a));
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T* g = gradient(n.out, e) + r * ld(n.out) + to;
+        T* gx = gradient(n.a, e) + (single ? 0 : r * ld(n.a)) + from;
+        for (int64_t c = 0; c < width; c++) gx[c] += g[c];
+    }
+}
+
+}  // namespace hotlap

@@ -1,0 +1,303 @@
+// The Python module: the same source becomes one extension for each instruction set (see CMakeLists.txt).
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <optional>
+
+#include "guard.hpp"
+#include "ode.hpp"
+#include "step.hpp"
+
+namespace nb = nanobind;
+using namespace hotlap;
+
+namespace {
+
+using ValueTuple = std::tuple<int64_t, bool>;
+using NodeTuple = std::tuple<int, int, int, int, int, int, int64_t, double, double>;
+using ParameterTuple = std::tuple<int64_t, uintptr_t, bool>;
+
+Program make_program(const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
+                     const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends) {
+    Program p;
+    for (const auto& [cols, single] : values) p.values.push_back({cols, single});
+    for (const auto& [op, a, b, out, weight, bias, i0, f0, f1] : nodes)
+        p.nodes.push_back({Op(op), a, b, out, weight, bias, i0, f0, f1});
+    for (const auto& [numel, data, trained] : parameters)
+        p.parameters.push_back({numel, reinterpret_cast<void*>(data), trained});
+    std::tie(p.input, p.time, p.output) = ends;
+    return p;
+}
+
+template <class T>
+T* pointer(uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+using SlotTuple = std::tuple<int, int, int64_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, bool>;
+
+template <class T>
+std::vector<Slot<T>> make_slots(const std::vector<SlotTuple>& slots) {
+    std::vector<Slot<T>> made;
+    for (const auto& [parameter, group, numel, s0, s1, s2, count, fresh] : slots)
+        made.push_back({parameter, group, numel, {pointer<T>(s0), pointer<T>(s1), pointer<T>(s2)}, pointer<float>(count), fresh});
+    return made;
+}
+
+std::vector<Group> make_groups(const std::vector<std::vector<double>>& groups) {
+    std::vector<Group> made;
+    for (const auto& g : groups)
+        made.push_back({g.at(0), g.at(1), g.at(2), g.at(3), g.at(4), g.at(5), g.at(6), g.at(7) != 0, g.at(8) != 0, g.at(9) != 0});
+    return made;
+}
+
+// Only one call at a time may use the buffers of an object; a second one is an error, not a wait.
+class Busy {
+  public:
+    explicit Busy(std::atomic<bool>& flag) : flag_(flag) {
+        if (flag_.exchange(true)) throw std::runtime_error("this object is in use by another thread");
+    }
+    ~Busy() { flag_ = false; }
+
+  private:
+    std::atomic<bool>& flag_;
+};
+
+template <class T>
+struct PyStep {
+    Step<T> step;
+    Guard* guard = nullptr;
+    std::atomic<bool> busy{false};
+
+    PyStep(Program program, Criterion criterion, Method method, uint64_t seed)
+        : step(std::move(program), criterion, method, seed) {}
+
+    bool read_batch(PyObject* x, PyObject* y, const Exchange& exchange, bool labels, Batch<T>& batch) {
+        TensorView a{}, b{};
+        if (!exchange.view(x, a) || !a.is(2, sizeof(T) * 8) || a.ndim != 2 || a.shape[1] != step.inputs() || !a.dense())
+            return false;
+        batch.x = static_cast<const T*>(a.start());
+        batch.rows = a.shape[0];
+        if (!exchange.view(y, b) || !b.dense()) return false;
+        batch.target = b.start();
+        if (labels) return b.is(0, 64) && b.ndim == 1 && b.shape[0] == batch.rows;
+        return b.is(2, sizeof(T) * 8) && b.ndim == 2 && b.shape[0] == batch.rows && b.shape[1] == step.outputs();
+    }
+};
+
+Exchange* exchange = nullptr;
+
+template <class T>
+void bind_step(nb::module_& m, const char* name) {
+    using P = PyStep<T>;
+    nb::class_<P>(m, name)
+        .def("__init__",
+             [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
+                const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends,
+                std::tuple<int, bool, double, int64_t> loss, int method, uint64_t seed) {
+                 const auto [kind, mean, parameter, ignore] = loss;
+                 new (self) P(make_program(values, nodes, parameters, ends), {Loss(kind), mean, parameter, ignore}, Method(method), seed);
+             })
+        .def("set_groups",
+             [](P& self, const std::vector<std::vector<double>>& groups) { self.step.groups() = make_groups(groups); })
+        .def("set_slots", [](P& self, const std::vector<SlotTuple>& slots) { self.step.set_slots(make_slots<T>(slots)); })
+        .def("set_clip", [](P& self, int clip, double limit) { self.step.set_clip(Clip(clip), limit); })
+        .def("set_guard", [](P& self, Guard& guard) { self.guard = &guard; }, nb::keep_alive<1, 2>())
+        .def("rebind", [](P& self, int p, uintptr_t data) { self.step.exec().rebind(p, pointer<void>(data)); })
+        // The whole of a step on two tensors; None where anything is not as it was made for.
+        .def("call",
+             [](P& self, nb::handle x, nb::handle y, bool training, bool labels) -> nb::object {
+                 Batch<T> batch;
+                 if (!self.guard || !exchange || !self.guard->holds() || !self.guard->read_rates(self.step.groups()) ||
+                     !self.read_batch(x.ptr(), y.ptr(), *exchange, labels, batch))
+                     return nb::none();
+                 Busy busy(self.busy);
+                 return nb::float_(self.step.step(batch, training));
+             })
+        .def("step",
+             [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
+                 Busy busy(self.busy);
+                 return self.step.step({pointer<T>(x), pointer<void>(y), rows}, training);
+             })
+        .def("evaluate",
+             [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
+                 Busy busy(self.busy);
+                 return self.step.evaluate({pointer<T>(x), pointer<void>(y), rows}, training);
+             })
+        .def("gradients",
+             [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
+                 Busy busy(self.busy);
+                 return self.step.gradients({pointer<T>(x), pointer<void>(y), rows}, training);
+             })
+        .def("copy_gradient",
+             [](P& self, int p, uintptr_t to) {
+                 std::memcpy(pointer<T>(to), self.step.exec().parameter_gradient(p),
+                             sizeof(T) * self.step.exec().program().parameters.at(p).numel);
+             })
+        .def("copy_prediction",
+             [](P& self, uintptr_t to, int64_t rows) {
+                 const int64_t cols = self.step.outputs(), ld = round_up<T>(cols);
+                 for (int64_t r = 0; r < rows; r++)
+                     std::memcpy(pointer<T>(to) + r * cols, self.step.prediction() + r * ld, sizeof(T) * cols);
+             })
+        .def("epoch", [](P& self, uintptr_t x, uintptr_t y, int64_t num, uintptr_t order, int64_t size, bool drop_last, bool training) {
+            Busy busy(self.busy);
+            nb::gil_scoped_release release;
+            return self.step.epoch({pointer<T>(x), pointer<void>(y), num}, pointer<int64_t>(order), size, drop_last, training);
+        });
+}
+
+template <class T>
+struct PyOde {
+    Ode<T> ode;
+    OdeFit<T> fit;
+    Control control{};
+    std::vector<double> t, grid;
+    double sign = 1;
+    int64_t rows = 0;
+    bool each = false;
+
+    PyOde(Program program, Tableau tableau, bool time_gradient)
+        : ode(std::move(program), std::move(tableau), time_gradient), fit(ode) {}
+};
+
+template <class T>
+void bind_ode(nb::module_& m, const char* name) {
+    using P = PyOde<T>;
+    nb::class_<P>(m, name)
+        .def("__init__",
+             [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
+                const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends, int order, bool fsal,
+                const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c,
+                const std::vector<double>& e, const std::vector<double>& dense, bool time_gradient) {
+                 const int stages = int(b.size());
+                 if (stages > 16 || int(a.size()) != stages * stages || c.size() != b.size() || dense.size() % b.size() != 0)
+                     throw std::invalid_argument("the tableau's parts do not fit together");
+                 new (self) P(make_program(values, nodes, parameters, ends),
+                              {stages, int(dense.size()) / stages, a, b, c, e, dense, order, fsal}, time_gradient);
+             })
+        .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
+        // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
+        .def("set_control",
+             [](P& self, const std::vector<double>& v, int64_t max_steps) {
+                 self.control = {v.at(0), v.at(1), v.at(2), v.at(3), v.at(4), v.at(5), v.at(6), v.at(7), v.at(8), max_steps};
+             })
+        .def("set_times",
+             [](P& self, std::vector<double> t, std::vector<double> grid, double sign, int64_t rows, bool each) {
+                 self.t = std::move(t);
+                 self.grid = std::move(grid);
+                 self.sign = sign;
+                 self.rows = rows;
+                 self.each = each;
+             })
+        .def("solve",
+             [](P& self, uintptr_t y0, uintptr_t out) {
+                 nb::gil_scoped_release release;
+                 self.ode.solve(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(out));
+             })
+        .def("backward",
+             [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t) {
+                 nb::gil_scoped_release release;
+                 self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0), pointer<double>(to_t), int64_t(self.t.size()));
+             })
+        .def("copy_gradient",
+             [](P& self, int p, uintptr_t to) {
+                 std::memcpy(pointer<T>(to), self.ode.exec().parameter_gradient(p),
+                             sizeof(T) * self.ode.exec().program().parameters.at(p).numel);
+             })
+        .def("set_optimizer",
+             [](P& self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots) {
+                 self.fit.method = Method(method);
+                 self.fit.groups = make_groups(groups);
+                 self.fit.slots = make_slots<T>(slots);
+             })
+        .def("fit",
+             [](P& self, uintptr_t y0, uintptr_t target, bool mean, int64_t iterations, uintptr_t losses) {
+                 nb::gil_scoped_release release;
+                 self.fit.run(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(target),
+                              mean, iterations, pointer<double>(losses));
+             })
+        .def_prop_ro("num_steps", [](P& self) { return self.ode.num_steps(); })
+        .def_prop_ro("num_evaluations", [](P& self) { return self.ode.num_evaluations(); });
+}
+
+// A function of vector_math.hpp over n numbers, for the tests of its accuracy.
+template <class T>
+void apply(const std::string& name, uintptr_t x, uintptr_t y, int64_t n) {
+    using V = Vec<T>;
+    const auto run = [&](auto f) {
+        for (int64_t i = 0; i < n; i += Simd<T>::W) {
+            const int last = int(std::min<int64_t>(Simd<T>::W, n - i));
+            store_n<T>(pointer<T>(y) + i, f(load_n<T>(pointer<T>(x) + i, last)), last);
+        }
+    };
+    if (name == "exp") return run([](V v) { return exponential<T>(v); });
+    if (name == "exp_of_negative") return run([](V v) { return exponential_of_negative<T>(v); });
+    if (name == "expm1_of_negative") return run([](V v) { return expm1_of_negative<T>(v); });
+    if (name == "tanh") return run([](V v) { return hyperbolic_tangent<T>(v); });
+    if (name == "sigmoid") return run([](V v) { return logistic<T>(v); });
+    if (name == "log") return run([](V v) { return logarithm<T>(v); });
+    if (name == "softplus") return run([](V v) { return softplus<T>(v); });
+    if (name == "normal_cdf") return run([](V v) { return normal_cdf<T>(v); });
+    throw std::invalid_argument("no such function");
+}
+
+const char* instruction_set() {
+#if defined(HOTLAP_AVX512)
+    return "avx512";
+#elif defined(HOTLAP_AVX2)
+    return "avx2";
+#elif defined(__ARM_NEON)
+    return "neon";
+#else
+    return "portable";
+#endif
+}
+
+}  // namespace
+
+NB_MODULE(HOTLAP_MODULE, m) {
+    m.attr("instruction_set") = instruction_set();
+    // Whether this machine runs the named variant; asked of the portable one, which runs everywhere.
+    m.def("runs_here", [](const std::string& name) {
+#if defined(__x86_64__)
+        __builtin_cpu_init();
+        const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        if (name == "avx2") return bool(avx2);
+        if (name == "avx512")
+            return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+#endif
+#if defined(__ARM_NEON)
+        if (name == "neon") return true;
+#endif
+        return name == "portable";
+    });
+    // Gives the module torch's way to look into a tensor; False where this torch has none that we know.
+    m.def("set_exchange", [](nb::handle capsule) {
+        if (!Exchange::usable(capsule.ptr())) return false;
+        static Exchange it(capsule.ptr());
+        exchange = &it;
+        return true;
+    });
+    m.def("apply_float32", &apply<float>);
+    m.def("apply_float64", &apply<double>);
+    nb::class_<Guard>(m, "Guard")
+        .def(nb::init<>())
+        .def("tensor", [](Guard& g, nb::handle t) { g.tensor(t.ptr(), exchange); })
+        .def("entry", [](Guard& g, nb::dict d, nb::handle k, nb::handle v) { g.entry(d.ptr(), k.ptr(), v.ptr()); },
+             nb::arg(), nb::arg(), nb::arg().none())
+        .def("size", [](Guard& g, nb::handle d, int64_t n) { g.size(d.ptr(), n); })
+        .def("attribute", [](Guard& g, nb::handle o, nb::str n, nb::handle v) { g.attribute(o.ptr(), n.ptr(), v.ptr()); },
+             nb::arg(), nb::arg(), nb::arg().none())
+        .def("rate", [](Guard& g, nb::dict group, nb::str key) { g.rate(group.ptr(), key.ptr()); })
+        .def("holds", &Guard::holds);
+    bind_step<float>(m, "StepFloat32");
+    bind_step<double>(m, "StepFloat64");
+    bind_ode<float>(m, "OdeFloat32");
+    bind_ode<double>(m, "OdeFloat64");
+}

@@ -1,0 +1,157 @@
+// torch's optimizers on flat memory: SGD, Adam, AdamW, RMSprop. Formulas and their order are those of torch.optim.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "vector_math.hpp"
+
+namespace hotlap {
+
+enum class Method : int { sgd = 0, adam = 1, adamw = 2, rmsprop = 3 };
+
+// The settings of one parameter group.
+struct Group {
+    double lr, weight_decay;
+    double momentum, dampening;    // sgd, rmsprop
+    double beta1, beta2, eps;      // adam, adamw; rmsprop has its alpha in beta2
+    bool nesterov, maximize, centered;
+};
+
+// One parameter's memory; the states are the user's own tensors.
+template <class T>
+struct Slot {
+    int parameter, group;
+    int64_t numel;
+    T* states[3];    // sgd: momentum_buffer. adam(w): exp_avg, exp_avg_sq. rmsprop: square_avg, momentum_buffer, grad_avg
+    float* step;     // torch counts in a float32 tensor; null for sgd
+    bool fresh;      // sgd: no momentum yet, the first gradient becomes it
+};
+
+// What is the same for all elements of a parameter in one update.
+template <class T>
+struct Rate {
+    Method method;
+    Group group;
+    double step_size, root_correction;
+    bool fresh;
+};
+
+// Counts the update. `last` is the rate of the slot before: parameters of one group mostly share their count, and the
+// two powers take as long as the update of a small layer.
+template <class T>
+Rate<T> rate_of(Method method, const Group& group, Slot<T>& slot, const Slot<T>* previous, const Rate<T>* last) {
+    Rate<T> r{method, group, group.lr, 1, slot.fresh};
+    slot.fresh = false;
+    if (!slot.step) return r;
+    *slot.step += 1;
+    if (method == Method::rmsprop) return r;
+    if (previous && previous->group == slot.group && *previous->step == *slot.step) {
+        r.step_size = last->step_size;
+        r.root_correction = last->root_correction;
+        return r;
+    }
+    const double n = *slot.step;
+    r.step_size = group.lr / (1 - std::pow(group.beta1, n));
+    r.root_correction = std::sqrt(1 - std::pow(group.beta2, n));
+    return r;
+}
+
+template <class T>
+void all_rates(Method method, const std::vector<Group>& groups, std::vector<Slot<T>>& slots, std::vector<Rate<T>>& rates) {
+    rates.resize(slots.size());
+    for (size_t i = 0; i < slots.size(); i++)
+        rates[i] = rate_of<T>(method, groups[slots[i].group], slots[i], i ? &slots[i - 1] : nullptr, i ? &rates[i - 1] : nullptr);
+}
+
+// a / (sqrt(v) * scale + eps). On AVX-512 float with the reciprocal estimates and one Newton step each, within 2 ulp
+// (the divider and the root would take three times as long); where eps is too small to hide a tiny v, exactly.
+template <class T, bool Estimate>
+HOTLAP_INLINE Vec<T> over_root(Vec<T> a, Vec<T> v, Vec<T> scale, Vec<T> eps) {
+#if defined(HOTLAP_AVX512)
+    if constexpr (Estimate && sizeof(T) == 4) {
+        // Below the smallest normal number the root is 1e-19, nothing beside eps. Infinity has no estimate.
+        const Vec<T> x = at_most<T>(at_least<T>(v, splat<T>(1.2e-38f)), splat<T>(3.4028235e38f));
+        a = select<T>(v == splat<T>(T(INFINITY)), Vec<T>{}, a);
+        const Vec<T> e = (Vec<T>)_mm512_rsqrt14_ps((__m512)x);
+        const Vec<T> root = x * e;
+        const Vec<T> better = fma(splat<T>(0.5f) * e, (Vec<T>)_mm512_fnmadd_ps((__m512)root, (__m512)root, (__m512)x), root);
+        return divide_normal<T>(a, fma(better, scale, eps));
+    }
+#endif
+    return a / (square_root(v) * scale + eps);
+}
+
+// All that is the same for every element is computed here, before the loop, into values of its own: a store through T*
+// could change whatever is read through a reference.
+template <class T, Method method, bool Estimate>
+void update_span(const Rate<T>& rate, T* p, const T* gradient, T* s0, T* s1, T* s2, T factor, int64_t count) {
+    constexpr int W = Simd<T>::W;
+    using V = Vec<T>;
+    const Group o = rate.group;
+    const auto all = [](double x) { return splat<T>(T(x)); };
+    const bool decays = o.weight_decay != 0 && method != Method::adamw, nesterov = o.nesterov, fresh = rate.fresh;
+    const V scale = all(o.maximize ? -double(factor) : double(factor)), decay = all(o.weight_decay), lr = all(-o.lr);
+    const V shrink = all(1 - o.lr * o.weight_decay), momentum = all(o.momentum), undamped = all(1 - o.dampening);
+    const V one_less_beta1 = all(1 - o.beta1), beta2 = all(o.beta2), one_less_beta2 = all(1 - o.beta2);
+    const V eps = all(o.eps), step = all(-rate.step_size), correction = all(1 / rate.root_correction), one = all(1);
+    const auto block = [=](int64_t i, auto get, auto put) {
+        V w = get(p + i), g = get(gradient + i) * scale;
+        if (method == Method::adamw) w *= shrink;
+        if (decays) g = fma(decay, w, g);
+        if constexpr (method == Method::sgd) {
+            if (s0) {
+                const V m = fresh ? g : fma(get(s0 + i), momentum, undamped * g);
+                put(s0 + i, m);
+                g = nesterov ? fma(momentum, m, g) : m;
+            }
+            put(p + i, fma(lr, g, w));
+        } else if constexpr (method == Method::rmsprop) {
+            const V q = fma(one_less_beta2 * g, g, beta2 * get(s0 + i));
+            put(s0 + i, q);
+            V spread = q;
+            if (s2) {
+                const V old = get(s2 + i), mean = fma(one_less_beta2, g - old, old);
+                put(s2 + i, mean);
+                spread = q - mean * mean;
+            }
+            V u = over_root<T, Estimate>(g, spread, one, eps);
+            if (s1) {
+                u = fma(momentum, get(s1 + i), u);
+                put(s1 + i, u);
+            }
+            put(p + i, fma(lr, u, w));
+        } else {
+            const V old = get(s0 + i), m = fma(one_less_beta1, g - old, old);
+            const V v = fma(one_less_beta2 * g, g, beta2 * get(s1 + i));
+            put(s0 + i, m);
+            put(s1 + i, v);
+            put(p + i, fma(step, over_root<T, Estimate>(m, v, correction, eps), w));
+        }
+    };
+    int64_t i = 0;
+    for (; i + W <= count; i += W)
+        block(i, [](const T* m) { return load<T>(m); }, [](T* m, V v) { store<T>(m, v); });
+    if (i < count) {
+        const int n = int(count - i);
+        block(i, [n](const T* m) { return load_n<T>(m, n); }, [n](T* m, V v) { store_n<T>(m, v, n); });
+    }
+}
+
+// n elements from `offset` on of one parameter, given their gradient, which is multiplied by `scale`.
+template <class T>
+void update(const Rate<T>& rate, const Slot<T>& slot, T* p, const T* g, T scale, int64_t offset, int64_t n) {
+    T* s[3];
+    for (int k = 0; k < 3; k++) s[k] = slot.states[k] ? slot.states[k] + offset : nullptr;
+    const bool estimate = rate.group.eps >= 1e-15;
+    const auto run = [&](auto span) { span(rate, p + offset, g, s[0], s[1], s[2], scale, n); };
+    switch (rate.method) {
+        case Method::sgd: return run(update_span<T, Method::sgd, false>);
+        case Method::adam: return run(estimate ? update_span<T, Method::adam, true> : update_span<T, Method::adam, false>);
+        case Method::adamw: return run(estimate ? update_span<T, Method::adamw, true> : update_span<T, Method::adamw, false>);
+        case Method::rmsprop: return run(estimate ? update_span<T, Method::rmsprop, true> : update_span<T, Method::rmsprop, false>);
+    }
+}
+
+}  // namespace hotlap

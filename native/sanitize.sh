@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds the native core with the address and undefined-behaviour sanitizers and runs its tests over it.
+#
+#   native/sanitize.sh [python]     the interpreter needs torch, nanobind, pytest and hypothesis
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+python=${1:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cmake -S "$here" -B "$work/build" -DHOTLAP_SANITIZE=ON -DPython_EXECUTABLE="$("$python" -c 'import sys; print(sys.executable)')" \
+  -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >"$work/log" || { cat "$work/log"; exit 1; }
+cmake --build "$work/build" --parallel 1
+mkdir -p "$work/hotlap"
+cp -r "$here/src/hotlap/." "$work/hotlap/"
+rm -f "$work"/hotlap/small/*.so
+cp "$work"/build/*.so "$work/hotlap/small/"
+# Leaks are not looked for: Python and torch keep memory on purpose.
+export LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)"
+export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH="$work"
+cd "$here"
+"$python" -c 'import hotlap.small.native as n; print(n.__file__, n.core().variant)'
+"$python" -m pytest -q -p no:cacheprovider tests/unit/small tests/property/test_small_step.py

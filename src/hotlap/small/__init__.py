@@ -1,0 +1,43 @@
+"""Small networks and neural ODEs, trained natively on the CPU on the user's own tensors."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hotlap.small.many import fit_many as fit_many
+    from hotlap.small.neural_ode import NeuralODE as NeuralODE
+    from hotlap.small.program import Unsupported as Unsupported
+    from hotlap.small.solve import NativeSolveSkipped as NativeSolveSkipped
+    from hotlap.small.solve import odeint as odeint
+    from hotlap.small.step import CompiledStep as CompiledStep
+    from hotlap.small.step import compile_step as compile_step
+    from hotlap.small.torch_solver import SolveFailed as SolveFailed
+
+__all__ = [
+    "CompiledStep",
+    "NativeSolveSkipped",
+    "NeuralODE",
+    "SolveFailed",
+    "Unsupported",
+    "compile_step",
+    "fit_many",
+    "odeint",
+]
+
+_HOME = {
+    "CompiledStep": "step",
+    "NativeSolveSkipped": "solve",
+    "NeuralODE": "neural_ode",
+    "SolveFailed": "torch_solver",
+    "Unsupported": "program",
+    "compile_step": "step",
+    "fit_many": "many",
+    "odeint": "solve",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when first used: torch is not loaded before that."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,306 @@
+"""A recorded torch.fx graph -> Program, operation by operation, with the shapes in hand.
+
+A value has rows (the batch) and columns (the last dimension). A tensor with one dimension fewer than the input is one
+column. What would line up rows with columns is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from hotlap.small.program import Node, Op, Program, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class Sym:
+    """A tensor inside the program."""
+
+    value: int
+    shape: tuple[int, ...]
+    single: bool = False
+    """One row for the whole batch: the time, constants, and what follows from them."""
+    constant: torch.Tensor | None = None
+    """The tensor itself, where it is one of the module's own."""
+
+
+def attribute(root: Any, path: str) -> Any:
+    """The attribute at a dotted path."""
+    for part in path.split("."):
+        root = getattr(root, part)
+    return root
+
+
+def name_of(what: object) -> str:
+    """What to call it in a message."""
+    return getattr(what, "__name__", type(what).__name__)
+
+
+class Lowering:
+    """Translates one recorded graph."""
+
+    def __init__(self, recorded: fx.GraphModule, program: Program, *, lead: tuple[int, ...]) -> None:
+        self.recorded = recorded
+        self.program = program
+        self.lead = lead
+        self.known: dict[fx.Node, Any] = {}
+
+    def run(self) -> Program:
+        """All nodes in order; the program is complete afterwards."""
+        for node in self.recorded.graph.nodes:
+            if node.op == "output":
+                self._finish(self._resolve(node.args[0]))
+            elif node not in self.known:
+                self.known[node] = self._node(node)
+        return self.program
+
+    def _finish(self, result: Any) -> None:
+        if not isinstance(result, Sym):
+            raise Unsupported(f"the forward returns a {type(result).__name__}; one tensor is expected.")
+        if result.single and not self.program.values[self.program.input][1]:
+            result = self._spread(result)
+        self.program.output = result.value
+        self.program.output_squeezed = len(result.shape) == len(self.lead)
+        if result.value == self.program.input:  # the loss and the solver need a value of its own
+            cols = self.program.values[result.value][0]
+            self.program.output = self.program.emit(Op.AFFINE, cols=cols, a=result.value, f0=1.0)
+
+    def _spread(self, s: Sym) -> Sym:
+        """A value with its own row for every sample: 0 * input + s."""
+        first = self.program.emit(Op.SELECT, cols=1, a=self.program.input)
+        zero = self.program.emit(Op.AFFINE, cols=1, a=first)
+        cols = self.program.values[s.value][0]
+        return Sym(self.program.emit(Op.ADD, cols=cols, a=zero, b=s.value), (*self.lead, cols))
+
+    def _resolve(self, argument: Any) -> Any:
+        return fx.node.map_arg(argument, lambda node: self.known[node])
+
+    def _node(self, node: fx.Node) -> Any:
+        from hotlap.small import operations as tables  # it names the methods below
+
+        args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
+        if node.op == "get_attr":
+            return self._constant(attribute(self.recorded, str(node.target)), str(node.target))
+        if node.op == "call_module":
+            module = self.recorded.get_submodule(str(node.target))
+            if type(module) not in tables.MODULES:
+                raise Unsupported(f"the layer {type(module).__name__} is not known.")
+            self._refuse_shared_inplace(node, getattr(module, "inplace", False))
+            return tables.MODULES[type(module)](self, module, *args, **kwargs)
+        self._refuse_shared_inplace(node, bool(node.kwargs.get("inplace")) or _changes_its_operand(node))
+        handler = (
+            tables.METHODS.get(str(node.target)) if node.op == "call_method" else tables.FUNCTIONS.get(node.target)
+        )
+        if not any(isinstance(a, Sym) for a in _flat(args, kwargs)):
+            return self._plain(node, args, kwargs)
+        if handler is None:
+            raise Unsupported(
+                f"the operation {name_of(node.target) if callable(node.target) else node.target} is not known."
+            )
+        try:
+            return handler(self, *args, **kwargs)
+        except TypeError as error:
+            raise Unsupported(
+                f"the operation {node.format_node()} has arguments that are not known: {error}"
+            ) from error
+
+    def _plain(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
+        """An operation on numbers, shapes and the like, done at once."""
+        if node.op == "call_function":
+            return cast(Callable[..., Any], node.target)(*args, **kwargs)
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+
+    def _refuse_shared_inplace(self, node: fx.Node, inplace: bool) -> None:
+        if inplace and isinstance(node.args[0], fx.Node) and len(node.args[0].users) > 1:
+            raise Unsupported(f"{node.format_node()} changes a tensor in place that is used again.")
+
+    def _constant(self, tensor: Any, name: str) -> Any:
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        return Sym(-1, tuple(tensor.shape), True, tensor)
+
+    def tensor(self, s: Any) -> Sym:
+        """An operand of an elementwise operation, with its value in the program."""
+        if s.constant is None or s.value >= 0:
+            return cast(Sym, s)
+        tensor = s.constant
+        if tensor.dim() > 1 and tensor.numel() != tensor.shape[-1]:
+            raise Unsupported(f"a constant of shape {tuple(tensor.shape)} takes part in elementwise arithmetic.")
+        if tensor.dtype != self.program.dtype and not tensor.requires_grad:
+            tensor = tensor.detach().to(self.program.dtype)
+        number = self.program.parameter(tensor, "a constant of the forward")
+        value = self.program.emit(Op.PARAMETER, cols=max(1, tensor.numel()), single=True, weight=number)
+        return Sym(value, tuple(tensor.shape), True)
+
+    def cols(self, s: Sym) -> int:
+        """Its number of columns."""
+        return self.program.values[s.value][0]
+
+    def unary(self, op: Op, s: Any, **fields: Any) -> Sym:
+        """An elementwise function of one tensor."""
+        s = self.tensor(s)
+        return Sym(self.program.emit(op, cols=self.cols(s), single=s.single, a=s.value, **fields), s.shape, s.single)
+
+    def binary(self, op: Op, a: Any, b: Any) -> Sym:
+        """Elementwise arithmetic of two tensors, or of a tensor and a number."""
+        if not isinstance(a, Sym) or not isinstance(b, Sym):
+            return self._with_number(op, a, b)
+        a, b = self.tensor(a), self.tensor(b)
+        shape = self._broadcast(a, b)
+        single = a.single and b.single
+        cols = max(self.cols(a), self.cols(b))
+        return Sym(self.program.emit(op, cols=cols, single=single, a=a.value, b=b.value), shape, single)
+
+    def _with_number(self, op: Op, a: Any, b: Any) -> Sym:
+        number = a if not isinstance(a, Sym) else b
+        if not isinstance(number, int | float) or isinstance(number, bool):
+            raise Unsupported(f"arithmetic with {number!r} is not known.")
+        c = float(number)
+        if isinstance(a, Sym):
+            scale, shift = {Op.ADD: (1.0, c), Op.SUB: (1.0, -c), Op.MUL: (c, 0.0), Op.DIV: (1.0, 0.0)}[op]
+            if op is Op.DIV:
+                return self.binary(Op.DIV, a, self._number(c))
+            return self.unary(Op.AFFINE, a, f0=scale, f1=shift)
+        if op is Op.DIV:
+            return self.unary(Op.AFFINE, self.unary(Op.POWER, b, f0=-1.0), f0=c)
+        scale, shift = {Op.ADD: (1.0, c), Op.SUB: (-1.0, c), Op.MUL: (c, 0.0)}[op]
+        return self.unary(Op.AFFINE, b, f0=scale, f1=shift)
+
+    def _number(self, c: float) -> Sym:
+        return self.tensor(Sym(-1, (), True, torch.tensor(c, dtype=self.program.dtype)))
+
+    def _broadcast(self, a: Sym, b: Sym) -> tuple[int, ...]:
+        """The shape of the result; Unsupported where torch would line up rows with columns."""
+        try:
+            shape = tuple(torch.broadcast_shapes(a.shape, b.shape))  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            raise Unsupported(
+                f"shapes {a.shape} and {b.shape} are broadcast across the batch, or not at all."
+            ) from None
+        for s in (a, b):
+            column = not s.single and len(s.shape) < len(shape) and len(s.shape) == len(self.lead) and self.lead
+            if column or (s.single and len(shape) == len(self.lead) and self.lead and self.cols(s) > 1):
+                raise Unsupported(f"shapes {a.shape} and {b.shape} are broadcast across the batch.")
+        return shape
+
+    def linear(self, s: Sym, weight: Any, bias: Any = None) -> Sym:
+        """x W^T + b with torch's W (out, in)."""
+        weight, bias = (w.constant if isinstance(w, Sym) else w for w in (weight, bias))
+        if weight is None or s.constant is not None or s.single:
+            raise Unsupported("a linear layer whose weight is computed, or whose input is constant, is not known.")
+        if not s.shape or s.shape[-1] != weight.shape[1] or (len(s.shape) == len(self.lead) and self.lead):
+            raise Unsupported(f"a linear layer takes {weight.shape[1]} features, but the shape {s.shape} comes in.")
+        w = self.program.parameter(weight, "a weight")
+        b = -1 if bias is None else self.program.parameter(bias, "a bias")
+        value = self.program.emit(Op.LINEAR, cols=weight.shape[0], a=s.value, weight=w, bias=b)
+        return Sym(value, (*s.shape[:-1], weight.shape[0]))
+
+    def matmul(self, a: Any, b: Any) -> Sym:
+        """y @ A for a constant A (in, out)."""
+        if not (isinstance(a, Sym) and isinstance(b, Sym)) or b.constant is None or b.constant.dim() != 2:
+            raise Unsupported("a product of tensors is known as state @ constant matrix only.")
+        if b.constant.requires_grad:
+            raise Unsupported("y @ A with a trained A is not known; write it as nn.Linear.")
+        return self.linear(a, b.constant.detach().T.contiguous().to(self.program.dtype))
+
+    def dropout(self, s: Sym, p: float = 0.5, training: bool = True, inplace: bool = False) -> Sym:
+        """Nothing at all outside of training."""
+        return self.unary(Op.DROPOUT, s, f0=float(p)) if training and p > 0 else s
+
+    def layer_norm(self, s: Sym, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Sym:
+        """Over the last dimension alone."""
+        if tuple(normalized_shape) != s.shape[-1:] or len(s.shape) != len(self.lead) + 1 or s.single:
+            raise Unsupported(f"LayerNorm over {tuple(normalized_shape)} of a shape {s.shape} is not known.")
+        weight, bias = (w.constant if isinstance(w, Sym) else w for w in (weight, bias))
+        numbers = [-1 if w is None else self.program.parameter(w, "a LayerNorm's parameter") for w in (weight, bias)]
+        return self.unary(Op.LAYER_NORM, s, weight=numbers[0], bias=numbers[1], f0=float(eps))
+
+    def power(self, s: Any, exponent: Any) -> Sym:
+        """A tensor to the power of a number."""
+        if not isinstance(s, Sym) or not isinstance(exponent, int | float):
+            raise Unsupported("a power is known with a tensor below and a plain number above only.")
+        return self.unary(Op.POWER, s, f0=float(exponent))
+
+    def getitem(self, s: Any, index: Any) -> Any:
+        """y[..., i], y[:, i], y[..., i:j], and y[i] of a state of one dimension."""
+        if not isinstance(s, Sym):
+            return s[index]
+        index = index if isinstance(index, tuple) else (index,)
+        s = self.tensor(s)
+        probe = torch.empty(s.shape, device="meta")[index]
+        last = index[-1]
+        full = slice(None)
+        others = index[:-1]
+        whole = all(i is Ellipsis or i == full for i in others)
+        reaches = Ellipsis in others or len(index) == len(s.shape)
+        if s.single or not whole or (not reaches and last not in (full, Ellipsis)):
+            return self._other_index(s, index, tuple(probe.shape))
+        if last is None or last is Ellipsis or last == full:
+            return self._other_index(s, index, tuple(probe.shape))
+        columns = range(self.cols(s))[last] if isinstance(last, int | slice) else None
+        if isinstance(columns, int):
+            return self._columns(s, columns, 1, tuple(probe.shape))
+        if columns is None or columns.step != 1 or not columns:
+            raise Unsupported(f"the index {index} of a shape {s.shape} is not known.")
+        return self._columns(s, columns[0], len(columns), tuple(probe.shape))
+
+    def _columns(self, s: Sym, first: int, count: int, shape: tuple[int, ...]) -> Sym:
+        return Sym(self.program.emit(Op.SELECT, cols=count, a=s.value, i0=first), shape)
+
+    def _other_index(self, s: Sym, index: Any, shape: tuple[int, ...]) -> Sym:
+        if index[-1] is None and all(i is Ellipsis or i == slice(None) for i in index[:-1]) and self.cols(s) == 1:
+            return Sym(s.value, shape, s.single)  # a column gets its dimension back
+        if shape == s.shape:
+            return s
+        raise Unsupported(f"the index {index} of a shape {s.shape} is not known.")
+
+    def reshape(self, s: Sym, shape: tuple[int, ...]) -> Sym:
+        """Only changes that leave rows and columns as they are."""
+        same_rows = shape[:-1] == self.lead and shape[-1] == self.cols(s)
+        if shape == s.shape or (not s.single and (same_rows or (self.cols(s) == 1 and shape == self.lead))):
+            return Sym(s.value, shape, s.single)
+        raise Unsupported(f"a change of shape from {s.shape} to {shape} is not known.")
+
+    def concatenate(self, tensors: Any, dim: int, *, stack: bool) -> Sym:
+        """cat or stack along the last dimension."""
+        parts = [self.tensor(t) if isinstance(t, Sym) else self._number(float(t)) for t in tensors]
+        dims = len(self.lead) + 1
+        if dim not in (-1, dims - 1) or any((len(p.shape) == dims) == stack and not p.single for p in parts):
+            raise Unsupported("cat and stack are known along the last dimension of the state only.")
+        single = all(p.single for p in parts)
+        total = sum(self.cols(p) for p in parts)
+        out = self.program.value(total, single=single)
+        at = 0
+        for part in parts:
+            self.program.nodes.append(Node(op=Op.PLACE, a=part.value, out=out, i0=at))
+            at += self.cols(part)
+        return Sym(out, (total,) if single else (*self.lead, total), single)
+
+    def unbind(self, s: Sym, dim: int = 0) -> tuple[Sym, ...]:
+        """The columns, each as a tensor without a last dimension."""
+        if dim not in (-1, len(s.shape) - 1) or len(s.shape) != len(self.lead) + 1:
+            raise Unsupported("unbind is known along the last dimension only.")
+        return tuple(self._columns(s, i, 1, s.shape[:-1]) for i in range(self.cols(s)))
+
+    def chunk(self, s: Sym, size: int, dim: int) -> tuple[Sym, ...]:
+        """Groups of `size` columns, the last one maybe smaller."""
+        if dim not in (-1, len(s.shape) - 1):
+            raise Unsupported("split and chunk are known along the last dimension only.")
+        n = self.cols(s)
+        return tuple(
+            self._columns(s, i, min(size, n - i), (*s.shape[:-1], min(size, n - i))) for i in range(0, n, size)
+        )
+
+
+def _flat(args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
+    flat: list[Any] = []
+    for a in [*args, *kwargs.values()]:
+        flat.extend(a if isinstance(a, tuple | list) else [a])
+    return flat
+
+
+def _changes_its_operand(node: fx.Node) -> bool:
+    name = str(node.target) if node.op == "call_method" else name_of(node.target)
+    return name.endswith("_") and not name.endswith("__")

@@ -1,0 +1,165 @@
+"""NeuralODE(func).fit(...): trains the right-hand side of an ODE, all iterations in one native call."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import optim
+
+from hotlap.errors import UserError
+from hotlap.small import optimizers
+from hotlap.small.native import core
+from hotlap.small.program import Unsupported
+from hotlap.small.solve import Compiled, Field, NativeSolveSkipped, compiled_for, odeint, prepare, read_settings
+from hotlap.small.torch_solver import SolveFailed
+
+
+class NeuralODE:
+    """dy/dt = func(t, y), solved and trained with one method and tolerance.
+
+    Args:
+        func: a module of (t, y).
+        method: as in odeint.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        options: as in odeint.
+    """
+
+    def __init__(
+        self,
+        func: Field,
+        *,
+        method: str = "tsit5",
+        rtol: float = 1e-3,
+        atol: float = 1e-6,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.func = func
+        self.settings = read_settings(method, rtol, atol, options)
+        self._options = options
+        self.why_torch = ""
+        """Why the last fit ran in torch; "" where it ran natively."""
+
+    def __call__(self, y0: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        """y at the times `t`, inside autograd."""
+        s = self.settings
+        solution: torch.Tensor = odeint(
+            self.func, y0, t, rtol=s.rtol, atol=s.atol, method=s.method, options=self._options
+        )
+        return solution
+
+    def fit(
+        self,
+        y0: torch.Tensor,
+        t: torch.Tensor,
+        target: torch.Tensor,
+        *,
+        optimizer: optim.Optimizer,
+        loss: Literal["sse", "mse"] = "sse",
+        iterations: int = 1,
+        after: Callable[[int, float], object] | None = None,
+        every: int = 1,
+    ) -> list[float]:
+        """Train on the solution at `t` against `target`; returns the loss before each update.
+
+        Optimizer state is the optimizer's own and current afterwards. `after(iteration, loss)` is called every `every`
+        iterations, and may step a scheduler; returning True ends the training.
+        """
+        if loss not in ("sse", "mse"):
+            raise UserError(f"loss {loss!r} is not known; 'sse' and 'mse' are.")
+        if tuple(target.shape) != (len(t), *y0.shape) or target.dtype != y0.dtype:
+            raise UserError(f"the target is {target.dtype} {tuple(target.shape)}; the solution will be {y0.dtype} "
+                            f"{(len(t), *y0.shape)}.")  # fmt: skip
+        history: list[float] = []
+        span = iterations if after is None else every
+        while len(history) < iterations:
+            count = min(span, iterations - len(history))
+            history += self._fit_some(y0, t, target, optimizer, loss == "mse", count)
+            if after is not None and after(len(history) - 1, history[-1]) is True:
+                break
+        return history
+
+    def _fit_some(
+        self,
+        y0: torch.Tensor,
+        t: torch.Tensor,
+        target: torch.Tensor,
+        optimizer: optim.Optimizer,
+        mean: bool,
+        iterations: int,
+    ) -> list[float]:
+        try:
+            if core().module is None:
+                raise Unsupported(core().why_not)
+            if y0.requires_grad or t.requires_grad:
+                raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
+            if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
+                raise Unsupported(f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known.")
+            compiled = compiled_for(self.func, y0, self.settings.method, time_gradient=False)
+            method = optimizers.check_known(optimizer)
+        except Unsupported as error:
+            self._tell(str(error))
+            return self._in_torch(y0, t, target, optimizer, mean, iterations)
+        self.why_torch = ""
+        return self._native(compiled, method, (y0, t, target), optimizer, mean, iterations)
+
+    def _tell(self, problem: str) -> None:
+        import warnings
+
+        if problem != self.why_torch:
+            warnings.warn(f"NeuralODE.fit runs in torch: {problem}", NativeSolveSkipped, stacklevel=4)
+        self.why_torch = problem
+
+    def _native(
+        self,
+        compiled: Compiled,
+        method: int,
+        data: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+        optimizer: optim.Optimizer,
+        mean: bool,
+        iterations: int,
+    ) -> list[float]:
+        y0, t, target = (x.detach().contiguous() for x in data)
+        solver = compiled.solver()
+        try:
+            rows = y0.numel() // (y0.shape[-1] if y0.dim() else 1)
+            prepare(solver, t, rows, self.settings)
+            found = optimizers.slots(optimizer, method, compiled.program.parameters)
+            groups = [optimizers.settings(group) for group in optimizer.param_groups]
+            solver.set_optimizer(method, groups, [addresses(slot) for slot in found])
+            losses = torch.zeros(iterations, dtype=torch.float64)
+            solver.fit(y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
+        except RuntimeError as error:
+            raise SolveFailed(f"{error}.") from None
+        finally:
+            compiled.give_back(solver)
+            optimizer._opt_called = True  # type: ignore[attr-defined] # a scheduler asks for it
+        for p in compiled.program.parameters:
+            torch._C._increment_version([p])  # autograd is to notice the change
+        return losses.tolist()
+
+    def _in_torch(
+        self,
+        y0: torch.Tensor,
+        t: torch.Tensor,
+        target: torch.Tensor,
+        optimizer: optim.Optimizer,
+        mean: bool,
+        iterations: int,
+    ) -> list[float]:
+        history = []
+        for _ in range(iterations):
+            optimizer.zero_grad()
+            squares = (self(y0, t) - target).square()
+            value = squares.mean() if mean else squares.sum()
+            value.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            history.append(float(value.detach()))
+        return history
+
+
+def addresses(slot: optimizers.Slot) -> tuple[Any, ...]:
+    """A slot as the native core reads it."""
+    states = [0 if s is None else s.data_ptr() for s in slot.states]
+    count = 0 if slot.count is None else slot.count.data_ptr()
+    return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)

@@ -1,0 +1,197 @@
+"""torch's functions, methods and layers, each with its translation: the tables that `lowering` looks things up in."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - its usual name
+from torch import nn
+
+from hotlap.small.lowering import Lowering, Sym
+from hotlap.small.program import Op, Unsupported
+
+
+def _gelu(low: Lowering, s: Sym, approximate: str = "none") -> Sym:
+    return low.unary({"none": Op.GELU, "tanh": Op.GELU_TANH}[approximate], s)
+
+
+def _shape_of(low: Lowering, s: Sym, dim: int | None = None) -> Any:
+    return torch.Size(s.shape) if dim is None else s.shape[dim]
+
+
+def _attribute_of(low: Lowering, s: Sym, name: str) -> Any:
+    if name == "shape":
+        return torch.Size(s.shape)
+    if name == "ndim":
+        return len(s.shape)
+    if name in ("T", "dtype", "device"):
+        raise Unsupported(f"the attribute .{name} of a tensor is not known.")
+    raise Unsupported(f"the attribute .{name} of a tensor is not known.")
+
+
+def _view(low: Lowering, s: Sym, *shape: Any) -> Sym:
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").reshape(sizes).shape))
+
+
+def _flatten(low: Lowering, s: Sym, start_dim: int = 0, end_dim: int = -1) -> Sym:
+    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").flatten(start_dim, end_dim).shape))
+
+
+def _squeeze(low: Lowering, s: Sym, dim: int | None = None) -> Sym:
+    if dim not in (-1, len(s.shape) - 1):
+        raise Unsupported("squeeze is known for the last dimension only; name it.")
+    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").squeeze(dim).shape))
+
+
+def _unsqueeze(low: Lowering, s: Sym, dim: int) -> Sym:
+    return low.reshape(s, tuple(torch.empty(s.shape, device="meta").unsqueeze(dim).shape))
+
+
+def _affine_sum(sign: float) -> Callable[..., Sym]:
+    def add(low: Lowering, a: Any, b: Any, *, alpha: float = 1.0) -> Sym:
+        if alpha != 1 and isinstance(b, Sym):
+            b = low.unary(Op.AFFINE, b, f0=float(alpha))
+        return low.binary(Op.ADD if sign > 0 else Op.SUB, a, b)
+
+    return add
+
+
+def _unary(op: Op) -> Callable[..., Sym]:
+    def function(low: Lowering, s: Any, *, inplace: bool = False) -> Sym:
+        return low.unary(op, s)
+
+    return function
+
+
+def _unary_relu(low: Lowering, s: Any, inplace: bool = False) -> Sym:
+    return low.unary(Op.RELU, s)
+
+
+def _silu(low: Lowering, s: Any, inplace: bool = False) -> Sym:
+    return low.unary(Op.SILU, s)
+
+
+def _leaky(low: Lowering, s: Any, negative_slope: float = 0.01, inplace: bool = False) -> Sym:
+    return low.unary(Op.LEAKY_RELU, s, f0=float(negative_slope))
+
+
+def _elu(low: Lowering, s: Any, alpha: float = 1.0, inplace: bool = False) -> Sym:
+    return low.unary(Op.ELU, s, f0=float(alpha))
+
+
+def _softplus(low: Lowering, s: Any, beta: float = 1.0, threshold: float = 20.0) -> Sym:
+    return low.unary(Op.SOFTPLUS, s, f0=float(beta), f1=float(threshold))
+
+
+def _cat(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
+    return low.concatenate(tensors, dim, stack=False)
+
+
+def _stack(low: Lowering, tensors: Any, dim: int = 0) -> Sym:
+    return low.concatenate(tensors, dim, stack=True)
+
+
+def _split(low: Lowering, s: Sym, size: Any, dim: int = 0) -> tuple[Sym, ...]:
+    if not isinstance(size, int):
+        raise Unsupported("split is known for parts of one size only.")
+    return low.chunk(s, size, dim)
+
+
+def _chunk(low: Lowering, s: Sym, chunks: int, dim: int = 0) -> tuple[Sym, ...]:
+    return low.chunk(s, -(-low.cols(s) // chunks), dim)
+
+
+def _square(low: Lowering, s: Sym) -> Sym:
+    return low.unary(Op.POWER, s, f0=2.0)
+
+
+def _reciprocal(low: Lowering, s: Sym) -> Sym:
+    return low.unary(Op.POWER, s, f0=-1.0)
+
+
+def _same(low: Lowering, s: Sym, *_args: Any) -> Sym:
+    return s
+
+
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": _affine_sum(1.0),
+    "sub": _affine_sum(-1.0),
+    "mul": lambda low, a, b: low.binary(Op.MUL, a, b),
+    "div": lambda low, a, b: low.binary(Op.DIV, a, b),
+    "truediv": lambda low, a, b: low.binary(Op.DIV, a, b),
+    "pow": lambda low, a, b: low.power(a, b),
+    "matmul": lambda low, a, b: low.matmul(a, b),
+    "mm": lambda low, a, b: low.matmul(a, b),
+    "neg": _unary(Op.NEG),
+    "getitem": lambda low, a, i: low.getitem(a, i),
+}
+
+_SHARED: dict[str, Callable[..., Any]] = {
+    **{name: handler for name, handler in _ARITHMETIC.items() if name not in ("truediv", "getitem")},
+    **{
+        name: _unary(op)
+        for name, op in {
+            "tanh": Op.TANH, "sigmoid": Op.SIGMOID, "sin": Op.SIN, "cos": Op.COS, "exp": Op.EXP, "log": Op.LOG,
+            "sqrt": Op.SQRT, "abs": Op.ABS, "relu_": Op.RELU, "tanh_": Op.TANH, "sigmoid_": Op.SIGMOID,
+        }.items()
+    },
+    "relu": _unary_relu,
+    "square": _square,
+    "reciprocal": _reciprocal,
+    "flatten": _flatten,
+    "squeeze": _squeeze,
+    "unsqueeze": _unsqueeze,
+    "unbind": lambda low, s, dim=0: low.unbind(s, dim),
+    "split": _split,
+    "chunk": _chunk,
+}  # fmt: skip
+
+METHODS: dict[str, Callable[..., Any]] = {
+    **_SHARED,
+    "view": _view,
+    "reshape": _view,
+    "size": _shape_of,
+    "dim": lambda low, s: len(s.shape),
+    "contiguous": _same,
+}
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch, name): handler for name, handler in _SHARED.items() if hasattr(torch, name)},
+    **{getattr(operator, name): handler for name, handler in _ARITHMETIC.items() if hasattr(operator, name)},
+    getattr: _attribute_of,
+    torch.cat: _cat,
+    torch.concat: _cat,
+    torch.stack: _stack,
+    torch.reshape: _view,
+    F.relu: _unary_relu,
+    F.tanh: _unary(Op.TANH),
+    F.sigmoid: _unary(Op.SIGMOID),
+    F.leaky_relu: _leaky,
+    F.elu: _elu,
+    F.gelu: _gelu,
+    F.silu: _silu,
+    F.softplus: _softplus,
+    F.dropout: lambda low, s, p=0.5, training=True, inplace=False: low.dropout(s, p, training),
+    F.layer_norm: lambda low, s, n, w=None, b=None, eps=1e-5, **kw: low.layer_norm(
+        s, n, kw.get("weight", w), kw.get("bias", b), eps
+    ),
+    F.linear: lambda low, s, w, b=None, **kw: low.linear(s, w, kw.get("bias", b)),
+}
+
+MODULES: dict[type[nn.Module], Callable[..., Any]] = {
+    nn.Linear: lambda low, m, s: low.linear(s, m.weight, m.bias),
+    nn.Tanh: lambda low, m, s: low.unary(Op.TANH, s),
+    nn.ReLU: lambda low, m, s: low.unary(Op.RELU, s),
+    nn.LeakyReLU: lambda low, m, s: low.unary(Op.LEAKY_RELU, s, f0=float(m.negative_slope)),
+    nn.Sigmoid: lambda low, m, s: low.unary(Op.SIGMOID, s),
+    nn.GELU: lambda low, m, s: _gelu(low, s, m.approximate),
+    nn.SiLU: lambda low, m, s: low.unary(Op.SILU, s),
+    nn.Softplus: lambda low, m, s: _softplus(low, s, m.beta, m.threshold),
+    nn.ELU: lambda low, m, s: low.unary(Op.ELU, s, f0=float(m.alpha)),
+    nn.Dropout: lambda low, m, s: low.dropout(s, m.p, m.training),
+    nn.LayerNorm: lambda low, m, s: low.layer_norm(s, m.normalized_shape, m.weight, m.bias, m.eps),
+    nn.Identity: lambda low, m, s: s,
+    nn.Flatten: lambda low, m, s: _flatten(low, s, m.start_dim, m.end_dim),
+}

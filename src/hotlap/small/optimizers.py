@@ -1,0 +1,144 @@
+"""A torch optimizer -> its settings and its own state tensors, as the native core reads and writes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import optim
+
+from hotlap.small.program import Unsupported
+
+METHODS: dict[type[optim.Optimizer], int] = {optim.SGD: 0, optim.Adam: 1, optim.AdamW: 2, optim.RMSprop: 3}
+"""The numbers are shared with native/optimizer.hpp."""
+
+READ = (
+    "weight_decay",
+    "momentum",
+    "dampening",
+    "nesterov",
+    "maximize",
+    "betas",
+    "alpha",
+    "eps",
+    "centered",
+    "amsgrad",
+)
+"""The settings of a group that the native core is given, or that it refuses; the rate is read at every step."""
+
+UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
+HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One parameter that the optimizer updates."""
+
+    number: int
+    """Its number in the program."""
+    group: int
+    parameter: torch.Tensor
+    states: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
+    """sgd: momentum_buffer; adam(w): exp_avg, exp_avg_sq; rmsprop: square_avg, momentum_buffer, grad_avg."""
+    count: torch.Tensor | None
+    fresh: bool
+    """sgd with momentum: the first gradient becomes the momentum."""
+
+
+def check_known(optimizer: optim.Optimizer) -> int:
+    """The number of its method; Unsupported for what the native core does not do."""
+    name = type(optimizer).__name__
+    if type(optimizer) not in METHODS:
+        raise Unsupported(f"the optimizer {name} is not known; SGD, Adam, AdamW and RMSprop are.")
+    for hooks in HOOKS:
+        if getattr(optimizer, hooks, None):
+            raise Unsupported(f"the optimizer has step hooks ({hooks}).")
+    for group in optimizer.param_groups:
+        _check_group(name, group)
+    method = METHODS[type(optimizer)]
+    if method == 1 and any(group.get("decoupled_weight_decay") for group in optimizer.param_groups):
+        return 2
+    return method
+
+
+def _check_group(name: str, group: Mapping[str, Any]) -> None:
+    for flag in UNKNOWN_FLAGS:
+        if group.get(flag):
+            raise Unsupported(f"{name} with {flag}=True is not known.")
+    for key in ("lr", "weight_decay", "momentum", "eps", "alpha"):
+        if not isinstance(group.get(key, 0.0), int | float):
+            raise Unsupported(f"{name} with a {type(group[key]).__name__} as {key} is not known; a number is.")
+
+
+def settings(group: Mapping[str, Any]) -> list[float]:
+    """A parameter group in the order of native/optimizer.hpp's Group."""
+    beta1, beta2 = group.get("betas", (0.0, group.get("alpha", 0.0)))
+    return [
+        float(group["lr"]),
+        float(group.get("weight_decay", 0.0)),
+        float(group.get("momentum", 0.0)),
+        float(group.get("dampening", 0.0)),
+        float(beta1),
+        float(beta2),
+        float(group.get("eps", 0.0)),
+        float(bool(group.get("nesterov"))),
+        float(bool(group.get("maximize"))),
+        float(bool(group.get("centered"))),
+    ]
+
+
+def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[Slot]:
+    """The parameters of the program that `optimizer` updates; missing state is made as torch would make it."""
+    number_of = {id(p): number for number, p in enumerate(parameters)}
+    found = []
+    for index, group in enumerate(optimizer.param_groups):
+        for p in group["params"]:
+            if id(p) in number_of and p.requires_grad:
+                found.append(_slot(optimizer, method, p, number_of[id(p)], (index, group)))
+    return found
+
+
+def _slot(
+    optimizer: optim.Optimizer, method: int, p: torch.Tensor, number: int, place: tuple[int, Mapping[str, Any]]
+) -> Slot:
+    index, group = place
+    state = optimizer.state[p]
+    names: tuple[str | None, str | None, str | None]
+    fresh = False
+    if method == 0:
+        names = ("momentum_buffer" if group["momentum"] else None, None, None)
+        fresh = bool(group["momentum"]) and state.get("momentum_buffer") is None
+    elif method == 3:
+        momentum, centered = group["momentum"] > 0, bool(group["centered"])
+        names = ("square_avg", "momentum_buffer" if momentum else None, "grad_avg" if centered else None)
+    else:
+        names = ("exp_avg", "exp_avg_sq", None)
+    count = None if method == 0 else _count(state)
+    tensors = [None if name is None else _state(state, name, p) for name in names]
+    return Slot(
+        number=number,
+        group=index,
+        parameter=p,
+        states=(tensors[0], tensors[1], tensors[2]),
+        count=count,
+        fresh=fresh,
+    )
+
+
+def _count(state: dict[str, Any]) -> torch.Tensor:
+    """The number of updates, as torch keeps it: a float32 tensor of no dimension."""
+    step = state.get("step")
+    if not isinstance(step, torch.Tensor) or step.dtype != torch.float32 or step.device.type != "cpu":
+        state["step"] = step = torch.tensor(float(step or 0.0), dtype=torch.float32)
+    return step
+
+
+def _state(state: dict[str, Any], name: str, p: torch.Tensor) -> torch.Tensor:
+    tensor = state.get(name)
+    if tensor is None:
+        state[name] = tensor = torch.zeros_like(p, memory_format=torch.preserve_format)
+    if tensor.shape != p.shape or tensor.dtype != p.dtype or not tensor.is_contiguous():
+        raise Unsupported(
+            f"the optimizer's {name} of a {tuple(p.shape)} parameter has another form than the parameter."
+        )
+    return tensor

@@ -1,0 +1,302 @@
+"""compile_step(model, loss, optimizer) -> a training step that runs natively on the user's own tensors."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import nn, optim
+
+from hotlap.errors import UserError
+from hotlap.small import losses, optimizers
+from hotlap.small.native import core
+from hotlap.small.operations import MODULES
+from hotlap.small.program import Program, Unsupported
+from hotlap.small.trace import HOOKS, trace_model
+
+Loss = nn.Module | Callable[..., torch.Tensor]
+
+PLAIN = (int, float, bool, str, type(None))
+"""Attributes of a module that its forward may have read while it was traced; a change of one means tracing again."""
+
+
+LAYER_ATTRIBUTES = ("negative_slope", "approximate", "beta", "threshold", "alpha", "p", "eps")
+"""What is read of torch's own layers besides their parameters; `training` where there is a dropout."""
+
+
+class CompiledStep:
+    """Trains one model with one loss and one optimizer.
+
+    Parameters and the optimizer's state are the caller's own tensors and are current after every call, so `state_dict`,
+    checkpoints and schedulers work as always; only `.grad` stays as it was. What was compiled is checked at every call:
+    a parameter that was resized, moved, tied or given a hook means compiling again, or a refusal that names it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        optimizer: optim.Optimizer,
+        *,
+        clip: tuple[str, float] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.model = model
+        self.loss = loss
+        self.optimizer = optimizer
+        self._clip = clip
+        self._seed = torch.initial_seed() if seed is None else seed
+        self._native: Any = None
+        self._guard: Any = None
+        self._training = True
+        self.why_torch = core().why_not
+        """Why steps run in torch, as a sentence; "" where they run natively."""
+        self._bind()
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
+        """One forward, backward and update; returns the loss before the update."""
+        if self._native is None:
+            return self._torch_step(x, y)
+        loss = self._native.call(x, y, self._training, self._criterion.labels)
+        if loss is not None:
+            return float(loss)
+        self._revalidate()
+        x, y = self._check(x, y)
+        return float(self._native.step(x.data_ptr(), y.data_ptr(), x.shape[0], self._training))
+
+    def evaluate(self, x: torch.Tensor, y: torch.Tensor) -> float:
+        """The loss without an update, dropout off."""
+        if self._native is None:
+            return self._torch_evaluate(x, y)
+        self._revalidate()
+        x, y = self._check(x, y)
+        return float(self._native.evaluate(x.data_ptr(), y.data_ptr(), x.shape[0], False))
+
+    def fit(
+        self,
+        X: torch.Tensor,  # noqa: N803 - as in scikit-learn
+        y: torch.Tensor,
+        *,
+        epochs: int = 1,
+        batch_size: int = 32,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        generator: torch.Generator | None = None,
+        after_epoch: Callable[[int, float], object] | None = None,
+    ) -> list[float]:
+        """Train over all samples, in a new order each epoch; the loop is native.
+
+        Returns the mean loss of each epoch's steps. `after_epoch(epoch, loss)` may step a scheduler; if it returns True
+        training stops there. The order is torch.randperm's with `generator`.
+        """
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}; it has to be at least 1.")
+        if self._native is not None:
+            self._revalidate()
+            X, y = self._check(X, y)  # noqa: N806 - the same name as the argument
+        history = []
+        for epoch in range(epochs):
+            order = torch.randperm(X.shape[0], generator=generator) if shuffle else None
+            if self._native is None:
+                mean = self._torch_epoch(X, y, order, batch_size, drop_last)
+            else:
+                self._revalidate()
+                address = 0 if order is None else order.data_ptr()
+                mean = self._native.epoch(
+                    X.data_ptr(), y.data_ptr(), X.shape[0], address, batch_size, drop_last, self._training
+                )
+            history.append(float(mean))
+            if after_epoch is not None and after_epoch(epoch, history[-1]) is True:
+                break
+        return history
+
+    def gradients(self, x: torch.Tensor, y: torch.Tensor) -> dict[torch.Tensor, torch.Tensor]:
+        """The gradient of every trained parameter, without an update: for checking."""
+        self._revalidate()
+        x, y = self._check(x, y)
+        self._native.gradients(x.data_ptr(), y.data_ptr(), x.shape[0], self._training)
+        found = {}
+        for number, p in enumerate(self._program.parameters):
+            if p.requires_grad:
+                found[p] = torch.empty_like(p)
+                self._native.copy_gradient(number, found[p].data_ptr())
+        return found
+
+    # -- what it was made from ---------------------------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        """Compile for the model, loss and optimizer as they are now."""
+        self._criterion = losses.recognise(self.loss)
+        self._program: Program = trace_model(self.model)
+        method = optimizers.check_known(self.optimizer)
+        if self._program.dtype not in (torch.float32, torch.float64):
+            raise Unsupported(f"parameters of {self._program.dtype} are not known; float32 and float64 are.")
+        if core().module is None:
+            return
+        name = "StepFloat32" if self._program.dtype == torch.float32 else "StepFloat64"
+        c = self._criterion
+        criterion = (c.kind, c.mean, c.parameter, c.ignore_index)
+        native = getattr(core().module, name)(*self._program.description(), criterion, method, self._seed % 2**63)
+        found = optimizers.slots(self.optimizer, method, self._program.parameters)
+        native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
+        native.set_slots([self._addresses(slot) for slot in found])
+        kind, limit = self._clip or ("none", 0.0)
+        native.set_clip({"none": 0, "norm": 1, "largest": 2, "value": 3}[kind], limit)
+        self._training = any(node.op.name == "DROPOUT" for node in self._program.nodes)
+        self._keep = (found, self._program)
+        if core().views:
+            self._guard = self._make_guard()
+            native.set_guard(self._guard)
+        self._native = native
+        # A scheduler warns where it believes that the optimizer has not stepped.
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _addresses(slot: optimizers.Slot) -> tuple[Any, ...]:
+        states = [0 if s is None else s.data_ptr() for s in slot.states]
+        count = 0 if slot.count is None else slot.count.data_ptr()
+        return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)
+
+    def _make_guard(self) -> Any:
+        """Everything that was read while compiling, to be compared at every call."""
+        guard = core().module.Guard()
+        for module in self.model.modules():
+            self._guard_module(guard, module)
+        for p in self._program.parameters:
+            guard.tensor(p)
+            guard.attribute(p, "requires_grad", p.requires_grad)
+            if p.requires_grad:
+                guard.attribute(p, "_backward_hooks", None)
+        self._guard_optimizer(guard)
+        return guard
+
+    def _guard_optimizer(self, guard: Any) -> None:
+        optimizer = self.optimizer
+        for name in ("state", "param_groups"):
+            guard.entry(vars(optimizer), name, getattr(optimizer, name))
+        for hooks in optimizers.HOOKS:
+            guard.size(getattr(optimizer, hooks), 0)
+        guard.size(optimizer.param_groups, len(optimizer.param_groups))
+        for group in optimizer.param_groups:
+            guard.rate(group, "lr")
+            guard.size(group["params"], len(group["params"]))
+            for key in optimizers.READ:
+                if key in group:
+                    guard.entry(group, key, group[key])
+
+    @staticmethod
+    def _guard_module(guard: Any, module: nn.Module) -> None:
+        own = vars(module)
+        for hooks in HOOKS:
+            guard.size(own[hooks], 0)
+        guard.size(own, len(own))
+        for table in ("_parameters", "_modules", "_buffers"):
+            if own[table] or type(module) not in MODULES:
+                guard.size(own[table], len(own[table]))
+            for key, value in own[table].items():
+                guard.entry(own[table], key, value)
+        # Of torch's own layers these are read; of others any plain attribute may have been.
+        read = LAYER_ATTRIBUTES if type(module) in MODULES else own
+        if isinstance(module, nn.Dropout):
+            guard.entry(own, "training", module.training)
+        for key in read:
+            if key in own and isinstance(own[key], PLAIN) and not key.startswith("_"):
+                guard.entry(own, key, own[key])
+
+    def _revalidate(self) -> None:
+        """Compile again if anything is not as it was."""
+        fast = self._guard is not None
+        if fast and self._guard.holds():
+            self._native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
+            return
+        self._bind()
+
+    def _check(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The batch as the native core reads it."""
+        program = self._program
+        features = program.values[program.input][0]
+        if x.dtype != program.dtype or x.device.type != "cpu":
+            raise Unsupported(f"the batch is {x.dtype} on {x.device}; the model takes {program.dtype} on the CPU.")
+        if x.requires_grad:
+            raise Unsupported("the batch requires a gradient; compile_step gives gradients to parameters only.")
+        if x.dim() != 2 or x.shape[1] != features:
+            raise Unsupported(f"the batch has shape {tuple(x.shape)}; (rows, {features}) is expected.")
+        cols = program.values[program.output][0]
+        y = losses.check_target(self._criterion, y, rows=x.shape[0], cols=cols, squeezed=program.output_squeezed)
+        if not self._criterion.labels and y.dtype != program.dtype:
+            raise Unsupported(f"the target is {y.dtype}, the model {program.dtype}.")
+        return x.contiguous(), y
+
+    # -- the same in torch -------------------------------------------------------------------------------------------
+
+    def _torch_step(self, x: torch.Tensor, y: torch.Tensor) -> float:
+        self.optimizer.zero_grad()
+        loss = self.loss(self.model(x), y)
+        loss.backward()
+        trained = [p for p in self.model.parameters() if p.grad is not None]
+        kind, limit = self._clip or ("none", 0.0)
+        if kind == "value":
+            nn.utils.clip_grad_value_(trained, limit)
+        elif kind != "none":
+            nn.utils.clip_grad_norm_(trained, limit, norm_type=2.0 if kind == "norm" else torch.inf)
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def _torch_evaluate(self, x: torch.Tensor, y: torch.Tensor) -> float:
+        modes = [(module, module.training) for module in self.model.modules()]
+        self.model.eval()
+        with torch.no_grad():
+            loss = float(self.loss(self.model(x), y))
+        for module, mode in modes:
+            module.training = mode
+        return loss
+
+    def _torch_epoch(
+        self, x: torch.Tensor, y: torch.Tensor, order: torch.Tensor | None, size: int, drop_last: bool
+    ) -> float:
+        total, seen = 0.0, 0
+        for first in range(0, x.shape[0], size):
+            rows = slice(first, first + size) if order is None else order[first : first + size]
+            batch = x[rows]
+            if batch.shape[0] < size and drop_last:
+                break
+            total += self._torch_step(batch, y[rows]) * batch.shape[0]
+            seen += batch.shape[0]
+        return total / seen if seen else float("nan")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+def compile_step(
+    model: nn.Module,
+    loss: Loss,
+    optimizer: optim.Optimizer,
+    *,
+    clip_grad_norm: float | None = None,
+    clip_grad_value: float | None = None,
+    seed: int | None = None,
+) -> CompiledStep:
+    """A training step for a small network, run natively on the CPU; Unsupported names what is not recognised.
+
+    Args:
+        model: nn.Sequential, or any module whose forward torch.fx can follow, made of Linear, LayerNorm, Dropout, sums
+            and the usual activations; float32 or float64, on the CPU.
+        loss: a loss of torch.nn, or of torch.nn.functional with its defaults.
+        optimizer: SGD, Adam, AdamW or RMSprop over (some of) the model's parameters.
+        clip_grad_norm: as torch.nn.utils.clip_grad_norm_ between backward and update.
+        clip_grad_value: as torch.nn.utils.clip_grad_value_.
+        seed: of the dropout masks; by default torch's initial seed.
+    """
+    if clip_grad_norm is not None and clip_grad_value is not None:
+        raise UserError("clip_grad_norm and clip_grad_value exclude each other.")
+    clip = None
+    if clip_grad_norm is not None:
+        clip = ("norm", float(clip_grad_norm))
+    elif clip_grad_value is not None:
+        clip = ("value", float(clip_grad_value))
+    return CompiledStep(model, loss, optimizer, clip=clip, seed=seed)

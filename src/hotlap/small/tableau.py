@@ -1,0 +1,169 @@
+"""The Runge-Kutta methods: name -> coefficients, with the polynomial between the ends of a step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tableau:
+    """An explicit method: y1 = y0 + h sum b k, and y(theta) = y0 + h sum_p theta^p sum_i dense[i][p - 1] k_i."""
+
+    order: int
+    a: tuple[tuple[float, ...], ...]
+    """Row i has the i weights of the stages before stage i."""
+    b: tuple[float, ...]
+    c: tuple[float, ...]
+    e: tuple[float, ...] | None
+    """Weights of the error estimate; None for a method without one, whose steps are fixed."""
+    dense: tuple[tuple[float, ...], ...]
+
+    @property
+    def first_same_as_last(self) -> bool:
+        """Whether the last stage is the first of the next step."""
+        return self.b[-1] == 0 and self.a[-1] == self.b[:-1]
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it chooses its own steps."""
+        return self.e is not None
+
+
+def _quartic(b: Sequence[float], middle: Sequence[float]) -> tuple[tuple[float, ...], ...]:
+    """The polynomial through y0, y(1/2), y1 with the slopes at both ends, where y(1/2) = y0 + h sum middle k."""
+    last = len(b) - 1
+    rows = []
+    for i, (end, half) in enumerate(zip(b, middle, strict=True)):
+        first_slope, last_slope = float(i == 0), float(i == last)
+        rows.append(
+            (
+                first_slope,
+                last_slope - 4 * first_slope - 5 * end + 16 * half,
+                5 * first_slope - 3 * last_slope + 14 * end - 32 * half,
+                2 * (last_slope - first_slope) - 8 * end + 16 * half,
+            )
+        )
+    return tuple(rows)
+
+
+def _from_factors(scale: float, p: float, q: float) -> tuple[float, ...]:
+    """scale * x^2 (x^2 - p x + q) as coefficients of x, x^2, x^3, x^4."""
+    return (0.0, scale * q, -scale * p, scale)
+
+
+def _product(scale: float, r: float, s: float) -> tuple[float, ...]:
+    """scale * x^2 (x - r) (x - s)."""
+    return _from_factors(scale, r + s, r * s)
+
+
+def _first_of_tsit5() -> tuple[float, ...]:
+    """scale * x (x - r) (x^2 - p x + q)."""
+    scale, r, p, q = -1.0530884977290216, 1.3299890189751412, 1.4364028541716351, 0.7139816917074209
+    return (-scale * r * q, scale * (q + r * p), -scale * (p + r), scale)
+
+
+# Ch. Tsitouras, Runge-Kutta pairs of order 5(4) satisfying only the first column simplifying assumption,
+# Computers & Mathematics with Applications 62 (2011), 770-775.
+TSIT5 = Tableau(
+    order=5,
+    a=(
+        (),
+        (0.161,),
+        (-0.008480655492356989, 0.335480655492357),
+        (2.8971530571054935, -6.359448489975075, 4.3622954328695815),
+        (5.325864828439257, -11.748883564062828, 7.4955393428898365, -0.09249506636175525),
+        (5.86145544294642, -12.92096931784711, 8.159367898576159, -0.071584973281401, -0.028269050394068383),
+        (
+            0.09646076681806523,
+            0.01,
+            0.4798896504144996,
+            1.379008574103742,
+            -3.290069515436081,
+            2.324710524099774,
+        ),
+    ),
+    b=(0.09646076681806523, 0.01, 0.4798896504144996, 1.379008574103742, -3.290069515436081, 2.324710524099774, 0.0),
+    c=(0.0, 0.161, 0.327, 0.9, 0.9800255409045097, 1.0, 1.0),
+    e=(
+        -0.00178001105222577714,
+        -0.0008164344596567469,
+        0.007880878010261995,
+        -0.1447110071732629,
+        0.5823571654525552,
+        -0.45808210592918697,
+        1 / 66,
+    ),
+    dense=(
+        _first_of_tsit5(),
+        _from_factors(0.1017, 2.1966568338249754, 1.2949852507374631),
+        _from_factors(2.490627285651252793, 2.38535645472061657, 1.57803468208092486),
+        _product(-16.54810288924490272, 1.21712927295533244, 0.61620406037800089),
+        _product(47.37952196281928122, 1.203071208372362603, 0.658047292653547382),
+        _product(-34.87065786149660974, 1.2, 2 / 3),
+        _product(2.5, 1.0, 0.6),
+    ),
+)
+
+_DOPRI5_B = (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0)
+
+# Dormand and Prince 1980; the middle is that of Shampine, Some Practical Runge-Kutta Formulas (1986).
+DOPRI5 = Tableau(
+    order=5,
+    a=(
+        (),
+        (1 / 5,),
+        (3 / 40, 9 / 40),
+        (44 / 45, -56 / 15, 32 / 9),
+        (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+        (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+        _DOPRI5_B[:-1],
+    ),
+    b=_DOPRI5_B,
+    c=(0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0),
+    e=(
+        35 / 384 - 1951 / 21600,
+        0.0,
+        500 / 1113 - 22642 / 50085,
+        125 / 192 - 451 / 720,
+        -2187 / 6784 + 12231 / 42400,
+        11 / 84 - 649 / 6300,
+        -1 / 60,
+    ),
+    dense=_quartic(
+        _DOPRI5_B,
+        (
+            6025192743 / 30085553152 / 2,
+            0.0,
+            51252292925 / 65400821598 / 2,
+            -2691868925 / 45128329728 / 2,
+            187940372067 / 1594534317056 / 2,
+            -1776094331 / 19743644256 / 2,
+            11237099 / 235043384 / 2,
+        ),
+    ),
+)
+
+_BOSH3_B = (2 / 9, 1 / 3, 4 / 9, 0.0)
+
+# Bogacki and Shampine 1989; torchdiffeq's middle is y0 + h / 2 times the second stage.
+BOSH3 = Tableau(
+    order=3,
+    a=((), (1 / 2,), (0.0, 3 / 4), _BOSH3_B[:-1]),
+    b=_BOSH3_B,
+    c=(0.0, 1 / 2, 3 / 4, 1.0),
+    e=(2 / 9 - 7 / 24, 1 / 3 - 1 / 4, 4 / 9 - 1 / 3, -1 / 8),
+    dense=_quartic(_BOSH3_B, (0.0, 0.5, 0.0, 0.0)),
+)
+
+# The 3/8 rule, which torchdiffeq means by rk4; a straight line between the ends, as there.
+RK4 = Tableau(
+    order=4,
+    a=((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)),
+    b=(1 / 8, 3 / 8, 3 / 8, 1 / 8),
+    c=(0.0, 1 / 3, 2 / 3, 1.0),
+    e=None,
+    dense=((1 / 8,), (3 / 8,), (3 / 8,), (1 / 8,)),
+)
+
+EULER = Tableau(order=1, a=((),), b=(1.0,), c=(0.0,), e=None, dense=((1.0,),))
+
+METHODS = {"tsit5": TSIT5, "dopri5": DOPRI5, "bosh3": BOSH3, "rk4": RK4, "euler": EULER}

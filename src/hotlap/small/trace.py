@@ -1,0 +1,118 @@
+"""A torch module or function -> Program, or a sentence that names what is not recognised.
+
+torch.fx records what the forward does; each recorded operation is then translated with the shapes in hand. A value has
+rows (the batch) and columns (the last dimension). A tensor with one dimension fewer than the input is one column.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - its usual name
+from torch import fx, nn
+
+from hotlap.small.lowering import Lowering, Sym, attribute, name_of
+from hotlap.small.program import Program, Unsupported
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class _Tracer(fx.Tracer):
+    """Looks into every module but torch's own layers, and into functions that use modules from outside."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return super().is_leaf_module(m, module_qualified_name)
+
+    def path_of_module(self, mod: nn.Module) -> str:
+        """A function's modules are outside of its root; they get a name inside it."""
+        try:
+            return super().path_of_module(mod)
+        except NameError:
+            name = f"outside_{len(list(self.root.children()))}"
+            self.root.add_module(name, mod)
+            return name
+
+    def create_arg(self, a: Any) -> Any:
+        """The same for its parameters."""
+        if isinstance(a, nn.Parameter) and all(a is not p for p in self.root.parameters()):
+            self.root.register_parameter(f"outside_parameter_{len(list(self.root.parameters()))}", a)
+        return super().create_arg(a)
+
+
+def record(root: nn.Module | Callable[..., Any]) -> fx.GraphModule:
+    """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
+    try:
+        tracer = _Tracer()
+        graph = tracer.trace(root)
+        return fx.GraphModule(tracer.root, graph)
+    except Exception as error:
+        raise Unsupported(f"torch.fx cannot follow the forward of {name_of(root)}: {error}") from error
+
+
+def check_plain(root: nn.Module) -> None:
+    """Refuse hooks and replaced forwards: the native core would pass them by."""
+    for name, module in root.named_modules():
+        for hooks in HOOKS:
+            if getattr(module, hooks, None):
+                raise Unsupported(f"module {name or 'at the top'} ({type(module).__name__}) has hooks ({hooks}).")
+        if "forward" in vars(module):
+            raise Unsupported(f"module {name or 'at the top'} ({type(module).__name__}) has its forward replaced.")
+    for name, parameter in root.named_parameters():
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise Unsupported(f"parameter {name} has a gradient hook.")
+        if type(parameter) is not nn.Parameter:
+            raise Unsupported(f"parameter {name} is a {type(parameter).__name__}.")
+
+
+def trace_model(model: nn.Module) -> Program:
+    """The program of a model that takes one batch (R, features)."""
+    check_plain(model)
+    recorded = record(model)
+    features, dtype = _first_layer(recorded)
+    lowering = Lowering(recorded, Program(dtype), lead=(2,))
+    inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
+    required = [node for node in inputs if not node.args]
+    if len(required) != 1:
+        raise Unsupported(f"the forward of {name_of(model)} takes {len(required)} inputs; one batch is expected.")
+    lowering.program.input = lowering.program.value(features)
+    lowering.known[required[0]] = Sym(lowering.program.input, (2, features))
+    for node in inputs:
+        if node.args:
+            lowering.known[node] = node.args[0]
+    return lowering.run()
+
+
+def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Program:
+    """The program of dy/dt = func(t, y) for states like `y`."""
+    if isinstance(func, nn.Module):
+        check_plain(func)
+    recorded = record(func)
+    inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
+    if len(inputs) < 2 or any(not node.args for node in inputs[2:]):
+        raise Unsupported(f"{name_of(func)} does not take (t, y).")
+    program = Program(y.dtype)
+    lowering = Lowering(recorded, program, lead=tuple(y.shape[:-1]))
+    program.time = program.value(1, single=True)
+    program.input = program.value(y.shape[-1] if y.dim() else 1)
+    lowering.known[inputs[0]] = Sym(program.time, (), single=True)
+    lowering.known[inputs[1]] = Sym(program.input, tuple(y.shape))
+    for node in inputs[2:]:
+        lowering.known[node] = node.args[0]
+    lowering.run()
+    if program.values[program.output][0] != program.values[program.input][0]:
+        raise Unsupported(f"{name_of(func)} returns another shape than its state's {tuple(y.shape)}.")
+    return program
+
+
+def _first_layer(recorded: fx.GraphModule) -> tuple[int, torch.dtype]:
+    for node in recorded.graph.nodes:
+        if node.op == "call_module":
+            module = recorded.get_submodule(str(node.target))
+            if type(module) is nn.Linear:
+                return module.in_features, module.weight.dtype
+            if type(module) is nn.LayerNorm and module.elementwise_affine:
+                return module.normalized_shape[-1], module.weight.dtype
+        if node.op == "call_function" and node.target is F.linear and isinstance(node.args[1], fx.Node):
+            weight = attribute(recorded, str(node.args[1].target))
+            return weight.shape[1], weight.dtype
+    raise Unsupported("the model has no Linear layer, so the width of its input is not known.")

@@ -1,0 +1,1 @@
+"""Tests of small networks and neural ODEs."""

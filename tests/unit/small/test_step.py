@@ -1,0 +1,362 @@
+"""Native training steps against torch's own, and what is refused or noticed."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - its usual name
+from torch import nn, optim
+
+from hotlap.small import Unsupported, compile_step
+from hotlap.small.native import Core, core
+from hotlap.small.step import CompiledStep
+
+needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+
+OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
+    "sgd": lambda p: optim.SGD(p, lr=0.05),
+    "sgd-decay": lambda p: optim.SGD(p, lr=0.05, weight_decay=0.1),
+    "momentum": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01),
+    "nesterov": lambda p: optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    "maximize": lambda p: optim.SGD(p, lr=0.001, maximize=True),
+    "adam": lambda p: optim.Adam(p, lr=0.01),
+    "adam-decay": lambda p: optim.Adam(p, lr=0.01, betas=(0.8, 0.95), weight_decay=0.1, eps=1e-6),
+    "adamw": lambda p: optim.AdamW(p, lr=0.01, weight_decay=0.2),
+    "rmsprop": lambda p: optim.RMSprop(p, lr=0.001),
+    "rmsprop-all": lambda p: optim.RMSprop(p, lr=0.001, momentum=0.9, centered=True, weight_decay=0.1),
+}
+
+
+def network(inputs: int = 5, hidden: int = 37, outputs: int = 3) -> Any:
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
+    )
+
+
+def torch_step(model: nn.Module, loss: Any, optimizer: optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> float:
+    optimizer.zero_grad()
+    value = loss(model(x), y)
+    value.backward()
+    optimizer.step()
+    return float(value.detach())
+
+
+def assert_same(a: nn.Module, b: nn.Module, *, tolerance: float) -> None:
+    for p, q in zip(a.parameters(), b.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=tolerance, atol=tolerance)
+
+
+@needs_core
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_optimizer_updates_as_torchs_does(name: str, dtype: torch.dtype) -> None:
+    ours = network().to(dtype)
+    theirs = copy.deepcopy(ours)
+    mine, other = OPTIMIZERS[name](ours.parameters()), OPTIMIZERS[name](theirs.parameters())
+    step = compile_step(ours, nn.MSELoss(), mine)
+    x, y = torch.randn(20, 5, dtype=dtype), torch.randn(20, 3, dtype=dtype)
+    for _ in range(10):
+        loss = step.step(x, y)
+        assert loss == pytest.approx(
+            torch_step(theirs, nn.MSELoss(), other, x, y), rel=1e-4 if dtype == torch.float32 else 1e-10
+        )
+    assert_same(ours, theirs, tolerance=2e-4 if dtype == torch.float32 else 1e-10)
+
+
+@needs_core
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_goes_on_in_torch_from_a_saved_state(name: str) -> None:
+    ours = network().double()
+    theirs = copy.deepcopy(ours)
+    mine, other = OPTIMIZERS[name](ours.parameters()), OPTIMIZERS[name](theirs.parameters())
+    x, y = torch.randn(20, 5).double(), torch.randn(20, 3).double()
+    step = compile_step(ours, nn.MSELoss(), mine)
+    for _ in range(4):
+        step.step(x, y)
+        torch_step(theirs, nn.MSELoss(), other, x, y)
+    resumed = network().double()
+    again = OPTIMIZERS[name](resumed.parameters())
+    resumed.load_state_dict(ours.state_dict())
+    again.load_state_dict(copy.deepcopy(mine.state_dict()))
+    for _ in range(4):
+        torch_step(resumed, nn.MSELoss(), again, x, y)
+        torch_step(theirs, nn.MSELoss(), other, x, y)
+    assert_same(resumed, theirs, tolerance=1e-10)
+
+
+@needs_core
+def test_training_goes_on_natively_from_torchs_state() -> None:
+    ours = network().double()
+    theirs = copy.deepcopy(ours)
+    mine, other = optim.Adam(ours.parameters()), optim.Adam(theirs.parameters())
+    x, y = torch.randn(20, 5).double(), torch.randn(20, 3).double()
+    step = compile_step(ours, nn.MSELoss(), mine)
+    for native in (False, True, False, True):
+        torch_step(theirs, nn.MSELoss(), other, x, y)
+        step.step(x, y) if native else torch_step(ours, nn.MSELoss(), mine, x, y)
+    mine.load_state_dict(copy.deepcopy(other.state_dict()))
+    step.step(x, y)
+    torch_step(theirs, nn.MSELoss(), other, x, y)
+    assert_same(ours, theirs, tolerance=1e-10)
+
+
+@needs_core
+def test_schedulers_change_the_rate_of_each_group() -> None:
+    ours = network().double()
+    theirs = copy.deepcopy(ours)
+
+    def groups(model: nn.Module) -> optim.Optimizer:
+        parameters: Any = list(model.parameters())
+        return optim.AdamW(
+            [{"params": parameters[:2]}, {"params": parameters[2:], "lr": 0.1, "weight_decay": 0.3}], lr=0.02
+        )
+
+    mine, other = groups(ours), groups(theirs)
+    schedulers = [optim.lr_scheduler.ExponentialLR(o, 0.5) for o in (mine, other)]
+    step = compile_step(ours, nn.L1Loss(), mine)
+    x, y = torch.randn(9, 5).double(), torch.randn(9, 3).double()
+    for _ in range(5):
+        step.step(x, y)
+        torch_step(theirs, nn.L1Loss(), other, x, y)
+        for scheduler in schedulers:
+            scheduler.step()
+    assert_same(ours, theirs, tolerance=1e-10)
+
+
+@needs_core
+@pytest.mark.parametrize("how", ["clip_grad_norm", "clip_grad_value"])
+def test_gradients_are_clipped_as_torch_clips_them(how: str) -> None:
+    ours = network().double()
+    theirs = copy.deepcopy(ours)
+    mine, other = optim.SGD(ours.parameters(), lr=0.1), optim.SGD(theirs.parameters(), lr=0.1)
+    step = compile_step(ours, nn.MSELoss(reduction="sum"), mine, **{how: 0.05})  # type: ignore[arg-type]
+    x, y = torch.randn(9, 5).double(), torch.randn(9, 3).double()
+    for _ in range(3):
+        step.step(x, y)
+        other.zero_grad()
+        nn.MSELoss(reduction="sum")(theirs(x), y).backward()
+        clip = nn.utils.clip_grad_norm_ if how == "clip_grad_norm" else nn.utils.clip_grad_value_
+        clip(theirs.parameters(), 0.05)
+        other.step()
+    assert_same(ours, theirs, tolerance=1e-10)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 20)
+        self.norm = nn.LayerNorm(20)
+        self.inner = nn.Linear(20, 20, bias=False)
+        self.last = nn.Linear(20, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.gelu(self.first(x.view(x.size(0), -1)))
+        x = x + F.silu(self.inner(self.norm(x)))
+        out: torch.Tensor = self.last(x).squeeze(-1)
+        return out
+
+
+@needs_core
+def test_a_module_with_a_forward_of_its_own_is_followed() -> None:
+    torch.manual_seed(0)
+    ours = Residual().double()
+    theirs = copy.deepcopy(ours)
+    mine, other = optim.Adam(ours.parameters()), optim.Adam(theirs.parameters())
+    step = compile_step(ours, F.mse_loss, mine)
+    x, y = torch.randn(11, 6).double(), torch.randn(11).double()
+    for _ in range(4):
+        assert step.step(x, y) == pytest.approx(torch_step(theirs, F.mse_loss, other, x, y), rel=1e-10)
+    assert_same(ours, theirs, tolerance=1e-10)
+
+
+@needs_core
+def test_tied_and_frozen_parameters_train_as_in_torch() -> None:
+    torch.manual_seed(0)
+    shared = nn.Linear(8, 8)
+    frozen = nn.Linear(8, 8)
+    frozen.requires_grad_(False)
+    ours = nn.Sequential(shared, nn.Tanh(), frozen, nn.Sigmoid(), shared, nn.Linear(8, 2)).double()
+    theirs = copy.deepcopy(ours)
+    mine, other = optim.Adam(ours.parameters(), lr=0.01), optim.Adam(theirs.parameters(), lr=0.01)
+    step = compile_step(ours, nn.MSELoss(), mine)
+    x, y = torch.randn(11, 8).double(), torch.randn(11, 2).double()
+    for _ in range(4):
+        step.step(x, y)
+        torch_step(theirs, nn.MSELoss(), other, x, y)
+    assert_same(ours, theirs, tolerance=1e-10)
+
+
+@needs_core
+def test_fit_is_the_same_as_its_steps_one_by_one() -> None:
+    ours, theirs = network().double(), network().double()
+    mine, other = optim.Adam(ours.parameters()), optim.Adam(theirs.parameters())
+    x, y = torch.randn(50, 5).double(), torch.randn(50, 3).double()
+    losses = compile_step(ours, nn.MSELoss(), mine).fit(
+        x, y, epochs=2, batch_size=16, generator=torch.Generator().manual_seed(3)
+    )
+    generator = torch.Generator().manual_seed(3)
+    step = compile_step(theirs, nn.MSELoss(), other)
+    for epoch in range(2):
+        order = torch.randperm(50, generator=generator)
+        parts = [(len(rows), step.step(x[rows], y[rows])) for rows in torch.split(order, 16)]
+        assert losses[epoch] == pytest.approx(sum(n * loss for n, loss in parts) / 50)
+    assert_same(ours, theirs, tolerance=0)
+
+
+@needs_core
+def test_fit_without_shuffling_can_drop_the_last_batch_and_stop() -> None:
+    model = network()
+    optimizer = optim.SGD(model.parameters(), lr=0.0)
+    x, y = torch.randn(10, 5), torch.randn(10, 3)
+    step = compile_step(model, nn.MSELoss(), optimizer)
+    losses = step.fit(x, y, epochs=5, batch_size=4, shuffle=False, drop_last=True, after_epoch=lambda n, _: n == 1)
+    expected = float(F.mse_loss(model(x[:8]), y[:8]).detach())
+    assert losses == pytest.approx([expected, expected])
+
+
+@needs_core
+def test_dropout_keeps_with_torchs_probability_and_scales() -> None:
+    torch.manual_seed(0)
+    model: Any = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Dropout(0.3)).double()
+    nn.init.ones_(model[0].weight)
+    step = compile_step(model, nn.MSELoss(reduction="sum"), optim.SGD(model.parameters(), lr=0.0), seed=5)
+    x, y = torch.ones(100_000, 1).double(), torch.zeros(100_000, 1).double()
+    kept = step.step(x, y) * 0.7**2 / 100_000
+    assert kept == pytest.approx(0.7, abs=0.01)
+    assert step.evaluate(x, y) == 100_000
+    model.eval()
+    assert step.step(x, y) == 100_000
+    model.train()
+    assert step.step(x, y) != 100_000
+
+
+@needs_core
+def test_dropouts_gradient_uses_the_mask_of_its_forward() -> None:
+    model: Any = nn.Sequential(nn.Linear(3, 40), nn.Dropout(0.5), nn.Linear(40, 1)).double()
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.0), seed=5)
+    x, y = torch.randn(7, 3).double(), torch.randn(7, 1).double()
+    for _ in range(3):
+        gradients = step.gradients(x, y)
+        # A unit that was dropped for all rows would have no gradient; with seven rows none is.
+        assert 0 < int((gradients[model[0].weight] != 0).sum()) <= 120
+        masked = gradients[model[2].weight].ne(0)
+        assert torch.equal(masked.squeeze(0), gradients[model[0].bias].ne(0))
+
+
+@needs_core
+def test_a_batch_of_no_rows_updates_with_gradients_of_zero() -> None:
+    ours = network().double()
+    theirs = copy.deepcopy(ours)
+    mine, other = optim.AdamW(ours.parameters()), optim.AdamW(theirs.parameters())
+    loss = nn.MSELoss(reduction="sum")
+    x, y = torch.randn(0, 5).double(), torch.randn(0, 3).double()
+    assert compile_step(ours, loss, mine).step(x, y) == torch_step(theirs, loss, other, x, y) == 0.0
+    assert_same(ours, theirs, tolerance=1e-12)
+
+
+@needs_core
+def test_views_with_strides_are_read_right() -> None:
+    model = network()
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.0))
+    x, y = torch.randn(5, 14).T, torch.randn(14, 6)[:, ::2]
+    assert step.step(x, y) == pytest.approx(float(F.mse_loss(model(x), y).detach()), rel=1e-5)
+
+
+REFUSED: dict[str, tuple[Callable[[], tuple[nn.Module, Any, Callable[[Any], optim.Optimizer]]], str]] = {
+    "layer": (
+        lambda: (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), nn.MSELoss(), OPTIMIZERS["sgd"]),
+        "BatchNorm1d",
+    ),
+    "loss": (lambda: (network(), nn.KLDivLoss(), OPTIMIZERS["sgd"]), "KLDivLoss"),
+    "weights": (lambda: (network(), nn.CrossEntropyLoss(torch.ones(3)), OPTIMIZERS["sgd"]), "weights"),
+    "smoothing": (lambda: (network(), nn.CrossEntropyLoss(label_smoothing=0.1), OPTIMIZERS["sgd"]), "label_smoothing"),
+    "optimizer": (lambda: (network(), nn.MSELoss(), optim.Adagrad), "Adagrad"),
+    "amsgrad": (lambda: (network(), nn.MSELoss(), lambda p: optim.Adam(p, amsgrad=True)), "amsgrad"),
+    "dtype": (lambda: (network().half(), nn.MSELoss(), OPTIMIZERS["sgd"]), "float16"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_known_is_refused_by_name(name: str) -> None:
+    make, word = REFUSED[name]
+    model, loss, optimizer = make()
+    with pytest.raises(Unsupported, match=word):
+        compile_step(model, loss, optimizer(model.parameters()))
+
+
+@needs_core
+def test_a_target_that_torch_would_broadcast_is_refused() -> None:
+    model = network(outputs=1)
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(Unsupported, match="target"):
+        step.step(torch.randn(4, 5), torch.randn(4))
+
+
+@needs_core
+def test_a_label_without_a_column_is_an_error() -> None:
+    model = network()
+    step = compile_step(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(IndexError, match="label"):
+        step.step(torch.randn(4, 5), torch.tensor([0, 1, 2, 3]))
+
+
+def moved(model: Any) -> None:
+    model[0].weight.data = model[0].weight.data.clone() * 2
+
+
+def replaced(model: Any) -> None:
+    model[2] = nn.Linear(37, 37)
+
+
+def other_activation(model: Any) -> None:
+    model[1] = nn.Sigmoid()
+
+
+def frozen(model: Any) -> None:
+    model[0].weight.requires_grad_(False)
+
+
+@needs_core
+@pytest.mark.parametrize("change", [moved, replaced, other_activation, frozen])
+def test_a_change_of_the_model_between_calls_is_noticed(change: Callable[[Any], None]) -> None:
+    model = network()
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    x, y = torch.randn(4, 5), torch.randn(4, 3)
+    step.step(x, y)
+    change(model)
+    before = copy.deepcopy(model)
+    assert step.step(x, y) == pytest.approx(float(F.mse_loss(before(x), y).detach()), rel=1e-4)
+    if change is frozen:
+        assert torch.equal(before[0].weight, model[0].weight)
+
+
+@needs_core
+def test_a_hook_between_calls_is_refused() -> None:
+    model = network()
+    step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    x, y = torch.randn(4, 5), torch.randn(4, 3)
+    step.step(x, y)
+    handle = model[1].register_forward_hook(lambda *_: None)
+    with pytest.raises(Unsupported, match="hooks"):
+        step.step(x, y)
+    handle.remove()
+    step.step(x, y)
+    model[0].weight.register_hook(lambda g: g)
+    with pytest.raises(Unsupported, match="hook"):
+        step.step(x, y)
+
+
+def test_without_the_core_the_same_training_runs_in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.small.step.core", lambda: Core(None, "", "there is none.", False))
+    ours, theirs = network(), network()
+    mine, other = optim.Adam(ours.parameters()), optim.Adam(theirs.parameters())
+    step: CompiledStep = compile_step(ours, nn.MSELoss(), mine)
+    assert step.why_torch == "there is none."
+    x, y = torch.randn(4, 5), torch.randn(4, 3)
+    assert step.step(x, y) == torch_step(theirs, nn.MSELoss(), other, x, y)
+    assert_same(ours, theirs, tolerance=0)
+    assert len(step.fit(x, y, epochs=2, batch_size=2)) == 2
+    assert step.evaluate(x, y) == pytest.approx(float(F.mse_loss(ours(x), y).detach()))
