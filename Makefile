@@ -58,7 +58,8 @@ $(STAMP_TORCH):
 	$(PIP) install $(TORCH)
 	touch $@
 
-# Editable: changes in the clone count at once. scikit-build-core's "inplace" mode needs no rebuild hook for that.
+# Editable: changes of Python files in the clone count at once; the native core is built here, once. Without a compiler
+# the install succeeds all the same, and hotlap.small says that it uses torch.
 $(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
 	$(PIP) install --quiet --editable '.[examples]'
 	touch $@
