@@ -254,11 +254,12 @@ def _no_gain(contender: Contender) -> str:
     if contender.failure is not None:
         return f"It could not be tried: {contender.failure}."
     number = len(contender.log_ratios)
+    processes = "1 process" if number == 1 else f"{number} processes"
     if contender.progress is Progress.NO_GAIN:
-        return f"No gain of {factor(LINE)} in {number} processes, so training was not compared."
+        return f"No gain of {factor(LINE)} in {processes}, so training was not compared."
     if contender.progress is Progress.GO_ON:
-        return f"The time was over after {number} processes, before a gain could be shown."
-    return f"A gain above {factor(LINE)} could not be shown in {number} processes; training was not compared."
+        return f"The time was over after {processes}, before a gain could be shown."
+    return f"A gain above {factor(LINE)} could not be shown in {processes}; training was not compared."
 
 
 def _with_one_time_cost(trial: Trial, base: Run, run: Run) -> Trial:
