@@ -47,7 +47,7 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     script = place("slow_items.py", tmp_path)
     before = script.read_bytes()
     plain = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
-    done = hotlap("tune", "--budget", "100s", "--levers", "cached-dataset", "--json", "-", script.name, cwd=tmp_path)
+    done = hotlap("tune", "--budget", "150s", "--levers", "cached-dataset", "--json", "-", script.name, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["findings"][0]["code"] == "input-bound"
@@ -162,7 +162,7 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
 
 def test_a_budget_that_allows_no_trial_still_tells_what_a_step_waits_for(tmp_path: Path) -> None:
     place("plain.py", tmp_path)
-    done = hotlap("tune", "--budget", "15s", "plain.py", "100000", cwd=tmp_path)
+    done = hotlap("tune", "--budget", "25s", "plain.py", "100000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "What each step waits for" in done.stdout
     assert "budget was over" in " ".join(done.stdout.split())

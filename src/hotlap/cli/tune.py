@@ -69,12 +69,21 @@ def run(args: argparse.Namespace) -> int:
     # Where the user is, by the name that the shell gives it: a script may print it.
     cwd = Path(os.getcwd())
     options, aim = _options(args, target.parse(args.tail, cwd=cwd), cwd)
-    signal.signal(signal.SIGTERM, _interrupt)
-    return _Tuning(args, options, aim, cwd).run()
+    interrupt = _Interrupt()
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
+    return _Tuning(args, options, aim, cwd, interrupt).run()
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+class _Interrupt:
+    """Ctrl-C, or a polite request to end: remembered, and raised."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, *_: object) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
 
 
 def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Options, Target]":
@@ -116,12 +125,15 @@ def seconds(text: str, option: str) -> float:
 class _Tuning:
     """One `hotlap tune`: saves and shows the study as it grows."""
 
-    def __init__(self, args: argparse.Namespace, options: "Options", aim: "Target", cwd: Path) -> None:
+    def __init__(
+        self, args: argparse.Namespace, options: "Options", aim: "Target", cwd: Path, interrupt: _Interrupt
+    ) -> None:
         from hotlap.cli import shelf
         from hotlap.record import Study
 
         self._args = args
         self._options = options
+        self._interrupt = interrupt
         created = shelf.now()
         settings = f"{options.levers} {options.seed}"
         self._shelf: Shelf = shelf.Shelf(cwd, aim.title, created)
@@ -188,7 +200,12 @@ class _Tuning:
                 wanted |= levers.from_spec(spec).environment({**os.environ, **wanted})
             return wanted
 
-        return Launcher(environment=environment, folders=self._folders, timeout_s=self._options.timeout_s)
+        return Launcher(
+            environment=environment,
+            folders=self._folders,
+            timeout_s=self._options.timeout_s,
+            interrupted=lambda: self._interrupt.asked,
+        )
 
     # The observer of the study
 

@@ -33,7 +33,8 @@ class Launcher:
     """Starts commands under plans. A context manager: leaving it ends every process and removes every file of ours.
 
     `environment` answers which variables a plan's levers want; `folders` are the user's, which no run may change.
-    `timeout_s`: a run that makes no step for so long is ended (Status.HUNG).
+    `timeout_s`: a run that makes no step for so long is ended (Status.HUNG). `interrupted` is asked all the time and
+    ends everything with KeyboardInterrupt: the exception of the signal itself may get lost in somebody's callback.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Launcher:
         folders: Sequence[Path],
         timeout_s: float,
         stdin: StandardInput | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._environment = environment
+        self._interrupted = interrupted
         self._folders = _outermost(folders)
         self._timeout_s = timeout_s
         self._stdin = stdin or StandardInput()
@@ -76,7 +79,7 @@ class Launcher:
         """
         children = [self._start(plan) for plan in plans]
         try:
-            _Heat(children, timeout_s=self._timeout_s, limit_s=limit_s).run()
+            _Heat(children, timeout_s=self._timeout_s, limit_s=limit_s).run(self._interrupted)
         finally:
             # On the way out after Ctrl-C as well.
             for child in children:
@@ -200,9 +203,11 @@ class _Heat:
         self._running: _Child | None = None
         self._rounds = 0
 
-    def run(self) -> None:
+    def run(self, interrupted: Callable[[], bool]) -> None:
         """Until no child is left."""
         while any(child.alive for child in self._children):
+            if interrupted():
+                raise KeyboardInterrupt
             self._await_news()
             now = time.monotonic()
             for child in self._children:
