@@ -71,7 +71,7 @@ def main() -> None:
         for trial in study["trials"]
     ]
     results_file.write("demo", results=rows, claims=claims, trials=trials, elapsed_s=study["elapsed_s"])
-    output = done.stderr.split("Report: ")[0].rstrip()
+    output = done.stderr.split("Report: ")[0].rstrip().replace(f"{folder}/", "")
     text = json.dumps({"machine": results_file.device_name(), "output": output}, indent=2)
     (results_file.RESULTS / "demo.json").write_text(text + "\n")
     print(output, claims, rows, sep="\n")
