@@ -342,8 +342,9 @@ def test_training_goes_on_under_it(kind: type[Lever], optimizers: list[torch.opt
     finally:
         installed.undo()
     assert torch.isfinite(model.weight).all()
-    # In bfloat16 a gradient may come out as exactly 0.
-    assert float((model.weight != weight).double().mean()) > 0.5
+    # In bfloat16 a gradient may come out as exactly 0; under all other levers every element moves.
+    least = 0.5 if kind.numerics is levers.Numerics.STATISTICAL else 1.0
+    assert float((model.weight != weight).double().mean()) >= least
 
 
 # As source
