@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.errors import UserError
 from hotlap.predict import beliefs, links, memory, scaling, timing
 from hotlap.predict.beliefs import Beliefs
 from hotlap.predict.catalogue import Device, Match, resolve
-from hotlap.predict.precision import Precision, parse
+from hotlap.predict.precision import Precision, matrix_rate, parse
 from hotlap.predict.timing import Array, Parts
 from hotlap.predict.workload import Workload
 from hotlap.record.types import Interval, Prediction
@@ -21,7 +22,7 @@ LOW, MID, HIGH = 0.10, 0.50, 0.90
 LEAST_WIDTH = 0.02
 # Spread between two machines with one model of device (host, cooling, drivers, versions), and what is added when the
 # two devices are of different families: fitted to the coverage of held-out pairs (benchmarks/predict).
-MACHINE_SIGMA = 0.09
+MACHINE_SIGMA = 0.12
 FAMILY_SIGMA = 0.07
 # Added where a family was never seen in the data that the constants come from, and where the power limit rules.
 UNSEEN_SIGMA = 0.06
@@ -32,6 +33,11 @@ CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
 # Bytes under mixed precision for each byte in FP32: norms, losses, parameters and their updates stay in FP32.
 MIXED_BYTES = 0.62
+BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
+# The model is pulled by this part towards the plain ratio of peaks and bandwidths (their geometric mean). Held-out
+# devices are foretold best with 0.2 to 0.3 of it (benchmarks/predict): what the model believes of a device that nothing
+# was measured on is worth that much less than all.
+PEAKS_WEIGHT = 0.3
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
 KNOWN_FAMILIES = frozenset({"gp102", "gp100", "volta", "turing", "ga102", "ga100"})
@@ -147,6 +153,8 @@ def _answer(question: _Question) -> Prediction:
     parts, one_s, weights = _one_device(question, believed)
     step_s, notes = _several(question, believed, one_s)
     low, mid, high = beliefs.quantiles(np.log(step_s), weights, (LOW, MID, HIGH))
+    width = max(1.0, timing.constants()["prior"]["interval"]["width"])
+    low, high = mid - width * (mid - low), mid + width * (high - mid)
     need = memory.need(question.share, precision=question.precision)
     one_mid = beliefs.quantiles(one_s / step_s, weights, (MID,))[0]
     return Prediction(
@@ -186,7 +194,7 @@ def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, A
         timing.columns(question.share),
         target,
         precision=question.precision,
-        draws=believed.there(),
+        draws=believed.there(host_factor=_host_factor(question.here, target)),
         byte_factor=_byte_factor(workload.precision, question.precision),
     )
     there_s = _with_input(parts.step_s, question.share, target)
@@ -206,7 +214,34 @@ def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, A
     spread = math.hypot(spread, *_pair_sigmas(here, target))
     fixed_s = believed.fixed * question.measured_step_s
     scaled_s = there_s * ratio * (1 - believed.fixed)
+    if here.kind == target.kind == "gpu":
+        scaled_s = scaled_s * _towards_peaks(question, here, there_s * ratio, parts, believed.shared.tf32)
     return parts, (fixed_s + scaled_s) * np.exp(spread * believed.machine), beliefs.weigh(ratio)
+
+
+def _towards_peaks(
+    question: _Question, here: Device, there_s: Array, parts: Parts, tf32: NDArray[np.bool_]
+) -> Array:
+    """(D,) factors that pull the part of a step that the device bounds towards the ratio of the two devices' peaks."""
+    workload, target = question.workload, question.target
+
+    def slowness(device: Device, precision: Precision) -> Array:
+        rates = [matrix_rate(device, precision, tf32=choice) for choice in (False, True)]
+        counted = BYTES_COUNTED.get(precision, 1.0)
+        return np.asarray(np.sqrt(counted / np.array(rates) / device.bandwidth)[tf32.astype(int)])
+
+    plain = slowness(target, question.precision) / slowness(here, workload.precision)
+    scaled = question.share.flop / workload.flop if workload.flop else 1.0
+    towards = np.log(plain * scaled * (question.measured_step_s or 1.0) / there_s)
+    bound = parts.device_s**6 / (parts.device_s**6 + parts.host_s**6)
+    return np.asarray(np.exp(PEAKS_WEIGHT * bound * towards))
+
+
+def _host_factor(here: Device | None, there: Device) -> float:
+    """Host time beside `there` for each second beside `here`: machines are about as old as their GPUs."""
+    if here is None or here.kind == "cpu" or not here.year or not there.year:
+        return 1.0
+    return float((1 - timing.constants()["prior"]["host"]["faster_a_year"]) ** (there.year - here.year))
 
 
 def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
@@ -221,10 +256,11 @@ def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
 
 
 def _byte_factor(recorded: Precision, wanted: Precision) -> float:
-    """Bytes in `wanted` for each byte in `recorded`."""
+    """Bytes that really move in `wanted` for each that really moves in `recorded`."""
+    really = timing.constants()["prior"]["memory"]["really_moved"]
 
     def relative(precision: Precision) -> float:
-        return MIXED_BYTES if precision.mixed else 2.0 if precision is Precision.FP64 else 1.0
+        return BYTES_COUNTED.get(precision, 1.0) * float(really[beliefs.MOVED[precision.mixed]])
 
     return relative(wanted) / relative(recorded)
 

@@ -11,12 +11,13 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
+from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.predict.catalogue import Device
+from hotlap.predict.catalogue import Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import Kind, Operator, Workload
 
@@ -31,11 +32,15 @@ WAVE_S = 6.0e-6
 @cache
 def constants() -> dict[str, Any]:
     """facts/constants.toml, with what facts/fitted.toml puts in the place of its priors."""
-    found = _table("constants.toml")
-    fitted = _table("fitted.toml")
-    found["prior"]["fp32_efficiency"].update(fitted["fp32_efficiency"])
-    found["prior"]["memory"]["really_moved"].update(fitted["memory"]["really_moved"])
-    return found
+    return _merged(_table("constants.toml"), {"prior": _table("fitted.toml")})
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`below` with what `above` says in its place, table by table."""
+    return below | {
+        key: _merged(below[key], value) if isinstance(value, dict) and key in below else value
+        for key, value in above.items()
+    }
 
 
 def _table(name: str) -> dict[str, Any]:
@@ -87,13 +92,20 @@ class Parts:
         return max(shares, key=lambda name: shares[name])
 
 
+@cache
+def _watts_per_flop(family: str) -> float | None:
+    """Board power for each operation a second of FP32 peak, as boards of `family` usually have it."""
+    found = [one.power_w / one.fp32 for one in devices(kind="gpu") if one.family == family]
+    return median(found) if found else None
+
+
 def sustained(device: Device) -> float:
     """Part of the boost clock that the board's power limit lets matrix work hold, in (0, 1]."""
     power = constants()["prior"]["power"]
-    wanted = power["w_per_tflops"].get(device.family)
-    if wanted is None:
+    usual = _watts_per_flop(device.family)
+    if usual is None or device.kind != "gpu":
         return 1.0
-    needed_w = wanted * device.fp32 / 1e12 - power["base_w"]
+    needed_w = power["share"] * usual * device.fp32 - power["base_w"]
     held = (device.power_w - power["base_w"]) / max(needed_w, 1.0)
     return float(min(1.0, held ** power["exponent"]))
 
@@ -112,15 +124,18 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
     if rate == device.tf32 and rate > 0:
         feed = float(prior["tensor"]["tf32"])
         return max(rate * feed * _matrix_efficiency(device), vector) * sustained(device)
-    return vector / device.fp32 * rate * sustained(device)
+    reached = vector / device.fp32 * rate * sustained(device)
+    # Winograd's algorithm multiplies less than is counted.
+    return reached * float(prior["conv"]["fp32"]) if kind is Kind.CONV and precision is not Precision.FP64 else reached
 
 
 def _matrix_efficiency(device: Device) -> float:
-    """Part of the matrix peak that operators of real nets reach, by the balance of the device."""
+    """Part of the matrix peak that large operators of real nets reach: the faster a unit, the harder it is to feed."""
     prior = constants()["prior"]["tensor"]
-    balance = device.tensor / device.bandwidth
-    line = prior["efficiency"] * (prior["balance"] / balance) ** prior["exponent"]
-    return float(min(0.92, line * prior["family"].get(device.family, 1.0)))
+    # A device of the user's that does not say how many units it has is taken for one on the line's anchor.
+    each = device.tensor / 1e12 / device.units if device.units > 1 else prior["unit_tflops"]
+    line = prior["efficiency"] * (prior["unit_tflops"] / each) ** prior["exponent"]
+    return float(prior["nets"] * min(1.0, line * prior["family"].get(device.family, 1.0)))
 
 
 def memory_rate(device: Device) -> float:
