@@ -61,8 +61,8 @@ class Run:
     """Phase -> (S,), summing to `step_s`; None where the phase could not be measured."""
     device_phase_s: Mapping[Phase, tuple[float, ...] | None] = field(default_factory=dict)
     """Phase -> (S,) by device events; empty without a device. Another clock than `phase_s`: never add the two."""
-    input_s: Mapping[InputPart, tuple[float, ...] | None] = field(default_factory=dict)
-    """Part -> (S,), within the input phase; None where it could not be measured."""
+    input_s: Mapping[InputPart, float | None] = field(default_factory=dict)
+    """Part -> mean seconds a step, within the input phase; None where it could not be measured."""
     arm: tuple[int, ...] = ()
     """(S,) index into `arms`."""
     block: tuple[int, ...] = ()
