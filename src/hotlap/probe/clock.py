@@ -52,6 +52,13 @@ class Clock:
         self._spent = [0.0] * len(PHASES)
         return spent
 
+    def totals(self) -> list[float]:
+        """Seconds by phase since the last lap, up to now."""
+        now = self._now()
+        self._spent[self._phase] += now - self._last
+        self._last = now
+        return self._spent.copy()
+
     def pause(self) -> None:
         """Hotlap's own work begins in the middle of a step."""
         now = self._now()

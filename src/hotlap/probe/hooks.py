@@ -49,19 +49,27 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
     of `_call_impl` (about 2 us each), while this adds one branch to the inner calls.
     """
     call = torch.nn.Module.__call__
-    clock = session.clock
+    clock, aside = session.clock, session.aside
+    is_grad_enabled = torch.is_grad_enabled
     is_compiling = torch.compiler.is_compiling
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
         if session.in_forward or is_compiling() or get_ident() != thread.id:
             return call(self, *args, **kwargs)
         session.in_forward = True
+        looks = not (is_grad_enabled() and self.training)
         clock.enter(phases.FORWARD)
+        if looks:
+            aside.looks()
+        else:
+            aside.trains()
         try:
             result = call(self, *args, **kwargs)
         finally:
             session.in_forward = False
             clock.leave()
+            if looks:
+                aside.looked()
         session.forward_made(self, args, kwargs, result)
         return result
 
@@ -157,15 +165,17 @@ def _hook_loaders(session: Session, patch: Patch, thread: _Thread) -> None:
     kind = dataloader._BaseDataLoaderIter
     next_batch = kind.__next__
     begin = DataLoader.__iter__
+    clock, aside = session.clock, session.aside
 
     def __next__(self: Any) -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
             return next_batch(self)
-        session.clock.enter(phases.INPUT)
+        clock.enter(phases.INPUT)
+        aside.draws()
         try:
             batch = session.replay(self) if session.replaying else next_batch(self)
         finally:
-            session.clock.leave()
+            clock.leave()
         session.batch_drawn(self, batch)
         return batch
 
@@ -173,11 +183,12 @@ def _hook_loaders(session: Session, patch: Patch, thread: _Thread) -> None:
     def __iter__(self: "DataLoader[Any]") -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
             return begin(self)
-        session.clock.enter(phases.INPUT)
+        clock.enter(phases.INPUT)
+        aside.draws()
         try:
             iterator = begin(self)
         finally:
-            session.clock.leave()
+            clock.leave()
         session.loader_started(self, iterator)
         return iterator
 
