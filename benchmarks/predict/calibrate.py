@@ -6,8 +6,8 @@ The best guess (no draws) of each point is compared with its measurement. What i
 devices that ran one model on one machine (that is what a forecast answers), the error of each point for itself (with a
 small weight: it says whether a model is bound by computing or by memory), and how far each constant is from its prior,
 in standard deviations of that prior. Host time per operator is a nuisance of each suite; how well products run and how
-much really moves are nuisances of each family of models, with the spread that a forecast draws them from. `fitted(points)` is what
-pairs.py calls for its splits: with the points of a device, or of a family of models, left out.
+much really moves are nuisances of each family of models, with the spread that a forecast draws them from.
+`fitted(points)` is what splits.py calls: with the points of a device, or of a family of models, left out.
 """
 
 import copy
@@ -98,7 +98,7 @@ class Case:
 
     def guess_s(self, *, host_s: float, compute: float, memory: float) -> float:
         """Best guess of the step, without draws; `compute` and `memory` are factors of the model that is trained."""
-        moved = memory * timing.constants()["prior"]["memory"]["really_moved"][beliefs.MOVED[self.precision.mixed]]
+        moved = memory * timing.really_moved(self.precision)
         one = Draws(
             compute=np.array([compute]), memory=np.array([moved]), host_s=np.array([host_s]),
             tf32=np.zeros(1, dtype=bool),
@@ -222,9 +222,9 @@ def main() -> None:
     values = fitted(all_known(), gemm=known_gemm())
     values[splits.WIDTH] = splits.width(splits.by_device())
     lines = [
-        "# Written by benchmarks/predict/calibrate.py, from steps of torchvision's models (ryujaehun's tables, MIT), of",
-        "# transformers and large FP32 products (NeuSight's tables, MIT), and of every twentieth model of timm's table on",
-        "# an RTX 3090 (Apache-2.0). Priors and their spread stand there. interval.width: from held-out devices.",
+        "# Written by benchmarks/predict/calibrate.py, from steps of torchvision's models (ryujaehun's tables, MIT),",
+        "# of transformers and large FP32 products (NeuSight's tables, MIT), and of every twentieth model of timm's",
+        "# table on an RTX 3090 (Apache-2.0). Priors and their spread stand there; interval.width: held-out devices.",
     ]
     tables: dict[str, list[str]] = {}
     for (*path, name), value in values.items():

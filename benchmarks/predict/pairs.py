@@ -23,6 +23,8 @@ from hotlap.predict.catalogue import Device
 from hotlap.predict.precision import matrix_rate, parse
 
 RESULTS = Path(__file__).with_name("results") / "pairs.json"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Foretold:
     """Logarithms of foretold over measured, for some pairs, and what the intervals did."""

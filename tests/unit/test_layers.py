@@ -36,8 +36,8 @@ FIRST_LAYER = {
 
 # Torch may be imported at module level here: in the child, or on the user's own wish.
 TORCH_AT_HOME = ("probe", "data", "small")
-# These two run in the training process only.
-TORCH_IN_THE_CHILD = ("predict/trace.py", "predict/child.py")
+# This one runs in the training process only.
+TORCH_IN_THE_CHILD = ("predict/trace.py",)
 
 FILES = sorted(ROOT.rglob("*.py"))
 

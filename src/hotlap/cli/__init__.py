@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser.print_help()
         return 2
-    head, tail = tune.split_command(words)
+    head, tail = split(words)
     args = parser.parse_args(head)
     args.tail = tail
     try:
@@ -59,6 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Words for hotlap, and words of the training that it runs."""
+    from hotlap.cli import target
+
+    options = {"tune": tune.VALUE_OPTIONS, "predict": predict.VALUE_OPTIONS}.get(words[0] if words else "")
+    return (words, []) if options is None else target.cut(words, value_options=options)
 
 
 def _tell(error: HotlapError) -> None:

@@ -36,10 +36,6 @@ FIXED_SIGMA = 0.8
 FIXED_MOST = 0.3
 
 
-MOVED = {True: "mixed", False: "full"}
-"""Row of the table of bytes that really move, by whether the precision is mixed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beliefs:
     """Draws, with what each device adds to them."""
@@ -95,12 +91,12 @@ def _normals(dimensions: int) -> Array:
 def prior(workload: Workload) -> Beliefs:
     """What is believed before anything was measured."""
     normal = _normals(15)
-    moved = timing.constants()["prior"]["memory"]["really_moved"][MOVED[workload.precision.mixed]]
+    moved = timing.really_moved(workload.precision)
     compute_sigma = TOTALS_COMPUTE_SIGMA if workload.totals_only else COMPUTE_SIGMA
     memory_sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
     host = timing.constants()["prior"]["host"]
     per_operator_s = workload.host_s or host["per_operator_s"]
-    host_sigma = 0.25 if workload.host_s else host["sigma"]
+    host_sigma = host["measured_sigma"] if workload.host_s else host["sigma"]
     if workload.matmul_tf32 is None:
         from scipy.special import ndtr
 

@@ -31,9 +31,6 @@ POWER_RULES_BELOW = 0.8
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
-# Bytes under mixed precision for each byte in FP32: norms, losses, parameters and their updates stay in FP32.
-MIXED_BYTES = 0.62
-BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
 # The model is pulled by this part towards the plain ratio of peaks and bandwidths (their geometric mean). Held-out
 # devices are foretold best with 0.2 to 0.3 of it (benchmarks/predict): what the model believes of a device that nothing
 # was measured on is worth that much less than all.
@@ -195,7 +192,7 @@ def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, A
         target,
         precision=question.precision,
         draws=believed.there(host_factor=_host_factor(question.here, target)),
-        byte_factor=_byte_factor(workload.precision, question.precision),
+        byte_factor=timing.byte_factor(workload.precision, question.precision),
     )
     there_s = _with_input(parts.step_s, question.share, target)
     spread = MACHINE_SIGMA if question.here is not None else 2 * MACHINE_SIGMA
@@ -219,15 +216,13 @@ def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, A
     return parts, (fixed_s + scaled_s) * np.exp(spread * believed.machine), beliefs.weigh(ratio)
 
 
-def _towards_peaks(
-    question: _Question, here: Device, there_s: Array, parts: Parts, tf32: NDArray[np.bool_]
-) -> Array:
+def _towards_peaks(question: _Question, here: Device, there_s: Array, parts: Parts, tf32: NDArray[np.bool_]) -> Array:
     """(D,) factors that pull the part of a step that the device bounds towards the ratio of the two devices' peaks."""
     workload, target = question.workload, question.target
 
     def slowness(device: Device, precision: Precision) -> Array:
         rates = [matrix_rate(device, precision, tf32=choice) for choice in (False, True)]
-        counted = BYTES_COUNTED.get(precision, 1.0)
+        counted = timing.BYTES_COUNTED.get(precision, 1.0)
         return np.asarray(np.sqrt(counted / np.array(rates) / device.bandwidth)[tf32.astype(int)])
 
     plain = slowness(target, question.precision) / slowness(here, workload.precision)
@@ -253,16 +248,6 @@ def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
     slowest = min(timing.sustained(device) for device in (here, there))
     if slowest < POWER_RULES_BELOW and here.name != there.name:
         yield POWER_SIGMA
-
-
-def _byte_factor(recorded: Precision, wanted: Precision) -> float:
-    """Bytes that really move in `wanted` for each that really moves in `recorded`."""
-    really = timing.constants()["prior"]["memory"]["really_moved"]
-
-    def relative(precision: Precision) -> float:
-        return BYTES_COUNTED.get(precision, 1.0) * float(really[beliefs.MOVED[precision.mixed]])
-
-    return relative(wanted) / relative(recorded)
 
 
 def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:

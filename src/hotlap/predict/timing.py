@@ -27,6 +27,10 @@ Array = NDArray[np.float64]
 GAP_S = 2.5e-6
 # Matrix products fill the device in waves of tiles: about this time is lost in each (fits the ND A100 GEMM table).
 WAVE_S = 6.0e-6
+# Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
+# updates stay in FP32.
+MIXED_BYTES = 0.62
+BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
 
 
 @cache
@@ -118,7 +122,7 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
         return vector * sustained(device)
     rate = matrix_rate(device, precision, tf32=tf32)
     if precision is Precision.FP64:
-        return rate * 0.8 * sustained(device)
+        return rate * float(prior["fp64_efficiency"]) * sustained(device)
     if precision.mixed and device.tensor and rate == device.tensor:
         return max(rate * _matrix_efficiency(device), vector) * sustained(device)
     if rate == device.tf32 and rate > 0:
@@ -126,7 +130,7 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
         return max(rate * feed * _matrix_efficiency(device), vector) * sustained(device)
     reached = vector / device.fp32 * rate * sustained(device)
     # Winograd's algorithm multiplies less than is counted.
-    return reached * float(prior["conv"]["fp32"]) if kind is Kind.CONV and precision is not Precision.FP64 else reached
+    return reached * float(prior["conv"]["fp32"]) if kind is Kind.CONV else reached
 
 
 def _matrix_efficiency(device: Device) -> float:
@@ -136,6 +140,21 @@ def _matrix_efficiency(device: Device) -> float:
     each = device.tensor / 1e12 / device.units if device.units > 1 else prior["unit_tflops"]
     line = prior["efficiency"] * (prior["unit_tflops"] / each) ** prior["exponent"]
     return float(prior["nets"] * min(1.0, line * prior["family"].get(device.family, 1.0)))
+
+
+def really_moved(precision: Precision) -> float:
+    """Bytes that travel for each byte that operators read and write, counted alone."""
+    table = constants()["prior"]["memory"]["really_moved"]
+    return float(table["mixed" if precision.mixed else "full"])
+
+
+def byte_factor(recorded: Precision, wanted: Precision) -> float:
+    """Bytes that travel in `wanted` for each that travels in `recorded`."""
+
+    def relative(precision: Precision) -> float:
+        return BYTES_COUNTED.get(precision, 1.0) * really_moved(precision)
+
+    return relative(wanted) / relative(recorded)
 
 
 def memory_rate(device: Device) -> float:

@@ -125,6 +125,8 @@ class _Seen:
     batch_bytes: float = 0.0
     saved: dict[int, int] = field(default_factory=dict)
     """Storage -> bytes that the forward pass keeps for the backward pass."""
+    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
+    """Storage -> a tensor that wants a gradient and was not computed: a parameter."""
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -142,7 +144,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._overloadpacket.__name__
-        if not self.aside and name not in _NO_KERNEL and not _is_view(func):
+        if not self.aside and name not in _NO_KERNEL:
             self._record(func, name, args, kwargs, out)
         return out
 
@@ -155,6 +157,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         if not inputs and not outputs:
+            return
+        for tensor in inputs:
+            if tensor.requires_grad and tensor.is_leaf:
+                self._seen.leaves[tensor.untyped_storage()._cdata] = tensor
+        if _is_view(func):
             return
         flop = _flop(func, name, args, kwargs, out)
         written = _bytes(outputs)
@@ -216,14 +223,15 @@ class Tracer:
     def __init__(self) -> None:
         self._seen = _Seen()
         self._recorder = _Recorder(self._seen)
-        self._known: set[int] = set()
         self._trained: list[torch.Tensor] = []
         self._open = ExitStack()
 
     def start(self, parameters: Iterable[torch.Tensor] = ()) -> None:
-        """Begin; `parameters` are trained: no activations, and their gradients are what GPUs exchange."""
+        """Begin; `parameters` are trained: no activations, and their gradients are what GPUs exchange.
+
+        Without any (a script that updates by hand), they are the leaves of the graph that want a gradient.
+        """
         self._trained = [parameter for parameter in parameters if parameter.requires_grad]
-        self._known = {parameter.untyped_storage()._cdata for parameter in self._trained}
         for handle in _mark_optimizer(self._recorder):
             self._open.callback(handle.remove)
         self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
@@ -231,8 +239,7 @@ class Tracer:
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._known:
-            self._seen.saved[storage._cdata] = storage.nbytes()
+        self._seen.saved[storage._cdata] = storage.nbytes()
         return tensor
 
     @contextmanager
@@ -252,7 +259,9 @@ class Tracer:
         """End, and say what was done. `batch_bytes`: that would travel from the host, besides copies that were seen."""
         self._open.close()
         operators = tuple(_mapped(self._seen.counts))
-        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in self._trained)
+        trained = self._trained or list(self._seen.leaves.values())
+        known = {parameter.untyped_storage()._cdata for parameter in trained}
+        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in trained)
         return Workload(
             operators=operators,
             name=name,
@@ -260,7 +269,7 @@ class Tracer:
             matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
             parameter_bytes=weights or None,
             gradient_bytes=weights or None,
-            activation_bytes=float(sum(self._seen.saved.values())),
+            activation_bytes=float(sum(size for storage, size in self._seen.saved.items() if storage not in known)),
             batch_bytes=self._seen.batch_bytes or batch_bytes,
         ).validated()
 

@@ -122,6 +122,8 @@ class Run:
     """Levers that could not be installed, each with the reason: this run says nothing about them."""
     notes: tuple[str, ...] = ()
     """What the reader should know: a cache that was dropped, say."""
+    workload: str | None = None
+    """What one step does, as JSON of `hotlap.predict.Workload`; None unless the plan's watches asked for it."""
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

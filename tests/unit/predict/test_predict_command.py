@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hotlap import cli
 from hotlap.cli import predict
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.predict import Workload, workload
@@ -31,8 +32,9 @@ END
 def call(*words: str) -> int:
     parser = argparse.ArgumentParser()
     predict.add_parser(parser.add_subparsers())
-    args = parser.parse_args(["predict", *words])
-    args.tail = []
+    head, tail = cli.split(["predict", *words])
+    args = parser.parse_args(head)
+    args.tail = tail
     code: int = args.run(args)
     return code
 
