@@ -14,7 +14,7 @@ from hotlap.predict import trace
 RESULTS = Path(__file__).with_name("results") / "trace.json"
 
 
-def seconds(step: Callable[[], object], repeats: int = 7) -> float:
+def seconds(step: Callable[[], object], repeats: int = 25) -> float:
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()

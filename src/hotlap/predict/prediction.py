@@ -147,9 +147,12 @@ def _from_cpu(here: Match | None, target: Device) -> list[str]:
 
 def _answer(question: _Question) -> Prediction:
     believed = beliefs.prior(question.workload)
-    parts, one_s, weights = _one_device(question, believed)
+    parts, one_s, weights, spread = _one_device(question, believed)
     step_s, notes = _several(question, believed, one_s)
-    low, mid, high = beliefs.quantiles(np.log(step_s), weights, (LOW, MID, HIGH))
+    logs = np.log(step_s)
+    # The middle is that of the draws alone: being less sure must not move it.
+    (mid,) = beliefs.quantiles(logs, weights, (MID,))
+    low, high = beliefs.quantiles(logs + spread * believed.machine, weights, (LOW, HIGH))
     width = max(1.0, timing.constants()["prior"]["interval"]["width"])
     low, high = mid - width * (mid - low), mid + width * (high - mid)
     need = memory.need(question.share, precision=question.precision)
@@ -184,8 +187,8 @@ def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
         yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
 
 
-def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array]:
-    """(D,) seconds of what one target does, and the weight of each draw."""
+def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array, float]:
+    """(D,) seconds of what one target does, the weight of each draw, and the spread that comes on top (of logarithms)."""
     workload, target = question.workload, question.target
     parts = timing.step(
         timing.columns(question.share),
@@ -194,30 +197,32 @@ def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, A
         draws=believed.there(host_factor=_host_factor(question.here, target)),
         byte_factor=timing.byte_factor(workload.precision, question.precision),
     )
-    there_s = _with_input(parts.step_s, question.share, target)
     spread = MACHINE_SIGMA if question.here is not None else 2 * MACHINE_SIGMA
     if question.here is None or question.measured_step_s is None:
-        return parts, there_s * believed.residual * np.exp(spread * believed.machine), np.ones_like(there_s)
+        there_s = _with_input(parts.step_s, question.share, target)
+        return parts, there_s * believed.residual, np.ones_like(there_s), spread
     here = question.here
     here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here())
+    if here.kind == target.kind == "gpu":
+        parts = parts.times(_towards_peaks(question, here, parts, here_parts, believed.shared.tf32))
+    there_s = _with_input(parts.step_s, question.share, target)
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
-        guess = there_s * ratio**CPU_WEIGHT * np.exp(CPU_SIGMA * believed.machine)
-        return parts, guess, beliefs.weigh(ratio**CPU_WEIGHT)
+        return parts, there_s * ratio**CPU_WEIGHT, beliefs.weigh(ratio**CPU_WEIGHT), CPU_SIGMA
     if here == target and workload.precision is question.precision and question.share is workload:
         # The same model of device: what was measured is the answer, but for another machine around it.
         same = np.full_like(there_s, question.measured_step_s)
-        return parts, same * np.exp(0.5 * MACHINE_SIGMA * believed.machine), beliefs.weigh(ratio)
+        return parts, same, beliefs.weigh(ratio), 0.5 * MACHINE_SIGMA
     spread = math.hypot(spread, *_pair_sigmas(here, target))
     fixed_s = believed.fixed * question.measured_step_s
     scaled_s = there_s * ratio * (1 - believed.fixed)
-    if here.kind == target.kind == "gpu":
-        scaled_s = scaled_s * _towards_peaks(question, here, there_s * ratio, parts, believed.shared.tf32)
-    return parts, (fixed_s + scaled_s) * np.exp(spread * believed.machine), beliefs.weigh(ratio)
+    return parts, fixed_s + scaled_s, beliefs.weigh(ratio), spread
 
 
-def _towards_peaks(question: _Question, here: Device, there_s: Array, parts: Parts, tf32: NDArray[np.bool_]) -> Array:
-    """(D,) factors that pull the part of a step that the device bounds towards the ratio of the two devices' peaks."""
+def _towards_peaks(
+    question: _Question, here: Device, there_parts: Parts, here_parts: Parts, tf32: NDArray[np.bool_]
+) -> Array:
+    """(D,) factors that pull the work of the target towards the ratio of the two devices' peaks."""
     workload, target = question.workload, question.target
 
     def slowness(device: Device, precision: Precision) -> Array:
@@ -226,10 +231,9 @@ def _towards_peaks(question: _Question, here: Device, there_s: Array, parts: Par
         return np.asarray(np.sqrt(counted / np.array(rates) / device.bandwidth)[tf32.astype(int)])
 
     plain = slowness(target, question.precision) / slowness(here, workload.precision)
-    scaled = question.share.flop / workload.flop if workload.flop else 1.0
-    towards = np.log(plain * scaled * (question.measured_step_s or 1.0) / there_s)
-    bound = parts.device_s**6 / (parts.device_s**6 + parts.host_s**6)
-    return np.asarray(np.exp(PEAKS_WEIGHT * bound * towards))
+    share = question.share.memory_bytes / workload.memory_bytes if workload.memory_bytes else 1.0
+    modelled = there_parts.device_s / here_parts.device_s
+    return np.asarray((plain * share / modelled) ** PEAKS_WEIGHT)
 
 
 def _host_factor(here: Device | None, there: Device) -> float:

@@ -84,6 +84,15 @@ class Parts:
         """The slower of host and device; near the balance each waits for the other now and then."""
         return (self.device_s**6 + self.host_s**6) ** (1 / 6)
 
+    def times(self, factor: Array) -> "Parts":
+        """With the work of the device taking `factor` times as long; the host's stays."""
+        return Parts(
+            compute_s=self.compute_s * factor,
+            memory_s=self.memory_s * factor,
+            floor_s=self.floor_s * factor,
+            host_s=self.host_s,
+        )
+
     def bound_by(self, weights: Array) -> str:
         """What takes most of the time: "compute", "memory", "launch" (floors of small operators) or "host"."""
 
@@ -109,8 +118,7 @@ def sustained(device: Device) -> float:
     usual = _watts_per_flop(device.family)
     if usual is None or device.kind != "gpu":
         return 1.0
-    needed_w = power["share"] * usual * device.fp32 - power["base_w"]
-    held = (device.power_w - power["base_w"]) / max(needed_w, 1.0)
+    held = (device.power_w - power["base_w"]) / (power["share"] * usual * device.fp32)
     return float(min(1.0, held ** power["exponent"]))
 
 
@@ -180,12 +188,12 @@ def columns(workload: Workload) -> Columns:
     groups: dict[tuple[Kind, int, int], list[Operator]] = {}
     for operator in workload.operators:
         if operator.kind is not Kind.TRANSFER and operator.count > 0:
-            sizes = _size_class(operator.flop), _size_class(operator.moved_bytes)
+            sizes = _size_class(operator.done_flop), _size_class(operator.moved_bytes)
             groups.setdefault((operator.kind, *sizes), []).append(operator)
     rows = []
     for (kind, *_), members in groups.items():
         count = math.fsum(operator.count for operator in members)
-        flop = math.fsum(operator.flop * operator.count for operator in members) / count
+        flop = math.fsum(operator.done_flop * operator.count for operator in members) / count
         moved = math.fsum(operator.moved_bytes * operator.count for operator in members) / count
         rows.append((kind, flop, moved, count))
     return Columns(

@@ -113,6 +113,7 @@ class _Key:
     shapes: tuple[tuple[int, ...], ...]
     dtype: str
     flop: float
+    overcounted: float
     read: float
     written: float
 
@@ -163,7 +164,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._seen.leaves[tensor.untyped_storage()._cdata] = tensor
         if _is_view(func):
             return
-        flop = _flop(func, name, args, kwargs, out)
+        flop = _flop(func, args, kwargs, out)
         written = _bytes(outputs)
         read = written + _bytes(inputs[1:]) if name in _SPARSE_READS else _bytes(inputs)
         if name in ("zero_", "fill_", "copy_"):
@@ -180,25 +181,29 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             shapes=tuple(tuple(tensor.shape) for tensor in inputs[:4]),
             dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
             flop=flop / kernels,
+            overcounted=_overcounted(name, args, flop),
             read=read / kernels,
             written=written / kernels,
         )
         self._seen.counts[key] = self._seen.counts.get(key, 0) + kernels
 
 
-def _flop(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
-    """Operations as torch.utils.flop_counter counts them, but for the backward pass of grouped convolutions.
-
-    There torch 2.13 takes every input channel for every output channel, which overstates MobileNets by a factor of 10.
-    """
-    if name == "convolution_backward" and int(args[-2]) > 1:
-        grad_output, weight = args[0], args[2]
-        transposed = bool(args[7])
-        spread = args[1] if transposed else grad_output
-        one_way = 2.0 * spread.numel() * math.prod(weight.shape[1:])
-        return float(one_way) * (int(args[-1][0]) + int(args[-1][1]))
+def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
+    """Operations as torch.utils.flop_counter counts them."""
     count = flop_registry.get(func._overloadpacket)
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
+
+
+def _overcounted(name: str, args: tuple[Any, ...], flop: float) -> float:
+    """How many times what is computed `flop` is: in the backward pass of grouped convolutions the counter of torch 2.13
+    takes every input channel for every output channel, which overstates a MobileNet by a factor of 10."""
+    if name != "convolution_backward" or int(args[-2]) == 1 or not flop:
+        return 1.0
+    grad_output, weight = args[0], args[2]
+    spread = args[1] if args[7] else grad_output
+    one_way = 2.0 * spread.numel() * math.prod(weight.shape[1:])
+    done = float(one_way) * (int(args[-1][0]) + int(args[-1][1]))
+    return flop / done if done else 1.0
 
 
 def _crosses(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
@@ -322,7 +327,7 @@ def _mapped(counts: Mapping[_Key, int]) -> Iterable[Operator]:
             continue
         yield Operator(
             kind=key.kind, name=key.name, stage=key.stage, shapes=key.shapes, dtype=key.dtype, flop=key.flop,
-            read_bytes=key.read, written_bytes=key.written, count=float(count),
+            overcounted=key.overcounted, read_bytes=key.read, written_bytes=key.written, count=float(count),
         )  # fmt: skip
     for (name, dtype), members in updates.items():
         kernels = math.ceil(sum(count for _, count in members) / TENSORS_A_KERNEL)
