@@ -103,3 +103,11 @@ def test_loading_in_the_same_process_is_no_work_of_the_device(launcher: Launcher
     _, work = traced(launcher, "plain.py")
     # Collating a batch stacks its items: none of that would run on a GPU.
     assert not any(operator.name == "aten::stack" for operator in work.operators)
+
+
+def test_a_compiled_model_is_traced_as_it_was_written(launcher: Launcher) -> None:
+    _, work = traced(launcher, "compiled.py")
+    assert work.compiled
+    products = [one for one in work.operators if one.kind is Kind.MATMUL]
+    # Forward: both layers; backward: two gradients of each but the input's.
+    assert sum(one.flop * one.count for one in products) == 2 * 8 * (2 * 16 * 32 + 3 * 32 * 4)

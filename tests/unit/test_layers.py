@@ -146,7 +146,15 @@ PARENT: tuple[str, ...] = (
     "report.terminal",
 )
 PARENT += ("rules", "source", "source.disk", "source.patching", "statistics", "tune", "data", "cli.live", "cli.shelf")
-PARENT += ("predict", "predict.prediction", "predict.outlook", "report.devices", "cli.predict", "cli.traced", "cli.forecast_table")
+PARENT += (
+    "predict",
+    "predict.prediction",
+    "predict.outlook",
+    "report.devices",
+    "cli.predict",
+    "cli.traced",
+    "cli.forecast_table",
+)
 
 
 def test_the_parent_never_loads_torch() -> None:

@@ -188,7 +188,7 @@ def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
 
 
 def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array, float]:
-    """(D,) seconds of what one target does, the weight of each draw, and the spread that comes on top (of logarithms)."""
+    """(D,) seconds of what one target does, the weight of each draw, and the spread of logarithms on top of theirs."""
     workload, target = question.workload, question.target
     parts = timing.step(
         timing.columns(question.share),

@@ -189,7 +189,9 @@ class Workload:
                 if not math.isfinite(value) or value < 0:
                     raise UserError(f"The workload is damaged: {operator.name or operator.kind} holds {value}.")
             if not (math.isfinite(operator.overcounted) and operator.overcounted > 0):
-                raise UserError(f"The workload is damaged: {operator.name} is overcounted {operator.overcounted} times.")
+                raise UserError(
+                    f"The workload is damaged: {operator.name} is overcounted {operator.overcounted} times."
+                )
         if not self.operators:
             raise UserError("The workload is empty: no operator was recorded.")
         return self

@@ -63,7 +63,10 @@ def model(name: str) -> tuple[nn.Module, torch.Tensor]:
         "transformer": lambda: (nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), images(10, 32)),
         "attention": lambda: (Attention(), images(10, 32)),
         "recurrent": lambda: (Recurrent(), images(5, 16)),
-        "grouped": lambda: (nn.Sequential(nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 16, 3, groups=2)), images(8, 9, 9)),
+        "grouped": lambda: (
+            nn.Sequential(nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 16, 3, groups=2)),
+            images(8, 9, 9),
+        ),
     }
     return made[name]()
 
