@@ -232,6 +232,7 @@ def main() -> None:
     for name, rows in tables.items():
         lines += ["", f"[{name}]", *rows]
     OUT.write_text("\n".join(lines) + "\n")
+    timing.constants.cache_clear()
     print("\n".join(lines))
 
 

@@ -5,6 +5,7 @@ the width of the intervals.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from math import log
 
 import calibrate
@@ -41,6 +42,7 @@ def points() -> list[Point]:
     return [*measurements.torchvision_points(), *measurements.transformer_points()]
 
 
+@cache
 def by_device() -> list[Split]:
     """For each device that is foretold: its pairs, and constants fitted without it."""
     known, judged = calibrate.all_known(), points()

@@ -111,3 +111,11 @@ def test_a_compiled_model_is_traced_as_it_was_written(launcher: Launcher) -> Non
     products = [one for one in work.operators if one.kind is Kind.MATMUL]
     # Forward: both layers; backward: two gradients of each but the input's.
     assert sum(one.flop * one.count for one in products) == 2 * 8 * (2 * 16 * 32 + 3 * 32 * 4)
+
+
+def test_several_processes_of_torchrun(launcher: Launcher) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "two_processes.py")
+    run, work = traced(launcher, *torchrun)
+    assert run.world_size == 2
+    assert work.parameter_bytes == (32 * 8 + 8) * 4
+    assert not any("allreduce" in operator.name for operator in work.operators)

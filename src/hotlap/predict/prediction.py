@@ -127,7 +127,7 @@ def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...])
 
 
 def _assumed(workload: Workload, device: Device, precision: Precision) -> list[str]:
-    notes = []
+    notes = list(workload.notes)
     if workload.totals_only:
         notes.append("only totals are known: sizes of single operators are assumed")
     if precision is Precision.BF16 and device.kind == "gpu" and not device.bf16:

@@ -145,7 +145,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._overloadpacket.__name__
-        if not self.aside and name not in _NO_KERNEL:
+        # Collectives of a run on several processes are the model's to foretell, not work of one device.
+        if not self.aside and name not in _NO_KERNEL and "c10d" not in func.namespace:
             self._record(func, name, args, kwargs, out)
         return out
 
