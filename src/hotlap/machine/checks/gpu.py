@@ -124,7 +124,7 @@ def narrow_link(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"{_names(gpus)} is connected by {gpu.link_width} PCIe lanes of {gpu.link_width_most}.",
         cost=f"Batches travel at {percent((gpu.link_width or 0) / (gpu.link_width_most or 1))} of the possible rate.",
-        mend="Seat the card anew, without a riser, in a slot with all lanes; the board's manual says which slots share.",
+        mend="Seat the card anew, without a riser, in a slot with all lanes (the board's manual says which share).",
         about=_places(gpus),
     )
 
@@ -199,7 +199,7 @@ def memory_errors(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"{_names(gpus)} counts {gpu.ecc_uncorrected} memory errors that could not be corrected.",
         cost="Processes that touch the page are ended; a result before that may be wrong.",
-        mend="Reset the GPU or restart the machine, so that the rows are replaced; if they come back, replace the card.",
+        mend="Reset the GPU or restart the machine, so that rows are replaced; if errors come back, replace the card.",
         about=_places(gpus),
     )
 

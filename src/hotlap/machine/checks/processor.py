@@ -6,6 +6,8 @@ from hotlap.units import percent
 
 # Of the processors that we may use, wanted by others while we looked.
 _LOAD_SHARE = 0.25
+# Two real cores make a large product 1.8 times as fast or more, two halves of one core 1.0 to 1.1 times.
+_LEAST_GAIN = 1.3
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -22,13 +24,13 @@ def quota(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY if too_many else Weight.MINOR,
         what=f"A cgroup grants {cores.quota:g} cores of time, while {cores.allowed} processors can be seen.",
         cost=(
-            f"torch starts {threads} threads, which use the time up early and are then all stopped for the rest of each "
-            "period (100 ms by default)."
+            f"torch starts {threads} threads, which use the time up early and are then all stopped for the "
+            "rest of each period (100 ms by default)."
             if too_many
             else "Training gets no more than that, however many processors idle."
         ),
-        mend=f"Start with OMP_NUM_THREADS={count} (hotlap tune tries it), few loader workers, or raise the limit of the "
-        "container (--cpus, resources.limits.cpu).",
+        mend=f"Start with OMP_NUM_THREADS={count} (hotlap tune tries it), few loader workers, or raise the "
+        "container's limit (--cpus, resources.limits.cpu).",
     )
 
 
@@ -104,9 +106,27 @@ def busy(facts: Facts) -> Complaint | None:
     return Complaint(
         code="busy-machine",
         weight=Weight.MINOR if facts.load < facts.cores.allowed else Weight.COSTLY,
-        what=f"{facts.load:.1f} processes wanted a processor during the last minute, of {facts.cores.allowed} there are.",
+        what=f"{facts.load:.1f} processes wanted a processor in the last minute; there are {facts.cores.allowed}.",
         cost="Steps are slower and vary, and the figures of this machine come out low.",
         mend="Find them with top; measure again when they are done (--fresh).",
+    )
+
+
+def cores_do_not_add(facts: Facts) -> Complaint | None:
+    """All threads together multiply hardly faster than one, as measured."""
+    products = [f for f in facts.figures if (f.name, f.device, f.variant) == ("matmul", "cpu", "float32")]
+    alone = next((figure for figure in products if figure.threads == 1), None)
+    together = next((figure for figure in products if (figure.threads or 0) > 1), None)
+    if alone is None or together is None or together.value.high >= _LEAST_GAIN * alone.value.low:
+        return None
+    return Complaint(
+        code="cores-do-not-add",
+        weight=Weight.COSTLY,
+        what=f"{together.threads} threads multiply float32 matrices at {together.value.mid / 1e9:.0f} GFLOP/s, one "
+        f"alone at {alone.value.mid / 1e9:.0f}.",
+        cost="More threads than one do not make a step faster here.",
+        mend="Somebody else computes, or the processors of a virtual machine are halves of one core: measure again "
+        "(--fresh), look for its neighbours, and let hotlap tune try fewer threads.",
     )
 
 
@@ -141,9 +161,9 @@ def turbo(facts: Facts) -> Complaint | None:
         code="no-turbo",
         weight=Weight.MINOR,
         what="Turbo clocks are switched off.",
-        cost="What runs on one or a few threads (a script's own Python, small operators) is slower, often by a quarter.",
-        mend="If nobody wants it so: echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 | sudo "
-        "tee /sys/devices/system/cpu/cpufreq/boost.",
+        cost="What runs on few threads (a script's own Python, small operators) is slower, often by a quarter.",
+        mend="If nobody wants it so: echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 | "
+        "sudo tee /sys/devices/system/cpu/cpufreq/boost.",
     )
 
 
@@ -215,6 +235,7 @@ ALL = (
     many_threads,
     one_thread,
     busy,
+    cores_do_not_add,
     governor,
     hyper_threads,
     efficiency_cores,
