@@ -37,8 +37,8 @@ class Figure:
     """One thing that a device can do at best, as measured."""
 
     name: str
-    """"matmul", "read", "copy", "triad", "operator", "operator-autograd", "launch", "to-device", "to-host", or
-    "disk-read"."""
+    """"matmul", "read", "copy", "triad", "operator", "operator-autograd", "launch", "round-trip", "to-device",
+    "to-host", or "disk-read"."""
     device: str
     """"cpu", "cuda:0", ..., or "disk"."""
     variant: str = ""
@@ -196,8 +196,8 @@ class Sweep:
     times: tuple[ThreadTime, ...]
     """(C,) by rising number of threads."""
     cores: Cores
-    best_threads: int
-    """The smallest number whose step cannot be told from the fastest."""
+    best_threads: int | None
+    """The smallest number whose step is as fast as the fastest; None where nothing could be timed."""
     default_threads: int | None = None
     """What the script runs with, untouched."""
     scaling: Scaling | None = None

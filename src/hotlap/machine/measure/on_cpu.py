@@ -13,12 +13,9 @@ from hotlap.machine.files import text
 from hotlap.machine.measure.pace import TRIAL, Pace, times
 from hotlap.record import Figure, Unit
 
-# Large enough that starting an operator does not matter, small enough that float64 stays below a second on one core:
-# 2 * 1024**3 = 2.1 G operations.
-_SIDE = 1024
 # Without instructions for them, bfloat16, float16 and int8 products are emulated, a hundred times slower than float32:
 # tried on a small product first, and measured on what takes a bearable time.
-_TRIAL_SIDE = 128
+_TRIAL_SIDE = 256
 _BEARABLE_S = 0.1
 _HALF_DTYPES = (torch.bfloat16, torch.float16)
 # An operator on so few elements is all overhead.
@@ -41,23 +38,23 @@ def measure(pace: Pace) -> Iterator[Figure]:
 
 def _products(pace: Pace, threads: int) -> Iterator[Figure]:
     for dtype in (torch.float32, torch.float64):
-        yield _product(dtype, _SIDE, pace, threads)
+        yield _product(dtype, pace.side, pace, threads)
     if threads > 1:
         torch.set_num_threads(1)
         try:
-            yield _product(torch.float32, _SIDE, pace, 1)
+            yield _product(torch.float32, pace.side, pace, 1)
         finally:
             torch.set_num_threads(threads)
     for dtype in _HALF_DTYPES:
-        yield _product(dtype, _bearable(dtype), pace, threads)
+        yield _product(dtype, _bearable(dtype, pace), pace, threads)
     yield from _int8(pace, threads)
 
 
-def _bearable(dtype: torch.dtype) -> int:
+def _bearable(dtype: torch.dtype, pace: Pace) -> int:
     """The side of a product that does not take forever."""
     a = torch.ones(_TRIAL_SIDE, _TRIAL_SIDE).to(dtype)
     trial_s = min(times(lambda: a @ a, TRIAL))
-    return _SIDE if trial_s * (_SIDE / _TRIAL_SIDE) ** 3 < _BEARABLE_S else 2 * _TRIAL_SIDE
+    return pace.side if trial_s * (pace.side / _TRIAL_SIDE) ** 3 < _BEARABLE_S else _TRIAL_SIDE
 
 
 def _product(dtype: torch.dtype, side: int, pace: Pace, threads: int) -> Figure:
@@ -80,23 +77,24 @@ def _int8(pace: Pace, threads: int) -> Iterator[Figure]:
     product: Callable[..., torch.Tensor] | None = getattr(torch, "_int_mm", None)
     if product is None:
         return
-    a = torch.randint(-8, 8, (_SIDE, _SIDE), dtype=torch.int8)
-    b = torch.randint(-8, 8, (_SIDE, _SIDE), dtype=torch.int8)
+    side = pace.side
+    a = torch.randint(-8, 8, (side, side), dtype=torch.int8)
+    b = torch.randint(-8, 8, (side, side), dtype=torch.int8)
     small = a[:_TRIAL_SIDE, :_TRIAL_SIDE].contiguous()
     try:
         trial_s = min(times(lambda: product(small, small), TRIAL))
     except RuntimeError:
         return
-    if trial_s * (_SIDE / _TRIAL_SIDE) ** 3 > _BEARABLE_S:
+    if trial_s * (side / _TRIAL_SIDE) ** 3 > _BEARABLE_S:
         return
     yield figures.rate(
         "matmul",
-        2.0 * _SIDE**3,
+        2.0 * side**3,
         times(lambda: product(a, b), pace),
         unit=Unit.OP_PER_S,
         variant="int8",
         threads=threads,
-        how=f"{_SIDE} x {_SIDE}",
+        how=f"{side} x {side}",
     )
 
 

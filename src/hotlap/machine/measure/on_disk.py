@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from hotlap.machine import figures
 from hotlap.machine.measure.pace import Pace
 from hotlap.record import Figure, Unit
@@ -38,8 +40,15 @@ def measure(pace: Pace, folder: Path) -> Iterator[Figure]:
             taken,
             unit=Unit.BYTE_PER_S,
             device="disk",
-            how=f"{pace.disk_bytes >> 20} MiB in chunks of {_CHUNK >> 20} MiB, {how}",
+            how=f"{pace.disk_bytes >> 20} MiB on {_file_system(folder)}, {how}",
         )
+
+
+def _file_system(folder: Path) -> str:
+    """ "ext4", "nfs4", ...; "tmpfs" is memory."""
+    place = folder.resolve()
+    mounts = [part for part in psutil.disk_partitions(all=True) if place.is_relative_to(part.mountpoint)]
+    return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "an unknown file system"
 
 
 def _times(name: str, pace: Pace) -> tuple[list[float], str]:
