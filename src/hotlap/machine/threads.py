@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from hotlap.record import Cores, Scaling, Sweep, ThreadTime
 from hotlap.units import duration, percent
@@ -10,14 +11,19 @@ from hotlap.units import duration, percent
 _LEAST_ERROR = 0.01
 # A number of threads within this of the fastest is as fast; the smaller one leaves cores to the loader's workers.
 _AS_FAST = (0.02, 0.05)
+# A model that is further off than this from a measured step explains nothing.
+_MOST_ERROR = 0.15
+# With fewer numbers of threads, memory that is exhausted looks like threads that are costly to wake (simulated in
+# tests/unit/machine/test_threads.py).
+_ENOUGH_TO_TELL = 6
 # Parts of a step below this are not worth a word.
 _WORTH_SAYING = 0.03
 
 
 def counts(cores: Cores) -> tuple[int, ...]:
-    """Numbers of threads worth timing: 1, 2, 4, ..., and where the kind of processor changes."""
+    """Numbers of threads worth timing: 1, 2, 3, 4, 6, 8, 12, ..., and where the kind of processor changes."""
     allowed = max(1, min(cores.allowed, math.ceil(cores.quota or math.inf) if cores.quota else cores.allowed))
-    doubling = (2**k for k in range(allowed.bit_length()))
+    doubling = (count for k in range(allowed.bit_length()) for count in (2**k, 3 * 2**k))
     edges = (cores.fast or allowed, cores.physical or allowed, allowed)
     return tuple(sorted({count for count in (*doubling, *edges) if count <= allowed}))
 
@@ -28,6 +34,13 @@ def explain(times: Sequence[ThreadTime], cores: Cores, *, default_threads: int |
     if not known:
         return Sweep(times=(), cores=cores, best_threads=None, default_threads=default_threads)
     scaling = fit([one for one in known if one.threads <= _alike(known, cores)])
+    notes = tuple(_notes(known, cores))
+    if scaling is not None and scaling.error > _MOST_ERROR:
+        notes = (
+            *notes,
+            f"No simple law explains these times (they are up to {percent(scaling.error)} off the best one).",
+        )
+        scaling = None
     best = best_of(known)
     usual = _nearest(known, default_threads or cores.physical or known[-1].threads)
     busy = None if scaling is None else busy_share(usual, scaling, logical=cores.logical)
@@ -39,7 +52,7 @@ def explain(times: Sequence[ThreadTime], cores: Cores, *, default_threads: int |
         scaling=scaling,
         busy=busy,
         why=_why(known, best, usual, scaling, busy, cores),
-        notes=tuple(_notes(known, cores)),
+        notes=notes,
     )
 
 
@@ -70,29 +83,42 @@ def fit(times: Sequence[ThreadTime]) -> Scaling | None:
     """
     if len({one.threads for one in times}) < 2:
         return None
-    candidates = [_solve(times, knee, waking) for knee, waking in _shapes(times)]
+    candidates = [_solve(times, shape) for shape in _shapes(times)]
     _, best = min(candidates, key=lambda pair: pair[0])
     return best
 
 
-def _shapes(times: Sequence[ThreadTime]) -> Iterator[tuple[float | None, bool]]:
-    """Where memory is exhausted (None: nowhere), and whether waking threads costs; simplest first."""
-    yield None, False
-    if len(times) >= 4:
-        yield None, True
-    most = max(one.threads for one in times)
-    if len(times) < 5:
-        return
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """Which parts a model has beside the serial one."""
+
+    parallel: bool = True
+    knee: float | None = None
+    """Number of threads that exhausts memory; None: no such part."""
+    waking: bool = False
+
+    @property
+    def num_free(self) -> int:
+        return 1 + self.parallel + self.waking + 2 * (self.knee is not None)
+
+
+def _shapes(times: Sequence[ThreadTime]) -> Iterator[_Shape]:
+    """Simplest first; each has fewer parts than there are times (two of each, at least)."""
+    yield _Shape()
+    yield _Shape(parallel=False, waking=True)
     # From 1.5 threads on: what one thread exhausts is the same as a serial part.
-    steps = 4 * max(1, math.ceil(math.log2(most)))
-    knees = [knee for k in range(steps) if 1.5 <= (knee := 2 ** (k / 4)) < most]
-    for knee in knees:
-        yield knee, False
-        if len(times) >= 6:
-            yield knee, True
+    most = max(one.threads for one in times)
+    knees = [knee for k in range(4 * most.bit_length()) if 1.5 <= (knee := 2 ** (k / 4)) < most]
+    for shape in (
+        _Shape(waking=True),
+        *(_Shape(knee=knee) for knee in knees),
+        *(_Shape(knee=knee, waking=True) for knee in knees),
+    ):
+        if shape.num_free < len(times):
+            yield shape
 
 
-def _solve(times: Sequence[ThreadTime], knee: float | None, waking: bool) -> tuple[float, Scaling]:
+def _solve(times: Sequence[ThreadTime], shape: _Shape) -> tuple[float, Scaling]:
     """Akaike's criterion, and the model of this shape that fits best."""
     import numpy as np
     from scipy.optimize import nnls
@@ -100,25 +126,26 @@ def _solve(times: Sequence[ThreadTime], knee: float | None, waking: bool) -> tup
     threads = np.array([float(one.threads) for one in times])
     step_s = np.array([one.step_s.mid for one in times])
     error_s = np.array([max(_LEAST_ERROR * s.mid, (s.high - s.low) / 4) for s in (one.step_s for one in times)])
-    columns = [np.ones_like(threads), 1 / threads]
-    if knee is not None:
-        columns.append(1 / np.minimum(threads, knee))
-    if waking:
-        columns.append(threads - 1)
-    table = np.stack(columns, axis=1)
+    columns = {"serial_s": np.ones_like(threads)}
+    if shape.parallel:
+        columns["parallel_s"] = 1 / threads
+    if shape.knee is not None:
+        columns["memory_s"] = 1 / np.minimum(threads, shape.knee)
+    if shape.waking:
+        columns["waking_s"] = threads - 1
+    table = np.stack(list(columns.values()), axis=1)
     parts, _ = nnls(table / error_s[:, None], step_s / error_s)
     rest = step_s - table @ parts
-    found = iter(float(part) for part in parts)
+    found = dict(zip(columns, map(float, parts), strict=True))
     scaling = Scaling(
-        serial_s=next(found),
-        parallel_s=next(found),
-        memory_s=next(found) if knee is not None else 0.0,
-        memory_threads=knee or 1.0,
-        waking_s=next(found) if waking else 0.0,
+        serial_s=found["serial_s"],
+        parallel_s=found.get("parallel_s", 0.0),
+        memory_s=found.get("memory_s", 0.0),
+        memory_threads=shape.knee or 1.0,
+        waking_s=found.get("waking_s", 0.0),
         error=float(np.max(np.abs(rest) / step_s)),
     )
-    num_free = len(columns) + (knee is not None)
-    return float(np.sum((rest / error_s) ** 2)) + 2 * num_free, scaling
+    return float(np.sum((rest / error_s) ** 2)) + 2 * shape.num_free, scaling
 
 
 def busy_share(at: ThreadTime, scaling: Scaling, *, logical: int) -> float:
@@ -158,24 +185,28 @@ def _why(
     )
     if scaling is None or busy is None:
         return f"{verdict}."
-    seen = f"With {_threads(usual.threads)} on {cores.logical} logical processors a monitor shows about {percent(busy)} busy"
-    reasons = list(_reasons(usual, scaling, cores))
+    where = f"With {_threads(usual.threads)} on {cores.logical} logical processors"
+    seen = f"{where} a monitor shows about {percent(busy)} busy"
+    told_apart = sum(one.threads <= _alike(times, cores) for one in times) >= _ENOUGH_TO_TELL
+    reasons = list(_reasons(usual, scaling, cores, told_apart=told_apart))
     because = f": {', '.join(reasons)}" if reasons else ""
     gain = usual.step_s.mid / best.step_s.mid
     faster = f" ({gain:.2f}x faster)" if best.threads != usual.threads and gain > 1 + _AS_FAST[0] else ""
     return f"{seen}{because}; {verdict}{faster}."
 
 
-def _reasons(at: ThreadTime, scaling: Scaling, cores: Cores) -> Iterator[str]:
+def _reasons(at: ThreadTime, scaling: Scaling, cores: Cores, *, told_apart: bool) -> Iterator[str]:
     step_s = at.step_s.mid
     if at.threads < cores.logical:
         yield f"no more than {percent(at.threads / cores.logical)} can be, as the other processors get no thread"
     serial_s = min(scaling.serial_s, step_s)
     if at.threads > 1 and serial_s >= _WORTH_SAYING * step_s:
-        yield f"{percent(serial_s / step_s)} of each step ({duration(serial_s)}) runs on one thread while the others wait"
+        share = percent(serial_s / step_s)
+        yield f"{share} of each step ({duration(serial_s)}) runs on one thread while the others wait"
     waking_s = scaling.waking_s * (at.threads - 1)
     if waking_s >= _WORTH_SAYING * step_s:
-        yield f"waking and awaiting {at.threads - 1} threads takes {percent(waking_s / step_s)} ({duration(waking_s)})"
+        doing = "waking and awaiting" if told_apart else "waking, awaiting, or sharing the memory's bandwidth with"
+        yield f"{doing} {_threads(at.threads - 1)} takes {percent(waking_s / step_s)} ({duration(waking_s)})"
     memory_s = scaling.memory_s / min(at.threads, scaling.memory_threads)
     if at.threads > scaling.memory_threads and memory_s >= _WORTH_SAYING * step_s:
         yield (
@@ -196,7 +227,7 @@ def _notes(times: Sequence[ThreadTime], cores: Cores) -> Iterator[str]:
         how = f"{change:.2f}x faster" if change >= 1 else f"{1 / change:.2f}x slower"
         yield f"From {before.threads} to {after.threads} threads, the further ones {kind}, a step gets {how}."
     if cores.quota is not None and cores.quota < cores.allowed:
-        yield f"A cgroup grants {cores.quota:g} cores of time: with more threads than that, all are stopped now and then."
+        yield f"A cgroup grants {cores.quota:g} cores of time: with more threads, all are stopped now and then."
 
 
 def _threads(count: int) -> str:

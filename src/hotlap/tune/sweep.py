@@ -1,6 +1,7 @@
 """The user's step at several numbers of threads: measured in one process whose arms take turns, then explained."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
@@ -14,6 +15,9 @@ from hotlap.tune.options import Runs
 
 # Blocks timed for each number of threads. Each gives one number; with 8 their median is bracketed with 99%.
 _BLOCKS = 8
+
+# Part of the processors that others wanted beforehand; from here on they meet our threads.
+_BUSY = 0.25
 
 
 def thread_sweep(
@@ -45,9 +49,10 @@ def thread_sweep(
         whole_epoch=False,
         evidence=False,
     )
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     (run,) = launcher([swept], limit_s=limit_s)
     found = threads.explain(times(run, wanted), cores, default_threads=default_threads)
-    return replace(found, notes=(*found.notes, *_notes(run)))
+    return replace(found, notes=(*found.notes, *_notes(run), *_others(load, cores)))
 
 
 def times(run: Run, counts: Sequence[int]) -> tuple[ThreadTime, ...]:
@@ -105,6 +110,13 @@ def _notes(run: Run) -> tuple[str, ...]:
         return ("The model runs on a GPU; the threads of CPU operators do not decide its speed.",)
     if run.status in (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT):
         return (f"The script could not be timed at several numbers of threads ({run.status}): {run.error}",)
-    own = any(site.calls == "torch.set_num_threads" for site in run.call_sites)
-    said = ("The script sets its number of threads itself; it was overruled here.",) if own else ()
-    return (*said, *run.not_installed)
+    return run.not_installed
+
+
+def _others(load: float, cores: Cores) -> tuple[str, ...]:
+    if load < _BUSY * cores.allowed or load < 0.5:
+        return ()
+    return (
+        f"{load:.1f} processes wanted a processor before the sweep began, of {cores.allowed} there are: on a quiet "
+        "machine more threads may do better than here.",
+    )
