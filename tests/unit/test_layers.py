@@ -37,7 +37,7 @@ FIRST_LAYER = {
 # Torch may be imported at module level here: in the child, or on the user's own wish.
 TORCH_AT_HOME = ("probe", "data", "small")
 # These run in the training process only.
-TORCH_IN_THE_CHILD = ("predict/trace.py", "predict/child.py")
+TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py", "predict/child.py")
 TORCH_IN_THE_CHILD += ("machine/measure/__main__.py", "machine/measure/on_cpu.py", "machine/measure/on_gpu.py")
 
 FILES = sorted(ROOT.rglob("*.py"))
