@@ -71,3 +71,23 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.gpu
+def test_each_gpu_has_its_figures(tmp_path: Path) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    done = hotlap("--quick", "--json", "-", cwd=tmp_path, cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    found = decode(done.stdout.encode(), Checkup)
+    assert found.torch is not None and len(found.torch.devices) == torch.cuda.device_count()
+    assert not [note for note in found.notes if "ended early" in note]
+    for number in range(torch.cuda.device_count()):
+        here = {(f.name, f.variant): f.value for f in found.figures if f.device == f"cuda:{number}"}
+        names = {name for name, _ in here}
+        assert names >= {"matmul", "read", "copy", "triad", "operator", "launch", "round-trip", "to-device", "to-host"}
+        assert here["matmul", "float16"].mid > here["matmul", "float64"].mid
+        assert here["to-device", "pinned 16 MiB"].mid > here["to-device", "pinned 64 KiB"].mid
+        assert here["round-trip", ""].mid > here["launch", ""].mid

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -27,10 +28,10 @@ def main(out: Path, folder: Path, pace: Pace) -> None:
             first = (str(error) or type(error).__name__).splitlines()[0]
             failures.append(f"Measuring {name} ended early: {first}")
 
-    attempt("the processor", lambda: on_cpu.measure(pace))
-    attempt("the disk", lambda: on_disk.measure(pace, folder))
+    attempt("the processor", partial(on_cpu.measure, pace))
+    attempt("the disk", partial(on_disk.measure, pace, folder))
     for number in range(len(build.devices)):
-        attempt(f"cuda:{number}", lambda number=number: on_gpu.measure(pace, number))  # type: ignore[misc]
+        attempt(f"cuda:{number}", partial(on_gpu.measure, pace, number))
         try:
             load = on_gpu.under_load(number)
         except RuntimeError as error:

@@ -27,10 +27,11 @@ def measure(pace: Pace) -> Iterator[Figure]:
     """All figures of the processors, on all threads that torch chose, and where it tells something on one."""
     every = torch.get_num_threads()
     yield from _products(pace, every)
+    arrays = _arrays(pace)
     for count in dict.fromkeys((1, every)):
         torch.set_num_threads(count)
         try:
-            yield from _bandwidth(pace, count)
+            yield from _bandwidth(arrays, pace, count)
         finally:
             torch.set_num_threads(every)
     yield from _overhead(pace)
@@ -54,7 +55,7 @@ def _bearable(dtype: torch.dtype, pace: Pace) -> int:
     """The side of a product that does not take forever."""
     a = torch.ones(_TRIAL_SIDE, _TRIAL_SIDE).to(dtype)
     trial_s = min(times(lambda: a @ a, TRIAL))
-    return pace.side if trial_s * (pace.side / _TRIAL_SIDE) ** 3 < _BEARABLE_S else _TRIAL_SIDE
+    return pace.side if trial_s * (pace.side / _TRIAL_SIDE) ** 3 < _BEARABLE_S else _TRIAL_SIDE // 2
 
 
 def _product(dtype: torch.dtype, side: int, pace: Pace, threads: int) -> Figure:
@@ -98,10 +99,15 @@ def _int8(pace: Pace, threads: int) -> Iterator[Figure]:
     )
 
 
-def _bandwidth(pace: Pace, threads: int) -> Iterator[Figure]:
+def _arrays(pace: Pace) -> list[torch.Tensor]:
+    """Three that fit into no cache, written once so that their pages are there."""
+    return [torch.full((_array_bytes(pace) // 4,), float(value)) for value in (1, 2, 3)]
+
+
+def _bandwidth(tensors: list[torch.Tensor], pace: Pace, threads: int) -> Iterator[Figure]:
     """Bytes that the program moves, as STREAM counts them; a cache line read before it is written is not counted."""
-    count = _array_bytes(pace) // 4
-    a, b, c = (torch.full((count,), float(value)) for value in (1, 2, 3))
+    a, b, c = tensors
+    count = len(a)
     works: tuple[tuple[str, int, Callable[[], object]], ...] = (
         ("read", 1, lambda: torch.sum(a)),
         ("copy", 2, lambda: a.copy_(b)),
@@ -144,7 +150,8 @@ def _overhead(pace: Pace) -> Iterator[Figure]:
         y = leaf
         for _ in range(chain):
             y = y * x
-        torch.autograd.backward(y, x)
+        # A sum, as a gradient that is handed in makes torch import 500 modules first (half a second and more).
+        torch.autograd.backward(y.sum())
 
     taken = [one / chain for one in times(forward_and_back, pace)]
     yield figures.duration("operator-autograd", taken, how=f"the same forward and backward, mean of a chain of {chain}")

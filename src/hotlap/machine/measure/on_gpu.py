@@ -187,7 +187,7 @@ def _overhead(pace: Pace, number: int) -> Iterator[Figure]:
         y = leaf
         for _ in range(_ROW):
             y = y * x
-        torch.autograd.backward(y, x)
+        torch.autograd.backward(y.sum())
 
     rows: tuple[tuple[str, Callable[[], None], str], ...] = (
         ("operator", row(lambda: torch.mul(x, x)), f"multiplies {_FEW} numbers, mean of {_ROW} in a row"),

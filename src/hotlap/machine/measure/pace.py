@@ -27,7 +27,7 @@ class Pace:
 THOROUGH = Pace(repeats=11, repeat_s=0.025, copy_bytes=128 << 20, caches=4, disk_bytes=256 << 20, side=1024)
 TRIAL = Pace(repeats=3, repeat_s=0.0, copy_bytes=0, caches=0, disk_bytes=0, side=0)
 """To see whether something is bearable at all."""
-QUICK = Pace(repeats=7, repeat_s=0.006, copy_bytes=64 << 20, caches=2, disk_bytes=32 << 20, side=512)
+QUICK = Pace(repeats=7, repeat_s=0.005, copy_bytes=64 << 20, caches=2, disk_bytes=16 << 20, side=512)
 
 # Work that takes longer than this in one go is repeated as often as `LONG_REPEATS` says, whatever the pace.
 _LONG_S = 0.25
