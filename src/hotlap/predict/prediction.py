@@ -31,9 +31,9 @@ POWER_RULES_BELOW = 0.8
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
-# The model is pulled by this part towards the plain ratio of peaks and bandwidths (their geometric mean). Held-out
-# devices are foretold best with 0.2 to 0.3 of it (benchmarks/predict): what the model believes of a device that nothing
-# was measured on is worth that much less than all.
+# The model is pulled by this part towards the plain ratio of peaks and bandwidths (their geometric mean). Of 0, 0.15,
+# 0.3 and 0.45 tried with refitted constants, 0.3 and 0.45 are best for devices that nothing was fitted to, and 0.15 and
+# 0.3 for models: what the model believes of a device that nothing was measured on is worth that much less than all.
 PEAKS_WEIGHT = 0.3
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
