@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any, final
 
@@ -48,9 +49,13 @@ def _goes_to_default_collate(frame: FrameType | None) -> bool:
         frame is not None
         and frame.f_code is _FETCH_CODE
         and frame.f_locals["self"].collate_fn is default_collate
-        and default_collate_fn_map == _KNOWN_MAP
-        and torch._C._len_torch_function_stack() == 0  # a default device, for one
+        and torch_collates()
     )
+
+
+def torch_collates() -> bool:
+    """True if `default_collate` does what torch wrote: no function of the script's, no default device."""
+    return bool(default_collate_fn_map == _KNOWN_MAP and torch._C._len_torch_function_stack() == 0)
 
 
 @final
@@ -59,18 +64,25 @@ class CachedDataset(Dataset[Any]):
 
     _hotlap_kept: Kept
 
-    def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
-        object.__setattr__(self, "_hotlap_kept", Kept(dataset, memory_bytes=memory_bytes))
+    def __init__(self, dataset: Any, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
+        object.__setattr__(self, "_hotlap_kept", Kept(dataset, memory_bytes=memory_bytes, disk=disk))
 
     @property
     def num_cached(self) -> int:
         """Items kept now."""
-        return self._hotlap_kept.num_cached
+        by_workers = self._hotlap_kept.by_workers
+        return self._hotlap_kept.num_cached if by_workers is None else int(by_workers.present.sum())
 
     @property
     def full(self) -> bool:
         """True if every item is kept."""
-        return self._hotlap_kept.full
+        by_workers = self._hotlap_kept.by_workers
+        return self._hotlap_kept.full or (by_workers is not None and by_workers.full)
+
+    @property
+    def warm(self) -> bool:
+        """True if the items were found on disk, as another run left them."""
+        return self._hotlap_kept.warm
 
     @property
     def note(self) -> str | None:
@@ -145,14 +157,11 @@ class CachedDataset(Dataset[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copies and spawned workers fill a cache of their own.
-        return _rewrap, (self._hotlap_kept.dataset, self._hotlap_kept.memory_bytes)
+        kept = self._hotlap_kept
+        return CachedDataset, (kept.dataset, kept.memory_bytes, kept.disk)
 
 
-def _rewrap(dataset: Any, memory_bytes: int | None) -> CachedDataset:
-    return CachedDataset(dataset, memory_bytes)
-
-
-def cached(dataset: Any, *, memory_bytes: int | None = None) -> CachedDataset:
+def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> CachedDataset:
     """A data set that computes each item of `dataset` once, on first use, and hands out the same batches sooner.
 
     `DataLoader(cached(train), batch_size=64, shuffle=True)` gives bit-identical batches and leaves every random stream
@@ -186,4 +195,7 @@ def cached(dataset: Any, *, memory_bytes: int | None = None) -> CachedDataset:
             f"cached() got a {type(dataset).__name__}, which has no items to look up by number. "
             "Give it a map-style data set: one with __getitem__ and __len__."
         )
-    return CachedDataset(dataset, memory_bytes)
+    from hotlap.data.iterators import teach
+
+    teach()
+    return CachedDataset(dataset, memory_bytes, disk)

@@ -1,11 +1,11 @@
 """The kept items of one data set, and the doubts about them: when they are filled, checked again, and dropped."""
 
 import operator
-import sys
+import os
 import threading
-import warnings
-from array import array
+import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import Any, final
 
@@ -14,10 +14,14 @@ import torch
 from torch.utils.data import get_worker_info
 
 from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
-from hotlap.data.items import Unsupported, entangled, num_bytes, same, shares_memory
-from hotlap.data.memory import SHARE_OF_FREE, available_bytes
-from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store, Varies
-from hotlap.units import size
+from hotlap.data.fillers import Fillers, Work, cannot_fork, wait_for
+from hotlap.data.indices import is_index_tensor, positions
+from hotlap.data.items import Unsupported, entangled, same, shares_memory
+from hotlap.data.memory import SHARE_OF_FREE, available_bytes, usable_cores
+from hotlap.data.opening import Opened, Wish, open_store, require
+from hotlap.data.shelf import Shelf, default_folder
+from hotlap.data.store import ItemStore, Store, Varies
+from hotlap.data.warning import warn
 
 # A kept item is computed again once in so many batches, but never for more than one part in RECHECK_SHARE of the time.
 RECHECK_EVERY = 16
@@ -33,14 +37,28 @@ MAX_RESTARTS = 2
 # every item: a sampler with replacement, or `drop_last`, leaves some for later.
 SETTLED_WINDOW = 1024
 
+# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
+# process with torch takes 10 to 30 ms.
+FILL_LEAST_S = 0.5
+
+# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
+# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
+FILL_WAIT_S = 5.0
+
+# Items of a cache found on disk that are computed and compared before the first is handed out.
+NUM_WARM_CHECKS = 8
+
 
 @final
 class Kept:
     """The kept items of one data set, and the doubts about them."""
 
-    def __init__(self, dataset: Any, *, memory_bytes: int | None = None) -> None:
+    def __init__(self, dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
         self.dataset = dataset
         self.memory_bytes = memory_bytes
+        self.disk = disk
+        self.warm = False
+        """True if the items were found on disk."""
         self.note: str | None = None
         self.given_up = False
         self.full = False
@@ -54,6 +72,9 @@ class Kept:
         self._watch: Watch | None = None
         self._streams = Streams()
         self._store: Store | None = None
+        self._opened: Opened | None = None
+        self._fillers: Fillers | None = None
+        self._for_workers: Any = None
         self._present = np.zeros(0, dtype=np.bool_)
         self._own_memory = False
         self._index_types: set[type] = set()
@@ -65,13 +86,23 @@ class Kept:
         self._hits_often = False
         self._checked_s = 0.0
         self._check_cost_s = 0.0
+        self._item_s = 0.0
 
     @property
     def settled(self) -> bool:
         """True if it is full but for 1 item in 100, has given up, or hardly computes anything any more."""
+        if self._fillers is not None:
+            self._absorb(self._fillers.poll())
+        if self.by_workers is not None:
+            return bool(self.by_workers.full or self.by_workers.settled)
         left = len(self._present) - self.num_cached
         almost = self._store is not None and left <= max(1, len(self._present) // 100)
         return self.given_up or almost or self._hits_often
+
+    @property
+    def by_workers(self) -> Any:
+        """Items kept for loaders with worker processes: `hotlap.data.workers.Filled`, or None."""
+        return None if self._for_workers is None else self._for_workers.filled
 
     @property
     def exact_items(self) -> bool:
@@ -81,10 +112,13 @@ class Kept:
     def locate(self, indices: Sequence[Any]) -> tuple[Store, torch.Tensor] | None:
         """(store, (B,) positions in it) if all these items are kept and not in doubt; otherwise None."""
         self.used = True
-        if self._drop_if_changed() or not self._index_types.issuperset(map(type, indices)) or not len(indices):
+        types = set(map(type, indices))
+        if self._drop_if_changed() or not types or not self._index_types.issuperset(types):
             return None
+        if self._fillers is not None:
+            self._absorb(self._fillers.poll())
         store, present = self._store, self._present
-        index = _positions(indices, len(present))
+        index = positions(indices, types, len(present))
         if index is None or store is None or not (self.full or present[index.numpy()].all()):
             return None
         self._num_batches += 1
@@ -93,18 +127,41 @@ class Kept:
             return None
         return store, index
 
+    def ready(self, indices: Sequence[Any]) -> Store | None:
+        """The store if it holds all items, of which these (plain numbers) are wanted now, and is not in doubt."""
+        self.used = True
+        if self._drop_if_changed() or not self.full or int not in self._index_types:
+            return None
+        self._num_batches += 1
+        self._count(asked=len(indices), missed=0)
+        if self._num_batches % RECHECK_EVERY == 0 and not self._recheck(indices):
+            return None
+        return self._store
+
+    def for_workers(self, make: Callable[["Kept"], Any]) -> Any:
+        """What serves loaders with worker processes; made once."""
+        if self._for_workers is None:
+            self._for_workers = make(self)
+        return self._for_workers
+
     def plain(self, indices: Any, *, single: bool = False) -> Any:
         """The items as the data set gives them."""
         return self.dataset[indices[0]] if single else fetch(self.dataset, indices)
 
     def compute(self, indices: Sequence[Any], *, single: bool = False) -> Any:
         """The items in the order and with the draws that they have without a cache; what may be kept is kept."""
+        if get_worker_info() is not None:
+            return self.plain(indices, single=single)  # what this process computes is lost with it
         before_first = self._watch is None
         if self._watch is None:
             self._watch = Watch(self.dataset)
             self._streams = Streams(self._watch.streams)
         before = self._streams.states()
+        started_s = perf_counter()
         items, rows = self._first(indices, single=single) if before_first else self._more(indices, single=single)
+        item_s = (perf_counter() - started_s) / max(1, len(indices))
+        # The first item also imports and opens what it needs.
+        self._item_s = min(item_s, self._item_s or item_s)
         reason = self._why_not_kept(before)
         if reason is not None:
             self.give_up(reason)
@@ -127,14 +184,15 @@ class Kept:
             if self._restarts > MAX_RESTARTS:
                 self.give_up(f"{reason} was changed again and again while items were kept; items are computed")
             else:
-                self._say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")
+                self.say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")
 
     def give_up(self, reason: str) -> None:
         """Hand out true items from now on."""
         with self._lock:
             self._forget()
+            self._for_workers = None
             self.given_up = True
-            self._say(reason)
+            self.say(reason)
 
     def _first(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
         """(items, rows that may be kept). A file opened with the very first item is no change of the data set."""
@@ -206,40 +264,115 @@ class Kept:
         if rows:
             self._check_cost_s = (self._checked_s - started_s) / len(rows)
             self._index_types = {type(indices[rows[0]])}
-            self._open(items, length)
+            self._item_s = min(self._item_s, self._check_cost_s)
+            in_parallel = self._item_s * length > FILL_LEAST_S and not self._whole and cannot_fork() is None
+            self._open(items, length, shared=in_parallel and usable_cores() > 1)
 
-    def _open(self, items: list[Any], length: int) -> None:
-        """Choose and make the store, if it fits into memory."""
-        self._limit_bytes = self._limit()
+    def _open(self, items: list[Any], length: int, *, shared: bool) -> None:
+        """Choose and make the store, if it fits into memory or on disk."""
+        self._limit_bytes = self.limit_bytes()
+        wish = Wish(
+            limit_bytes=self._limit_bytes,
+            shared=shared,
+            own_memory=self._own_memory,
+            on_disk=self.disk is not False,
+            shelf=Shelf(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
+        )
         try:
-            self._store = self._new_store(items, length)
+            opened = open_store(self.dataset, items, length, wish)
         except Unsupported as unsupported:
             self.give_up(f"{self._name} is not kept: {unsupported}")
-        except (MemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError, OSError) as error:
             self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
         else:
-            self._present = np.zeros(length, dtype=np.bool_)
+            self._begin_store(opened, length, shared=shared)
 
-    def _new_store(self, items: list[Any], length: int) -> Store:
-        try:
-            self._require(ColumnStore.would_take_bytes(items[0], length))
-            return ColumnStore(items[0], length)
-        except NotAlike:
-            if self._own_memory:
-                raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-            self._require(length * sum(map(num_bytes, items)) // len(items))
-            return ItemStore(length)
+    def _begin_store(self, opened: Opened, length: int, *, shared: bool) -> None:
+        self._opened, self._store = opened, opened.store
+        if opened.draft is not None:
+            weakref.finalize(self, _close_in, os.getpid(), opened)
+        self._present = np.full(length, opened.full, dtype=np.bool_)
+        self._tell(opened)
+        if opened.full:
+            self.warm = self.full = True
+            self.num_cached = length
+            self._check_warm(length)
+        elif shared and opened.store.mappable:
+            self._fill(length)
 
-    def _require(self, needed_bytes: int) -> None:
-        if needed_bytes > self._limit_bytes:
-            raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(self._limit_bytes)} may be used")
+    def _check_warm(self, length: int) -> None:
+        """Some items of a cache that another run wrote, computed here and compared."""
+        for number in range(min(NUM_WARM_CHECKS, length)):
+            position = number * length // min(NUM_WARM_CHECKS, length)
+            again = self._again(position)
+            if again is None:
+                return
+            if self._store is None or not self._store.holds(position, again[0]):
+                self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
+                self._present[:] = False
+                self.num_cached = 0
+                self.warm = self.full = False
+                return
 
-    def _limit(self) -> int:
+    def _fill(self, length: int) -> None:
+        """Have all items computed in other processes; wait for them if that is soon done."""
+        cores = usable_cores()
+        soon = self._item_s * length / cores < FILL_WAIT_S
+        present = self._present
+        self._fillers = Fillers(
+            self._filler,
+            num_processes=cores if soon else cores - 1,
+            item_s=self._item_s,
+            is_missing=lambda position: not present[position],
+        )
+        self._fillers.request(range(length))
+        self._fillers.close()
+        if soon:
+            wait_for(self._fillers, self._absorb, lambda: self._fillers is None, 2 * FILL_WAIT_S)
+
+    def _filler(self, number: int) -> Work:
+        """IN A FILLER: what computes items into the store."""
+        torch.set_num_threads(1)
+
+        def work(wanted: list[int]) -> str | None:
+            before = self._streams.states()
+            items = [self.dataset[position] for position in wanted]
+            reason = self._why_not_kept(before)
+            if reason is None and self._store is not None:
+                self._store.put(wanted, items)
+            return reason
+
+        return work
+
+    def _absorb(self, done: list[int]) -> None:
+        """Items that the fillers computed are kept from now on."""
+        fillers = self._fillers
+        if fillers is None:
+            return
+        if done:
+            self._present[done] = True
+            self.num_cached = int(self._present.sum())
+            self._now_full()
+        if fillers.trouble is not None or fillers.num_outstanding == 0:
+            self._fillers = None
+            fillers.stop()
+            if fillers.refused and fillers.trouble is not None:
+                self.give_up(fillers.trouble)
+
+    def _now_full(self) -> None:
+        self.full = self.num_cached == len(self._present)
+        if self.full and self._opened is not None:
+            self._opened.publish()
+            self._tell(self._opened)
+
+    def _tell(self, opened: Opened) -> None:
+        for note in opened.notes:
+            self.say(f"{self._name}: {note}")
+        opened.notes.clear()
+
+    def limit_bytes(self) -> int:
         """Bytes that this process may use for items."""
-        limit = int(SHARE_OF_FREE * available_bytes()) if self.memory_bytes is None else self.memory_bytes
-        worker = get_worker_info()
-        # Each worker process fills a cache of its own.
-        return limit if worker is None else limit // worker.num_workers
+        return int(SHARE_OF_FREE * available_bytes()) if self.memory_bytes is None else self.memory_bytes
 
     def _put(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> None:
         new: dict[int, Any] = {}
@@ -268,14 +401,15 @@ class Kept:
         except Varies:
             if self._own_memory:
                 raise Unsupported("its items differ in structure, and share memory with the data set") from None
+            self._stop()
             store = self._store = ItemStore(len(self._present))
             self._present[:] = False
             store.put(positions, items)
         self._present[positions] = True
         self.num_cached = int(self._present.sum())
-        self.full = self.num_cached == len(self._present)
+        self._now_full()
         if isinstance(store, ItemStore):
-            self._require(store.used_bytes * len(self._present) // self.num_cached)
+            require(store.used_bytes * len(self._present) // self.num_cached, self._limit_bytes)
 
     def _try_index_type(self, index: Any, position: int, item: Any) -> None:
         """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""
@@ -329,7 +463,7 @@ class Kept:
         self.give_up(
             f"an item of {self._name} came out different when it was computed again{kept}; items are computed each time"
         )
-        warnings.warn(f"hotlap: {self.note}", RuntimeWarning, stacklevel=_level_of_script())
+        warn(str(self.note))
 
     @property
     def _name(self) -> str:
@@ -337,7 +471,7 @@ class Kept:
 
     def _position(self, index: Any) -> int | None:
         """The place of an item, for indices that can only mean that one."""
-        if type(index) is not int and not isinstance(index, np.integer) and not _is_index_tensor(index):
+        if type(index) is not int and not isinstance(index, np.integer) and not is_index_tensor(index):
             return None
         length = self._watch.length if self._watch is not None else None
         position = operator.index(index)
@@ -354,40 +488,32 @@ class Kept:
             self._hits_often = self._missed * 100 < self._asked
             self._asked = self._missed = 0
 
+    def _stop(self) -> None:
+        """End the fillers, and give the file up."""
+        if self._fillers is not None:
+            self._fillers.stop()
+            self._fillers = None
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
     def _forget(self) -> None:
+        self._stop()
         self._store = None
         self._watch = None
         self._present = np.zeros(0, dtype=np.bool_)
         self._index_types = set()
         self.num_cached = 0
-        self.full = self._hits_often = self._own_memory = False
+        self.full = self.warm = self._hits_often = self._own_memory = False
 
-    def _say(self, note: str) -> None:
+    def say(self, note: str) -> None:
+        """Something that the user should know."""
         self.note = note
         if self.on_note is not None:
             self.on_note(note)
 
 
-def _is_index_tensor(index: Any) -> bool:
-    """True for what `for index in torch.randperm(n)` gives; one of a single element in a row means a batch of one."""
-    return type(index) is torch.Tensor and index.ndim == 0 and index.dtype == torch.int64
-
-
-def _positions(indices: Sequence[Any], length: int) -> torch.Tensor | None:
-    """Indices as one tensor; None if one of them is no plain position in [0, length)."""
-    if torch.Tensor in map(type, indices) and not all(map(_is_index_tensor, indices)):
-        return None
-    if min(indices) < 0 or max(indices) >= length:
-        return None
-    # 4 times as fast as torch.tensor(list): 7 us against 29 us for 64 of them.
-    return torch.frombuffer(array("q", indices), dtype=torch.int64)
-
-
-def _level_of_script() -> int:
-    """`stacklevel` that lets a warning point to the first line that is neither ours nor torch's."""
-    level = 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("hotlap", "torch"):
-        frame = frame.f_back
-        level += 1
-    return level
+def _close_in(process: int, opened: Opened) -> None:
+    """Remove an unfinished file, unless this is a copy of the process that writes it."""
+    if os.getpid() == process:
+        opened.close()
