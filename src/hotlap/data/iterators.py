@@ -30,9 +30,11 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
-from hotlap.data.cache import CachedDataset, torch_collates
+from hotlap.data.cache import CachedDataset
+from hotlap.data.collation import torch_collates
 from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers
+from hotlap.data.gathering import BatchedDataset
 from hotlap.data.indices import positions
 from hotlap.data.warning import warn
 from hotlap.data.workers import Filled, ForWorkers, Role
@@ -61,13 +63,13 @@ def teach() -> None:
 
 
 def _shorter(loader: Any) -> Callable[[Any], Any] | None:
-    if type(loader.dataset) is not CachedDataset or loader.dataset._hotlap_kept.given_up:
-        return None
-    if not loader._auto_collation or not hasattr(loader, "batch_sampler"):
+    if type(loader.dataset) not in (CachedDataset, BatchedDataset) or not loader._auto_collation:
         return None
     if loader.num_workers == 0:
         whole = loader.collate_fn is default_collate and _draws_at_once(loader)
         return _WholeEpoch if whole else None
+    if type(loader.dataset) is BatchedDataset or loader.dataset._hotlap_kept.given_up:
+        return None
     context = loader.multiprocessing_context
     method = context if context is None or isinstance(context, str) else context.get_start_method()
     method = method or torch.multiprocessing.get_start_method()
@@ -107,8 +109,8 @@ class _WholeEpoch(_SingleProcessDataLoaderIter):
             raise StopIteration
         self._given = end
         indices = self._order[start:end]
-        store = self._dataset._hotlap_kept.ready(indices) if self._plain else None
-        batch = store.gather(self._index[start:end]) if store is not None and torch_collates() else None
+        whole = self._plain and torch_collates()
+        batch = self._dataset._hotlap_batch(indices, self._index[start:end]) if whole else None
         data = batch[0] if batch is not None else self._dataset_fetcher.fetch(indices)
         return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
 

@@ -60,9 +60,7 @@ class CachedDataset(Lever):
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
-        mean_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-        promised = [mean_s * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
-        return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
+        return saves_at_most_s(run, ceilings)
 
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
@@ -95,9 +93,7 @@ class CachedDataset(Lever):
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
         served = {
-            loader.id
-            for loader in run.loaders
-            if loader.num_items is not None and loader.deterministic is not False
+            loader.id for loader in run.loaders if loader.num_items is not None and loader.deterministic is not False
         }
         sites = {
             (site.path, site.line, site.col): site  # one line may make several loaders
@@ -109,6 +105,13 @@ class CachedDataset(Lever):
             WrapArgument(site=site, position=0, keyword="dataset", function="cached", imports=imports)
             for site in sites.values()
         )
+
+
+def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:
+    """What free batches would save per step: the waiting, or what the ceiling promises at best."""
+    mean_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+    promised = [mean_s * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
+    return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
 
 
 def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
