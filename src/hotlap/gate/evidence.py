@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotlap.record import Number, Run, Verdict
-from hotlap.record.types import as_float
+from hotlap.record import Number, Run, Verdict, as_float
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
-from hotlap.record import Update
-from hotlap.record.types import as_float
+from hotlap.record import Update, as_float
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,7 @@ from hotlap.predict.catalogue import Device, resolve
 from hotlap.predict.precision import Precision
 from hotlap.predict.timing import Array, Draws
 from hotlap.predict.workload import Kind, Stage, Workload
-from hotlap.record.types import Interval, Prediction
+from hotlap.record import Interval, Prediction
 
 # Part of the board power that a training step draws: idle plus what is busy.
 POWER_SHARE = 0.8

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from hotlap.record.types import Prediction
+from hotlap.record import Prediction
 from hotlap.units import duration
 
 _ROW = 26

@@ -13,7 +13,7 @@ from hotlap.predict.catalogue import Device, Match, resolve
 from hotlap.predict.precision import Precision, parse
 from hotlap.predict.timing import Array, Parts
 from hotlap.predict.workload import Workload
-from hotlap.record.types import Interval, Prediction
+from hotlap.record import Interval, Prediction
 from hotlap.units import percent, size
 
 LOW, MID, HIGH = 0.10, 0.50, 0.90

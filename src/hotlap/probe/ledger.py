@@ -1,16 +1,34 @@
 """The arrays of a Run, filled step by step."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from hotlap.probe import aside
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import PHASES
+from hotlap.probe.evidence import learning_rates, rng_digest, settings_digest
 from hotlap.record import Number, Phase, as_number
 
 # The first steps are kept even when they are not recorded: they hold the one-time costs.
 _MAX_FIRST_STEPS = 2000
+
+
+class Row(NamedTuple):
+    """One recorded step; `losses` may still live on a device."""
+
+    spent: list[float]
+    """Seconds by phase."""
+    aside: list[float] | None
+    """Of these, in a stretch without training; None if there was none."""
+    arm: int
+    block: int
+    step_index: int
+    losses: list[torch.Tensor | float]
+    num_samples: int | None
+    num_updates: int
+    epoch_started: bool
 
 
 class Ledger:
@@ -18,63 +36,45 @@ class Ledger:
 
     def __init__(self) -> None:
         self.first_steps_s: list[float] = []
-        self.epoch_starts: list[int] = []
         self.batch_digest: list[str | None] = []
         self.rng_digest: list[str] = []
         self.settings_digest: list[str] = []
         self.learning_rates: list[tuple[float, ...]] = []
-        self._spent: list[list[float]] = []
-        self._arm: list[int] = []
-        self._block: list[int] = []
-        self._step_index: list[int] = []
-        self._loss: list[list[torch.Tensor | float]] = []
-        self._num_samples: list[int | None] = []
-        self._num_updates: list[int] = []
+        self._rows: list[Row] = []
+        self.add = self._rows.append
+        """Takes a Row."""
 
     def __len__(self) -> int:
-        return len(self._spent)
+        return len(self._rows)
 
     def warm_up(self, spent: list[float]) -> None:
         """A step that is not recorded."""
         if len(self.first_steps_s) < _MAX_FIRST_STEPS:
             self.first_steps_s.append(sum(spent))
 
-    def step(
-        self,
-        spent: list[float],
-        *,
-        arm: int,
-        block: int,
-        step_index: int,
-        losses: list[torch.Tensor | float],
-        num_samples: int | None,
-        num_updates: int,
-        epoch_started: bool,
-    ) -> None:
-        """A recorded step; `losses` may still live on a device."""
-        if epoch_started:
-            self.epoch_starts.append(len(self._spent))
-        self._spent.append(spent)
-        self._arm.append(arm)
-        self._block.append(block)
-        self._step_index.append(step_index)
-        self._loss.append(losses)
-        self._num_samples.append(num_samples)
-        self._num_updates.append(num_updates)
+    def note_evidence(self, batch: str | None, optimizers: list[torch.optim.Optimizer]) -> None:
+        """What the gate compares, at the end of a recorded step."""
+        self.batch_digest.append(batch)
+        self.rng_digest.append(rng_digest())
+        self.settings_digest.append(settings_digest(optimizers))
+        self.learning_rates.append(learning_rates(optimizers))
 
     def columns(self, *, measured: frozenset[int], evidence: bool) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
+        rows, validations = _set_aside(self._rows)
         fields: dict[str, Any] = {
             "first_steps_s": tuple(self.first_steps_s),
-            "step_s": tuple(sum(row) for row in self._spent),
-            "phase_s": self._phases(measured),
-            "arm": tuple(self._arm),
-            "block": tuple(self._block),
-            "step_index": tuple(self._step_index),
-            "epoch_starts": tuple(self.epoch_starts),
-            "loss": tuple(_total(row) for row in self._loss),
-            "num_samples": tuple(self._num_samples),
-            "num_updates": tuple(self._num_updates),
+            "step_s": tuple(sum(row.spent) for row in rows),
+            "phase_s": _phases(rows, measured),
+            "arm": tuple(row.arm for row in rows),
+            "block": tuple(row.block for row in rows),
+            "step_index": tuple(row.step_index for row in rows),
+            "epoch_starts": tuple(i for i, row in enumerate(rows) if row.epoch_started),
+            "loss": tuple(_total(row.losses) for row in rows),
+            "num_samples": tuple(row.num_samples for row in rows),
+            "num_updates": tuple(row.num_updates for row in rows),
+            "num_validations": len(validations),
+            "validation_s": sum(validations),
         }
         if evidence:
             fields |= {
@@ -85,12 +85,28 @@ class Ledger:
             }
         return fields
 
-    def _phases(self, measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
-        # Time that went to a phase cannot be lost: what was entered was measured.
-        return {
-            phase: tuple(row[i] for row in self._spent) if i in measured or i == phases.OTHER else None
-            for i, phase in enumerate(PHASES)
-        }
+
+def _set_aside(rows: list[Row]) -> tuple[list[Row], list[float]]:
+    """Rows without the time of validations, and the seconds of each of these."""
+    with_stretch = [row for row in rows if row.aside is not None]
+    if not aside.is_rare(len(with_stretch), len(rows)):
+        return rows, []
+    trained = [
+        row
+        if row.aside is None
+        # Rounding of the clock must not make a phase negative.
+        else row._replace(spent=[max(0.0, s - a) for s, a in zip(row.spent, row.aside, strict=True)])
+        for row in rows
+    ]
+    return trained, [sum(row.aside or ()) for row in with_stretch]
+
+
+def _phases(rows: list[Row], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
+    # Time that went to a phase cannot be lost: what was entered was measured.
+    return {
+        phase: tuple(row.spent[i] for row in rows) if i in measured or i == phases.OTHER else None
+        for i, phase in enumerate(PHASES)
+    }
 
 
 def _total(losses: list[torch.Tensor | float]) -> Number:

@@ -1,6 +1,6 @@
 """Plan -> what each step is for: warm-up, recorded under which arm and in which block, or the end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hotlap.record import Plan
 
@@ -13,6 +13,9 @@ _BEYOND_EPOCH = 10
 # Processes of a heat warm up in turns as well, of so many blocks each: two that compute at the same time slow each
 # other down by far more than two, because the threads of each wait for one another.
 _WARM_TURN = 4
+
+
+_ENDLESS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class Schedule:
         self._plan = plan
         self._block_steps = plan.turn.steps if plan.turn else plan.block
         self._num_arms = len(plan.arms)
+        self.switches = self._num_arms > 1 or plan.turn is not None
+        """At the end of a block something changes: the arm, or the process whose turn it is."""
         self._made = 0
         self._recorded = 0
         self._in_block = 0
@@ -45,6 +50,9 @@ class Schedule:
         self._warm = False
         self._epochs = 0
         self._after_epoch = 0
+        self._follows_epochs = plan.whole_epoch
+        self._endless = False
+        self._same = Move(recorded=False)
         self.move = Move(recorded=False)
         if plan.warmup == 0 and self._num_arms == 1:
             self._warm = True
@@ -55,6 +63,25 @@ class Schedule:
         """Steps to record over all arms."""
         return self._plan.steps * self._num_arms
 
+    def go_on(self) -> None:
+        """The wanted steps are recorded, but the script shall train to its own end: record all that follow."""
+        self._endless = True
+        self._in_block = 0
+        self._go(self._at(block=self.move.block + 1, new=True))
+
+    @property
+    def sure(self) -> int:
+        """The next decision falls in so many steps, at the earliest (at least 1): none before needs `advance` at once.
+
+        For a run of one arm that takes no turns the end of a block decides nothing.
+        """
+        if not self._warm or self.move.done or not self.move.recorded:
+            return 1
+        left = self._block_steps - self._in_block if self.switches else _ENDLESS
+        if not self._endless:
+            left = min(left, self.wanted - self._recorded)
+        return max(1, left)
+
     @property
     def warm(self) -> bool:
         """The warm-up is over."""
@@ -63,7 +90,8 @@ class Schedule:
     def advance(self, *, settled: bool, elapsed_s: float, epoch_started: bool) -> Move:
         """A step was made; `settled`: every lever has reached its steady state; `elapsed_s` since the first step."""
         self._made += 1
-        self._note_epoch(epoch_started)
+        if self._follows_epochs:
+            self._note_epoch(epoch_started)
         if not self._warm:
             patience_over = elapsed_s >= self._plan.warmup_max_s
             if self._made < self._plan.warmup or not (settled or patience_over):
@@ -78,9 +106,11 @@ class Schedule:
         if self.move.recorded:
             self._recorded += 1
             if self._finished():
-                return self._go(Move(recorded=False, done=True))
+                return self._go(replace(self.move, recorded=False, new_block=False, done=True))
         if self._in_block < self._block_steps:
-            return self._go(self._at(block=self.move.block, new=False))
+            if self.move.new_block:
+                self._same = self._at(block=self.move.block, new=False)
+            return self._go(self._same)
         self._in_block = 0
         return self._go(self._at(block=self.move.block + 1, new=True))
 
@@ -99,7 +129,7 @@ class Schedule:
         self._epochs += started
 
     def _finished(self) -> bool:
-        if self._recorded < self.wanted:
+        if self._recorded < self.wanted or self._endless:
             return False
         if not self._plan.whole_epoch:
             return True

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from hotlap.record.types import Run
+from hotlap.record.run import Run
 
 T = TypeVar("T")
 

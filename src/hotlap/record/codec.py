@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hotlap.errors import RecordError
-from hotlap.record.types import SCHEMA
+from hotlap.record.plan import SCHEMA
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import pytest
 
 from hotlap.errors import UserError
 from hotlap.predict import Workload, devices, forecast
-from hotlap.record.types import Prediction
+from hotlap.record import Prediction
 
 
 def work(*, precision: str = "fp32", scale: float = 1.0) -> Workload:

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from hotlap.record import NonFinite, Phase, Run, Status, as_float, as_number
-from hotlap.record.types import State, Verdict
+from hotlap.record import NonFinite, Phase, Run, State, Status, Verdict, as_float, as_number
 from tests.sample_runs import run_with
 
 

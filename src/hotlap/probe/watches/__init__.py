@@ -1,0 +1,10 @@
+"""One file a watch: what else is looked at while the script trains."""
+
+from collections.abc import Mapping
+
+from hotlap.probe.watches.watch import Watch
+
+__all__ = ["ALL", "Watch"]
+
+ALL: Mapping[str, type[Watch]] = {}
+"""Name in a plan -> the watch."""

@@ -1,0 +1,39 @@
+"""What every watch answers: it looks at one thing while the script trains, beside the clock."""
+
+from abc import ABC
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hotlap.levers.lever import Patch
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+
+class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none alone makes a watch
+    """Looks at one thing. A plan names the watches that it wants; each fills fields of the Run that are its own.
+
+    A passive watch (`num_steps` 0) looks on while steps are recorded, so it must cost next to nothing there: what it
+    does in `step_ended` is outside of the measured time, what it hooks is not. A watch with steps of its own gets them
+    after the recorded ones, alone: `open`, so many steps, `close`. Those steps are not recorded.
+    """
+
+    num_steps: ClassVar[int] = 0
+    """Steps that it wants for itself; 0: it is passive."""
+
+    def install(self, session: "Session", patch: Patch) -> None:  # noqa: B027 - not every watch hooks something
+        """Once, when torch has been imported and before the script goes on. `session` has lists to join."""
+
+    def step_ended(self, step: int) -> None:  # noqa: B027 - called only where it is overridden
+        """PASSIVE: step number `step` (from 0, the warm-up counts) is over. Called about every ten steps: at the end of
+        a block, where hotlap looks up, and after each step of the warm-up."""
+
+    def open(self) -> None:  # noqa: B027 - passive watches have no window
+        """WINDOW: the next steps are this watch's own."""
+
+    def close(self, num_steps: int) -> None:  # noqa: B027 - as above
+        """WINDOW: they are over; `num_steps` were made (fewer than wanted if the script or its time ended)."""
+
+    def fields(self) -> Mapping[str, Any]:
+        """Fields of the Run, by name, when the run is over; those that it could not see are left out."""
+        return {}

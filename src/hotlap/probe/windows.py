@@ -1,0 +1,82 @@
+"""The watches of a plan: passive ones look on all the time, the others get steps of their own, one after the other."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.watches import ALL, Watch
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+
+class Windows:
+    """Told of each step; opens and closes the watches. A watch that fails is left out, with a note."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._watches: list[Watch] = [ALL[name]() for name in names if name in ALL]
+        self._waiting = [watch for watch in self._watches if watch.num_steps]
+        self._open: Watch | None = None
+        self._made = 0
+        self.notes: list[str] = [f"This version of hotlap has no watch {name}." for name in names if name not in ALL]
+        self.each_step: tuple[Callable[[int], None], ...] = tuple(
+            watch.step_ended for watch in self._watches if type(watch).step_ended is not Watch.step_ended
+        )
+        """What passive watches want to be called with after each step."""
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Let each watch hook what it needs."""
+        for watch in list(self._watches):
+            self._guarded(watch, lambda watch=watch: watch.install(session, patch))  # type: ignore[misc]
+
+    def next(self) -> bool:
+        """A step is over and none is to be recorded: True if the next one belongs to a watch."""
+        self._made += 1
+        if self._open is not None and self._made < self._open.num_steps:
+            return True
+        self.close()
+        while self._waiting:
+            watch = self._waiting.pop(0)
+            self._open, self._made = watch, 0
+            if self._guarded(watch, watch.open):
+                return True
+            self._open = None
+        return False
+
+    def close(self) -> None:
+        """End the open window, if there is one."""
+        watch, self._open = self._open, None
+        if watch is not None:
+            self._guarded(watch, lambda: watch.close(self._made))
+
+    def fields(self) -> Mapping[str, Any]:
+        """What they saw, as fields of the Run."""
+        self.close()
+        found: dict[str, Any] = {}
+        for watch in list(self._watches):
+            self._guarded(watch, lambda watch=watch: _merge(found, watch.fields()))  # type: ignore[misc]
+        return found
+
+    def _guarded(self, watch: Watch, action: Callable[[], None]) -> bool:
+        """A watch must never break the user's training: an error of ours ends the watch, and is told."""
+        try:
+            action()
+        except Exception as error:
+            self.notes.append(f"The watch {type(watch).__name__} gave up: {type(error).__name__}: {error}"[:300])
+            if watch in self._watches:
+                self._watches.remove(watch)
+            if watch in self._waiting:
+                self._waiting.remove(watch)
+            return False
+        return True
+
+
+def _merge(found: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    """Sightings and hot lines of several watches are one list; every other field belongs to one watch."""
+    for name, value in fields.items():
+        if isinstance(value, tuple) and name in found:
+            found[name] = (*found[name], *value)
+        elif isinstance(value, dict) and name in found:
+            found[name] = {**found[name], **value}
+        else:
+            found[name] = value

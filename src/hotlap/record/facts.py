@@ -1,0 +1,255 @@
+"""What the script is made of, as the probe found it: call sites, loaders, optimizers, and what was seen where."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hotlap.record.moments import Number, Phase, SightingKind
+from hotlap.record.plan import Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSite:
+    """A call in the user's source that made something hotlap knows: lines from 1, columns in UTF-8 bytes from 0."""
+
+    calls: str
+    """Full name of what is called: "torch.utils.data.DataLoader", "torch.optim.Adam", "forward"."""
+    path: str
+    sha256: str
+    """Of the file's bytes when it was recorded."""
+    line: int
+    end_line: int
+    col: int
+    end_col: int
+    detail: Mapping[str, Scalar] = field(default_factory=dict)
+    """What a lever must know about this very call (which object it made; the type that a forward returned)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderFacts:
+    """A DataLoader as the script configured it."""
+
+    id: int
+    """Number in order of construction, from 0; `CallSite.detail["loader"]` refers to it."""
+    dataset: str
+    """Type name of the data set."""
+    num_items: int | None
+    """Length of the data set; None for an iterable one."""
+    num_workers: int
+    batch_size: int | None
+    default_collate: bool
+    pin_memory: bool
+    trained_on: bool
+    """True if batches of it were drawn in steps with a backward pass."""
+    deterministic: bool | None
+    """Items twice computed came out equal and drew no random number; None where it was not checked."""
+    why_not: str | None
+    """If `deterministic` is False: what was seen."""
+    item_s: float | None
+    """Median time of one item; None where items are fetched elsewhere (workers)."""
+    item_bytes: int | None
+    iterable: bool = False
+    persistent_workers: bool = False
+    prefetch_factor: int | None = None
+    start_method: str | None = None
+    """How its workers are started, "fork", "spawn" or "forkserver"; None without workers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerFacts:
+    """An optimizer as the script configured it."""
+
+    id: int
+    name: str
+    """Full type name, "torch.optim.adam.Adam"."""
+    fused: bool | None
+    """None: the script did not choose. False also when the optimizer has no such argument (see `has_fused`)."""
+    foreach: bool | None
+    has_fused: bool
+    num_parameters: int
+    """Number of parameter tensors."""
+    num_elements: int
+    num_groups: int
+    device: str
+    dtypes: tuple[str, ...]
+    all_dense: bool
+    """Every parameter is non-overlapping and dense in memory."""
+    not_dense: str | None
+    """If not: shape and strides of one that is not."""
+    closure: bool
+    """step() was called with a closure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What one step changed in the parameters (recorded at some steps only)."""
+
+    step: int
+    norms: tuple[Number, ...]
+    """(P,) L2 norm of the change."""
+    changed: tuple[float, ...]
+    """(P,) part of the elements that changed, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HotLine:
+    """A line of the user's source in which the training thread was met, by a sampling look at it."""
+
+    path: str
+    line: int
+    function: str
+    text: str
+    """The line itself, stripped."""
+    phase: Phase
+    """In which phase it was met."""
+    step_s: float
+    """Seconds of a step spent in it, what it calls included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """Something at a line of the user's source that costs time, or is wrong."""
+
+    kind: SightingKind
+    what: str
+    """The call: "Tensor.item", "TransformerEncoderLayer"."""
+    path: str | None
+    """None where no line of the user's was on the stack."""
+    line: int | None
+    text: str = ""
+    """The line itself, stripped."""
+    per_step: float
+    """Times a step."""
+    cost_s: float | None = None
+    """Seconds a step; None where it was not measured."""
+    num_bytes: float | None = None
+    """Bytes a step, for copies."""
+    detail: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One kind of operator in the operator window."""
+
+    name: str
+    """"aten::addmm"."""
+    per_step: float
+    """Calls a step."""
+    self_s: float
+    """Seconds a step on the host, without what it calls."""
+    device_s: float | None = None
+    """Seconds a step on the device; None on the CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorWindow:
+    """A few steps under torch's profiler, aggregated in the process. Not timed: the profiler itself costs.
+
+    Times are per step. None: there is no device, or it could not be seen.
+    """
+
+    num_steps: int
+    wall_s: float
+    """Of a step, under the profiler."""
+    operators: tuple[Operator, ...]
+    """Costliest first; at most 40."""
+    num_calls: float
+    """Operators a step that were called directly, not from within another."""
+    covered: float
+    """Part of the host's wall time that lies within operators, in [0, 1]."""
+    dispatch_s: float | None = None
+    """What one small operator costs on this host under no profiler: `num_calls` times this is its overhead."""
+    flops: float | None = None
+    """Of a step, where all heavy operators were counted."""
+    moved_bytes: float | None = None
+    """Read and written by operators, a step."""
+    num_kernels: float | None = None
+    kernel_s: float | None = None
+    """Mean length of a kernel."""
+    device_busy_s: float | None = None
+    """Union of all kernels and copies."""
+    launch_gap_s: float | None = None
+    """The device was idle because the host had not launched yet."""
+    copy_s: float | None = None
+    """Union of copies between host and device."""
+    copy_exposed_s: float | None = None
+    """Of these, while no kernel ran."""
+    tensor_core_share: float | None = None
+    """Part of the matrix kernels' time in kernels that use tensor cores."""
+    communication_s: float | None = None
+    communication_exposed_s: float | None = None
+    complete: bool = True
+    """The window agrees with itself: its sums with the events and the wall."""
+    why_not: str | None = None
+    """If it is not complete: what was seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchFacts:
+    """Global switches of torch and of the environment, as they stood while the script trained."""
+
+    anomaly_mode: bool = False
+    deterministic: bool = False
+    sync_debug: bool = False
+    launch_blocking: bool = False
+    profiler: bool = False
+    """The script runs a profiler of its own."""
+    cudnn_benchmark: bool = False
+    cudnn_deterministic: bool = False
+    matmul_precision: str = "highest"
+    flush_denormal: bool | None = None
+    interop_threads: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that matter here: OMP_NUM_THREADS, MKL_NUM_THREADS, CUDA_LAUNCH_BLOCKING, ..."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuUse:
+    """Processor time while the recorded steps went on."""
+
+    usable_cores: float
+    main: float
+    """Cores that the training process kept busy, e.g. 1.7."""
+    others: float
+    """Cores that its workers and children kept busy."""
+    runnable: float | None = None
+    """Threads of the process tree that were running or wanted to, on average; None where that cannot be seen."""
+    throttled: float | None = None
+    """Part of the time in which the cgroup's quota held the process still, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySample:
+    """Memory at the end of a step."""
+
+    step: int
+    rss_bytes: int
+    device_bytes: int | None = None
+    """Allocated by tensors."""
+    device_reserved_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeFacts:
+    """How many different shapes the model was given."""
+
+    num_steps: int
+    """Steps that were looked at."""
+    num_shapes: int
+    """Different shapes among them; counting stops at 1,000."""
+    num_new_late: int
+    """Of these, first seen in the second half of the steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFacts:
+    """One process of several that train together. Medians over the steps that all recorded."""
+
+    rank: int
+    host: str
+    step_s: float
+    compute_s: float
+    """The step without communication."""
+    wait_s: float | None
+    """Waiting for the slowest rank, inside of communication."""
+    transfer_s: float | None
+    """The rest of its communication: data on their way."""

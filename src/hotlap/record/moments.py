@@ -1,0 +1,100 @@
+"""The words for what a moment of a run was: phases, ends, numbers that may be anything."""
+
+import math
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """What a moment of a step was spent on; each moment belongs to exactly one."""
+
+    INPUT = "input"
+    TRANSFER = "transfer"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    COMMUNICATION = "communication"
+    SYNC = "sync"
+    OTHER = "other"
+
+
+class Status(StrEnum):
+    """How one execution of the script came to its end."""
+
+    COMPLETE = "complete"
+    """All wanted steps were recorded, then hotlap ended the process."""
+    ENDED = "ended"
+    """The script came to its own end, without an error, before all wanted steps were made."""
+    CRASHED = "crashed"
+    """The script raised, or left with a code other than 0."""
+    KILLED = "killed"
+    """A signal that was not ours ended it (out of memory, most often)."""
+    HUNG = "hung"
+    """No step for longer than the time-out; ended by hotlap."""
+    LAPSED = "lapsed"
+    """Steps went on, but the time that this run was given was over; ended by hotlap."""
+    SILENT = "silent"
+    """The probe never reported: the command did not end in a Python with torch and hotlap."""
+
+
+class NonFinite(StrEnum):
+    """Floats that JSON has no spelling for."""
+
+    NAN = "nan"
+    POSITIVE = "inf"
+    NEGATIVE = "-inf"
+
+
+Number = float | NonFinite | None
+"""A float of the script that may be anything; None where it was not seen."""
+
+
+def as_number(value: float | None) -> Number:
+    """A float -> what the record holds for it."""
+    if value is None or math.isfinite(value):
+        return value
+    return NonFinite(str(float(value)))
+
+
+def as_float(number: Number) -> float | None:
+    """What the record holds -> the float, NaN and infinities restored."""
+    return float(number.value) if isinstance(number, NonFinite) else number
+
+
+class InputPart(StrEnum):
+    """What a moment of the input phase was spent on; the parts of a step sum to at most its input time."""
+
+    INDICES = "indices"
+    """Drawing indices from the sampler."""
+    ITEMS = "items"
+    """Making the items, in the training process: `__getitem__`, the transforms that it calls left out."""
+    TRANSFORMS = "transforms"
+    """The data set's `transform` and `target_transform`, in the training process."""
+    COLLATE = "collate"
+    """Making a batch of items, in the training process."""
+    WORKERS = "workers"
+    """Waiting for a worker's batch."""
+    START = "start"
+    """Making the iterator and starting its workers, at an epoch's start."""
+    PIN = "pin"
+    """Copying batches into pinned memory, in the training process."""
+
+
+class SightingKind(StrEnum):
+    """What can be seen at a line of the script."""
+
+    SYNC = "sync"
+    """The host waits for the device: `.item()`, `.cpu()`, printing a tensor, `nonzero()`."""
+    CREATED_AND_MOVED = "created-and-moved"
+    """A tensor is made on the CPU and moved to the device, in each step."""
+    THERE_AND_BACK = "there-and-back"
+    """Data leave the device and come back to it."""
+    UNSAFE_COPY = "unsafe-copy"
+    """A device-to-host copy with `non_blocking=True` is read without a wait in between."""
+    BLOCKING_COPY = "blocking-copy"
+    """A batch is copied to the device while the host waits."""
+    WASTED_FORWARD = "wasted-forward"
+    """A forward pass with gradients whose result never reaches a backward pass."""
+    ATTENTION_OVER_BATCH = "attention-over-batch"
+    """A module with `batch_first=False` is given what looks like batch-first input."""
+    RECOMPILE = "recompile"
+    """A compiled function is compiled again."""

@@ -1,0 +1,69 @@
+"""What is to be done: the plan of one execution, handed from the parent to the child."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+# Version of the JSON. 1: first.
+SCHEMA = 1
+
+Scalar = str | int | float | bool | None
+LeverSpec = Mapping[str, Scalar]
+"""A lever as data: `{"name": "threads", "count": 1}`: the name, and each setting beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The token of a heat: several processes alive, of which one runs at a time, a block of steps each."""
+
+    steps: int
+    """Steps in one turn."""
+    ready: str
+    """Path of a FIFO: the child writes one byte when it has finished a turn and waits."""
+    go: str
+    """Path of a FIFO: the child reads one byte before each turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One execution of the user's command, as it is to be done."""
+
+    command: tuple[str, ...]
+    """What is started, word by word."""
+    cwd: str
+    out: str
+    """Folder that the probe writes into; outside of the user's tree."""
+    schema: int = SCHEMA
+    arms: tuple[tuple[LeverSpec, ...], ...] = ((),)
+    """Sets of levers. One arm: installed from the start. Several: switched between steps, block by block."""
+    always: tuple[LeverSpec, ...] = ()
+    """Levers installed in every arm, from the start."""
+    block: int = 11
+    """Steps in a block. Odd, so that the bursts of a loader with a few workers do not keep step with the blocks."""
+    steps: int = 200
+    """Steps to record after the warm-up (for each arm, when there are several)."""
+    warmup: int = 20
+    """Steps that are made and thrown away first."""
+    warmup_max_s: float = 60.0
+    """A lever that has not settled (a cache not yet filled) prolongs the warm-up, up to this time."""
+    whole_epoch: bool = False
+    """Go on beyond `steps`, up to four times as many, until the first steps of the second epoch are recorded."""
+    seed: int | None = 0
+    """Seeds Python, NumPy and torch before the script starts; None leaves them alone."""
+    reseed: int = 0
+    """Added to every seed that the script itself sets, so that other seeds can be tried."""
+    evidence: bool = False
+    """Also record what the gate compares: digests, random states, parameter updates. Costs time, so such runs are not
+    timed."""
+    nudge: int = 0
+    """Not 0: after each update every parameter moves by at most one unit in the last place, drawn with this seed.
+    Shows what rounding alone does to the losses of this script."""
+    free_input: bool = False
+    """After the warm-up, batches are replayed instead of loaded: the ceiling of everything done to the input."""
+    turn: Turn | None = None
+    watches: tuple[str, ...] = ()
+    """Names of what else to look at (`hotlap.probe.watches.ALL`); those that need steps of their own get them after
+    the recorded ones."""
+    whole: bool = False
+    """Never end the process: record on and on, thinned out, until the script ends by itself."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Path of a source file -> text that is run instead of what is on disk (to try a patch without applying it)."""

@@ -1,0 +1,139 @@
+"""One execution of the script, step by step. Seconds, bytes, shares in [0, 1].
+
+Shape letters: S recorded steps (index i is the same step in every (S,) field), G parameter groups, P parameters.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from hotlap.record.facts import (
+    CallSite,
+    CpuUse,
+    HotLine,
+    LoaderFacts,
+    MemorySample,
+    OperatorWindow,
+    OptimizerFacts,
+    RankFacts,
+    ShapeFacts,
+    Sighting,
+    SwitchFacts,
+    Update,
+)
+from hotlap.record.moments import InputPart, Number, Phase, Status
+from hotlap.record.plan import SCHEMA, LeverSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One execution of the user's script, as the probe saw it. Later stages read this and nothing else."""
+
+    status: Status
+    schema: int = SCHEMA
+    error: str | None = None
+    """One sentence, when `status` is not COMPLETE."""
+    exit_code: int | None = None
+    """The script's own; None where hotlap ended it."""
+    output: str = ""
+    """End of what the script printed to stderr (all of a short one), as it is."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """"python", "torch", "hotlap" and the like."""
+    device: str = "cpu"
+    """Where the parameters live: "cpu", or the name that the driver gives."""
+    num_threads: int | None = None
+    """torch's intra-op threads at the first recorded step."""
+    seed: int | None = None
+    reseed: int = 0
+    """As in the plan: added to the script's own seeds."""
+    nudge: int = 0
+    """As in the plan: not 0 if the parameters were moved by rounding errors on purpose."""
+    arms: tuple[tuple[LeverSpec, ...], ...] = ((),)
+    always: tuple[LeverSpec, ...] = ()
+    setup_s: float | None = None
+    """From the start of the process to its first step."""
+    first_steps_s: tuple[float, ...] = ()
+    """Durations of the warm-up steps, the first included (at most 2,000 kept)."""
+    step_s: tuple[float, ...] = ()
+    """(S,) wall time from the end of one step to the end of the next."""
+    phase_s: Mapping[Phase, tuple[float, ...] | None] = field(default_factory=dict)
+    """Phase -> (S,), summing to `step_s`; None where the phase could not be measured."""
+    device_phase_s: Mapping[Phase, tuple[float, ...] | None] = field(default_factory=dict)
+    """Phase -> (S,) by device events; empty without a device. Another clock than `phase_s`: never add the two."""
+    input_s: Mapping[InputPart, float | None] = field(default_factory=dict)
+    """Part -> mean seconds a step, within the input phase; None where it could not be measured."""
+    arm: tuple[int, ...] = ()
+    """(S,) index into `arms`."""
+    block: tuple[int, ...] = ()
+    """(S,) number of the block or turn, from 0."""
+    step_index: tuple[int, ...] = ()
+    """(S,) number of the step in the training, from 0: warm-up counts."""
+    epoch_starts: tuple[int, ...] = ()
+    """Indices into (S,) of the steps in which a loader was started anew (an epoch's begin, or a validation)."""
+    loss: tuple[Number, ...] = ()
+    """(S,) sum of the scalars that backward was called on within the step."""
+    num_samples: tuple[int | None, ...] = ()
+    """(S,) samples drawn from loaders, or None without one."""
+    num_updates: tuple[int, ...] = ()
+    """(S,) optimizer steps that were made."""
+    learning_rates: tuple[tuple[float, ...], ...] | None = None
+    """(S, G) of all optimizers; None when not recorded."""
+    batch_digest: tuple[str | None, ...] | None = None
+    """(S,) digest of the bytes of all batches drawn, or of what the model was called with when there is no loader."""
+    rng_digest: tuple[str, ...] | None = None
+    """(S,) digest of the states of Python's, NumPy's and torch's generators at the end of the step."""
+    settings_digest: tuple[str, ...] | None = None
+    """(S,) digest of the optimizers' settings except learning rates and the choice of kernel."""
+    updates: tuple[Update, ...] | None = None
+    skipped_updates: int = 0
+    """Steps that a GradScaler left out."""
+    loaders: tuple[LoaderFacts, ...] = ()
+    optimizers: tuple[OptimizerFacts, ...] = ()
+    autocast: bool = False
+    """The script itself runs its forward passes under autocast."""
+    compiled: bool = False
+    """The script itself uses torch.compile."""
+    call_sites: tuple[CallSite, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Path -> sha256 of the user's source files that were loaded; the script is the first."""
+    rss_peak_bytes: int | None = None
+    device_peak_bytes: int | None = None
+    hot_lines: tuple[HotLine, ...] = ()
+    """Costliest first."""
+    sightings: tuple[Sighting, ...] = ()
+    operators: OperatorWindow | None = None
+    switches: SwitchFacts | None = None
+    cpu: CpuUse | None = None
+    memory: tuple[MemorySample, ...] = ()
+    """Thinned out evenly over the run; at most 512."""
+    shapes: ShapeFacts | None = None
+    rank: int = 0
+    world_size: int = 1
+    ranks: tuple[RankFacts, ...] = ()
+    """All processes that train together, merged; empty for one."""
+    num_validations: int = 0
+    """Stretches without training between steps (a validation); their time is in no step."""
+    validation_s: float = 0.0
+    """Seconds of all of them."""
+    probe_s: float | None = None
+    """What the probe itself cost per step, by its own count of events and their measured price."""
+    not_installed: tuple[str, ...] = ()
+    """Levers that could not be installed, each with the reason: this run says nothing about them."""
+    notes: tuple[str, ...] = ()
+    """What the reader should know: a cache that was dropped, say."""
+
+    def share(self, phase: Phase) -> float | None:
+        """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""
+        parts = self.phase_s.get(phase)
+        total = sum(self.step_s)
+        return sum(parts) / total if parts is not None and total > 0 else None
+
+    def median_step_s(self) -> float:
+        """Median step time; NaN without a step."""
+        return median(self.step_s) if self.step_s else math.nan
+
+    def mean_phase_s(self, phase: Phase) -> float | None:
+        """Mean time a step spends in `phase`; None where it was not measured."""
+        parts = self.phase_s.get(phase)
+        return sum(parts) / len(parts) if parts else None

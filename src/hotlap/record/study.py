@@ -1,0 +1,196 @@
+"""Everything known about one script: findings, ceilings, trials, the result."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hotlap.record.plan import SCHEMA, LeverSpec
+from hotlap.record.run import Run
+
+
+class Verdict(StrEnum):
+    """What the gate says about training under a change."""
+
+    UNHARMED = "UNHARMED"
+    HARMED = "HARMED"
+    UNDECIDED = "UNDECIDED"
+
+
+class State(StrEnum):
+    """How far a study has come."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A 95% confidence interval, unless its holder says otherwise."""
+
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The step time if one thing cost nothing: what is the most that all work on it could bring?"""
+
+    name: str
+    """"input", "optimizer", ..."""
+    idealised: str
+    """One clause: "batches replayed from memory"."""
+    step_s: float
+    speedup: Interval
+    """Over the script as written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One diagnosis."""
+
+    code: str
+    cost_s: float
+    """Seconds of each step."""
+    share: float
+    """`cost_s` as a part of the step, in [0, 1]."""
+    evidence: str
+    """One sentence with numbers."""
+    try_levers: tuple[str, ...] = ()
+    """Names of the levers worth a trial, most promising first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """What a comparison of two equal things (A/A) came out as, here and now."""
+
+    scope: str
+    """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too)."""
+    speedup: Interval
+    """Truth is 1."""
+    smallest_gain: float
+    """The smallest speed-up that could be told from none under this noise, e.g. 1.03."""
+    num_processes: int
+    log_ratios: tuple[float, ...] = ()
+    """One per process (or pair of processes): logarithm of the ratio of two equal things."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One thing tried."""
+
+    levers: tuple[LeverSpec, ...]
+    """What was added in this trial."""
+    on_top_of: tuple[LeverSpec, ...] = ()
+    """What had been accepted before; `speedup` is over this."""
+    kind: str = "lever"
+    """"lever", "leave-one-out" (is what `levers` name still worth its place?), or "patch" (the patched copy)."""
+    scope: str = "step"
+    speedup: Interval | None = None
+    """None when no timing came about; `why` says why."""
+    verdict: Verdict = Verdict.UNDECIDED
+    accepted: bool = False
+    why: str = ""
+    """One sentence."""
+    one_time_s: float | None = None
+    """What it costs once, before it pays: filling a cache, compiling."""
+    break_even_step: int | None = None
+    """From this step on the one-time cost has paid itself back."""
+    log_ratios: tuple[float, ...] = ()
+    """One per process (or pair): logarithm of the speed-up seen there. The interval is made of these."""
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The step on hardware that is not there; the interval is an 80% one."""
+
+    device: str
+    count: int
+    step_s: Interval
+    bound_by: str
+    efficiency: float | None = None
+    fits: bool | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where the study ran, as far as levers and rules must know. None: could not be read."""
+
+    system: str
+    """"Linux", "Darwin", "Windows"."""
+    processor: str
+    num_cores: int
+    """Logical processors of the machine."""
+    usable_cores: float
+    """What this process may use: affinity and cgroup quota considered."""
+    memory_bytes: int
+    available_bytes: int
+    """Free for this process now, cgroup limit considered."""
+    shm_bytes: int | None
+    """Free in /dev/shm."""
+    huge_pages: str | None
+    """Transparent huge pages: "always", "madvise" or "never"."""
+    libc: str
+    """"glibc 2.36", ..."""
+    cpu_flags: tuple[str, ...] = ()
+    """Those that matter here: "avx2", "avx512f", "avx512_bf16", "amx_bf16", ..."""
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What the patch does to one file."""
+
+    path: str
+    before_sha256: str
+    after_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What the study comes to."""
+
+    levers: tuple[LeverSpec, ...]
+    """Accepted, in the order in which they were stacked."""
+    speedup: Interval
+    """Over the script as written, in fresh processes."""
+    verdict: Verdict
+    why: str
+    """One sentence: what was compared, how much of it, and what was not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Everything known about one script; saved after each trial."""
+
+    command: tuple[str, ...]
+    """As the user gave it."""
+    cwd: str
+    created: str
+    """ISO 8601, UTC."""
+    key: str
+    """Digest of command, sources, versions and options: a study with the same key can be resumed."""
+    schema: int = SCHEMA
+    hotlap: str = ""
+    """Version that made it."""
+    state: State = State.RUNNING
+    elapsed_s: float = 0.0
+    budget_s: float = 300.0
+    machine: Machine | None = None
+    baseline: tuple[Run, ...] = ()
+    """The script as written: the first is timed, further ones carry evidence (same seed twice, then others)."""
+    noise: tuple[Noise, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """Costliest first."""
+    ceilings: tuple[Ceiling, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    result: Result | None = None
+    after: Run | None = None
+    """The script under the accepted levers, timed: the "after" of the picture."""
+    patch: str | None = None
+    """Unified diff of the accepted levers; None when there is nothing to change."""
+    changes: tuple[FileChange, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
+    warnings: tuple[str, ...] = ()
