@@ -1,9 +1,7 @@
 """The kept items of one data set, and the doubts about them: when they are filled, checked again, and dropped."""
 
 import operator
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -14,12 +12,10 @@ import torch
 from torch.utils.data import get_worker_info
 
 from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
-from hotlap.data.fillers import Fillers, Work, cannot_fork, wait_for
+from hotlap.data.filling import Filling
 from hotlap.data.indices import is_index_tensor, positions
 from hotlap.data.items import Unsupported, entangled, same, shares_memory
-from hotlap.data.memory import SHARE_OF_FREE, available_bytes, usable_cores
-from hotlap.data.opening import Opened, Wish, open_store, require
-from hotlap.data.shelf import Shelf, default_folder
+from hotlap.data.opening import require
 from hotlap.data.store import ItemStore, Store, Varies
 from hotlap.data.warning import warn
 
@@ -37,48 +33,21 @@ MAX_RESTARTS = 2
 # every item: a sampler with replacement, or `drop_last`, leaves some for later.
 SETTLED_WINDOW = 1024
 
-# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
-# process with torch takes 10 to 30 ms.
-FILL_LEAST_S = 0.5
-
-# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
-# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
-FILL_WAIT_S = 5.0
-
-# Items of a cache found on disk that are computed and compared before the first is handed out.
-NUM_WARM_CHECKS = 8
-
 
 @final
-class Kept:
+class Kept(Filling):
     """The kept items of one data set, and the doubts about them."""
 
     def __init__(self, dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
-        self.dataset = dataset
-        self.memory_bytes = memory_bytes
-        self.disk = disk
-        self.warm = False
-        """True if the items were found on disk."""
-        self.note: str | None = None
+        super().__init__(dataset, memory_bytes=memory_bytes, disk=disk)
         self.given_up = False
-        self.full = False
         self.used = False
         """True once an item was asked for."""
-        self.num_cached = 0
-        self.on_note: Callable[[str], None] | None = None
-        """Called with each note as it is made."""
         self._lock = threading.RLock()
         self._whole = fetches_whole_batches(dataset)
         self._watch: Watch | None = None
-        self._streams = Streams()
-        self._store: Store | None = None
-        self._opened: Opened | None = None
-        self._fillers: Fillers | None = None
         self._for_workers: Any = None
-        self._present = np.zeros(0, dtype=np.bool_)
-        self._own_memory = False
         self._index_types: set[type] = set()
-        self._limit_bytes = 0
         self._num_computed = 0
         self._restarts = 0
         self._num_batches = 0
@@ -86,7 +55,6 @@ class Kept:
         self._hits_often = False
         self._checked_s = 0.0
         self._check_cost_s = 0.0
-        self._item_s = 0.0
 
     @property
     def settled(self) -> bool:
@@ -265,114 +233,7 @@ class Kept:
             self._check_cost_s = (self._checked_s - started_s) / len(rows)
             self._index_types = {type(indices[rows[0]])}
             self._item_s = min(self._item_s, self._check_cost_s)
-            in_parallel = self._item_s * length > FILL_LEAST_S and not self._whole and cannot_fork() is None
-            self._open(items, length, shared=in_parallel and usable_cores() > 1)
-
-    def _open(self, items: list[Any], length: int, *, shared: bool) -> None:
-        """Choose and make the store, if it fits into memory or on disk."""
-        self._limit_bytes = self.limit_bytes()
-        wish = Wish(
-            limit_bytes=self._limit_bytes,
-            shared=shared,
-            own_memory=self._own_memory,
-            on_disk=self.disk is not False,
-            shelf=Shelf(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
-        )
-        try:
-            opened = open_store(self.dataset, items, length, wish)
-        except Unsupported as unsupported:
-            self.give_up(f"{self._name} is not kept: {unsupported}")
-        except (MemoryError, RuntimeError, OSError) as error:
-            self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
-        else:
-            self._begin_store(opened, length, shared=shared)
-
-    def _begin_store(self, opened: Opened, length: int, *, shared: bool) -> None:
-        self._opened, self._store = opened, opened.store
-        if opened.draft is not None:
-            weakref.finalize(self, _close_in, os.getpid(), opened)
-        self._present = np.full(length, opened.full, dtype=np.bool_)
-        self._tell(opened)
-        if opened.full:
-            self.warm = self.full = True
-            self.num_cached = length
-            self._check_warm(length)
-        elif shared and opened.store.mappable:
-            self._fill(length)
-
-    def _check_warm(self, length: int) -> None:
-        """Some items of a cache that another run wrote, computed here and compared."""
-        for number in range(min(NUM_WARM_CHECKS, length)):
-            position = number * length // min(NUM_WARM_CHECKS, length)
-            again = self._again(position)
-            if again is None:
-                return
-            if self._store is None or not self._store.holds(position, again[0]):
-                self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
-                self._present[:] = False
-                self.num_cached = 0
-                self.warm = self.full = False
-                return
-
-    def _fill(self, length: int) -> None:
-        """Have all items computed in other processes; wait for them if that is soon done."""
-        cores = usable_cores()
-        soon = self._item_s * length / cores < FILL_WAIT_S
-        present = self._present
-        self._fillers = Fillers(
-            self._filler,
-            num_processes=cores if soon else cores - 1,
-            item_s=self._item_s,
-            is_missing=lambda position: not present[position],
-        )
-        self._fillers.request(range(length))
-        self._fillers.close()
-        if soon:
-            wait_for(self._fillers, self._absorb, lambda: self._fillers is None, 2 * FILL_WAIT_S)
-
-    def _filler(self, number: int) -> Work:
-        """IN A FILLER: what computes items into the store."""
-        torch.set_num_threads(1)
-
-        def work(wanted: list[int]) -> str | None:
-            before = self._streams.states()
-            items = [self.dataset[position] for position in wanted]
-            reason = self._why_not_kept(before)
-            if reason is None and self._store is not None:
-                self._store.put(wanted, items)
-            return reason
-
-        return work
-
-    def _absorb(self, done: list[int]) -> None:
-        """Items that the fillers computed are kept from now on."""
-        fillers = self._fillers
-        if fillers is None:
-            return
-        if done:
-            self._present[done] = True
-            self.num_cached = int(self._present.sum())
-            self._now_full()
-        if fillers.trouble is not None or fillers.num_outstanding == 0:
-            self._fillers = None
-            fillers.stop()
-            if fillers.refused and fillers.trouble is not None:
-                self.give_up(fillers.trouble)
-
-    def _now_full(self) -> None:
-        self.full = self.num_cached == len(self._present)
-        if self.full and self._opened is not None:
-            self._opened.publish()
-            self._tell(self._opened)
-
-    def _tell(self, opened: Opened) -> None:
-        for note in opened.notes:
-            self.say(f"{self._name}: {note}")
-        opened.notes.clear()
-
-    def limit_bytes(self) -> int:
-        """Bytes that this process may use for items."""
-        return int(SHARE_OF_FREE * available_bytes()) if self.memory_bytes is None else self.memory_bytes
+            self._open(items, length, shared=not self._whole and self._pays_to_share(length))
 
     def _put(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> None:
         new: dict[int, Any] = {}
@@ -465,10 +326,6 @@ class Kept:
         )
         warn(str(self.note))
 
-    @property
-    def _name(self) -> str:
-        return type(self.dataset).__name__
-
     def _position(self, index: Any) -> int | None:
         """The place of an item, for indices that can only mean that one."""
         if type(index) is not int and not isinstance(index, np.integer) and not is_index_tensor(index):
@@ -488,15 +345,6 @@ class Kept:
             self._hits_often = self._missed * 100 < self._asked
             self._asked = self._missed = 0
 
-    def _stop(self) -> None:
-        """End the fillers, and give the file up."""
-        if self._fillers is not None:
-            self._fillers.stop()
-            self._fillers = None
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
-
     def _forget(self) -> None:
         self._stop()
         self._store = None
@@ -505,15 +353,3 @@ class Kept:
         self._index_types = set()
         self.num_cached = 0
         self.full = self.warm = self._hits_often = self._own_memory = False
-
-    def say(self, note: str) -> None:
-        """Something that the user should know."""
-        self.note = note
-        if self.on_note is not None:
-            self.on_note(note)
-
-
-def _close_in(process: int, opened: Opened) -> None:
-    """Remove an unfinished file, unless this is a copy of the process that writes it."""
-    if os.getpid() == process:
-        opened.close()

@@ -1,13 +1,17 @@
 """The first items of a data set -> a store for all of them, in memory or on disk; or a full one off the shelf."""
 
+import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hotlap.data.arena import Arena, arena_bytes
 from hotlap.data.fingerprint import NoKey, key_of
 from hotlap.data.items import Unsupported, num_bytes
-from hotlap.data.shelf import Draft, NoShelf, Shelf
+from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.shelf import Draft, NoShelf, Shelf, default_folder
 from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store
 from hotlap.units import size
 
@@ -82,6 +86,33 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
     else:
         opened.store = ColumnStore(items[0], length)
     return opened
+
+
+def wish_for(*, memory_bytes: int | None, disk: bool | str | Path, shared: bool, own_memory: bool) -> Wish:
+    """What the arguments of `cached` come to here and now."""
+    return Wish(
+        limit_bytes=limit_bytes(memory_bytes),
+        shared=shared,
+        own_memory=own_memory,
+        on_disk=disk is not False,
+        shelf=Shelf(default_folder() if isinstance(disk, bool) else Path(disk)),
+    )
+
+
+def limit_bytes(memory_bytes: int | None) -> int:
+    """Bytes that this process may use for items."""
+    return int(SHARE_OF_FREE * available_bytes()) if memory_bytes is None else memory_bytes
+
+
+def close_with(owner: object, opened: Opened) -> None:
+    """When the owner is gone its unfinished file goes too, unless this is a copy of the process that writes it."""
+    if opened.draft is not None:
+        weakref.finalize(owner, _close_in, os.getpid(), opened)
+
+
+def _close_in(process: int, opened: Opened) -> None:
+    if os.getpid() == process:
+        opened.close()
 
 
 def require(needed_bytes: int, limit_bytes: int) -> None:

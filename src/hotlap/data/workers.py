@@ -4,7 +4,6 @@ Nothing of the data set is run in this process. What is computed is computed in 
 they are the worker of that number, have its seeds, and have called `worker_init_fn`.
 """
 
-import os
 import pickle
 import random
 import warnings
@@ -12,7 +11,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 from time import perf_counter
 from typing import Any, final
 
@@ -25,8 +23,7 @@ from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
 from hotlap.data.fillers import Fillers, Work, cannot_fork
 from hotlap.data.items import Unsupported, entangled, same, shares_memory
 from hotlap.data.kept import NUM_FIRST_CHECKS, SETTLED_WINDOW, Kept
-from hotlap.data.opening import Opened, Wish, open_store
-from hotlap.data.shelf import Shelf, default_folder
+from hotlap.data.opening import Opened, close_with, open_store, wish_for
 
 # Items that are computed again at the begin of an epoch, beside the training.
 NUM_RECHECKS = 32
@@ -160,14 +157,7 @@ class ForWorkers:
         seen = _first_look(kept.dataset, indices, role, length)
         if seen.reason is not None:
             return f"{name} is read by its own workers: {seen.reason}"
-        folder = default_folder() if isinstance(kept.disk, bool) else Path(kept.disk)
-        wish = Wish(
-            limit_bytes=kept.limit_bytes(),
-            shared=True,
-            own_memory=seen.own_memory,
-            on_disk=kept.disk is not False,
-            shelf=Shelf(folder),
-        )
+        wish = wish_for(memory_bytes=kept.memory_bytes, disk=kept.disk, shared=True, own_memory=seen.own_memory)
         try:
             opened = open_store(kept.dataset, seen.items, length, wish)
         except (Unsupported, MemoryError, RuntimeError, OSError) as error:
@@ -177,8 +167,7 @@ class ForWorkers:
         if not opened.store.mappable:
             opened.close()
             return f"{name} is read by its own workers: its items are no plain numbers that processes can share"
-        if opened.draft is not None:
-            weakref.finalize(self, _close_in, os.getpid(), opened)
+        close_with(self, opened)
         self.filled = Filled(opened, item_s=seen.item_s, own_memory=seen.own_memory)
         kept.warm = opened.full
         return None
@@ -368,9 +357,3 @@ def _collate_reason(collate: Callable[[list[Any]], Any], items: list[Any], *, ow
     if drawn is not None:
         return f"its collate function draws random numbers (from {drawn})"
     return None if changed is None else f"its collate function changes {changed}"
-
-
-def _close_in(process: int, opened: Opened) -> None:
-    """Remove an unfinished file, unless this is a copy of the process that writes it."""
-    if os.getpid() == process:
-        opened.close()

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import torch
 
-from hotlap.data import cached, fillers, kept
+from hotlap.data import cached, fillers, filling
 from hotlap.data.fillers import Fillers
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fillers are use
 @pytest.fixture(autouse=True)
 def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few items there are."""
-    monkeypatch.setattr(kept, "FILL_LEAST_S", 0.0)
-    monkeypatch.setattr(kept, "usable_cores", lambda: 2)
+    monkeypatch.setattr(filling, "FILL_LEAST_S", 0.0)
+    monkeypatch.setattr(filling, "usable_cores", lambda: 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -44,7 +44,7 @@ HERE = [0] * 100
 
 @pytest.mark.parametrize("soon", [True, False])
 def test_items_are_computed_in_other_processes(soon: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "FILL_WAIT_S", 60.0 if soon else 0.0)
+    monkeypatch.setattr(filling, "FILL_WAIT_S", 60.0 if soon else 0.0)
     HERE[0] = 0
     ours = cached(Here(500))
     assert_same_epochs(epochs(ours), epochs(Pictures(500)))
@@ -156,8 +156,8 @@ def test_a_file_that_processes_would_share_keeps_the_work_here(tmp_path: Path) -
 def test_fillers_end_when_this_process_does(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        filling = Fillers(lambda _: lambda _: time.sleep(60), num_processes=2, item_s=1.0, is_missing=lambda _: True)
-        (tmp_path / "pids").write_text(" ".join(str(process.pid) for process in filling._processes))
+        started = Fillers(lambda _: lambda _: time.sleep(60), num_processes=2, item_s=1.0, is_missing=lambda _: True)
+        (tmp_path / "pids").write_text(" ".join(str(process.pid) for process in started._processes))
         os._exit(0)
     os.waitpid(child, 0)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
