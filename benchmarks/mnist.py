@@ -1,6 +1,6 @@
 """Real MNIST, a small network, five epochs: as written, with other loaders, and with the data levers cold and warm.
 
-`python benchmarks/mnist.py PATH/TO/mnist` (the four `.gz` files) writes `benchmarks/results/mnist-<device>.json`. Every
+`python benchmarks/mnist.py [FOLDER]` (with the four `.gz` files) writes `benchmarks/results/mnist-<device>.json`. Every
 case is a fresh process, in turn within each round; seconds are from the first `iter(loader)` to the last step, so the
 first epoch, a cache that is filled, and workers that are started count. Losses are compared bit by bit.
 """
@@ -17,6 +17,9 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+# Beside the project, where its data lie.
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
 
 NUM_EPOCHS = 5
 BATCH_SIZE = 64
@@ -137,13 +140,16 @@ def one(folder: Path, case: str, cache: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
     parser.add_argument("--rounds", type=int, default=NUM_ROUNDS)
     parser.add_argument("--case", help="for the processes that this one starts")
     parser.add_argument("--cache", type=Path, default=Path())
     options = parser.parse_args()
     if options.case:
         print(json.dumps(train(options.folder, options.case, options.cache)))
+        return
+    if not options.folder.exists():
+        print(f"not measured: there is no {options.folder}; give the folder with the four .gz files")
         return
     from results_file import write
 
