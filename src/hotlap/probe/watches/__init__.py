@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from hotlap.probe.watches.lines import Lines
 from hotlap.probe.watches.operators import Operators
+from hotlap.probe.watches.syncs import Syncs
+from hotlap.probe.watches.trips import Trips
 from hotlap.probe.watches.watch import Watch
 
 __all__ = ["ALL", "Watch"]
@@ -11,5 +13,7 @@ __all__ = ["ALL", "Watch"]
 ALL: Mapping[str, type[Watch]] = {
     "lines": Lines,
     "operators": Operators,
+    "syncs": Syncs,
+    "trips": Trips,
 }
 """Name in a plan -> the watch."""
