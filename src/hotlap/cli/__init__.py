@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, predict, tune
+from hotlap.cli import apply, machine, predict, tune
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed
 
 _EPILOG = """\
@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, predict, apply):
+    for command in (tune, predict, machine, apply):
         command.add_parser(subparsers)
     return parser
 
