@@ -126,7 +126,7 @@ class Journeys(Onlooker):
             # Into memory that is not page-locked the driver copies while the host waits, whatever was asked for.
             if non_blocking and self._notion.is_pinned(target):
                 storage = target.untyped_storage()
-                self._in_flight[storage._cdata] = (StorageWeakRef(storage), spot, what)
+                self._in_flight[storage._cdata] = (_reference(storage), spot, what)
             else:
                 self.waited()
             return
@@ -170,7 +170,7 @@ class Journeys(Onlooker):
         if origin is _DATA:
             self._known.pop(storage._cdata, None)
         else:
-            self._known[storage._cdata] = _Known(StorageWeakRef(storage), origin)
+            self._known[storage._cdata] = _Known(_reference(storage), origin)
 
     def _views(self, func: Any) -> bool:
         """It reads no values: `view`, `t`, `detach`. (`lift_fresh` is declared as one, but it brings a new tensor.)"""
@@ -184,6 +184,10 @@ class Journeys(Onlooker):
             )
             self._is_view[func] = known
         return known
+
+
+def _reference(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call] # torch has no types for it
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -79,18 +79,20 @@ def _sentences(error: BaseException) -> Iterator[str]:
         yield from _split_module(module, name)
     inner = modules[-1][0] if modules else None
     home = _main_device(modules[0][0]) if modules else None
-    told: set[str] = set()
-    for frame, number in reversed(frames):
-        if not is_users(frame.f_code.co_filename):
-            continue
-        for sentence in _locals_elsewhere(frame, number, home):
-            if sentence not in told:
-                told.add(sentence)
-                yield sentence
-        if len(told) >= _MOST_TENSORS or (told and home is not None):
-            break
+    told = list(dict.fromkeys(_users_tensors(frames, home)))[:_MOST_TENSORS]
+    yield from told
     if not told and inner is not None and home is not None:
         yield from _arguments(frames, inner, home)
+
+
+def _users_tensors(frames: list[tuple[FrameType, int]], home: str | None) -> Iterator[str]:
+    """Innermost function first; the first one that holds a tensor elsewhere is the one to tell of."""
+    for frame, number in reversed(frames):
+        if is_users(frame.f_code.co_filename):
+            found = list(_locals_elsewhere(frame, number, home))
+            yield from found
+            if found:
+                return
 
 
 def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
@@ -195,7 +197,8 @@ def _arguments(frames: list[tuple[FrameType, int]], module: torch.nn.Module, hom
             continue
         for name, value in frame.f_locals.items():
             if isinstance(value, torch.Tensor) and str(value.device) != home:
-                yield f"The argument `{name}` of {type(module).__name__} is on {value.device}, its parameters on {home}."
+                kind = type(module).__name__
+                yield f"The argument `{name}` of {kind} is on {value.device}, its parameters on {home}."
         return
 
 

@@ -80,7 +80,7 @@ def is_operator(name: str) -> bool:
 def aggregate(
     events: Iterable[Event], *, num_steps: int, wall_s: float, on_device: bool, device_s: float | None = None
 ) -> OperatorWindow:
-    """`wall_s`: of all `num_steps`. `device_s`: between device events around them. `on_device`: kernels must be seen."""
+    """`wall_s`: of all `num_steps`. `device_s`: between device events around. `on_device`: kernels must be seen."""
     # One that ends before it begins was never written to its end.
     events = [event for event in events if event.end_s >= event.begin_s]
     host = _Host([event for event in events if event.kind is Kind.OPERATOR])
@@ -152,9 +152,7 @@ class _Host:
                 self.num_calls += 1
             open_.append(i)
 
-    def operators(
-        self, kernels_of: dict[int, float], *, num_steps: int, on_device: bool
-    ) -> tuple[Operator, ...]:
+    def operators(self, kernels_of: dict[int, float], *, num_steps: int, on_device: bool) -> tuple[Operator, ...]:
         """Costliest first, by the device where there is one and then by the host."""
         calls: dict[str, int] = defaultdict(int)
         self_s: dict[str, float] = defaultdict(float)

@@ -19,7 +19,14 @@ def launch(begin: float, number: int, *, name: str = "cudaLaunchKernel") -> Even
 
 
 def work(
-    begin: float, end: float, number: int, *, name: str = "sm80_xmma_gemm", kind: Kind = Kind.KERNEL, lane: int = 7, operator: int = 0
+    begin: float,
+    end: float,
+    number: int,
+    *,
+    name: str = "sm80_xmma_gemm",
+    kind: Kind = Kind.KERNEL,
+    lane: int = 7,
+    operator: int = 0,
 ) -> Event:
     return Event(name=name, kind=kind, begin_s=begin, end_s=end, lane=lane, id=number, operator=operator)
 

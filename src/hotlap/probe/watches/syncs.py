@@ -70,7 +70,7 @@ class Syncs(Watch):
 
     num_steps: ClassVar[int] = 8
 
-    def __init__(self, notion: Notion = CUDA, debug: DebugMode = DebugMode(get=_get_mode, set=_set_mode)) -> None:  # noqa: B008 - immutable
+    def __init__(self, notion: Notion = CUDA, debug: DebugMode = DebugMode(get=_get_mode, set=_set_mode)) -> None:
         self._notion = notion
         self._debug = debug
         self._tally = Tally()

@@ -68,7 +68,7 @@ class Trips(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line and kind."""
-        notes = ()
+        notes: tuple[str, ...] = ()
         if self._journeys is not None and self._journeys.failures:
             notes = (f"{self._journeys.failures} operators could not be followed in the search for needless copies.",)
         return {"sightings": self._tally.sightings(), "notes": notes}

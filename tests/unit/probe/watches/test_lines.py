@@ -21,7 +21,7 @@ def python_work(seconds: float) -> None:
 
 def test_time_is_shared_out_among_lines_by_weight_and_not_by_count() -> None:
     slow, quick = (Place(__file__, line, "step", Phase.OTHER) for line in (1, 2))
-    samples = [(0.050, slow)] + [(0.001, quick)] * 20 + [(0.5, None)]
+    samples: list[tuple[float, Place | None]] = [(0.050, slow)] + [(0.001, quick)] * 20 + [(0.5, None)]
     first, second = hot_lines(samples, num_steps=2)
     assert (first.line, first.step_s) == (1, 0.025)
     assert (second.line, round(second.step_s, 6)) == (2, 0.010)
@@ -45,7 +45,11 @@ def test_python_sleep_and_calls_that_hold_the_interpreter_are_all_found() -> Non
         marks.append(time.perf_counter())
 
     found: tuple[HotLine, ...] = play(Lines(), step, stage=stage, num_steps=40)["hot_lines"]
-    places = (("while time.perf_counter()", Phase.FORWARD), ("time.sleep(0.010)", Phase.OTHER), ("sorted(words)", Phase.OTHER))
+    places = (
+        ("while time.perf_counter()", Phase.FORWARD),
+        ("time.sleep(0.010)", Phase.OTHER),
+        ("sorted(words)", Phase.OTHER),
+    )
     for k, (text, phase) in enumerate(places):
         lines = [one for one in found if one.text.startswith(text)]
         spent_s = [marks[i + k + 1] - marks[i + k] for i in range(0, len(marks), 4)]

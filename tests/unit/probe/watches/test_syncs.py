@@ -81,7 +81,11 @@ def test_explicit_waits_are_timed_once(cuda: Torch, monkeypatch: pytest.MonkeyPa
         warnings.warn(TEXT, UserWarning, stacklevel=1)
 
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
-    (found,) = sightings(cuda, lambda: torch.cuda.synchronize())
+
+    def step() -> None:
+        torch.cuda.synchronize()
+
+    (found,) = sightings(cuda, step)
     assert (found.what, found.per_step) == ("torch.cuda.synchronize", 1)
     assert found.cost_s is not None
     assert found.cost_s >= 0.01
