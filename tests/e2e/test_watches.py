@@ -12,7 +12,7 @@ from hotlap.record import Phase, Plan, Run, Status
 pytestmark = pytest.mark.e2e
 
 SCRIPTS = Path(__file__).with_name("scripts")
-WATCHES = ("lines", "operators", "syncs", "trips")
+WATCHES = ("operators", "syncs", "trips", "lines")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_any_loop_can_be_watched(launcher: Launcher, script: str) -> None:
 
 
 def test_training_after_the_windows_goes_on_to_its_own_end(launcher: Launcher) -> None:
-    found = run(launcher, "plain.py", "3000", whole=True)
+    found = run(launcher, "plain.py", "8000", whole=True)
     assert found.status is Status.ENDED
     assert found.operators is not None
     assert found.num_updates[-1] == 1

@@ -11,9 +11,10 @@ from hotlap.probe.watches.watch import Watch
 __all__ = ["ALL", "Watch"]
 
 ALL: Mapping[str, type[Watch]] = {
-    "lines": Lines,
     "operators": Operators,
     "syncs": Syncs,
     "trips": Trips,
+    # Last: it may take many steps, and a short script has few.
+    "lines": Lines,
 }
 """Name in a plan -> the watch."""

@@ -276,7 +276,7 @@ def _host_kind(name: str) -> Kind | None:
 
 def _device_kind(raw: Any, name: str) -> Kind | None:
     # A range of the script's own (record_function) is shown on the device as well; it is no work.
-    if raw.is_user_annotation() or name.startswith("ProfilerStep"):
+    if getattr(raw, "is_user_annotation", _no)() or name.startswith("ProfilerStep"):
         return None
     if name.startswith(_FILLS):
         return Kind.FILL
@@ -284,6 +284,10 @@ def _device_kind(raw: Any, name: str) -> Kind | None:
         return Kind.COPY
     # Waits of streams and of the host are events of the device's lane too.
     return None if _WAIT.match(name) else Kind.KERNEL
+
+
+def _no() -> bool:
+    return False
 
 
 def _profiler_runs() -> bool:
