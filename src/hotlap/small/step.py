@@ -7,21 +7,12 @@ import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small import losses, optimizers
+from hotlap.small import guards, losses, optimizers
 from hotlap.small.native import core
-from hotlap.small.operations import MODULES
 from hotlap.small.program import Program, Unsupported
-from hotlap.small.trace import HOOKS, trace_model
+from hotlap.small.trace import trace_model
 
 Loss = nn.Module | Callable[..., torch.Tensor]
-
-PLAIN = (int, float, bool, str, type(None))
-"""Attributes of a module that its forward may have read while it was traced; a change of one means tracing again."""
-
-
-LAYER_ATTRIBUTES = ("negative_slope", "approximate", "beta", "threshold", "alpha", "p", "eps")
-"""What is read of torch's own layers besides their parameters; `training` where there is a dropout."""
-
 
 class CompiledStep:
     """Trains one model with one loss and one optimizer.
@@ -47,6 +38,8 @@ class CompiledStep:
         self._seed = torch.initial_seed() if seed is None else seed
         self._native: Any = None
         self._guard: Any = None
+        self._settings: Any = None
+        self._form: Any = None
         self._training = True
         self.why_torch = core().why_not
         """Why steps run in torch, as a sentence; "" where they run natively."""
@@ -140,77 +133,36 @@ class CompiledStep:
         native = getattr(core().module, name)(*self._program.description(), criterion, method, self._seed % 2**63)
         found = optimizers.slots(self.optimizer, method, self._program.parameters)
         native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
-        native.set_slots([self._addresses(slot) for slot in found])
+        native.set_slots([optimizers.addresses(slot) for slot in found])
         kind, limit = self._clip or ("none", 0.0)
         native.set_clip({"none": 0, "norm": 1, "largest": 2, "value": 3}[kind], limit)
         self._training = any(node.op.name == "DROPOUT" for node in self._program.nodes)
         self._keep = (found, self._program)
-        if core().views:
-            self._guard = self._make_guard()
-            native.set_guard(self._guard)
         self._native = native
+        self._watch()
         # A scheduler warns where it believes that the optimizer has not stepped.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
 
-    @staticmethod
-    def _addresses(slot: optimizers.Slot) -> tuple[Any, ...]:
-        states = [0 if s is None else s.data_ptr() for s in slot.states]
-        count = 0 if slot.count is None else slot.count.data_ptr()
-        return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)
-
-    def _make_guard(self) -> Any:
-        """Everything that was read while compiling, to be compared at every call."""
-        guard = core().module.Guard()
-        for module in self.model.modules():
-            self._guard_module(guard, module)
-        for p in self._program.parameters:
-            guard.tensor(p)
-            guard.attribute(p, "requires_grad", p.requires_grad)
-            if p.requires_grad:
-                guard.attribute(p, "_backward_hooks", None)
-        self._guard_optimizer(guard)
-        return guard
-
-    def _guard_optimizer(self, guard: Any) -> None:
-        optimizer = self.optimizer
-        for name in ("state", "param_groups"):
-            guard.entry(vars(optimizer), name, getattr(optimizer, name))
-        for hooks in optimizers.HOOKS:
-            guard.size(getattr(optimizer, hooks), 0)
-        guard.size(optimizer.param_groups, len(optimizer.param_groups))
-        for group in optimizer.param_groups:
-            guard.rate(group, "lr")
-            guard.size(group["params"], len(group["params"]))
-            for key in optimizers.READ:
-                if key in group:
-                    guard.entry(group, key, group[key])
-
-    @staticmethod
-    def _guard_module(guard: Any, module: nn.Module) -> None:
-        own = vars(module)
-        for hooks in HOOKS:
-            guard.size(own[hooks], 0)
-        guard.size(own, len(own))
-        for table in ("_parameters", "_modules", "_buffers"):
-            if own[table] or type(module) not in MODULES:
-                guard.size(own[table], len(own[table]))
-            for key, value in own[table].items():
-                guard.entry(own[table], key, value)
-        # Of torch's own layers these are read; of others any plain attribute may have been.
-        read = LAYER_ATTRIBUTES if type(module) in MODULES else own
-        if isinstance(module, nn.Dropout):
-            guard.entry(own, "training", module.training)
-        for key in read:
-            if key in own and isinstance(own[key], PLAIN) and not key.startswith("_"):
-                guard.entry(own, key, own[key])
+    def _watch(self) -> None:
+        """Remember everything that was read while compiling, to be compared at every call."""
+        self._guard = guards.new_guard()
+        guards.watch_model(self._guard, self.model, self._program.parameters)
+        guards.watch_optimizer(self._guard, self.optimizer)
+        self._settings = guards.watch_settings(self.optimizer)
+        self._form = optimizers.form(self.optimizer)
+        if core().views:
+            self._native.set_guards(self._guard, self._settings)
 
     def _revalidate(self) -> None:
-        """Compile again if anything is not as it was."""
-        fast = self._guard is not None
-        if fast and self._guard.holds():
-            self._native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
+        """Compile again if anything is not as it was; other settings of the same optimizer are only read again."""
+        if not self._guard.holds() or optimizers.form(self.optimizer) != self._form:
+            self._bind()
             return
-        self._bind()
+        self._native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
+        if not self._settings.holds():
+            self._settings = guards.watch_settings(self.optimizer)
+            if core().views:
+                self._native.set_guards(self._guard, self._settings)
 
     def _check(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch as the native core reads it."""
