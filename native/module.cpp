@@ -220,6 +220,7 @@ struct PyOde {
     double sign = 1;
     int64_t rows = 0;
     bool each = false;
+    nb::object asked = nb::none();  // what the caller has set, in its own terms
 
     PyOde(Program program, Tableau tableau, bool time_gradient)
         : ode(std::move(program), std::move(tableau), time_gradient), fit(ode) {}
@@ -240,6 +241,9 @@ void bind_ode(nb::module_& m, const char* name) {
                  new (self) P(make_program(values, nodes, parameters, ends),
                               {stages, int(dense.size()) / stages, a, b, c, e, dense, order, fsal}, time_gradient);
              })
+        .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
+                     nb::arg().none())
+        .def("redirect_gradient", [](P& self, int p, uintptr_t to) { self.ode.exec().redirect_gradient(p, pointer<T>(to)); })
         .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
         // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
         .def("set_control",
@@ -321,6 +325,7 @@ const char* instruction_set() {
 }  // namespace
 
 NB_MODULE(HOTLAP_MODULE, m) {
+    nb::set_leak_warnings(false);  // what is cached for the whole process is still there when the interpreter ends
     m.attr("instruction_set") = instruction_set();
     // Whether this machine runs the named variant; asked of the portable one, which runs everywhere.
     m.def("runs_here", [](const std::string& name) {

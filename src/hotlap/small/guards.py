@@ -153,12 +153,18 @@ def _watch_methods(guard: Any, kind: type[nn.Module], seen: set[int]) -> None:
 def _watch_value(guard: Any, table: dict[str, Any], key: str) -> None:
     value = table[key]
     guard.entry(table, key, value)
-    if isinstance(value, torch.Tensor) and not value.requires_grad:
-        guard.number(value, "_version", value._version)
+    _watch_constant(guard, value)
     if isinstance(value, list | dict):
         guard.size(value, len(value))
     for name in value if isinstance(value, dict) else ():
         guard.entry(value, name, value[name])
+
+
+def _watch_constant(guard: Any, value: Any) -> None:
+    """A constant tensor may have been copied: its contents must not change."""
+    if isinstance(value, torch.Tensor) and not value.requires_grad:
+        guard.number(value, "_version", value._version)
+        guard.attribute(value, "requires_grad", False)
 
 
 def _watch_code(guard: Any, function: Any, seen: set[int]) -> Iterator[Any]:
@@ -181,6 +187,7 @@ def _watch_code(guard: Any, function: Any, seen: set[int]) -> Iterator[Any]:
     for cell in function.__closure__ or ():
         if cell != _EMPTY:
             guard.attribute(cell, "cell_contents", cell.cell_contents)
+            _watch_constant(guard, cell.cell_contents)
             found.append((cell.cell_contents,))
     for values in found:
         for value in values:
