@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hotlap.small.many import fit_many as fit_many
-    from hotlap.small.script_solves import native_odeint as native_odeint
-    from hotlap.small.script_steps import native_steps as native_steps
     from hotlap.small.neural_ode import NeuralODE as NeuralODE
     from hotlap.small.program import Unsupported as Unsupported
+    from hotlap.small.script_solves import native_odeint as native_odeint
+    from hotlap.small.script_steps import native_steps as native_steps
     from hotlap.small.solve import NativeSolveSkipped as NativeSolveSkipped
     from hotlap.small.solve import odeint as odeint
     from hotlap.small.step import CompiledStep as CompiledStep

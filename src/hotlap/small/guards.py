@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from types import CellType
+from types import CellType, CodeType
 from typing import Any
 
 import torch
@@ -124,11 +124,7 @@ def _watch_module(guard: Any, module: nn.Module, seen: set[int]) -> None:
         guard.size(own[hooks], 0)
     guard.size(own, len(own))
     known = type(module) in MODULES
-    for table in ("_parameters", "_modules", "_buffers"):
-        if own[table] or not known:
-            guard.size(own[table], len(own[table]))
-        for key in own[table]:
-            _watch_value(guard, own[table], key)
+    _watch_tables(guard, own, known=known)
     # Of torch's own layers these are read; of others anything may have been.
     if isinstance(module, nn.Dropout) or not known:
         guard.entry(own, "training", module.training)
@@ -137,6 +133,15 @@ def _watch_module(guard: Any, module: nn.Module, seen: set[int]) -> None:
             _watch_value(guard, own, key)
     if not known:
         _watch_methods(guard, type(module), seen)
+
+
+def _watch_tables(guard: Any, own: dict[str, Any], *, known: bool) -> None:
+    """Parameters, submodules and buffers; those of torch's own layers that are there."""
+    for table in ("_parameters", "_modules", "_buffers"):
+        if own[table] or not known:
+            guard.size(own[table], len(own[table]))
+        for key in own[table]:
+            _watch_value(guard, own[table], key)
 
 
 def _watch_methods(guard: Any, kind: type[nn.Module], seen: set[int]) -> None:
@@ -178,22 +183,24 @@ def _watch_code(guard: Any, function: Any, seen: set[int]) -> Iterator[Any]:
     seen.add(id(code))
     guard.attribute(function, "__code__", code)
     guard.attribute(function, "__defaults__", function.__defaults__)
-    names = function.__globals__
-    found = [function.__defaults__ or ()]
+    for value in _values_read(guard, function, code):
+        yield value
+        if inspect.isfunction(value):
+            yield from _watch_code(guard, value, seen)
+
+
+def _values_read(guard: Any, function: Any, code: CodeType) -> list[Any]:
+    names, found = function.__globals__, list(function.__defaults__ or ())
     for name in code.co_names:
         if name in names:
             _watch_value(guard, names, name)
-            found.append((names[name],))
+            found.append(names[name])
     for cell in function.__closure__ or ():
         if cell != _EMPTY:
             guard.attribute(cell, "cell_contents", cell.cell_contents)
             _watch_constant(guard, cell.cell_contents)
-            found.append((cell.cell_contents,))
-    for values in found:
-        for value in values:
-            yield value
-            if inspect.isfunction(value):
-                yield from _watch_code(guard, value, seen)
+            found.append(cell.cell_contents)
+    return found
 
 
 _EMPTY = CellType()

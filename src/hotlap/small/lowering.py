@@ -15,7 +15,7 @@ from hotlap.small.program import Node, Op, Program, Unsupported
 
 
 class Rows(int):
-    """The number of rows, which is another in every batch: a forward may hand it on to `view`, not calculate with it."""
+    """The number of rows, another in every batch: a forward may hand it on to `view`, not calculate with it."""
 
 
 @dataclass(frozen=True, slots=True)

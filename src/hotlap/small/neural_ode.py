@@ -156,4 +156,3 @@ class NeuralODE:
             optimizer.step()
             history.append(float(value.detach()))
         return history
-

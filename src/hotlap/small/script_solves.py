@@ -49,6 +49,8 @@ class NativeSolves:
 
         if core().module is None:
             self._note(core().why_not)
+        if self.installed:
+            return
         for function, stand_in in ((torchdiffeq.odeint, _odeint), (torchdiffeq.odeint_adjoint, _odeint_adjoint)):
             self._code[function] = function.__code__
             self._originals[stand_in.__name__] = _copy_of(function)
@@ -65,6 +67,8 @@ class NativeSolves:
     def solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
         """One call of odeint or odeint_adjoint, with all its other arguments by name."""
         try:
+            if which == "_odeint_adjoint" and not isinstance(func, torch.nn.Module):
+                raise Unsupported("the adjoint of a function that is no module.")
             return _native(func, y0, t, settings)
         except (Unsupported, UserError) as reason:
             self._note(f"A solve is left to torchdiffeq: {reason}")

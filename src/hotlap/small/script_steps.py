@@ -1,8 +1,9 @@
 """native_steps(): known models and optimizers of a script run natively from now on, and everything else as before.
 
-Two places of torch are replaced (and `zero_grad`, for its own overhead). The outermost `model(x)` of a model that `compile_step` knows becomes one node of
-autograd, whose forward and backward are native calls; `optimizer.step()` of a known optimizer becomes a native call on
-the `.grad` tensors. Between them all is torch's own: the loss, hooks, clipping, accumulation, schedulers, `state_dict`.
+Two places of torch are replaced, and `zero_grad` for its own overhead. The outermost `model(x)` of a model that
+`compile_step` knows becomes one node of autograd, whose forward and backward are native calls; `optimizer.step()` of a
+known optimizer becomes one native call on the `.grad` tensors. Between them all is torch's own: the loss, hooks,
+clipping, accumulation, schedulers, `state_dict`.
 """
 
 import weakref
@@ -34,13 +35,14 @@ MAX_TRACED = 16
 
 def native_steps() -> None:
     """Run what is known natively from now on, in this process."""
-    steps = _steps()
+    steps = known_steps()
     if not steps.installed:
         steps.install(setattr)
 
 
 @cache
-def _steps() -> "NativeSteps":
+def known_steps() -> "NativeSteps":
+    """The one object of this process."""
     return NativeSteps()
 
 
@@ -57,7 +59,7 @@ class NativeSteps:
         self._thread = main_thread().ident
 
     def install(self, put: Set) -> None:
-        """Replace what `Module.__call__` calls, and the `step` and `zero_grad` of the known optimizers, through `put`."""
+        """Replace what `Module.__call__` calls, and `step` and `zero_grad` of the known optimizers, through `put`."""
         if core().module is None:
             self._note(core().why_not)
         put(self, "installed", self.installed + 1)
@@ -148,7 +150,12 @@ class NativeSteps:
                 return original(optimizer, *args, **kwargs)
             before, after = optimizer_module._global_optimizer_pre_hooks, optimizer_module._global_optimizer_post_hooks
             hooks: Any = optimizer
-            if not before and not after and not hooks._optimizer_step_pre_hooks and not hooks._optimizer_step_post_hooks:
+            if (
+                not before
+                and not after
+                and not hooks._optimizer_step_pre_hooks
+                and not hooks._optimizer_step_post_hooks
+            ):
                 return None if self._update(optimizer) else original(optimizer)
             if self._update_of(optimizer) is None:
                 return original(optimizer)
@@ -221,7 +228,7 @@ def _forget(table: dict[int, Any], number: int, gone: Any) -> None:
 
 
 def _hooked(kind: Any) -> Any:
-    """`kind.step` with torch's wrapper that runs the step hooks: torch puts it on with the first optimizer of a kind."""
+    """`kind.step` in torch's wrapper that runs the step hooks; torch puts it on with the first optimizer of a kind."""
     if not getattr(kind.step, "hooked", False):
         kind.step = optim.Optimizer.profile_hook_step(kind.step)
         kind.step.hooked = True

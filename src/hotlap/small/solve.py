@@ -363,4 +363,3 @@ class _Solution(torch.autograd.Function):
         for number in compiled.numbers:
             solver.redirect_gradient(number, 0)
         return None, None, to_y0, None if to_t is None else to_t.to(ctx.t.dtype), *found
-

@@ -14,6 +14,7 @@ from hotlap.small.trace import trace_model
 
 Loss = nn.Module | Callable[..., torch.Tensor]
 
+
 class CompiledStep:
     """Trains one model with one loss and one optimizer.
 

@@ -1,7 +1,5 @@
 """An optimizer's step on `.grad`, natively: what `optimizer.step()` does, in one call of the core."""
 
-from typing import Any
-
 import torch
 from torch import optim
 
@@ -16,7 +14,9 @@ class NativeUpdate:
     def __init__(self, optimizer: optim.Optimizer) -> None:
         self._method = optimizers.check_known(optimizer, hooks=True)
         if not core().views:
-            raise Unsupported(core().why_not or "this torch is older than 2.10, and does not show its tensors to others.")
+            raise Unsupported(
+                core().why_not or "this torch is older than 2.10, and does not show its tensors to others."
+            )
         trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if not trained:
             raise Unsupported("no parameter has a gradient.")
