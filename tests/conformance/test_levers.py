@@ -8,12 +8,12 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torchdiffeq
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
 from hotlap import levers
@@ -212,6 +212,8 @@ class Noticing(Patch):
         super().set(owner, name, value)
 
 
+SOLVES: Any = import_module("torchdiffeq")
+
 OWNERS: tuple[Any, ...] = (
     torch,
     torch.amp.GradScaler,
@@ -242,7 +244,7 @@ def state(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "rng": torch.get_rng_state().tolist(),
         "environment": dict(os.environ),
-        "solves": (id(torchdiffeq.odeint.__code__), id(torchdiffeq.odeint_adjoint.__code__)),
+        "solves": (id(SOLVES.odeint.__code__), id(SOLVES.odeint_adjoint.__code__)),
     }
     for owner in OWNERS:
         for name, value in vars(owner).items():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from types import CodeType
 from typing import Any
 
@@ -45,8 +46,7 @@ class NativeSolves:
 
     def install(self) -> None:
         """From the next call on."""
-        import torchdiffeq
-
+        torchdiffeq: Any = import_module("torchdiffeq")
         if core().module is None:
             self._note(core().why_not)
         if self.installed:

@@ -23,6 +23,8 @@ from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
 from hotlap.small.updates import NativeUpdate
 
+has_global_hooks: Callable[[], bool] = nn.modules.module._has_any_global_hook
+
 Set = Callable[[Any, str, Any], object]
 """`setattr`, or something that remembers what was there before."""
 
@@ -197,7 +199,7 @@ class NativeSteps:
     def _zero_grad_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def zero_grad(optimizer: optim.Optimizer, set_to_none: bool = True) -> None:
-            if not set_to_none or torch.autograd._profiler_enabled():
+            if not set_to_none or torch._C._autograd._profiler_enabled():
                 original(optimizer, set_to_none)
                 return
             for group in optimizer.param_groups:
@@ -243,7 +245,7 @@ def _is_plain_torch() -> bool:
         or c._len_torch_function_stack()
         or c._are_functorch_transforms_active()
         or torch.is_autocast_enabled("cpu")
-        or nn.modules.module._has_any_global_hook()
+        or has_global_hooks()
         or torch.compiler.is_compiling()
         or c._get_tracing_state() is not None
     )
@@ -252,7 +254,7 @@ def _is_plain_torch() -> bool:
 def _is_plain_update(optimizer: optim.Optimizer) -> bool:
     """No profiler that wants to see it, and no gradient scale of a fused optimizer."""
     own = vars(optimizer)
-    return "grad_scale" not in own and "found_inf" not in own and not torch.autograd._profiler_enabled()
+    return "grad_scale" not in own and "found_inf" not in own and not torch._C._autograd._profiler_enabled()
 
 
 def _inner(step: Any) -> Any:

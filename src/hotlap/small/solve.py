@@ -245,8 +245,10 @@ class Compiled:
     def __init__(self, func: Field, y: torch.Tensor, method: str, *, time_gradient: bool) -> None:
         self.program: Program = trace_field(func, y)
         self._guard = guards.new_guard()
-        watch = guards.watch_model if isinstance(func, nn.Module) else guards.watch_function
-        watch(self._guard, func, self.program.parameters)
+        if isinstance(func, nn.Module):
+            guards.watch_model(self._guard, func, self.program.parameters)
+        else:
+            guards.watch_function(self._guard, func, self.program.parameters)
         self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
         self.trained = [self.program.parameters[n] for n in self.numbers]
         self._tableau = METHODS[method]

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 import pytest
 import torch
-import torchdiffeq
 from torch import nn
-from torchdiffeq import odeint, odeint_adjoint
 
 from hotlap.small.native import core
 from hotlap.small.script_solves import NativeSolves, known_solves
+
+torchdiffeq: Any = import_module("torchdiffeq")
+odeint, odeint_adjoint = torchdiffeq.odeint, torchdiffeq.odeint_adjoint  # as `from torchdiffeq import` binds them
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 

@@ -131,11 +131,11 @@ def test_the_model_and_the_optimizer_are_really_native(monkeypatch: pytest.Monke
 def test_gradients_read_in_between_are_torchs() -> None:
     net, other = model().double(), model().double()
     x = X.double().requires_grad_()
-    nn.functional.cross_entropy(other(x), Y).backward()
+    nn.functional.cross_entropy(other(x), Y).backward()  # type: ignore[no-untyped-call]
     expected = [p.grad for p in other.parameters()] + [x.grad]
     x.grad = None
     with installed():
-        nn.functional.cross_entropy(net(x), Y).backward()
+        nn.functional.cross_entropy(net(x), Y).backward()  # type: ignore[no-untyped-call]
     for got, wanted in zip([*[p.grad for p in net.parameters()], x.grad], expected, strict=True):
         assert got is not None
         assert wanted is not None
@@ -176,13 +176,13 @@ def test_a_weight_changed_before_the_backward_pass_is_an_error_as_in_torch() -> 
 
 class Branching(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = super().forward(x)
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return out if out.detach().sum() > 0 else -out
 
 
 class Drawing(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = super().forward(x)
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return out + torch.randn(1)
 
 
@@ -191,13 +191,13 @@ class Counting(nn.Sequential):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
-        out: torch.Tensor = super().forward(x)
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return out
 
 
 class ByRows(nn.Sequential):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = super().forward(x)
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return out * x.shape[0]
 
 
