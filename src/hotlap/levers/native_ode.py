@@ -15,7 +15,8 @@ class NativeOde(Lever):
     """Puts `hotlap.small.native_odeint()` into the script: `torchdiffeq.odeint` runs in hotlap's native core.
 
     What: dopri5, tsit5, bosh3, rk4 and euler with the same steps and the exact gradient of those steps, where the field
-    is made of small layers and arithmetic; other solves run in torchdiffeq as before.
+    is made of small layers and arithmetic; other solves run in torchdiffeq as before. With it comes what native-step
+    does, because the optimizer is most of what is left of the step.
     Why: an adaptive solve is hundreds of tiny operators one after the other, and as many again backward.
     When it hurts: `odeint_adjoint` integrates its gradient with errors of its own, within its tolerance; the exact one
     differs from it by those. With a large field the arithmetic outweighs the overhead, and nothing is gained.
@@ -36,18 +37,21 @@ class NativeOde(Lever):
         return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All but the input and the optimizer: solves are made of calls of a module, and of what is between them."""
-        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
+        """All but the input: solves are made of calls of a module, and of what is between them."""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
         return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
 
     def install(self, patch: Patch) -> None:
         """From the next solve on."""
         from hotlap.small.script_solves import known_solves
+        from hotlap.small.script_steps import known_steps
 
-        solves = known_solves()
+        solves, steps = known_solves(), known_steps()
         said = len(solves.notes)
         solves.install()
         patch.on_undo(solves.uninstall)
+        steps.install(patch.set)
+        patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
         patch.settled.append(lambda: _tell(patch, solves.notes[said:]))
 
     def edits(self, run: Run) -> Sequence[Edit]:

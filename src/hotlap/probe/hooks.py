@@ -24,7 +24,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_optimizers(session, patch, thread)
     _hook_scaler(session, patch)
     _hook_loaders(session, patch, thread)
-    _hook_constructors(session, patch)
+    _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
     if session.plan.reseed:
         _hook_seeds(session.plan.reseed, patch)
@@ -185,7 +185,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: _Thread) -> None:
     patch.set(DataLoader, "__iter__", __iter__)
 
 
-def _hook_constructors(session: Session, patch: Patch) -> None:
+def _hook_constructors(session: Session, patch: Patch, thread: _Thread) -> None:
     def noting(kind: type[Any], note: Callable[[Any], Any]) -> None:
         construct = kind.__init__
 
@@ -197,7 +197,39 @@ def _hook_constructors(session: Session, patch: Patch) -> None:
         patch.set(kind, "__init__", __init__)
 
     noting(DataLoader, session.facts.made_loader)
-    noting(torch.optim.Optimizer, session.optimizer_constructed)
+
+    def optimizer_made(optimizer: torch.optim.Optimizer) -> None:
+        session.optimizer_constructed(optimizer)
+        _hook_solves(session, thread)
+
+    noting(torch.optim.Optimizer, optimizer_made)
+
+
+def _hook_solves(session: Session, thread: _Thread) -> None:
+    """A whole solve of torchdiffeq's is the forward phase, and its start and times are what goes into it.
+
+    The calls of the field inside are the solver's: one that rounds otherwise makes others. torchdiffeq is imported
+    after torch, so this is asked when an optimizer is made.
+    """
+    if "torchdiffeq" not in sys.modules:
+        return
+    from hotlap.small.script_solves import known_solves
+
+    def around(func: Any, y0: Any, t: Any, run: Callable[[], Any]) -> Any:
+        if session.in_forward or get_ident() != thread.id:
+            return run()
+        session.in_forward = True
+        session.clock.enter(phases.FORWARD)
+        try:
+            result = run()
+        finally:
+            session.in_forward = False
+            session.clock.leave()
+        if isinstance(func, torch.nn.Module):
+            session.forward_made(func, (y0, t), {}, result)
+        return result
+
+    known_solves().watch(around)
 
 
 def _hook_state(session: Session, patch: Patch) -> None:

@@ -11,17 +11,22 @@ import torch
 from hotlap.errors import UserError
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
+from hotlap.small.script_steps import native_steps
 from hotlap.small.solve import read_settings, solve_natively
+
+Around = Callable[[Any, Any, Any, Callable[[], Any]], Any]
 
 METHODS = {"dopri5": "dopri5", None: "dopri5", "bosh3": "bosh3", "tsit5": "tsit5", "rk4": "rk4", "euler": "euler"}
 """torchdiffeq's names; each is the same method there and here."""
 
 
 def native_odeint() -> None:
-    """Run what is known natively from now on, in this process."""
-    solves = known_solves()
-    if not solves.installed:
-        solves.install()
+    """Run known solves natively from now on, in this process, and what `native_steps` knows.
+
+    Once the solve takes microseconds, the optimizer is most of a step.
+    """
+    known_solves().install()
+    native_steps()
 
 
 @cache
@@ -38,40 +43,58 @@ class NativeSolves:
     """
 
     def __init__(self) -> None:
-        self.installed = False
+        self.native = False
         self.notes: list[str] = []
         """Why a solve was left to torchdiffeq, each reason once."""
+        self._around: Around | None = None
         self._code: dict[Any, CodeType] = {}
-        self._originals: dict[Any, Callable[..., Any]] = {}
+        self._originals: dict[str, Callable[..., Any]] = {}
 
     def install(self) -> None:
-        """From the next call on."""
-        torchdiffeq: Any = import_module("torchdiffeq")
+        """Natively from the next call on."""
         if core().module is None:
             self._note(core().why_not)
-        if self.installed:
-            return
-        for function, stand_in in ((torchdiffeq.odeint, _odeint), (torchdiffeq.odeint_adjoint, _odeint_adjoint)):
-            self._code[function] = function.__code__
-            self._originals[stand_in.__name__] = _copy_of(function)
-            function.__code__ = stand_in.__code__
-        self.installed = True
+        self.native = True
+        self._put()
 
     def uninstall(self) -> None:
         """As it was."""
+        self.native = False
+        if self._around is None:
+            self._take_out()
+
+    def watch(self, around: "Around") -> None:
+        """Have every solve, native or not, done through `around(func, y0, t, run)`."""
+        self._around = around
+        self._put()
+
+    def _put(self) -> None:
+        torchdiffeq: Any = import_module("torchdiffeq")
+        for function, stand_in in ((torchdiffeq.odeint, _odeint), (torchdiffeq.odeint_adjoint, _odeint_adjoint)):
+            if function not in self._code:
+                self._code[function] = function.__code__
+                self._originals[stand_in.__name__] = _copy_of(function)
+                function.__code__ = stand_in.__code__
+
+    def _take_out(self) -> None:
         for function, code in self._code.items():
             function.__code__ = code
         self._code.clear()
-        self.installed = False
 
     def solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
         """One call of odeint or odeint_adjoint, with all its other arguments by name."""
-        try:
-            if which == "_odeint_adjoint" and not isinstance(func, torch.nn.Module):
-                raise Unsupported("the adjoint of a function that is no module.")
-            return _native(func, y0, t, settings)
-        except (Unsupported, UserError) as reason:
-            self._note(f"A solve is left to torchdiffeq: {reason}")
+        if self._around is not None:
+            return self._around(func, y0, t, lambda: self._solve(which, func, y0, t, settings))
+        return self._solve(which, func, y0, t, settings)
+
+    def _solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
+        if self.native:
+            try:
+                if which == "_odeint_adjoint" and not isinstance(func, torch.nn.Module):
+                    raise Unsupported("the adjoint of a function that is no module.")
+                return _native(func, y0, t, settings)
+            except (Unsupported, UserError) as reason:
+                self._note(f"A solve is left to torchdiffeq: {reason}")
         return self._originals[which](func, y0, t, **settings)
 
     def _note(self, reason: str) -> None:

@@ -52,7 +52,7 @@ class NativeSteps:
     """What was found out about the models and optimizers of this process; it outlives being switched off and on."""
 
     def __init__(self) -> None:
-        self.installed = 0
+        self.installed = False
         self.notes: list[str] = []
         """Why a model or an optimizer was left to torch, each reason once."""
         self._models: dict[int, _Known[nn.Module, Network]] = {}
@@ -64,7 +64,9 @@ class NativeSteps:
         """Replace what `Module.__call__` calls, and `step` and `zero_grad` of the known optimizers, through `put`."""
         if core().module is None:
             self._note(core().why_not)
-        put(self, "installed", self.installed + 1)
+        if self.installed:
+            return
+        put(self, "installed", True)
         put(nn.Module, "_call_impl", self._call_of(nn.Module._call_impl))
         put(optim.Optimizer, "zero_grad", self._zero_grad_of(optim.Optimizer.zero_grad))
         originals = {kind: _hooked(kind) for kind in METHODS}
