@@ -169,7 +169,7 @@ def test_a_weight_changed_before_the_backward_pass_is_an_error_as_in_torch() -> 
     with installed():
         loss = net(X).sum()
         with torch.no_grad():
-            net[2].weight.add_(1.0)
+            net.get_parameter("2.weight").add_(1.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
 
@@ -281,12 +281,12 @@ def test_a_state_that_is_loaded_is_used() -> None:
 
 def test_frozen_and_unused_parameters_stay() -> None:
     net = model()
-    net[0].weight.requires_grad_(False)
-    frozen = net[0].weight.clone()
+    weight = net.get_parameter("0.weight").requires_grad_(False)
+    frozen = weight.clone()
     unused = nn.Parameter(torch.ones(3))
     with installed():
         optimizer = optim.Adam([*net.parameters(), unused], weight_decay=0.1)
         plain_step(net, optimizer)
-    assert torch.equal(net[0].weight, frozen)
+    assert torch.equal(weight, frozen)
     assert torch.equal(unused, torch.ones(3))
     assert unused not in optimizer.state
