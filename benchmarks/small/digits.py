@@ -20,7 +20,7 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from contest import RESULTS, machine
+from contest import write
 
 from hotlap.small import compile_step
 
@@ -154,26 +154,21 @@ def main() -> None:
     for seed in range(SEEDS):
         for name, make in makers.items():
             found[name].append(seconds_to_goal(make, seed))
-    results = {}
+    rows: list[dict[str, Any]] = []
     for name, runs in found.items():
         reached = [seconds for seconds, _ in runs if seconds is not None]
-        results[name] = {
-            "median_s": statistics.median(reached) if reached else None,
-            "least_s": min(reached, default=None),
-            "most_s": max(reached, default=None),
-            "epochs": [epochs for _, epochs in runs],
-            "reached": f"{len(reached)} of {len(runs)}",
-        }
-        print(name, results[name])
-    save_record(results)
-
-
-def save_record(results: dict[str, Any]) -> None:
-    """Write benchmarks/results/small-digits.json."""
-    import json
-
-    record = {"machine": machine(), "note": f"one thread; {SEEDS} seeds; goal {GOAL:.0%}", "results": results}
-    (RESULTS / "small-digits.json").write_text(json.dumps(record, indent=2) + "\n")
+        rows.append(
+            {
+                "contender": name,
+                "median_s": statistics.median(reached) if reached else None,
+                "least_s": min(reached, default=None),
+                "most_s": max(reached, default=None),
+                "median_epochs": statistics.median(epochs for _, epochs in runs),
+                "reached": f"{len(reached)} of {len(runs)}",
+            }
+        )
+        print(rows[-1])
+    write("small-digits", rows, f"one thread; {SEEDS} seeds; goal {GOAL:.0%}")
 
 
 if __name__ == "__main__":
