@@ -200,18 +200,18 @@ def _hook_constructors(session: Session, patch: Patch, thread: _Thread) -> None:
 
     def optimizer_made(optimizer: torch.optim.Optimizer) -> None:
         session.optimizer_constructed(optimizer)
-        _hook_solves(session, thread)
+        _hook_solves(session, patch, thread)
 
     noting(torch.optim.Optimizer, optimizer_made)
 
 
-def _hook_solves(session: Session, thread: _Thread) -> None:
+def _hook_solves(session: Session, patch: Patch, thread: _Thread) -> None:
     """A whole solve of torchdiffeq's is the forward phase, and its start and times are what goes into it.
 
     The calls of the field inside are the solver's: one that rounds otherwise makes others. torchdiffeq is imported
     after torch, so this is asked when an optimizer is made.
     """
-    if "torchdiffeq" not in sys.modules:
+    if "torchdiffeq" not in sys.modules or session.hears_solves:
         return
     from hotlap.small.script_solves import known_solves
 
@@ -229,7 +229,9 @@ def _hook_solves(session: Session, thread: _Thread) -> None:
             session.forward_made(func, (y0, t), {}, result)
         return result
 
+    session.hears_solves = True
     known_solves().watch(around)
+    patch.on_undo(known_solves().unwatch)
 
 
 def _hook_state(session: Session, patch: Patch) -> None:

@@ -54,6 +54,7 @@ class Session:
         self.arms = Arms(plan)
         self.in_forward = False
         self.in_backward = False
+        self.hears_solves = False
         self.updates_made = 0
         self.skipped_updates = 0
         self._out = Path(plan.out)

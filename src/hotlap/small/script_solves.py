@@ -68,6 +68,12 @@ class NativeSolves:
         self._around = around
         self._put()
 
+    def unwatch(self) -> None:
+        """Nobody listens any more."""
+        self._around = None
+        if not self.native:
+            self._take_out()
+
     def _put(self) -> None:
         torchdiffeq: Any = import_module("torchdiffeq")
         for function, stand_in in ((torchdiffeq.odeint, _odeint), (torchdiffeq.odeint_adjoint, _odeint_adjoint)):

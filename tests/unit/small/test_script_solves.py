@@ -102,3 +102,22 @@ def test_it_is_taken_out_again() -> None:
         assert odeint.__code__ is not before[0]
     assert (odeint.__code__, odeint_adjoint.__code__) == before
     assert "_Solution" not in type(odeint(Field(), Y0, T).grad_fn).__name__
+
+
+def test_who_watches_hears_of_each_solve_native_or_not() -> None:
+    solves, heard = known_solves(), []
+    field = Field()
+
+    def around(func: Any, y0: Any, t: Any, run: Any) -> Any:
+        heard.append((func, y0, t))
+        return run()
+
+    before = odeint.__code__
+    solves.watch(around)
+    plain = odeint(field, Y0, T, rtol=1e-5, atol=1e-7)
+    with installed():
+        native = odeint(field, Y0, T, rtol=1e-5, atol=1e-7)
+    solves.unwatch()
+    assert heard == [(field, Y0, T), (field, Y0, T)]
+    torch.testing.assert_close(native, plain, rtol=1e-9, atol=1e-11)
+    assert odeint.__code__ is before
