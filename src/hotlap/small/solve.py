@@ -5,6 +5,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, cast
 
@@ -60,6 +61,17 @@ class Settings:
 
 def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str, Any] | None) -> Settings:
     """The arguments of odeint, checked."""
+    if options:
+        return _settings(method, float(rtol), float(atol), options)
+    return _plain_settings(method, float(rtol), float(atol))
+
+
+@lru_cache(maxsize=64)
+def _plain_settings(method: str | None, rtol: float, atol: float) -> Settings:
+    return _settings(method, rtol, atol, None)
+
+
+def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str, Any] | None) -> Settings:
     method = method or "dopri5"
     if method not in METHODS:
         raise UserError(f"method {method!r} is not known; {', '.join(METHODS)} are.")
@@ -80,8 +92,8 @@ def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str
         raise UserError(f"options {', '.join(sorted(given))} are not known for {method}.")
     return Settings(
         method=method,
-        rtol=float(rtol),
-        atol=float(atol),
+        rtol=rtol,
+        atol=atol,
         control=control,
         step_size=None if step_size is None else float(step_size),
         each=each,
@@ -364,4 +376,10 @@ class _Solution(torch.autograd.Function):
         solver.backward(gradient.data_ptr(), to_y0.data_ptr(), 0 if to_t is None else to_t.data_ptr())
         for number in compiled.numbers:
             solver.redirect_gradient(number, 0)
-        return None, None, to_y0, None if to_t is None else to_t.to(ctx.t.dtype), *found
+        return (
+            None,
+            None,
+            to_y0 if ctx.needs_input_grad[2] else None,
+            None if to_t is None else to_t.to(ctx.t.dtype),
+            *found,
+        )
