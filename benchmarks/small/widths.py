@@ -92,8 +92,8 @@ def main() -> None:
             }
             if (width, batch) in COMPILED:
                 makers["torch.compile, fused Adam"] = lambda w=width, b=batch: eager(w, b, compiled=True)
-            results[f"width {width}, batch {batch}"] = contest(makers, rounds=5, seconds=0.05)
-    save("small-widths", results, "one thread; JAX may use more")
+            results[f"width {width}, batch {batch}"] = contest(makers, rounds=3, seconds=0.05)
+    save("small-widths", results, "one core; other work ran on the machine meanwhile: read the ratios")
 
 
 if __name__ == "__main__":
