@@ -188,7 +188,7 @@ def test_a_neural_ode_with_torchdiffeq_runs_natively(tmp_path: Path) -> None:
         pytest.skip(native.core().why_not)
     script = place("lorenz.py", tmp_path)
     done = hotlap(
-        "tune", "--budget", "240s", "--levers", "native-ode", "--json", "-", script.name, cwd=tmp_path, timeout=500
+        "tune", "--budget", "420s", "--levers", "native-ode", "--json", "-", script.name, cwd=tmp_path, timeout=580
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)["result"]
