@@ -192,7 +192,13 @@ HOTLAP_INLINE Vec<float> normal_cdf_of(Vec<float> x) {
 #pragma GCC unroll 9
     for (int i = 8; i >= 0; i--) p = fma(p, t, splat(c[i]));
     // The square in two parts: its rounding error, times |x|^2 / 2, would be the largest of all.
-    const Vec<float> square = z * z, low = fma(z, z, -square);
+    const Vec<float> square = z * z;
+#if defined(HOTLAP_AVX512) || defined(HOTLAP_AVX2)
+    const Vec<float> low = fma(z, z, -square);
+#else  // no fused product: Dekker's, from the upper half of z and the rest
+    const Vec<float> upper = from_bits<float>(bits<float>(z) & (IVec<float>{} + int32_t(0xfffff000))), rest = z - upper;
+    const Vec<float> low = ((upper * upper - square) + (upper + upper) * rest) + rest * rest;
+#endif
     const Vec<float> e = exponential<float>(splat(-0.5f) * square);
     const Vec<float> tail = p * fma(e, splat(-0.5f) * low, e);
     return select<float>(x > Vec<float>{}, one - tail, select<float>(x < splat(-14.1f), Vec<float>{}, tail));
