@@ -30,17 +30,25 @@ class Exec {
     T* value(int v, int64_t e = 0) { return values_[v].value + e * values_[v].step; }
     T* gradient(int v, int64_t e = 0) { return values_[v].gradient + e * values_[v].gradient_step; }
     T* parameter(int p) { return static_cast<T*>(program_.parameters[p].data); }
-    T* parameter_gradient(int p) { return gradients_[p].data(); }
+    T* parameter_gradient(int p) { return elsewhere_[p] ? elsewhere_[p] : gradients_[p].data(); }
     bool trained(int p) const { return p >= 0 && program_.parameters[p].trained; }
     int uses(int p) const { return uses_[p]; }
     bool needed(int v) const { return v >= 0 && values_[v].needed; }
 
+    // Where the gradient of a parameter is to be written, densely, from now on; null: to memory of this object's.
+    void redirect_gradient(int p, T* to) { elsewhere_[p] = to; }
+
     // Point a parameter at other memory of the same size.
     void rebind(int p, void* data) { program_.parameters[p].data = data; }
 
-    // Read the input where it lies, rows one after the other: only where ld(input) is its number of columns.
-    void borrow_input(const T* x) { values_[program_.input].value = const_cast<T*>(x); }
-    void own_input() { values_[program_.input].value = values_[program_.input].forward.data(); }
+    // The rows of evaluation 0, one after the other; read where they lie if they are whole vectors, else copied.
+    void take_input(const T* x) {
+        State& input = values_[program_.input];
+        const int64_t n = cols(program_.input), step = ld(program_.input);
+        input.value = n == step ? const_cast<T*>(x) : input.forward.data();
+        if (n == step) return;
+        for (int64_t r = 0; r < rows_; r++) std::memcpy(input.value + r * step, x + r * n, sizeof(T) * n);
+    }
 
     // Room for evaluations 0 ... n - 1 of this many rows. Pointers from value() and gradient() are void after growth.
     void reserve(int64_t evaluations, int64_t rows);
@@ -107,6 +115,7 @@ class Exec {
     std::vector<Linear> linear_;
     std::vector<Buffer<T>> aux_;   // per node: means and deviations of a layer norm, the mask of a dropout
     std::vector<Buffer<T>> gradients_;
+    std::vector<T*> elsewhere_;
     std::vector<char> written_;
     std::vector<int> uses_;
     std::vector<Adds> adds_;
@@ -143,6 +152,7 @@ Exec<T>::Exec(Program program, bool input_gradient, bool time_gradient)
       linear_(program_.nodes.size()),
       aux_(program_.nodes.size()),
       gradients_(program_.parameters.size()),
+      elsewhere_(program_.parameters.size(), nullptr),
       written_(program_.parameters.size(), 0),
       uses_(program_.parameters.size(), 0),
       adds_(program_.nodes.size()) {
@@ -263,7 +273,7 @@ void Exec<T>::begin_backward() {
         for (const Node& n : program_.nodes)
             summed = summed || (n.op == Op::layer_norm && (n.weight == int(p) || n.bias == int(p)));
         if (summed && gradients_[p].size()) {
-            std::memset(gradients_[p].data(), 0, sizeof(T) * gradients_[p].size());
+            std::memset(parameter_gradient(int(p)), 0, sizeof(T) * program_.parameters[p].numel);
             written_[p] = 1;
         }
     }

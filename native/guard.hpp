@@ -99,6 +99,8 @@ class Guard {
     void entry(PyObject* dict, PyObject* key, PyObject* expected) { entries_.push_back({keep(dict), keep(key), keep(expected)}); }
     void size(PyObject* dict, int64_t expected) { sizes_.push_back({keep(dict), expected}); }
     void attribute(PyObject* o, PyObject* name, PyObject* expected) { attributes_.push_back({keep(o), keep(name), keep(expected)}); }
+    // A whole number compared by value, not identity.
+    void number(PyObject* o, PyObject* name, int64_t expected) { numbers_.push_back({keep(o), keep(name), expected}); }
     void rate(PyObject* group, PyObject* key) { rates_.push_back({keep(group), keep(key), nullptr}); }
 
     bool holds() const {
@@ -114,6 +116,13 @@ class Guard {
         }
         for (const auto& t : tensors_)
             if (!same(t)) return false;
+        for (const auto& n : numbers_) {
+            PyObject* now = PyObject_GetAttr(n.object, n.key);
+            const int64_t value = now ? PyLong_AsLongLong(now) : -1;
+            Py_XDECREF(now);
+            if (PyErr_Occurred()) PyErr_Clear();
+            if (value != n.expected) return false;
+        }
         return true;
     }
 
@@ -143,6 +152,11 @@ class Guard {
         int64_t expected;
     };
 
+    struct Number {
+        PyObject *object, *key;
+        int64_t expected;
+    };
+
     PyObject* keep(PyObject* o) {
         Py_INCREF(o);
         owned_.push_back(o);
@@ -162,6 +176,7 @@ class Guard {
     std::vector<Tensor> tensors_;
     std::vector<Entry> entries_, attributes_, rates_;
     std::vector<Size> sizes_;
+    std::vector<Number> numbers_;
     const Exchange* exchange_ = nullptr;
 };
 

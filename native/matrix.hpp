@@ -134,12 +134,55 @@ HOTLAP_INLINE int block_of(int64_t left, int full) {
     return left >= 2 * full ? full : left > full ? int((left + 1) >> 1) : int(left);
 }
 
+// One row, N vectors at once: a layer of a tiny network is over before a loop over blocks has begun.
+template <class T, int N>
+void broadcast_row(const BroadcastArgs<T>& g, int64_t n0, int last) {
+    constexpr int W = Simd<T>::W;
+    const auto get = [=](const T* p, int n) { return n == N - 1 ? load_n<T>(p + n * W, last) : load<T>(p + n * W); };
+    Vec<T> acc[N];
+#pragma GCC unroll 8
+    for (int n = 0; n < N; n++) acc[n] = g.start ? get(g.start + n0, n) : Vec<T>{};
+    for (int64_t k = 0; k < g.K; k++) {
+        const Vec<T> s = splat<T>(g.a[k * g.k_stride]);
+        const T* row = g.m + k * g.ldm + n0;
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++) acc[n] = fma(s, get(row, n), acc[n]);
+    }
+    T* c = g.c + n0;
+#pragma GCC unroll 8
+    for (int n = 0; n < N; n++) {
+        if (g.accumulate) acc[n] += get(c, n);
+        if (n == N - 1)
+            store_n<T>(c + n * W, acc[n], last);
+        else
+            store<T>(c + n * W, acc[n]);
+    }
+}
+
+template <class T>
+void broadcast_row(const BroadcastArgs<T>& g, int64_t vectors, int tail) {
+    constexpr int W = Simd<T>::W;
+    for (int64_t v0 = 0; v0 < vectors;) {
+        const int n = block_of(vectors - v0, 8);
+        const int last = v0 + n == vectors ? tail : W;
+        switch (n) {
+            case 4: broadcast_row<T, 4>(g, v0 * W, last); break;
+            case 5: broadcast_row<T, 5>(g, v0 * W, last); break;
+            case 6: broadcast_row<T, 6>(g, v0 * W, last); break;
+            case 7: broadcast_row<T, 7>(g, v0 * W, last); break;
+            default: broadcast_row<T, 8>(g, v0 * W, last); break;
+        }
+        v0 += n;
+    }
+}
+
 // C (rows, cols) from A and M; M and `start` are read in the first `cols` columns only.
 template <class T>
 void multiply_broadcast(const BroadcastArgs<T>& g, int64_t rows, int64_t cols) {
     constexpr int W = Simd<T>::W;
     const int64_t vectors = (cols + W - 1) / W;
     const int tail = int(cols - (vectors - 1) * W);
+    if (rows == 1 && vectors >= 4) return broadcast_row<T>(g, vectors, tail);
     for (int64_t v0 = 0; v0 < vectors;) {
         const int n = block_of(vectors - v0, tile_vectors);
         const int last = v0 + n == vectors ? tail : W;

@@ -9,8 +9,10 @@
 #include <optional>
 
 #include "guard.hpp"
+#include "net.hpp"
 #include "ode.hpp"
 #include "step.hpp"
+#include "update.hpp"
 
 namespace nb = nanobind;
 using namespace hotlap;
@@ -70,7 +72,8 @@ class Busy {
 template <class T>
 struct PyStep {
     Step<T> step;
-    Guard* guard = nullptr;
+    Guard *guard = nullptr, *settings = nullptr;
+    nb::object guards;  // keeps both alive
     std::atomic<bool> busy{false};
 
     PyStep(Program program, Criterion criterion, Method method, uint64_t seed)
@@ -106,13 +109,19 @@ void bind_step(nb::module_& m, const char* name) {
              [](P& self, const std::vector<std::vector<double>>& groups) { self.step.groups() = make_groups(groups); })
         .def("set_slots", [](P& self, const std::vector<SlotTuple>& slots) { self.step.set_slots(make_slots<T>(slots)); })
         .def("set_clip", [](P& self, int clip, double limit) { self.step.set_clip(Clip(clip), limit); })
-        .def("set_guard", [](P& self, Guard& guard) { self.guard = &guard; }, nb::keep_alive<1, 2>())
+        .def("set_guards",
+             [](P& self, nb::object guard, nb::object settings) {
+                 self.guard = nb::cast<Guard*>(guard);
+                 self.settings = nb::cast<Guard*>(settings);
+                 self.guards = nb::make_tuple(guard, settings);
+             })
         .def("rebind", [](P& self, int p, uintptr_t data) { self.step.exec().rebind(p, pointer<void>(data)); })
         // The whole of a step on two tensors; None where anything is not as it was made for.
         .def("call",
              [](P& self, nb::handle x, nb::handle y, bool training, bool labels) -> nb::object {
                  Batch<T> batch;
-                 if (!self.guard || !exchange || !self.guard->holds() || !self.guard->read_rates(self.step.groups()) ||
+                 if (!self.guard || !exchange || !self.guard->holds() || !self.settings->holds() ||
+                     !self.settings->read_rates(self.step.groups()) ||
                      !self.read_batch(x.ptr(), y.ptr(), *exchange, labels, batch))
                      return nb::none();
                  Busy busy(self.busy);
@@ -152,6 +161,57 @@ void bind_step(nb::module_& m, const char* name) {
 }
 
 template <class T>
+struct PyNet {
+    Net<T> net;
+    std::atomic<bool> busy{false};
+
+    PyNet(Program program, bool input_gradient) : net(std::move(program), input_gradient) {}
+};
+
+template <class T>
+void bind_net(nb::module_& m, const char* name) {
+    using P = PyNet<T>;
+    nb::class_<P>(m, name)
+        .def("__init__",
+             [](P* self, const std::vector<ValueTuple>& values, const std::vector<NodeTuple>& nodes,
+                const std::vector<ParameterTuple>& parameters, std::tuple<int, int, int> ends, bool input_gradient) {
+                 new (self) P(make_program(values, nodes, parameters, ends), input_gradient);
+             })
+        .def("forward",
+             [](P& self, uintptr_t x, int64_t rows, uintptr_t out) {
+                 Busy busy(self.busy);
+                 nb::gil_scoped_release release;
+                 self.net.forward(pointer<T>(x), rows, pointer<T>(out));
+             })
+        // `to`: one address for each parameter, 0 for those whose gradient nobody wants.
+        .def("backward", [](P& self, uintptr_t gradient, uintptr_t to_x, const std::vector<uintptr_t>& to) {
+            Busy busy(self.busy);
+            nb::gil_scoped_release release;
+            for (size_t p = 0; p < to.size(); p++) self.net.exec().redirect_gradient(int(p), pointer<T>(to[p]));
+            self.net.backward(pointer<T>(gradient), pointer<T>(to_x));
+        });
+}
+
+template <class T>
+void bind_update(nb::module_& m, const char* name) {
+    using P = Update<T>;
+    nb::class_<P>(m, name)
+        .def("__init__",
+             [](P* self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots,
+                const std::vector<uintptr_t>& data, nb::list parameters) {
+                 if (data.size() != slots.size() || parameters.size() != slots.size())
+                     throw std::invalid_argument("one parameter for each slot is expected");
+                 std::vector<T*> pointers;
+                 for (uintptr_t p : data) pointers.push_back(pointer<T>(p));
+                 new (self) P(Method(method), make_groups(groups), make_slots<T>(slots), std::move(pointers));
+                 for (nb::handle p : parameters) self->add_parameter(p.ptr());
+             })
+        // True if done; False, with nothing changed, where the guard does not hold or a gradient is not as expected.
+        .def("step", [](P& self, const Guard& guard, const Guard& settings) { return exchange && self.step(guard, settings, *exchange); })
+        .def("set_groups", [](P& self, const std::vector<std::vector<double>>& groups) { self.groups = make_groups(groups); });
+}
+
+template <class T>
 struct PyOde {
     Ode<T> ode;
     OdeFit<T> fit;
@@ -160,6 +220,7 @@ struct PyOde {
     double sign = 1;
     int64_t rows = 0;
     bool each = false;
+    nb::object asked = nb::none();  // what the caller has set, in its own terms
 
     PyOde(Program program, Tableau tableau, bool time_gradient)
         : ode(std::move(program), std::move(tableau), time_gradient), fit(ode) {}
@@ -180,6 +241,9 @@ void bind_ode(nb::module_& m, const char* name) {
                  new (self) P(make_program(values, nodes, parameters, ends),
                               {stages, int(dense.size()) / stages, a, b, c, e, dense, order, fsal}, time_gradient);
              })
+        .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
+                     nb::arg().none())
+        .def("redirect_gradient", [](P& self, int p, uintptr_t to) { self.ode.exec().redirect_gradient(p, pointer<T>(to)); })
         .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
         // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
         .def("set_control",
@@ -261,6 +325,7 @@ const char* instruction_set() {
 }  // namespace
 
 NB_MODULE(HOTLAP_MODULE, m) {
+    nb::set_leak_warnings(false);  // what is cached for the whole process is still there when the interpreter ends
     m.attr("instruction_set") = instruction_set();
     // Whether this machine runs the named variant; asked of the portable one, which runs everywhere.
     m.def("runs_here", [](const std::string& name) {
@@ -294,10 +359,15 @@ NB_MODULE(HOTLAP_MODULE, m) {
         .def("size", [](Guard& g, nb::handle d, int64_t n) { g.size(d.ptr(), n); })
         .def("attribute", [](Guard& g, nb::handle o, nb::str n, nb::handle v) { g.attribute(o.ptr(), n.ptr(), v.ptr()); },
              nb::arg(), nb::arg(), nb::arg().none())
+        .def("number", [](Guard& g, nb::handle o, nb::str n, int64_t v) { g.number(o.ptr(), n.ptr(), v); })
         .def("rate", [](Guard& g, nb::dict group, nb::str key) { g.rate(group.ptr(), key.ptr()); })
         .def("holds", &Guard::holds);
     bind_step<float>(m, "StepFloat32");
     bind_step<double>(m, "StepFloat64");
+    bind_net<float>(m, "NetFloat32");
+    bind_net<double>(m, "NetFloat64");
+    bind_update<float>(m, "UpdateFloat32");
+    bind_update<double>(m, "UpdateFloat64");
     bind_ode<float>(m, "OdeFloat32");
     bind_ode<double>(m, "OdeFloat64");
 }

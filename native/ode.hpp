@@ -57,8 +57,8 @@ class Ode {
         sign_ = sign;
         total_rows_ = rows;
         rows_ = each ? 1 : rows;
+        t_ = &t;
         steps_.clear();
-        outputs_.clear();
         trajectories_.clear();
         used_ = 0;
         asked_ = 0;
@@ -68,23 +68,27 @@ class Ode {
         now_.grow(size_);
         next_.grow(size_);
         dense_.grow(size_ * (tableau_.powers + 1));
+        if (in_runs()) {
+            times_.grow(int64_t(t.size()) * state() + W);
+            for (size_t k = 0, e = 0; k < t.size(); k++)
+                for (int64_t j = 0; j < state(); j++) times_.data()[e++] = t[k];
+        }
         for (int64_t first = 0; first < rows; first += rows_) {
-            trajectories_.push_back({first, steps_.size(), outputs_.size()});
+            trajectories_.push_back({first, steps_.size()});
             for (int64_t r = 0; r < rows_; r++) std::memcpy(now_.data() + r * ld(), y0 + (first + r) * cols(), sizeof(T) * cols());
             write_output(now_.data(), 0, first, out);
             if (t.size() > 1) grid.empty() ? adaptive(t, control, first, out) : fixed(t, grid, first, out);
             if (rows_ == 0) break;
         }
-        trajectories_.push_back({rows, steps_.size(), outputs_.size()});
+        trajectories_.push_back({rows, steps_.size()});
     }
 
     // From the gradient of `out` to those of y0 (rows, cols), of t (num_times; may be null) and of the parameters.
     void backward(const T* gradient, T* to_y0, double* to_t, int64_t num_times) {
         exec_.begin_backward();
-        const int s = tableau_.stages;
-        stage_gradients_.grow(s * size_);
+        carried_.grow(size_);
+        arrived_.grow(tableau_.stages * size_);
         power_gradients_.grow(size_ * (tableau_.powers + 1));
-        next_.grow(size_);
         if (to_t) std::fill(to_t, to_t + num_times, 0.0);
         for (size_t k = trajectories_.size() - 1; k-- > 0;) backward_trajectory(k, gradient, to_y0, to_t);
         if (used_ > 0) exec_.linear_gradients(used_);
@@ -96,15 +100,18 @@ class Ode {
     struct Taken {
         double t, h;
         int64_t first, rest;  // evaluations of the first stage and of those that follow it
-    };
-    struct Output {
-        int64_t index, step;
-        double theta;
+        int64_t output, end;  // the times that lie in it
     };
     struct Trajectory {
         int64_t row;
-        size_t step, output;  // where its steps and outputs begin
+        size_t step;  // where its steps begin
     };
+    // Outputs of a small state lie many to a vector, and are computed so: element e of a run of outputs belongs to
+    // element e % state of the state. Tables repeat with this many elements, a whole number of vectors.
+    static constexpr int64_t small_state = 24;
+    int64_t state() const { return rows_ * cols(); }
+    bool in_runs() const { return rows_ == total_rows_ && state() > 0 && state() <= small_state; }
+    int64_t period() const { return state() * W; }
 
     Exec<T> exec_;
     Tableau tableau_;
@@ -112,9 +119,11 @@ class Ode {
     double sign_ = 1;
     int64_t total_rows_ = 0, rows_ = 0, size_ = 0, used_ = 0, asked_ = 0;
     std::vector<Taken> steps_;
-    std::vector<Output> outputs_;
+    const std::vector<double>* t_ = nullptr;  // the caller's, until the way back
+    Buffer<double> times_;                    // each time once for each element of the state
+    Buffer<T> table_;
     std::vector<Trajectory> trajectories_;
-    Buffer<T> now_, next_, dense_, stage_gradients_, power_gradients_;
+    Buffer<T> now_, next_, dense_, carried_, arrived_, power_gradients_;
 
     int64_t ld() const { return exec_.ld(exec_.program().input); }
     double a(int i, int j) const { return tableau_.a[i * tableau_.stages + j]; }
@@ -235,16 +244,17 @@ class Ode {
             if (!(now + h > now)) fail("the step size has become too small: the problem is stiff, or the tolerance too tight", now, h);
             if (tries++ >= control.max_steps) fail("more than max_num_steps steps", now, h);
             exec_.reserve(used_ + tableau_.stages, rows_);
-            const Taken step{now, h, first, used_};
+            Taken step{now, h, first, used_, int64_t(wanted), int64_t(wanted)};
             attempt(step);
             const double error = error_of(control, step);
             if (std::isnan(error)) fail("the state or its slope is not finite", now, h);
             const bool accepted = h > control.max_step ? false : h <= control.min_step || error <= 1;
             if (accepted) {
-                accept(step);
                 now += h;
+                for (; wanted < t.size() && t[wanted] <= now; tries = 0) wanted++;
+                step.end = int64_t(wanted);
+                accept(step, row, out);
                 first = used_ - 1;
-                for (; wanted < t.size() && t[wanted] <= now; wanted++, tries = 0) add_output(wanted, step, t[wanted], row, out);
             }
             h *= factor(control, error, accepted, last_error);
             if (accepted) last_error = std::max(error, 1e-4);
@@ -268,40 +278,93 @@ class Ode {
         size_t wanted = 1;
         for (size_t i = 0; i + 1 < grid.size(); i++) {
             exec_.reserve(used_ + tableau_.stages, rows_);
-            const Taken step{grid[i], grid[i + 1] - grid[i], used_, used_ + 1};
+            Taken step{grid[i], grid[i + 1] - grid[i], used_, used_ + 1, int64_t(wanted), int64_t(wanted)};
             std::memcpy(argument(used_), now_.data(), sizeof(T) * size_);
             evaluate(step.t, used_++);
             attempt(step);
-            accept(step);
-            for (; wanted < t.size() && grid[i + 1] >= t[wanted]; wanted++) add_output(wanted, step, t[wanted], row, out);
+            while (wanted < t.size() && grid[i + 1] >= t[wanted]) wanted++;
+            step.end = int64_t(wanted);
+            accept(step, row, out);
         }
         for (int64_t i = 0; i < size_; i++)
             if (!std::isfinite(now_.data()[i]) && i % ld() < cols()) fail("the state is not finite", grid.back(), 0);
     }
 
-    // Keeps the step: its polynomial, for outputs, and its end as the new state.
-    void accept(const Taken& s) {
+    // Keeps the step, writes the outputs that lie in it, and makes its end the new state.
+    void accept(const Taken& s, int64_t row, T* out) {
         used_ += tableau_.stages - 1;
         steps_.push_back(s);
-        const T* y = now_.data();
-        T* q = dense_.data();
-        std::memcpy(q, y, sizeof(T) * size_);
-        for (int p = 0; p < tableau_.powers; p++)
-            for (int64_t i = 0; i < size_; i += W) {
-                Vec<T> v{};
-                for (int j = 0; j < tableau_.stages; j++) {
-                    const double w = tableau_.dense[j * tableau_.powers + p];
-                    if (w != 0) v = fma(splat<T>(T(sign_ * s.h * w)), load<T>(stage(evaluation_of(s, j)) + i), v);
-                }
-                store<T>(q + (p + 1) * size_ + i, v);
-            }
+        if (s.end > s.output) {
+            find_polynomial(s);
+            if (in_runs())
+                run_of_outputs(s, out);
+            else
+                for (int64_t k = s.output; k < s.end; k++) add_output(k, s, row, out);
+        }
         std::memcpy(now_.data(), next_.data(), sizeof(T) * size_);
     }
 
-    void add_output(size_t index, const Taken& s, double t, int64_t row, T* out) {
-        const double theta = (t - s.t) / s.h;
-        outputs_.push_back({int64_t(index), int64_t(steps_.size()) - 1, theta});
-        const Vec<T> x = splat<T>(T(theta));
+    double theta(const Taken& s, int64_t k) const { return ((*t_)[size_t(k)] - s.t) / s.h; }
+
+    // dense_[p] are the coefficients of theta^p.
+    void find_polynomial(const Taken& s) {
+        T* q = dense_.data();
+        std::memcpy(q, now_.data(), sizeof(T) * size_);
+        for (int p = 0; p < tableau_.powers; p++) {
+            const T* k[16];
+            T w[16];
+            int n = 0;
+            for (int j = 0; j < tableau_.stages; j++) {
+                const double weight = tableau_.dense[j * tableau_.powers + p];
+                k[n] = stage(evaluation_of(s, j));
+                w[n] = T(sign_ * s.h * weight);
+                n += weight != 0;
+            }
+            for (int64_t i = 0; i < size_; i += W) {
+                Vec<T> v{};
+                for (int j = 0; j < n; j++) v = fma(splat<T>(w[j]), load<T>(k[j] + i), v);
+                store<T>(q + (p + 1) * size_ + i, v);
+            }
+        }
+    }
+
+    // W values of theta, from element e of a run on.
+    Vec<T> thetas(const double* times, double start, double inverse) const {
+        Vec<T> x;
+        if constexpr (sizeof(T) == 8) {
+            x = (load<double>(times) - splat<double>(start)) * splat<double>(inverse);
+        } else {
+            for (int i = 0; i < W; i++) x[i] = T((times[i] - start) * inverse);
+        }
+        return x;
+    }
+
+    void run_of_outputs(const Taken& s, T* out) {
+        const int64_t n = state(), count = (s.end - s.output) * n, step = period();
+        const int powers = tableau_.powers;
+        table_.grow(step * (powers + 1));
+        for (int p = 0; p <= powers; p++) {
+            T* to = table_.data() + p * step;
+            for (int64_t r = 0; r < rows_; r++)
+                for (int64_t c = 0; c < cols(); c++) to[r * cols() + c] = dense_.data()[p * size_ + r * ld() + c];
+            for (int64_t filled = n; filled < step; filled *= 2) std::memcpy(to + filled, to, sizeof(T) * std::min(filled, step - filled));
+        }
+        const double* times = times_.data() + s.output * n;
+        T* to = out + s.output * n;
+        const double inverse = 1 / s.h;
+        for (int64_t e = 0, at = 0; e < count; e += W, at = at + W == step ? 0 : at + W) {
+            const Vec<T> x = thetas(times + e, s.t, inverse);
+            Vec<T> v = load<T>(table_.data() + powers * step + at);
+            for (int p = powers - 1; p >= 0; p--) v = fma(v, x, load<T>(table_.data() + p * step + at));
+            if (e + W <= count)
+                store<T>(to + e, v);
+            else
+                store_n<T>(to + e, v, int(count - e));
+        }
+    }
+
+    void add_output(int64_t index, const Taken& s, int64_t row, T* out) {
+        const Vec<T> x = splat<T>(T(theta(s, index)));
         const T* q = dense_.data();
         const int64_t n = cols();
         for (int64_t r = 0; r < rows_; r++)
@@ -320,49 +383,67 @@ class Ode {
 
     void backward_trajectory(size_t k, const T* gradient, T* to_y0, double* to_t) {
         const Trajectory &from = trajectories_[k], &until = trajectories_[k + 1];
-        T *y = now_.data(), *stages = stage_gradients_.data();
+        T *y = now_.data(), *carried = carried_.data();
         std::memset(y, 0, sizeof(T) * size_);
-        std::memset(stages, 0, sizeof(T) * size_ * tableau_.stages);
-        size_t output = until.output;
-        for (size_t n = until.step; n-- > from.step;) {
-            const Taken& s = steps_[n];
-            const size_t end = output;
-            while (output > from.output && outputs_[output - 1].step == int64_t(n)) output--;
-            backward_step(s, output, end, from.row, gradient, to_t);
+        std::memset(carried, 0, sizeof(T) * size_);
+        for (size_t n = until.step; n-- > from.step;) backward_step(steps_[n], from.row, gradient, to_t);
+        if (until.step > from.step && tableau_.first_same_as_last) {
+            const int64_t first = steps_[from.step].first;
+            std::memcpy(exec_.gradient(exec_.program().output, first), carried, sizeof(T) * size_);
+            pull(first, 0, to_t);
+            add(arrived_.data(), 1, y);
         }
-        if (until.step > from.step && tableau_.first_same_as_last) pull(steps_[from.step].first, stages, to_t);
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c++)
                 to_y0[(from.row + r) * cols() + c] = y[r * ld() + c] + gradient[(from.row + r) * cols() + c];
     }
 
     // now_ holds the gradient of y at the end of the step and becomes that at its beginning. The first stage's gradient
-    // comes in, and goes out, in stage_gradients_[0] where it is the last stage of the step before.
-    void backward_step(const Taken& s, size_t first, size_t end, int64_t row, const T* gradient, double* to_t) {
+    // comes in, and goes out, in carried_ where it is the last stage of the step before. Each stage's gradient is summed
+    // up once, in a register, when everything that it is made of is there.
+    void backward_step(const Taken& s, int64_t row, const T* gradient, double* to_t) {
         const int last = tableau_.stages - 1;
-        T *y = now_.data(), *g = stage_gradients_.data();
-        if (tableau_.first_same_as_last) {
-            std::memcpy(g + last * size_, g, sizeof(T) * size_);
-            std::memset(g, 0, sizeof(T) * size_ * last);
-        } else {
-            std::memset(g, 0, sizeof(T) * size_ * tableau_.stages);
-        }
-        T* direct = next_.data();  // the outputs' share of the gradient of y at the beginning
-        std::memset(direct, 0, sizeof(T) * size_);
-        if (end > first) from_outputs(s, first, end, row, gradient, direct, to_t);
+        const bool shared = tableau_.first_same_as_last, outputs = s.end > s.output;
+        T *y = now_.data(), *carried = carried_.data();
         const double scale = sign_ * s.h;
-        if (tableau_.first_same_as_last) {
-            pull(evaluation_of(s, last), g + last * size_, to_t);
-            for (int j = 0; j < last; j++) add(y, scale * a(last, j), g + j * size_);
-        } else {
-            for (int j = 0; j <= last; j++) add(y, scale * tableau_.b[j], g + j * size_);
+        if (outputs) from_outputs(s, row, gradient, to_t);
+        int top = last;
+        if (shared) {
+            gather(s, last, outputs, carried, 1, last, exec_.gradient(exec_.program().output, evaluation_of(s, last)));
+            pull(evaluation_of(s, last), last, to_t);
+            add(arrived_.data() + last * size_, 1, y);
+            top = last - 1;
         }
-        for (int i = tableau_.first_same_as_last ? last - 1 : last; i >= 1; i--) {
-            const T* arrived = pull(evaluation_of(s, i), g + i * size_, to_t);
-            for (int j = 0; j < i; j++) add(arrived, scale * a(i, j), g + j * size_);
+        for (int i = top; i >= 0; i--) {
+            const int64_t e = evaluation_of(s, i);
+            T* to = i == 0 && shared ? carried : exec_.gradient(exec_.program().output, e);
+            gather(s, i, outputs, y, scale * (shared ? a(last, i) : tableau_.b[i]), top, to);
+            if (i > 0 || !shared) pull(e, i, to_t);
         }
-        if (!tableau_.first_same_as_last) pull(s.first, g, to_t);
-        add(direct, 1, y);
+        for (int i = shared ? 1 : 0; i <= top; i++) add(arrived_.data() + i * size_, 1, y);
+        if (outputs) add(power_gradients_.data(), 1, y);
+    }
+
+    // to = weight * from + what the outputs give to stage i + what the stages after it, up to `top`, give to it.
+    void gather(const Taken& s, int i, bool outputs, const T* from, double weight, int top, T* to) {
+        const T* x[32];
+        T w[32];
+        int n = 0;
+        const auto term = [&](const T* values, double by) {
+            x[n] = values;
+            w[n] = T(by);
+            n += by != 0;
+        };
+        const double scale = sign_ * s.h;
+        term(from, weight);
+        for (int p = 0; outputs && p < tableau_.powers; p++)
+            term(power_gradients_.data() + (p + 1) * size_, scale * tableau_.dense[i * tableau_.powers + p]);
+        for (int l = top; l > i; l--) term(arrived_.data() + l * size_, scale * a(l, i));
+        for (int64_t k = 0; k < size_; k += W) {
+            Vec<T> v{};
+            for (int j = 0; j < n; j++) v = fma(splat<T>(w[j]), load<T>(x[j] + k), v);
+            store<T>(to + k, v);
+        }
     }
 
     // to += weight * from.
@@ -372,54 +453,78 @@ class Ode {
         for (int64_t i = 0; i < size_; i += W) store<T>(to + i, fma(w, load<T>(from + i), load<T>(to + i)));
     }
 
-    // Through one evaluation: the gradient of its argument, also added to now_.
-    const T* pull(int64_t e, const T* g, double* to_t) {
+    // Through one evaluation, whose gradient is in its place, to that of its argument, in arrived_[i].
+    void pull(int64_t e, int i, double* to_t) {
         const Program& program = exec_.program();
-        std::memcpy(exec_.gradient(program.output, e), g, sizeof(T) * size_);
         exec_.backward(e);
-        const T* arrived = exec_.gradient(program.input, e);
-        add(arrived, 1, now_.data());
-        if (to_t && time_gradient_) to_t[0] += sign_ * sign_ * double(exec_.gradient(program.time, e)[0]);
-        return arrived;
+        std::memcpy(arrived_.data() + i * size_, exec_.gradient(program.input, e), sizeof(T) * size_);
+        if (to_t && time_gradient_) to_t[0] += double(exec_.gradient(program.time, e)[0]);
     }
 
-    void from_outputs(const Taken& s, size_t first, size_t end, int64_t row, const T* gradient, T* direct, double* to_t) {
+    void from_outputs(const Taken& s, int64_t row, const T* gradient, double* to_t) {
         const int powers = tableau_.powers;
         T* q = power_gradients_.data();
         std::memset(q, 0, sizeof(T) * size_ * (powers + 1));
+        if (in_runs())
+            from_run(s, gradient, q);
+        else
+            for (int64_t k = s.output; k < s.end; k++) from_output(s, k, row, gradient, q);
+        for (int64_t k = s.output; to_t && k < s.end; k++) time_of_output(s, k, row, gradient, to_t);
+    }
+
+    // q[p] += theta^p times the gradient of the output.
+    void from_output(const Taken& s, int64_t k, int64_t row, const T* gradient, T* q) {
+        const Vec<T> x = splat<T>(T(theta(s, k)));
         const int64_t n = cols();
-        for (size_t k = first; k < end; k++) {
-            const Output& o = outputs_[k];
-            const Vec<T> x = splat<T>(T(o.theta));
-            for (int64_t r = 0; r < rows_; r++)
-                for (int64_t c = 0; c < n; c += W) {
-                    const int64_t i = r * ld() + c;
-                    Vec<T> v = load_n<T>(gradient + (o.index * total_rows_ + row + r) * n + c, int(std::min<int64_t>(W, n - c)));
-                    store<T>(direct + i, load<T>(direct + i) + v);
-                    for (int p = 1; p <= powers; p++) {
-                        v *= x;
-                        store<T>(q + p * size_ + i, load<T>(q + p * size_ + i) + v);
-                    }
-                }
-            if (to_t) time_of_output(s, o, row, gradient, to_t);
+        for (int64_t r = 0; r < rows_; r++)
+            for (int64_t c = 0; c < n; c += W) {
+                const int64_t i = r * ld() + c;
+                Vec<T> v = load_n<T>(gradient + (k * total_rows_ + row + r) * n + c, int(std::min<int64_t>(W, n - c)));
+                for (int p = 0; p <= tableau_.powers; p++, v *= x) store<T>(q + p * size_ + i, load<T>(q + p * size_ + i) + v);
+            }
+    }
+
+    // The same of a whole run: sums in a table that repeats like that of run_of_outputs, folded at the end.
+    void from_run(const Taken& s, const T* gradient, T* q) {
+        const int64_t n = state(), count = (s.end - s.output) * n, step = period();
+        const int powers = tableau_.powers;
+        table_.grow(step * (powers + 1));
+        std::memset(table_.data(), 0, sizeof(T) * step * (powers + 1));
+        const double* times = times_.data() + s.output * n;
+        const T* from = gradient + s.output * n;
+        const double inverse = 1 / s.h;
+        for (int64_t e = 0, at = 0; e < count; e += W, at = at + W == step ? 0 : at + W) {
+            const Vec<T> x = thetas(times + e, s.t, inverse);
+            Vec<T> v = e + W <= count ? load<T>(from + e) : load_n<T>(from + e, int(count - e));
+            for (int p = 0; p <= powers; p++, v *= x) {
+                T* sum = table_.data() + p * step + at;
+                store<T>(sum, load<T>(sum) + v);
+            }
         }
-        for (int j = 0; j < tableau_.stages; j++)
-            for (int p = 0; p < powers; p++)
-                add(q + (p + 1) * size_, sign_ * s.h * tableau_.dense[j * powers + p], stage_gradients_.data() + j * size_);
+        for (int p = 0; p <= powers; p++) {
+            T* sum = table_.data() + p * step;
+            for (int64_t half = step / 2; half >= n; half /= 2)  // n times a power of two: halves repeat alike
+                for (int64_t e = 0; e < half; e += W) {
+                    const int rest = int(std::min<int64_t>(W, half - e));
+                    store_n<T>(sum + e, load_n<T>(sum + e, rest) + load_n<T>(sum + half + e, rest), rest);
+                }
+            for (int64_t r = 0; r < rows_; r++) std::memcpy(q + p * size_ + r * ld(), sum + r * cols(), sizeof(T) * cols());
+        }
     }
 
     // d y(t_i) / d t_i is the polynomial's slope; the first time moves all steps with it.
-    void time_of_output(const Taken& s, const Output& o, int64_t row, const T* gradient, double* to_t) {
+    void time_of_output(const Taken& s, int64_t index, int64_t row, const T* gradient, double* to_t) {
+        const double theta = this->theta(s, index);
         double slope = 0;
         for (int j = 0; j < tableau_.stages; j++) {
             double w = 0, power = 1;
-            for (int p = 1; p <= tableau_.powers; p++, power *= o.theta) w += p * power * tableau_.dense[j * tableau_.powers + p - 1];
+            for (int p = 1; p <= tableau_.powers; p++, power *= theta) w += p * power * tableau_.dense[j * tableau_.powers + p - 1];
             const T* k = stage(evaluation_of(s, j));
             for (int64_t r = 0; r < rows_; r++)
                 for (int64_t c = 0; c < cols(); c++)
-                    slope += w * double(k[r * ld() + c]) * double(gradient[(o.index * total_rows_ + row + r) * cols() + c]);
+                    slope += w * double(k[r * ld() + c]) * double(gradient[(index * total_rows_ + row + r) * cols() + c]);
         }
-        to_t[o.index] += slope;
+        to_t[index] += slope;
         to_t[0] -= slope;
     }
 };

@@ -107,7 +107,7 @@ class Step {
         const Program& program = exec_.program();
         exec_.reserve(1, batch.rows);
         exec_.training = training;
-        take_input(batch);
+        exec_.take_input(batch.x);
         exec_.refresh();
         exec_.forward(0);
         const int out = program.output;
@@ -115,14 +115,6 @@ class Step {
             throw std::out_of_range("a label names no column of the prediction");
         const Prediction<T> p{exec_.value(out), gradient ? exec_.gradient(out) : nullptr, batch.rows, outputs(), exec_.ld(out)};
         return loss_and_gradient(criterion_, p, batch.target);
-    }
-
-    void take_input(const Batch<T>& batch) {
-        const int64_t cols = inputs(), ld = exec_.ld(exec_.program().input);
-        if (cols == ld) return exec_.borrow_input(batch.x);
-        exec_.own_input();
-        T* to = exec_.value(exec_.program().input);
-        for (int64_t r = 0; r < batch.rows; r++) std::memcpy(to + r * ld, batch.x + r * cols, sizeof(T) * cols);
     }
 
     Batch<T> slice(const Batch<T>& all, int64_t first, int64_t rows) const {

@@ -176,10 +176,37 @@ HOTLAP_INLINE Vec<T> lane_by_lane(Vec<T> x, F f) {
     return x;
 }
 
-// (1 + erf(x / sqrt 2)) / 2, by the C library: right everywhere, the tail included.
+// (1 + erf(x / sqrt 2)) / 2. Double: by the C library, right everywhere, the tail included.
+HOTLAP_INLINE Vec<double> normal_cdf_of(Vec<double> x) {
+    return lane_by_lane<double>(x, [](double v) { return 0.5 * std::erfc(-v * 0.70710678118654752440); });
+}
+
+// Float: e^(-x^2/2) times a polynomial in t = 1 / (1 + |x| / 4), fitted to erfcx(|x| / sqrt 2) / 2 on [0, 13.5] with a
+// relative error of 1.3e-8; the tail included, within 8 units in the last place.
+HOTLAP_INLINE Vec<float> normal_cdf_of(Vec<float> x) {
+    constexpr float c[] = {-2.353932155647677e-05f, 0.1002658810469178f,  0.09451853613833892f, 0.12296161896432559f, -0.024392772106178164f,
+                           0.3119403085063112f,     -0.34243876122696854f, 0.4017479504376226f, -0.19905980300572984f, 0.03448057435065184f};
+    const Vec<float> z = at_most<float>(absolute<float>(x), splat(14.0f)), one = splat(1.0f);
+    const Vec<float> t = divide_normal<float>(one, fma(z, splat(0.25f), one));
+    Vec<float> p = splat(c[9]);
+#pragma GCC unroll 9
+    for (int i = 8; i >= 0; i--) p = fma(p, t, splat(c[i]));
+    // The square in two parts: its rounding error, times |x|^2 / 2, would be the largest of all.
+    const Vec<float> square = z * z;
+#if defined(HOTLAP_AVX512) || defined(HOTLAP_AVX2)
+    const Vec<float> low = fma(z, z, -square);
+#else  // no fused product: Dekker's, from the upper half of z and the rest
+    const Vec<float> upper = from_bits<float>(bits<float>(z) & (IVec<float>{} + int32_t(0xfffff000))), rest = z - upper;
+    const Vec<float> low = ((upper * upper - square) + (upper + upper) * rest) + rest * rest;
+#endif
+    const Vec<float> e = exponential<float>(splat(-0.5f) * square);
+    const Vec<float> tail = p * fma(e, splat(-0.5f) * low, e);
+    return select<float>(x > Vec<float>{}, one - tail, select<float>(x < splat(-14.1f), Vec<float>{}, tail));
+}
+
 template <class T>
 HOTLAP_INLINE Vec<T> normal_cdf(Vec<T> x) {
-    return lane_by_lane<T>(x, [](T v) { return T(0.5) * std::erfc(-v * T(0.70710678118654752440)); });
+    return normal_cdf_of(x);
 }
 
 template <class T>

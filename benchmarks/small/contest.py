@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 PACKAGES = ("torch", "numpy", "scipy", "torchdiffeq", "jax", "jaxlib", "diffrax", "scikit-learn")
 
 Contender = Callable[[int], object]
-"""Does the work so many times."""
+"""Does the work so many times; of one that can only do many at once, an attribute `least` says how many."""
 
 
 def contest(makers: dict[str, Callable[[], Contender]], *, rounds: int, seconds: float) -> dict[str, Any]:
@@ -58,21 +58,22 @@ def _get_ready(make: Callable[[], Contender], seconds: float) -> tuple[Contender
     except Exception as error:
         return None, 0, {"failed": f"{type(error).__name__}: {error}"[:300]}
     record = {"first_call_s": perf_counter() - start, "wall_us": [], "cpu_us": []}
-    start, n = perf_counter(), 1
+    least = getattr(run, "least", 1)
+    start, n = perf_counter(), least
     while perf_counter() - start < seconds / 4:
         run(n)
         n *= 2
-    return run, max(1, int(n * seconds / max(perf_counter() - start, 1e-9))), record
+    return run, max(1, int(n / least * seconds / max(perf_counter() - start, 1e-9))) * least, record
 
 
-def machine() -> dict[str, Any]:
-    """Where and with what the numbers were made."""
+def about() -> dict[str, Any]:
+    """Where, when and with what the numbers were made, as docs/benchmarks.md has it."""
     model = platform.processor()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.split(":", 1)[1].strip()
             break
-    versions = {}
+    versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
             versions[package] = version(package)
@@ -81,25 +82,40 @@ def machine() -> dict[str, Any]:
     from hotlap.small.native import core
 
     return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "load_1min": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "variant": core().variant or core().why_not,
+        "machine": {
+            "processor": model,
+            "cores": os.cpu_count(),
+            "load": round(os.getloadavg()[0], 1),
+            "native": core().variant or core().why_not,
+        },
         "versions": versions,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
 
 def save(name: str, results: dict[str, Any], note: str) -> None:
-    """Write benchmarks/results/<name>.json and show it."""
-    RESULTS.mkdir(exist_ok=True)
-    record = {"machine": machine(), "note": note, "results": results}
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    """Write benchmarks/results/<name>.json, a row for each job and contender, and show it."""
+    rows = []
     for job, contenders in results.items():
-        print(job)
         for contender, times in contenders.items():
-            shown = (
-                times.get("failed") or f"{times['wall_us']['median']:10.1f} us (least {times['wall_us']['least']:.1f})"
-            )
-            print(f"  {contender:32} {shown}")
+            row: dict[str, Any] = {"job": job, "contender": contender}
+            if "failed" in times:
+                row |= {
+                    "median_s": None,
+                    "least_s": None,
+                    "most_s": None,
+                    "first_call_s": None,
+                    "failed": times["failed"],
+                }
+            else:
+                row |= {f"{key}_s": times["wall_us"][key] / 1e6 for key in ("median", "least", "most")}
+                row |= {"first_call_s": times["first_call_s"], "failed": None}
+            rows.append(row)
+            print(job, contender, row["failed"] or f"{row['median_s'] * 1e6:.1f} us (least {row['least_s'] * 1e6:.1f})")
+    write(name, rows, note)
+
+
+def write(name: str, rows: list[dict[str, Any]], note: str) -> None:
+    """benchmarks/results/<name>.json."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps({**about(), "note": note, "results": rows}, indent=2) + "\n")

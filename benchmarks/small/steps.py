@@ -142,7 +142,7 @@ def main() -> None:
             rounds=7,
             seconds=0.1,
         )
-    save("small-steps", results, "one torch thread; other work ran on the machine meanwhile, see load_1min")
+    save("small-steps", results, "one core; other work ran on the machine meanwhile: read the ratios")
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ def awkward_runs() -> Mapping[str, Run]:
         "plain": plain,
         "nothing recorded": Run(status=Status.SILENT),
         "crashed": Run(status=Status.CRASHED, error="ValueError: no", exit_code=1, first_steps_s=(0.1,)),
+        "an ODE": replace(plain, versions={**plain.versions, "torchdiffeq": "0.2.5"}),
         "no loader": replace(plain, loaders=()),
         "two workers": replace(plain, loaders=(replace(loader(), num_workers=2),)),
         "one worker": replace(plain, loaders=(replace(loader(), num_workers=1),)),

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from hotlap.record import State, Study, Verdict, load
+from hotlap.small import native
 
 pytestmark = pytest.mark.e2e
 
@@ -179,3 +180,20 @@ def _left_over(folder: Path) -> list[str]:
         except (psutil.Error, OSError):
             continue
     return found
+
+
+def test_a_neural_ode_with_torchdiffeq_runs_natively(tmp_path: Path) -> None:
+    """The script that nobody changed becomes many times faster, passes the gate, and so does its patch of one line."""
+    if native.core().module is None:
+        pytest.skip(native.core().why_not)
+    script = place("lorenz.py", tmp_path)
+    done = hotlap(
+        "tune", "--budget", "420s", "--levers", "native-ode", "--json", "-", script.name, cwd=tmp_path, timeout=580
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert [lever["name"] for lever in result["levers"]] == ["native-ode"], done.stderr
+    assert result["verdict"] == "UNHARMED"
+    assert result["speedup"]["low"] > 5
+    assert hotlap("apply", cwd=tmp_path).returncode == 0
+    assert "\nnative_odeint()\n" in script.read_text()

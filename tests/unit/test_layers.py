@@ -215,4 +215,8 @@ def test_what_runs_first_in_every_python_is_under_version_control() -> None:
 
 def package_files() -> list[Path]:
     """All files of the package but the compiled ones."""
-    return [path for path in sorted(ROOT.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    return [path for path in sorted(ROOT.rglob("*")) if _is_source(path)]
+
+
+def _is_source(path: Path) -> bool:
+    return path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"

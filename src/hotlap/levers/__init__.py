@@ -11,12 +11,23 @@ from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.native_ode import NativeOde
+from hotlap.levers.native_step import NativeStep
 from hotlap.levers.threads import Threads
 from hotlap.record import LeverSpec
 
 __all__ = ["ALL", "BatchedFetch", "CachedDataset", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
 
-ALL: tuple[type[Lever], ...] = (BatchedFetch, CachedDataset, FusedOptimizer, Bf16Autocast, HugePages, Threads)
+ALL: tuple[type[Lever], ...] = (
+    BatchedFetch,
+    CachedDataset,
+    FusedOptimizer,
+    Bf16Autocast,
+    HugePages,
+    Threads,
+    NativeStep,
+    NativeOde,
+)
 
 
 def by_name(name: str) -> type[Lever]:

@@ -26,7 +26,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_optimizers(session, patch, thread)
     _hook_scaler(session, patch)
     _hook_loaders(session, patch, thread)
-    _hook_constructors(session, patch)
+    _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
     if device.may_be_used():
         device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
@@ -146,6 +146,8 @@ def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
     patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(steps.before).remove)
     patch.on_undo(optimizer_module.register_optimizer_step_post_hook(steps.after).remove)
 
+    _surround_steps(session, patch)
+
     clock = session.clock
     now, note = clock.now, clock.note
     zero_grad = torch.optim.Optimizer.zero_grad
@@ -163,6 +165,25 @@ def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
             clock.where = before
 
     patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
+
+
+def _surround_steps(session: Session, patch: Patch) -> None:
+    """Where torch puts its own wrapper around an optimizer's `step`, once a class, put one around that."""
+    surround = torch.optim.Optimizer.profile_hook_step
+
+    def profile_hook_step(step: Any) -> Any:
+        surrounded = surround(step)
+
+        @functools.wraps(surrounded)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            result = surrounded(*args, **kwargs)
+            if session.due:
+                session.turn_page()
+            return result
+
+        return wrapper
+
+    patch.set(torch.optim.Optimizer, "profile_hook_step", staticmethod(profile_hook_step))
 
 
 def _hook_scaler(session: Session, patch: Patch) -> None:
@@ -220,7 +241,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: _Thread) -> None:
     patch.set(DataLoader, "__iter__", __iter__)
 
 
-def _hook_constructors(session: Session, patch: Patch) -> None:
+def _hook_constructors(session: Session, patch: Patch, thread: _Thread) -> None:
     def noting(kind: type[Any], note: Callable[[Any], Any]) -> None:
         construct = kind.__init__
 
@@ -232,7 +253,41 @@ def _hook_constructors(session: Session, patch: Patch) -> None:
         patch.set(kind, "__init__", __init__)
 
     noting(DataLoader, session.facts.made_loader)
-    noting(torch.optim.Optimizer, session.optimizer_constructed)
+
+    def optimizer_made(optimizer: torch.optim.Optimizer) -> None:
+        session.optimizer_constructed(optimizer)
+        _hook_solves(session, patch, thread)
+
+    noting(torch.optim.Optimizer, optimizer_made)
+
+
+def _hook_solves(session: Session, patch: Patch, thread: _Thread) -> None:
+    """A whole solve of torchdiffeq's is the forward phase, and its start and times are what goes into it.
+
+    The calls of the field inside are the solver's: one that rounds otherwise makes others. torchdiffeq is imported
+    after torch, so this is asked when an optimizer is made.
+    """
+    if "torchdiffeq" not in sys.modules or session.hears_solves:
+        return
+    from hotlap.small.script_solves import known_solves
+
+    def around(func: Any, y0: Any, t: Any, run: Callable[[], Any]) -> Any:
+        if session.in_forward or get_ident() != thread.id:
+            return run()
+        session.in_forward = True
+        session.clock.enter(phases.FORWARD)
+        try:
+            result = run()
+        finally:
+            session.in_forward = False
+            session.clock.leave()
+        if isinstance(func, torch.nn.Module):
+            session.forward_made(func, (y0, t), {}, result)
+        return result
+
+    session.hears_solves = True
+    known_solves().watch(around)
+    patch.on_undo(known_solves().unwatch)
 
 
 def _hook_state(session: Session, patch: Patch) -> None:

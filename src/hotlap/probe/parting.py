@@ -93,6 +93,8 @@ def _versions() -> dict[str, str]:
         "torch": str(torch.__version__),
         "hotlap": hotlap.__version__,
     }
+    if "torchdiffeq" in sys.modules:  # what a lever is for
+        versions["torchdiffeq"] = str(getattr(sys.modules["torchdiffeq"], "__version__", ""))
     return versions | ({"cuda": torch.version.cuda} if torch.version.cuda else {})
 
 

@@ -65,6 +65,7 @@ class Session:
         """Somebody wants to see forward passes and batches."""
         self.in_forward = False
         self.in_backward = False
+        self.hears_solves = False
         self.updates_made = 0
         self.skipped_updates = 0
         self.steps = 0
@@ -91,6 +92,8 @@ class Session:
         self._read = 0
         """Steps whose events were read."""
         self._first_step_at: float | None = None
+        self.due = False
+        """A watch's window is to begin or end, as soon as we are outside of torch's own calls."""
         self._wait_for_turn = False
         self._in_window = False
         self._finished = False
@@ -117,6 +120,8 @@ class Session:
                 self.clock.tell(phases.LOSS, tensor.item() if tensor.is_cpu else tensor.detach().clone())
         if self.marker.went_backward():
             self._boundary()
+            if self.due:
+                self.turn_page()
 
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer was made."""
@@ -223,18 +228,36 @@ class Session:
         if self._progress.stop:
             self.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
-            self._in_window = self.windows.next()
-            if not self._in_window:
-                if not self.plan.whole:
-                    self.finish(Status.COMPLETE)
-                self.schedule.go_on()
-                move = self.schedule.move
+            if self.windows.idle and not self.plan.whole:
+                self.finish(Status.COMPLETE)
+            if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
+                self.turn_page()
+            else:
+                self.due = True
+            self._sure_until = self.steps + 1
+            return
         if move.new_block:
             self._begin_block(move.arm)
         watched = self.plan.evidence or self._nudge is not None or self.steps < _LOADERS_SEEN_BY
         self._sure_until = self.steps + (1 if watched else self.schedule.sure)
         self.attentive = watched or self.plan.free_input or bool(self.on_forward or self.on_batch)
         self._wait_for_turn = move.new_block or self.steps == 1
+
+    def turn_page(self) -> None:
+        """Begin or end a watch's window.
+
+        Not within an optimizer's step: torch surrounds that with a range of its profiler's, and a profiler that is
+        started or stopped within such a range crashes the process now and then (torch 2.13).
+        """
+        begun = time.perf_counter()
+        self.due = False
+        self._in_window = self.windows.next()
+        if not self._in_window:
+            if not self.plan.whole:
+                self.finish(Status.COMPLETE)
+            self.schedule.go_on()
+        self.own_s += time.perf_counter() - begun
+        self.clock.own(begun)
 
     def _affordable(self, now: float) -> int:
         """Steps until the next look: a short time for all, so that looking costs short steps next to nothing."""

@@ -29,6 +29,11 @@ class Windows:
         for watch in list(self._watches):
             self._guarded(watch, lambda watch=watch: watch.install(session, patch))  # type: ignore[misc]
 
+    @property
+    def idle(self) -> bool:
+        """No watch wants steps of its own any more."""
+        return self._open is None and not self._waiting
+
     def next(self) -> bool:
         """A step is over and none is to be recorded: True if the next one belongs to a watch."""
         self._made += 1

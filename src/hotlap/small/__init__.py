@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from hotlap.small.many import fit_many as fit_many
     from hotlap.small.neural_ode import NeuralODE as NeuralODE
     from hotlap.small.program import Unsupported as Unsupported
+    from hotlap.small.script_solves import native_odeint as native_odeint
+    from hotlap.small.script_steps import native_steps as native_steps
     from hotlap.small.solve import NativeSolveSkipped as NativeSolveSkipped
     from hotlap.small.solve import odeint as odeint
     from hotlap.small.step import CompiledStep as CompiledStep
@@ -21,6 +23,8 @@ __all__ = [
     "Unsupported",
     "compile_step",
     "fit_many",
+    "native_odeint",
+    "native_steps",
     "odeint",
 ]
 
@@ -32,6 +36,8 @@ _HOME = {
     "Unsupported": "program",
     "compile_step": "step",
     "fit_many": "many",
+    "native_odeint": "script_solves",
+    "native_steps": "script_steps",
     "odeint": "solve",
 }
 

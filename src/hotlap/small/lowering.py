@@ -14,6 +14,10 @@ from torch import fx
 from hotlap.small.program import Node, Op, Program, Unsupported
 
 
+class Rows(int):
+    """The number of rows, another in every batch: a forward may hand it on to `view`, not calculate with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sym:
     """A tensor inside the program."""
@@ -108,6 +112,8 @@ class Lowering:
 
     def _plain(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         """An operation on numbers, shapes and the like, done at once."""
+        if any(isinstance(a, Rows) for a in _flat(args, kwargs)):
+            raise Unsupported("the forward calculates with the number of rows in the batch.")
         if node.op == "call_function":
             return cast(Callable[..., Any], node.target)(*args, **kwargs)
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
@@ -138,6 +144,11 @@ class Lowering:
         """Its number of columns."""
         return self.program.values[s.value][0]
 
+    def shape(self, s: Sym) -> tuple[int, ...]:
+        """Its shape for the forward to read: the number of rows is marked as such."""
+        lead = len(self.lead)
+        return s.shape if s.single or s.shape[:lead] != self.lead else (*self.lead, *s.shape[lead:])
+
     def unary(self, op: Op, s: Any, **fields: Any) -> Sym:
         """An elementwise function of one tensor."""
         s = self.tensor(s)
@@ -155,7 +166,7 @@ class Lowering:
 
     def _with_number(self, op: Op, a: Any, b: Any) -> Sym:
         number = a if not isinstance(a, Sym) else b
-        if not isinstance(number, int | float) or isinstance(number, bool):
+        if not isinstance(number, int | float) or isinstance(number, bool | Rows):
             raise Unsupported(f"arithmetic with {number!r} is not known.")
         c = float(number)
         if isinstance(a, Sym):

@@ -126,7 +126,7 @@ class NeuralODE:
             prepare(solver, t, rows, self.settings)
             found = optimizers.slots(optimizer, method, compiled.program.parameters)
             groups = [optimizers.settings(group) for group in optimizer.param_groups]
-            solver.set_optimizer(method, groups, [addresses(slot) for slot in found])
+            solver.set_optimizer(method, groups, [optimizers.addresses(slot) for slot in found])
             losses = torch.zeros(iterations, dtype=torch.float64)
             solver.fit(y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
         except RuntimeError as error:
@@ -156,10 +156,3 @@ class NeuralODE:
             optimizer.step()
             history.append(float(value.detach()))
         return history
-
-
-def addresses(slot: optimizers.Slot) -> tuple[Any, ...]:
-    """A slot as the native core reads it."""
-    states = [0 if s is None else s.data_ptr() for s in slot.states]
-    count = 0 if slot.count is None else slot.count.data_ptr()
-    return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)

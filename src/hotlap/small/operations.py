@@ -17,12 +17,12 @@ def _gelu(low: Lowering, s: Sym, approximate: str = "none") -> Sym:
 
 
 def _shape_of(low: Lowering, s: Sym, dim: int | None = None) -> Any:
-    return torch.Size(s.shape) if dim is None else s.shape[dim]
+    return low.shape(s) if dim is None else low.shape(s)[dim]
 
 
 def _attribute_of(low: Lowering, s: Sym, name: str) -> Any:
     if name == "shape":
-        return torch.Size(s.shape)
+        return low.shape(s)
     if name == "ndim":
         return len(s.shape)
     if name in ("T", "dtype", "device"):

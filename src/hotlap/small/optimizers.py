@@ -45,14 +45,19 @@ class Slot:
     """sgd with momentum: the first gradient becomes the momentum."""
 
 
-def check_known(optimizer: optim.Optimizer) -> int:
-    """The number of its method; Unsupported for what the native core does not do."""
+def check_known(optimizer: optim.Optimizer, *, hooks: bool = False) -> int:
+    """The number of its method; Unsupported for what the native core does not do.
+
+    Args:
+        optimizer: any.
+        hooks: whether step hooks are welcome, because the caller runs them.
+    """
     name = type(optimizer).__name__
     if type(optimizer) not in METHODS:
         raise Unsupported(f"the optimizer {name} is not known; SGD, Adam, AdamW and RMSprop are.")
-    for hooks in HOOKS:
-        if getattr(optimizer, hooks, None):
-            raise Unsupported(f"the optimizer has step hooks ({hooks}).")
+    for name_of_hooks in () if hooks else HOOKS:
+        if getattr(optimizer, name_of_hooks, None):
+            raise Unsupported(f"the optimizer has step hooks ({name_of_hooks}).")
     for group in optimizer.param_groups:
         _check_group(name, group)
     method = METHODS[type(optimizer)]
@@ -85,6 +90,27 @@ def settings(group: Mapping[str, Any]) -> list[float]:
         float(bool(group.get("maximize"))),
         float(bool(group.get("centered"))),
     ]
+
+
+def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
+    """What decides which state there is: another form means compiling again, other numbers do not."""
+    flags = ("centered", "decoupled_weight_decay", *UNKNOWN_FLAGS)
+    numbers = ("lr", "weight_decay", "momentum", "eps", "alpha")
+    return [
+        (
+            bool(group.get("momentum")),
+            *(bool(group.get(flag)) for flag in flags),
+            *(isinstance(group.get(key, 0.0), int | float) for key in numbers),
+        )
+        for group in optimizer.param_groups
+    ]
+
+
+def addresses(slot: Slot) -> tuple[Any, ...]:
+    """A slot as the native core reads it."""
+    states = [0 if s is None else s.data_ptr() for s in slot.states]
+    count = 0 if slot.count is None else slot.count.data_ptr()
+    return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)
 
 
 def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[Slot]:

@@ -3,20 +3,22 @@
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from hotlap.errors import UserError
-from hotlap.small import torch_solver
+from hotlap.small import guards, torch_solver
 from hotlap.small.native import core
 from hotlap.small.program import Program, Unsupported
 from hotlap.small.tableau import METHODS, Tableau
 from hotlap.small.torch_solver import SolveFailed
-from hotlap.small.trace import HOOKS, trace_field
+from hotlap.small.trace import trace_field
 
 Field = Callable[..., Any]
 
@@ -59,6 +61,17 @@ class Settings:
 
 def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str, Any] | None) -> Settings:
     """The arguments of odeint, checked."""
+    if options:
+        return _settings(method, float(rtol), float(atol), options)
+    return _plain_settings(method, float(rtol), float(atol))
+
+
+@lru_cache(maxsize=64)
+def _plain_settings(method: str | None, rtol: float, atol: float) -> Settings:
+    return _settings(method, rtol, atol, None)
+
+
+def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str, Any] | None) -> Settings:
     method = method or "dopri5"
     if method not in METHODS:
         raise UserError(f"method {method!r} is not known; {', '.join(METHODS)} are.")
@@ -79,8 +92,8 @@ def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str
         raise UserError(f"options {', '.join(sorted(given))} are not known for {method}.")
     return Settings(
         method=method,
-        rtol=float(rtol),
-        atol=float(atol),
+        rtol=rtol,
+        atol=atol,
         control=control,
         step_size=None if step_size is None else float(step_size),
         each=each,
@@ -114,15 +127,23 @@ def odeint(
     settings = read_settings(method, rtol, atol, options)
     if isinstance(y0, tuple):
         return _solve_tuple(func, y0, t, settings)
+    try:
+        return solve_natively(func, y0, t, settings)
+    except Unsupported as error:
+        _tell_once(str(error))
+    return _in_torch(func, y0, t, settings)
+
+
+def solve_natively(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> torch.Tensor:
+    """The solve in the native core; Unsupported says why it cannot be had there."""
     _check(y0, t)
     problem = _why_not_native(y0, t, settings)
-    if not problem:
-        try:
-            return _native(func, y0, t, settings)
-        except Unsupported as error:
-            problem = str(error)
-    _tell_once(problem)
-    return _in_torch(func, y0, t, settings)
+    if problem:
+        raise Unsupported(problem)
+    time_gradient = t.requires_grad and torch.is_grad_enabled()
+    compiled = compiled_for(func, y0, settings.method, time_gradient=time_gradient)
+    out: torch.Tensor = _Solution.apply(compiled, settings, y0, t, *compiled.trained)  # type: ignore[no-untyped-call]
+    return out
 
 
 def _check(y0: torch.Tensor, t: torch.Tensor) -> None:
@@ -130,9 +151,33 @@ def _check(y0: torch.Tensor, t: torch.Tensor) -> None:
         raise UserError(f"y0 and t have to be floating point; they are {y0.dtype} and {t.dtype}.")
     if t.dim() != 1 or len(t) == 0:
         raise UserError(f"t has shape {tuple(t.shape)}; a sequence of times is expected.")
-    steps = t[1:] - t[:-1]
-    if not bool((steps > 0).all() or (steps < 0).all()):
+    _times_of(t)
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The times of a solve in plain numbers, increasing after `sign`."""
+
+    sign: float
+    numbers: list[float]
+
+
+_last_times: list[Any] = [None, -1, None]
+"""(tensor, its version, its times) of the last call: a training loop asks for the same times again and again."""
+
+
+def _times_of(t: torch.Tensor) -> _Times:
+    known, version, times = _last_times
+    if known is not None and known() is t and version == t._version:
+        return cast(_Times, times)
+    values = t.detach().double().tolist()
+    sign = -1.0 if len(values) > 1 and values[1] < values[0] else 1.0
+    numbers = [sign * value for value in values]
+    if not all(a < b for a, b in pairwise(numbers)):
         raise UserError("t has to be strictly increasing or strictly decreasing.")
+    times = _Times(sign, numbers)
+    _last_times[:] = weakref.ref(t), t._version, times
+    return times
 
 
 def _why_not_native(y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> str:
@@ -210,12 +255,21 @@ class Compiled:
     """A field that was traced for one form of state, and solvers for it: one for each solution that is still alive."""
 
     def __init__(self, func: Field, y: torch.Tensor, method: str, *, time_gradient: bool) -> None:
-        self.marks, self._kept = _marks(func)
         self.program: Program = trace_field(func, y)
-        self.trained = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
+        self._guard = guards.new_guard()
+        if isinstance(func, nn.Module):
+            guards.watch_model(self._guard, func, self.program.parameters)
+        else:
+            guards.watch_function(self._guard, func, self.program.parameters)
+        self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
+        self.trained = [self.program.parameters[n] for n in self.numbers]
         self._tableau = METHODS[method]
         self._time_gradient = time_gradient
         self._free: list[Any] = []
+
+    def holds(self) -> bool:
+        """Whether nothing that was read while tracing has changed."""
+        return bool(self._guard.holds())
 
     def solver(self) -> Any:
         """One that nobody uses."""
@@ -265,74 +319,24 @@ def compiled_for(func: Field, y: torch.Tensor, method: str, *, time_gradient: bo
     except TypeError:  # neither hashable nor weakly referable: trace every time
         known = {}
     found = known.get(key)
-    if found is None or found.marks != _marks(func)[0]:
+    if found is None or not found.holds():
         found = known[key] = Compiled(func, y, method, time_gradient=time_gradient)
     return found
 
 
-PLAIN = (int, float, bool, str, type(None))
-
-
-def _marks(func: Field) -> tuple[list[Any], list[Any]]:
-    """What tracing may have read, as values to be compared, and the objects themselves so that no id is used again."""
-    marks: list[Any] = []
-    kept: list[Any] = []
-
-    def see(value: Any) -> None:
-        kept.append(value)
-        marks.append(value if isinstance(value, PLAIN) else id(value))
-        if isinstance(value, torch.Tensor):
-            # A changed constant may have been copied, transposed; a parameter is read where it lies.
-            marks.append(
-                (value.data_ptr(), value.shape, value.requires_grad, 0 if value.requires_grad else value._version)
-            )
-            marks.append(bool(value._backward_hooks))
-
-    for module in _modules_of(func, see):
-        own = vars(module)
-        marks.append(tuple(len(own[hooks]) for hooks in HOOKS))
-        for value in (*own["_parameters"].values(), *own["_buffers"].values()):
-            see(value)
-        for key, value in own.items():
-            if not key.startswith("_"):
-                see(value)
-        _see_code(type(module).forward, see)
-    return marks, kept
-
-
-def _modules_of(func: Field, see: Callable[[Any], None]) -> Iterator[nn.Module]:
-    if isinstance(func, nn.Module):
-        yield from func.modules()
-        return
-    for value in _see_code(func, see):
-        if isinstance(value, nn.Module):
-            yield from value.modules()
-
-
-def _see_code(func: Any, see: Callable[[Any], None]) -> list[Any]:
-    """The globals, closure and defaults that a function may read; torch's own functions are taken as they are."""
-    code = getattr(func, "__code__", None)
-    if code is None or getattr(func, "__module__", "").startswith("torch."):
-        return []
-    names = func.__globals__
-    values = [names[name] for name in code.co_names if name in names]
-    for cell in func.__closure__ or ():
-        values.append(cell.cell_contents)
-    values.extend(func.__defaults__ or ())
-    for value in values:
-        see(value)
-    return values
-
-
 def prepare(solver: Any, t: torch.Tensor, rows: int, settings: Settings) -> None:
-    """Tell a solver the times and the control."""
-    sign = -1.0 if len(t) > 1 and bool(t[1] < t[0]) else 1.0
-    times = (sign * t.detach()).double()
-    grid = _grid(sign * t.detach(), settings)
+    """Tell a solver the times and the control, if they are not those that it knows already."""
+    times = _times_of(t)
+    asked = (times, rows, settings)
+    if solver.asked == asked:
+        return
+    solver.asked = None
+    grid = _grid(times.sign * t.detach(), settings)
     c = settings.control
     numbers = [settings.rtol, settings.atol, c["first_step"], c["min_step"], c["max_step"], c["safety"], c["ifactor"]]
     solver.set_control([*numbers, c["dfactor"], c["proportional"]], int(c["max_num_steps"]))
-    solver.set_times(times.tolist(), [] if grid is None else grid.double().tolist(), sign, rows, settings.each)
+    solver.set_times(times.numbers, [] if grid is None else grid.double().tolist(), times.sign, rows, settings.each)
+    solver.asked = asked
 
 
 class _Solution(torch.autograd.Function):
@@ -366,18 +370,16 @@ class _Solution(torch.autograd.Function):
         gradient = gradient.contiguous()
         to_y0 = torch.empty(ctx.shape, dtype=gradient.dtype)
         to_t = torch.zeros(len(ctx.t), dtype=torch.float64) if ctx.needs_input_grad[3] else None
+        found = [torch.empty_like(p) for p in compiled.trained]
+        for number, one in zip(compiled.numbers, found, strict=True):
+            solver.redirect_gradient(number, one.data_ptr())
         solver.backward(gradient.data_ptr(), to_y0.data_ptr(), 0 if to_t is None else to_t.data_ptr())
-        found = []
-        for number in compiled.trained:
-            one = torch.empty_like(compiled.program.parameters[number])
-            solver.copy_gradient(number, one.data_ptr())
-            found.append(one)
-        return None, None, to_y0, None if to_t is None else to_t.to(ctx.t.dtype), *found
-
-
-def _native(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> torch.Tensor:
-    time_gradient = t.requires_grad and torch.is_grad_enabled()
-    compiled = compiled_for(func, y0, settings.method, time_gradient=time_gradient)
-    trained = [compiled.program.parameters[n] for n in compiled.trained]
-    out: torch.Tensor = _Solution.apply(compiled, settings, y0, t, *trained)  # type: ignore[no-untyped-call]
-    return out
+        for number in compiled.numbers:
+            solver.redirect_gradient(number, 0)
+        return (
+            None,
+            None,
+            to_y0 if ctx.needs_input_grad[2] else None,
+            None if to_t is None else to_t.to(ctx.t.dtype),
+            *found,
+        )

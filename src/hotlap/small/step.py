@@ -1,26 +1,27 @@
 """compile_step(model, loss, optimizer) -> a training step that runs natively on the user's own tensors."""
 
+import copy
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small import losses, optimizers
+from hotlap.small import crossover, guards, losses, optimizers
 from hotlap.small.native import core
-from hotlap.small.operations import MODULES
 from hotlap.small.program import Program, Unsupported
-from hotlap.small.trace import HOOKS, trace_model
+from hotlap.small.trace import trace_model
+from hotlap.small.updates import NativeUpdate
 
 Loss = nn.Module | Callable[..., torch.Tensor]
 
-PLAIN = (int, float, bool, str, type(None))
-"""Attributes of a module that its forward may have read while it was traced; a change of one means tracing again."""
 
+WIDE = 4096
+"""Weights below which torch's products cannot win: a step of such a network is mostly overhead there."""
 
-LAYER_ATTRIBUTES = ("negative_slope", "approximate", "beta", "threshold", "alpha", "p", "eps")
-"""What is read of torch's own layers besides their parameters; `training` where there is a dropout."""
+LEAST_PRODUCTS = 300_000
+"""Multiplications of a forward below which they cannot either: natively they take some 30 us with their gradients."""
 
 
 class CompiledStep:
@@ -39,7 +40,9 @@ class CompiledStep:
         *,
         clip: tuple[str, float] | None = None,
         seed: int | None = None,
+        measured: bool = True,
     ) -> None:
+        self._measured = measured
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
@@ -47,7 +50,12 @@ class CompiledStep:
         self._seed = torch.initial_seed() if seed is None else seed
         self._native: Any = None
         self._guard: Any = None
+        self._settings: Any = None
+        self._form: Any = None
         self._training = True
+        self._wide = False
+        self._by_torch: dict[int, bool] = {}
+        self._update: NativeUpdate | None = None
         self.why_torch = core().why_not
         """Why steps run in torch, as a sentence; "" where they run natively."""
         self._bind()
@@ -56,7 +64,7 @@ class CompiledStep:
 
     def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One forward, backward and update; returns the loss before the update."""
-        if self._native is None:
+        if self._native is None or (self._wide and self._hands_over(x, y)):
             return self._torch_step(x, y)
         loss = self._native.call(x, y, self._training, self._criterion.labels)
         if loss is not None:
@@ -95,10 +103,11 @@ class CompiledStep:
         if self._native is not None:
             self._revalidate()
             X, y = self._check(X, y)  # noqa: N806 - the same name as the argument
+        by_torch = self._native is None or (self._wide and self._hands_over(X[:batch_size], y[:batch_size]))
         history = []
         for epoch in range(epochs):
             order = torch.randperm(X.shape[0], generator=generator) if shuffle else None
-            if self._native is None:
+            if by_torch:
                 mean = self._torch_epoch(X, y, order, batch_size, drop_last)
             else:
                 self._revalidate()
@@ -140,77 +149,39 @@ class CompiledStep:
         native = getattr(core().module, name)(*self._program.description(), criterion, method, self._seed % 2**63)
         found = optimizers.slots(self.optimizer, method, self._program.parameters)
         native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
-        native.set_slots([self._addresses(slot) for slot in found])
+        native.set_slots([optimizers.addresses(slot) for slot in found])
         kind, limit = self._clip or ("none", 0.0)
         native.set_clip({"none": 0, "norm": 1, "largest": 2, "value": 3}[kind], limit)
         self._training = any(node.op.name == "DROPOUT" for node in self._program.nodes)
         self._keep = (found, self._program)
-        if core().views:
-            self._guard = self._make_guard()
-            native.set_guard(self._guard)
         self._native = native
+        self._weights = sum(p.numel() for p in self._program.parameters if p.dim() == 2)
+        self._wide = self._measured and self._weights >= WIDE
+        self._by_torch = {}
+        self._watch()
         # A scheduler warns where it believes that the optimizer has not stepped.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
 
-    @staticmethod
-    def _addresses(slot: optimizers.Slot) -> tuple[Any, ...]:
-        states = [0 if s is None else s.data_ptr() for s in slot.states]
-        count = 0 if slot.count is None else slot.count.data_ptr()
-        return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)
-
-    def _make_guard(self) -> Any:
-        """Everything that was read while compiling, to be compared at every call."""
-        guard = core().module.Guard()
-        for module in self.model.modules():
-            self._guard_module(guard, module)
-        for p in self._program.parameters:
-            guard.tensor(p)
-            guard.attribute(p, "requires_grad", p.requires_grad)
-            if p.requires_grad:
-                guard.attribute(p, "_backward_hooks", None)
-        self._guard_optimizer(guard)
-        return guard
-
-    def _guard_optimizer(self, guard: Any) -> None:
-        optimizer = self.optimizer
-        for name in ("state", "param_groups"):
-            guard.entry(vars(optimizer), name, getattr(optimizer, name))
-        for hooks in optimizers.HOOKS:
-            guard.size(getattr(optimizer, hooks), 0)
-        guard.size(optimizer.param_groups, len(optimizer.param_groups))
-        for group in optimizer.param_groups:
-            guard.rate(group, "lr")
-            guard.size(group["params"], len(group["params"]))
-            for key in optimizers.READ:
-                if key in group:
-                    guard.entry(group, key, group[key])
-
-    @staticmethod
-    def _guard_module(guard: Any, module: nn.Module) -> None:
-        own = vars(module)
-        for hooks in HOOKS:
-            guard.size(own[hooks], 0)
-        guard.size(own, len(own))
-        for table in ("_parameters", "_modules", "_buffers"):
-            if own[table] or type(module) not in MODULES:
-                guard.size(own[table], len(own[table]))
-            for key, value in own[table].items():
-                guard.entry(own[table], key, value)
-        # Of torch's own layers these are read; of others any plain attribute may have been.
-        read = LAYER_ATTRIBUTES if type(module) in MODULES else own
-        if isinstance(module, nn.Dropout):
-            guard.entry(own, "training", module.training)
-        for key in read:
-            if key in own and isinstance(own[key], PLAIN) and not key.startswith("_"):
-                guard.entry(own, key, own[key])
+    def _watch(self) -> None:
+        """Remember everything that was read while compiling, to be compared at every call."""
+        self._guard = guards.new_guard()
+        guards.watch_model(self._guard, self.model, self._program.parameters)
+        guards.watch_optimizer(self._guard, self.optimizer)
+        self._settings = guards.watch_settings(self.optimizer)
+        self._form = optimizers.form(self.optimizer)
+        if core().views:
+            self._native.set_guards(self._guard, self._settings)
 
     def _revalidate(self) -> None:
-        """Compile again if anything is not as it was."""
-        fast = self._guard is not None
-        if fast and self._guard.holds():
-            self._native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
+        """Compile again if anything is not as it was; other settings of the same optimizer are only read again."""
+        if not self._guard.holds() or optimizers.form(self.optimizer) != self._form:
+            self._bind()
             return
-        self._bind()
+        self._native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
+        if not self._settings.holds():
+            self._settings = guards.watch_settings(self.optimizer)
+            if core().views:
+                self._native.set_guards(self._guard, self._settings)
 
     def _check(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The batch as the native core reads it."""
@@ -228,6 +199,34 @@ class CompiledStep:
             raise Unsupported(f"the target is {y.dtype}, the model {program.dtype}.")
         return x.contiguous(), y
 
+    # -- wide layers -------------------------------------------------------------------------------------------------
+
+    def _hands_over(self, x: torch.Tensor, y: torch.Tensor) -> bool:
+        """Whether torch's own products are faster for a batch of this many rows, by what was measured here."""
+        rows = x.shape[0]
+        if rows * self._weights < LEAST_PRODUCTS:
+            return False
+        size = 1 << (rows - 1).bit_length()
+        if size not in self._by_torch:
+            with torch.random.fork_rng(devices=[]):  # the script's random stream is to stay as it is
+                self._by_torch[size] = crossover.torch_is_faster(self._key(size), *self._both(x, y))
+        return self._by_torch[size]
+
+    def _key(self, size: int) -> str:
+        """What the answer depends on; rows in powers of two."""
+        shapes = [tuple(p.shape) for p in self._program.parameters]
+        what = (self._program.dtype, shapes, [node.op.name for node in self._program.nodes], size, self._clip)
+        where = (torch.__version__, core().variant, torch.get_num_threads())
+        return f"{where} {type(self.optimizer).__name__} {what}"
+
+    def _both(self, x: torch.Tensor, y: torch.Tensor) -> tuple[Callable[[], object], Callable[[], object]]:
+        """A native step and one in torch, on copies, so that measuring trains nothing."""
+        steps = []
+        for _ in range(2):
+            model, optimizer = copy.deepcopy((self.model, self.optimizer))
+            steps.append(CompiledStep(model, self.loss, optimizer, clip=self._clip, seed=0, measured=False))
+        return lambda: steps[0].step(x, y), lambda: steps[1]._torch_step(x, y)
+
     # -- the same in torch -------------------------------------------------------------------------------------------
 
     def _torch_step(self, x: torch.Tensor, y: torch.Tensor) -> float:
@@ -240,8 +239,18 @@ class CompiledStep:
             nn.utils.clip_grad_value_(trained, limit)
         elif kind != "none":
             nn.utils.clip_grad_norm_(trained, limit, norm_type=2.0 if kind == "norm" else torch.inf)
-        self.optimizer.step()
+        self._torch_update()
         return float(loss.detach())
+
+    def _torch_update(self) -> None:
+        """The optimizer's step: natively where the core is there, for torch's own takes long."""
+        if self._native is not None and core().views:
+            if self._update is None or not self._update.step(self.optimizer):
+                self._update = NativeUpdate(self.optimizer)
+                if not self._update.step(self.optimizer):
+                    self.optimizer.step()
+            return
+        self.optimizer.step()
 
     def _torch_evaluate(self, x: torch.Tensor, y: torch.Tensor) -> float:
         modes = [(module, module.training) for module in self.model.modules()]
@@ -264,12 +273,6 @@ class CompiledStep:
             total += self._torch_step(batch, y[rows]) * batch.shape[0]
             seen += batch.shape[0]
         return total / seen if seen else float("nan")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        return None
 
 
 def compile_step(

@@ -4,6 +4,7 @@ torch.fx records what the forward does; each recorded operation is then translat
 rows (the batch) and columns (the last dimension). A tensor with one dimension fewer than the input is one column.
 """
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import fx, nn
 
-from hotlap.small.lowering import Lowering, Sym, attribute, name_of
+from hotlap.small.lowering import Lowering, Rows, Sym, attribute, name_of
 from hotlap.small.program import Program, Unsupported
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -41,12 +42,27 @@ class _Tracer(fx.Tracer):
 
 def record(root: nn.Module | Callable[..., Any]) -> fx.GraphModule:
     """The operations of `root`'s forward, by torch.fx; Unsupported where fx cannot follow."""
+    before, states = _attributes(root), (torch.get_rng_state(), random.getstate())
     try:
         tracer = _Tracer()
         graph = tracer.trace(root)
-        return fx.GraphModule(tracer.root, graph)
+        recorded = fx.GraphModule(tracer.root, graph)
     except Exception as error:
         raise Unsupported(f"torch.fx cannot follow the forward of {name_of(root)}: {error}") from error
+    if not torch.equal(states[0], torch.get_rng_state()) or states[1] != random.getstate():
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        raise Unsupported(f"the forward of {name_of(root)} draws random numbers.")
+    changed = [key for key, value in _attributes(root).items() if before.get(key) != value]
+    if changed:
+        raise Unsupported(f"the forward of {name_of(root)} changes an attribute of its own ({changed[0][1]}).")
+    return recorded
+
+
+def _attributes(root: nn.Module | Callable[..., Any]) -> dict[tuple[int, str], int]:
+    """(module, attribute) -> identity of its value: a forward that sets one cannot be recorded once and for all."""
+    modules = root.modules() if isinstance(root, nn.Module) else ()
+    return {(id(m), key): id(value) for m in modules for key, value in vars(m).items() if not key.startswith("_")}
 
 
 def check_plain(root: nn.Module) -> None:
@@ -69,13 +85,13 @@ def trace_model(model: nn.Module) -> Program:
     check_plain(model)
     recorded = record(model)
     features, dtype = _first_layer(recorded)
-    lowering = Lowering(recorded, Program(dtype), lead=(2,))
+    lowering = Lowering(recorded, Program(dtype), lead=(Rows(2),))
     inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
     required = [node for node in inputs if not node.args]
     if len(required) != 1:
         raise Unsupported(f"the forward of {name_of(model)} takes {len(required)} inputs; one batch is expected.")
     lowering.program.input = lowering.program.value(features)
-    lowering.known[required[0]] = Sym(lowering.program.input, (2, features))
+    lowering.known[required[0]] = Sym(lowering.program.input, (Rows(2), features))
     for node in inputs:
         if node.args:
             lowering.known[node] = node.args[0]

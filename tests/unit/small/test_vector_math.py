@@ -45,6 +45,15 @@ def test_float32_is_within_two_units_in_the_last_place(name: str) -> None:
     assert ulps(native(name, x), exact(x.numpy().astype(np.float64))) <= (2.0 if name != "softplus" else 3.0)
 
 
+def test_the_normal_distribution_is_right_in_its_tail_too() -> None:
+    from scipy.stats import norm
+
+    x = torch.linspace(-12.9, 9.0, 200_003)
+    assert ulps(native("normal_cdf", x), norm.cdf(x.numpy().astype(np.float64))) <= 8.0
+    assert native("normal_cdf", torch.tensor([float("inf"), -float("inf"), 0.0])).tolist() == [1.0, 0.0, 0.5]
+    assert torch.isnan(native("normal_cdf", torch.tensor([float("nan")]))).all()
+
+
 def test_logarithm_is_within_two_units_in_the_last_place() -> None:
     x = torch.cat([torch.logspace(-38, 38, 200_003), torch.linspace(0.5, 2.0, 100_003)])
     exact = np.log(x.numpy().astype(np.float64))

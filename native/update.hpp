@@ -1,0 +1,60 @@
+// A whole optimizer step on the `.grad` tensors that autograd left, found and checked without Python code.
+#pragma once
+
+#include "guard.hpp"
+#include "optimizer.hpp"
+
+namespace hotlap {
+
+template <class T>
+class Update {
+  public:
+    Update(Method method, std::vector<Group> groups, std::vector<Slot<T>> slots, std::vector<T*> data)
+        : groups(std::move(groups)), method_(method), slots_(std::move(slots)), data_(std::move(data)) {
+        grad_ = PyUnicode_InternFromString("grad");
+    }
+    Update(const Update&) = delete;
+    ~Update() {
+        Py_XDECREF(grad_);
+        for (PyObject* p : parameters_) Py_DECREF(p);
+    }
+
+    std::vector<Group> groups;
+
+    void add_parameter(PyObject* p) {
+        Py_INCREF(p);
+        parameters_.push_back(p);
+    }
+
+    // False, with nothing changed, where a gradient is missing or not dense, or where a guard does not hold.
+    bool step(const Guard& guard, const Guard& settings, const Exchange& exchange) {
+        if (!guard.holds() || !settings.holds() || !settings.read_rates(groups)) return false;
+        gradients_.clear();
+        for (size_t i = 0; i < parameters_.size(); i++) {
+            PyObject* g = PyObject_GetAttr(parameters_[i], grad_);
+            if (!g) {
+                PyErr_Clear();
+                return false;
+            }
+            TensorView v{};
+            const bool fits = g != Py_None && exchange.view(g, v) && v.is(2, sizeof(T) * 8) && v.dense() && v.numel() == slots_[i].numel;
+            Py_DECREF(g);  // the parameter holds it
+            if (!fits) return false;
+            gradients_.push_back(static_cast<const T*>(v.start()));
+        }
+        all_rates<T>(method_, groups, slots_, rates_);
+        for (size_t i = 0; i < slots_.size(); i++) update<T>(rates_[i], slots_[i], data_[i], gradients_[i], T(1), 0, slots_[i].numel);
+        return true;
+    }
+
+  private:
+    Method method_;
+    std::vector<Slot<T>> slots_;
+    std::vector<T*> data_;
+    std::vector<PyObject*> parameters_;
+    std::vector<const T*> gradients_;
+    std::vector<Rate<T>> rates_;
+    PyObject* grad_;
+};
+
+}  // namespace hotlap

@@ -1,0 +1,69 @@
+"""native-ode: torchdiffeq's solves run natively on the CPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, script_sha256
+from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.source import Edit, InsertAfterImports
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NativeOde(Lever):
+    """Puts `hotlap.small.native_odeint()` into the script: `torchdiffeq.odeint` runs in hotlap's native core.
+
+    What: dopri5, tsit5, bosh3, rk4 and euler with the same steps and the exact gradient of those steps, where the field
+    is made of small layers and arithmetic; other solves run in torchdiffeq as before. With it comes what native-step
+    does, because the optimizer is most of what is left of the step.
+    Why: an adaptive solve is hundreds of tiny operators one after the other, and as many again backward.
+    When it hurts: `odeint_adjoint` integrates its gradient with errors of its own, within its tolerance; the exact one
+    differs from it by those. With a large field the arithmetic outweighs the overhead, and nothing is gained.
+    """
+
+    name: ClassVar[str] = "native-ode"
+    scope: ClassVar[Scope] = Scope.STEP
+    numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Whether there is a solve, and where it runs."""
+        if run.device != "cpu":
+            return "The model runs on a GPU; the native core works on the CPU."
+        if "torchdiffeq" not in run.versions:
+            return "The script does not import torchdiffeq."
+        if script_sha256(run) is None:
+            return "There is no script of the user's to change."
+        return None
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """All but the input: solves are made of calls of a module, and of what is between them."""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
+        return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+
+    def install(self, patch: Patch) -> None:
+        """From the next solve on."""
+        from hotlap.small.script_solves import known_solves
+        from hotlap.small.script_steps import known_steps
+
+        solves, steps = known_solves(), known_steps()
+        said = len(solves.notes)
+        solves.install()
+        patch.on_undo(solves.uninstall)
+        steps.install(patch.set)
+        patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
+        patch.settled.append(lambda: _tell(patch, solves.notes[said:]))
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One line behind the imports."""
+        script = script_sha256(run)
+        if script is None:
+            return ()
+        imports = "from hotlap.small import native_odeint"
+        return (InsertAfterImports(path=script[0], sha256=script[1], code="native_odeint()", imports=imports),)
+
+
+def _tell(patch: Patch, notes: Sequence[str]) -> bool:
+    """Hand new notes on; there is nothing to wait for."""
+    patch.notes.extend(note for note in notes if note not in patch.notes)
+    return True

@@ -1,0 +1,89 @@
+"""native-step: small models and their optimizers run natively on the CPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, script_sha256
+from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
+from hotlap.source import Edit, InsertAfterImports
+
+# As hotlap.small.optimizers knows them; named here because the parent process must not import torch.
+OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop")
+
+# Beyond this the arithmetic outweighs what a step costs besides: a layer of 2048 x 2048 has 4 million weights.
+MAX_ELEMENTS = 8_000_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NativeStep(Lever):
+    """Puts `hotlap.small.native_steps()` into the script: known models and optimizers run in hotlap's native core.
+
+    What: the forward and backward of a model made of linear layers, activations, layer norms and sums become one node
+    of autograd, and `optimizer.step()` of SGD, Adam, AdamW and RMSprop one call on the `.grad` tensors. The loss,
+    hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not known runs as before.
+    Why: a small network's arithmetic takes a few microseconds, torch's operators around it hundreds.
+    When it hurts: wide layers and large batches, where torch's own matrix products are as fast; dropout, which would
+    draw other numbers, is left to torch.
+    """
+
+    name: ClassVar[str] = "native-step"
+    scope: ClassVar[Scope] = Scope.STEP
+    numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Where the model runs, then what updates it."""
+        if run.device != "cpu":
+            return "The model runs on a GPU; the native core works on the CPU."
+        if run.compiled or run.autocast:
+            return "The script compiles its model, or runs it under autocast, which the native core does not know."
+        if script_sha256(run) is None:
+            return "There is no script of the user's to change."
+        return _refuses(run.optimizers)
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Model and optimizer."""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+        return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+
+    def install(self, patch: Patch) -> None:
+        """From the next call of a model on, optimizers that a scheduler has wrapped included."""
+        from hotlap.small.script_steps import known_steps
+
+        steps = known_steps()
+        said = len(steps.notes)
+        steps.install(patch.set)
+        patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
+        # Asked now and then, and at the end: what was left to torch, and why.
+        patch.settled.append(lambda: _tell(patch, steps.notes[said:]))
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One line behind the imports."""
+        script = script_sha256(run)
+        if script is None:
+            return ()
+        imports = "from hotlap.small import native_steps"
+        return (InsertAfterImports(path=script[0], sha256=script[1], code="native_steps()", imports=imports),)
+
+
+def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
+    """Why none of these can be served."""
+    known = [o for o in optimizers if _is_known(o.name) and o.all_dense]
+    if not known:
+        return "The script has no SGD, Adam, AdamW or RMSprop over dense parameters."
+    if all(set(o.dtypes) - {"float32", "float64"} for o in known):
+        return "The parameters are neither float32 nor float64."
+    if all(o.num_elements > MAX_ELEMENTS for o in known):
+        return f"The model has more than {MAX_ELEMENTS // 1_000_000} million parameters; its arithmetic is the work."
+    return None
+
+
+def _is_known(optimizer: str) -> bool:
+    return optimizer.startswith("torch.optim.") and optimizer.rpartition(".")[2] in OPTIMIZERS
+
+
+def _tell(patch: Patch, notes: Sequence[str]) -> bool:
+    """Hand new notes on; there is nothing to wait for."""
+    patch.notes.extend(note for note in notes if note not in patch.notes)
+    return True

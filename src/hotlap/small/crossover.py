@@ -1,0 +1,67 @@
+"""Whether a step is faster natively or with torch's own matrix products: measured once on this machine, and kept."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+
+ROUNDS = 5
+ROUND_S = 0.004
+"""Both sides take turns, so many rounds of this length; the best round of each counts."""
+
+MARGIN = 0.97
+"""torch has to need less than this part of the native time: at the crossover itself the native path stays."""
+
+
+def kept_at() -> Path:
+    """The file of what was measured, in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "hotlap" / "crossover.json"
+
+
+def torch_is_faster(key: str, native: Callable[[], object], by_torch: Callable[[], object]) -> bool:
+    """The answer for `key`, from the file, or measured now and written there."""
+    known = _read()
+    if key not in known:
+        known[key] = _best_s(by_torch, native)
+        _write(known)
+    torch_s, native_s = known[key]
+    return torch_s < MARGIN * native_s
+
+
+def _best_s(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+    for work in (one, other):
+        work()
+    rounds = [(_round_s(one), _round_s(other)) for _ in range(ROUNDS)]
+    return min(a for a, _ in rounds), min(b for _, b in rounds)
+
+
+def _round_s(work: Callable[[], object]) -> float:
+    """Seconds for one, over a round."""
+    start, count = perf_counter(), 0
+    while (spent := perf_counter() - start) < ROUND_S or not count:
+        work()
+        count += 1
+    return spent / count
+
+
+def _read() -> dict[str, tuple[float, float]]:
+    """What is known; a file that cannot be read is as good as none."""
+    try:
+        found = json.loads(kept_at().read_text())
+        return {str(key): (float(pair[0]), float(pair[1])) for key, pair in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, IndexError, KeyError):
+        return {}
+
+
+def _write(known: dict[str, tuple[float, float]]) -> None:
+    """All of it, in one move; where the folder cannot be written, it is measured again next time."""
+    path = kept_at()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump(known, file, indent=1)
+        Path(file.name).replace(path)

@@ -1,0 +1,206 @@
+"""Notices between two calls that a model, a function or an optimizer is no longer what was compiled."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType
+from typing import Any
+
+import torch
+from torch import nn, optim
+
+from hotlap.small import optimizers
+from hotlap.small.native import core
+from hotlap.small.operations import MODULES
+from hotlap.small.trace import HOOKS
+
+PLAIN = (int, float, bool, str, type(None))
+"""Attributes that a forward may have read while it was traced; a change of one means tracing again."""
+
+LAYER_ATTRIBUTES = ("negative_slope", "approximate", "beta", "threshold", "alpha", "p", "eps")
+"""What is read of torch's own layers besides their parameters; `training` where there is a dropout."""
+
+STATES = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "grad_avg", "step")
+
+
+class SlowGuard:
+    """The native Guard in Python, for a torch that does not let others look into its tensors (before 2.10)."""
+
+    def __init__(self) -> None:
+        self._checks: list[Callable[[], bool]] = []
+
+    def tensor(self, t: torch.Tensor) -> None:
+        """Same memory, shape and type, and dense."""
+        was = (t.data_ptr(), t.shape, t.dtype)
+        self._checks.append(lambda: (t.data_ptr(), t.shape, t.dtype) == was and t.is_contiguous())
+
+    def entry(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """`table[key]` is that object."""
+        self._checks.append(lambda: table.get(key) is value)
+
+    def size(self, table: Any, count: int) -> None:
+        """So many entries."""
+        self._checks.append(lambda: len(table) == count)
+
+    def attribute(self, owner: Any, name: str, value: Any) -> None:
+        """The attribute is that object."""
+        self._checks.append(lambda: getattr(owner, name, self) is value)
+
+    def number(self, owner: Any, name: str, value: int) -> None:
+        """The attribute is that number."""
+        self._checks.append(lambda: getattr(owner, name, self) == value)
+
+    def rate(self, group: dict[str, Any], key: str) -> None:
+        """Rates are read where they are used."""
+
+    def holds(self) -> bool:
+        """Whether nothing has changed."""
+        return all(check() for check in self._checks)
+
+
+def new_guard() -> Any:
+    """An empty guard, the native one where there is one."""
+    return core().module.Guard() if core().views else SlowGuard()
+
+
+def watch_model(guard: Any, model: nn.Module, read: list[torch.Tensor]) -> None:
+    """All that tracing a model may have read: modules, hooks, attributes, globals, and the tensors in `read`."""
+    seen: set[int] = set()
+    for module in model.modules():
+        _watch_module(guard, module, seen)
+    watch_tensors(guard, read)
+
+
+def watch_function(guard: Any, function: Any, read: list[torch.Tensor]) -> None:
+    """The same of a plain function: its globals, closure and defaults, and the modules among them."""
+    seen: set[int] = set()
+    for value in _watch_code(guard, function, seen):
+        for module in value.modules() if isinstance(value, nn.Module) else ():
+            _watch_module(guard, module, seen)
+    watch_tensors(guard, read)
+
+
+def watch_tensors(guard: Any, tensors: list[torch.Tensor]) -> None:
+    """Where they lie, and what they are; of constants, which may have been copied, their version too."""
+    for p in tensors:
+        if p.layout == torch.strided and p.device.type == "cpu" and p.is_contiguous():
+            guard.tensor(p)
+        guard.attribute(p, "requires_grad", p.requires_grad)
+        if p.requires_grad:
+            guard.attribute(p, "_backward_hooks", None)
+        else:
+            guard.number(p, "_version", p._version)
+
+
+def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
+    """Its hooks, groups and state; the settings are watched by `watch_settings`."""
+    for name in ("state", "param_groups"):
+        guard.entry(vars(optimizer), name, getattr(optimizer, name))
+    for hooks in optimizers.HOOKS:
+        guard.size(getattr(optimizer, hooks), len(getattr(optimizer, hooks)))
+    guard.size(optimizer.param_groups, len(optimizer.param_groups))
+    for group in optimizer.param_groups:
+        guard.size(group["params"], len(group["params"]))
+    guard.size(optimizer.state, len(optimizer.state))
+    for state in optimizer.state.values():
+        for name in STATES:
+            if name in state:
+                guard.entry(state, name, state[name])
+
+
+def watch_settings(optimizer: optim.Optimizer) -> Any:
+    """A guard of the settings in its groups; the rates are read at every step."""
+    guard = new_guard()
+    for group in optimizer.param_groups:
+        guard.rate(group, "lr")
+        for key in optimizers.READ:
+            if key in group:
+                guard.entry(group, key, group[key])
+    return guard
+
+
+def _watch_module(guard: Any, module: nn.Module, seen: set[int]) -> None:
+    own = vars(module)
+    for hooks in HOOKS:
+        guard.size(own[hooks], 0)
+    guard.size(own, len(own))
+    known = type(module) in MODULES
+    _watch_tables(guard, own, known=known)
+    # Of torch's own layers these are read; of others anything may have been.
+    if isinstance(module, nn.Dropout) or not known:
+        guard.entry(own, "training", module.training)
+    for key in LAYER_ATTRIBUTES if known else own:
+        if key in own and not key.startswith("_"):
+            _watch_value(guard, own, key)
+    if not known:
+        _watch_methods(guard, type(module), seen)
+
+
+def _watch_tables(guard: Any, own: dict[str, Any], *, known: bool) -> None:
+    """Parameters, submodules and buffers; those of torch's own layers that are there."""
+    for table in ("_parameters", "_modules", "_buffers"):
+        if own[table] or not known:
+            guard.size(own[table], len(own[table]))
+        for key in own[table]:
+            _watch_value(guard, own[table], key)
+
+
+def _watch_methods(guard: Any, kind: type[nn.Module], seen: set[int]) -> None:
+    """What `forward` reads, and the methods that it may call."""
+    for _ in _watch_code(guard, kind.forward, seen):
+        pass
+    for name in getattr(getattr(kind.forward, "__code__", None), "co_names", ()):
+        method = getattr(kind, name, None)
+        if inspect.isfunction(method):
+            for _ in _watch_code(guard, method, seen):
+                pass
+
+
+def _watch_value(guard: Any, table: dict[str, Any], key: str) -> None:
+    value = table[key]
+    guard.entry(table, key, value)
+    _watch_constant(guard, value)
+    if isinstance(value, list | dict):
+        guard.size(value, len(value))
+    for name in value if isinstance(value, dict) else ():
+        guard.entry(value, name, value[name])
+
+
+def _watch_constant(guard: Any, value: Any) -> None:
+    """A constant tensor may have been copied: its contents must not change."""
+    if isinstance(value, torch.Tensor) and not value.requires_grad:
+        guard.number(value, "_version", value._version)
+        guard.attribute(value, "requires_grad", False)
+
+
+def _watch_code(guard: Any, function: Any, seen: set[int]) -> Iterator[Any]:
+    """What a function may read of its globals, closure and defaults, and the functions among these in turn.
+
+    torch's own functions are taken as they are.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None or id(code) in seen or (getattr(function, "__module__", None) or "").startswith("torch."):
+        return
+    seen.add(id(code))
+    guard.attribute(function, "__code__", code)
+    guard.attribute(function, "__defaults__", function.__defaults__)
+    for value in _values_read(guard, function, code):
+        yield value
+        if inspect.isfunction(value):
+            yield from _watch_code(guard, value, seen)
+
+
+def _values_read(guard: Any, function: Any, code: CodeType) -> list[Any]:
+    names, found = function.__globals__, list(function.__defaults__ or ())
+    for name in code.co_names:
+        if name in names:
+            _watch_value(guard, names, name)
+            found.append(names[name])
+    for cell in function.__closure__ or ():
+        if cell != _EMPTY:
+            guard.attribute(cell, "cell_contents", cell.cell_contents)
+            _watch_constant(guard, cell.cell_contents)
+            found.append(cell.cell_contents)
+    return found
+
+
+_EMPTY = CellType()

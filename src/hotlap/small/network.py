@@ -1,0 +1,143 @@
+"""A model's forward and backward natively, inside torch's autograd: `model(x)` for whatever loss comes after it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from hotlap.small import guards
+from hotlap.small.native import core
+from hotlap.small.program import Op, Program, Unsupported
+from hotlap.small.trace import trace_model
+
+Forward = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Network:
+    """One model, traced; native passes over it, one for each result that may still be asked for its gradient.
+
+    Args:
+        model: as for `compile_step`, without a dropout that is on (its draws would be others than torch's).
+        eager: the same forward in torch, where a second derivative is wanted.
+    """
+
+    def __init__(self, model: nn.Module, eager: Forward) -> None:
+        if core().module is None:
+            raise Unsupported(core().why_not)
+        self.program: Program = trace_model(model)
+        if any(node.op is Op.DROPOUT for node in self.program.nodes):
+            raise Unsupported("the model has a dropout, whose native draws would be others than torch's.")
+        if sum(node.op is Op.LINEAR for node in self.program.nodes) < 2:
+            raise Unsupported("one layer alone is as fast in torch.")
+        if self.program.dtype not in (torch.float32, torch.float64):
+            raise Unsupported(f"parameters of {self.program.dtype} are not known; float32 and float64 are.")
+        self.eager = eager
+        self.trained = [p for p in self.program.parameters if p.requires_grad]
+        if not self.trained:
+            raise Unsupported("the model has no parameter to train.")
+        self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
+        self.features = self.program.values[self.program.input][0]
+        self.outputs = self.program.values[self.program.output][0]
+        self._guard = guards.new_guard()
+        guards.watch_model(self._guard, model, self.program.parameters)
+        self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
+        self._free: dict[bool, list[Any]] = {False: [], True: []}
+
+    def holds(self) -> bool:
+        """Whether the model is still what was traced."""
+        return bool(self._guard.holds())
+
+    def takes(self, x: torch.Tensor) -> bool:
+        """Whether `x` is a batch as it was traced for."""
+        return x.dtype is self.program.dtype and x.dim() == 2 and x.shape[1] == self.features and x.numel() > 0
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """The model's result, with its gradient."""
+        out: torch.Tensor = _Pass.apply(self, x, *self.trained)  # type: ignore[no-untyped-call]
+        return out
+
+    def read_on_the_way_back(self, input_gradient: bool) -> list[torch.Tensor]:
+        """The parameters that must not change before the backward pass."""
+        return self._read[input_gradient]
+
+    def lease(self, input_gradient: bool) -> "Lease":
+        """A native pass that nobody uses."""
+        free = self._free[input_gradient]
+        return Lease(free, free.pop() if free else self._make(input_gradient))
+
+    def _make(self, input_gradient: bool) -> Any:
+        name = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
+        return getattr(core().module, name)(*self.program.description(), input_gradient)
+
+
+class Lease:
+    """A native pass that holds its activations until nothing can ask for their gradient any more."""
+
+    __slots__ = ("_home", "net")
+
+    def __init__(self, home: list[Any], net: Any) -> None:
+        self._home = home
+        self.net = net
+
+    def __del__(self) -> None:
+        self._home.append(self.net)
+
+
+def _read_on_the_way_back(program: Program, input_gradient: bool) -> list[torch.Tensor]:
+    """torch saves a weight only if something before it wants a gradient; the same here, biases never."""
+    wanted = {program.input} if input_gradient else set()
+    read = []
+    for node in program.nodes:
+        through = node.a in wanted or node.b in wanted
+        numbers = [n for n in (node.weight, node.bias) if n >= 0]
+        if numbers and (through or node.op is Op.LAYER_NORM):
+            read.append(program.parameters[node.weight if node.weight >= 0 else node.bias])
+        if through or any(program.parameters[n].requires_grad for n in numbers):
+            wanted.add(node.out)
+    return read
+
+
+class _Pass(torch.autograd.Function):
+    """One native forward and its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, network: Network, x: torch.Tensor, *_trained: Any) -> Any:
+        wanted = ctx.needs_input_grad[1]
+        lease = network.lease(wanted)
+        dense = x if x.is_contiguous() else x.contiguous()
+        rows = dense.shape[0]
+        out = torch.empty((rows, network.outputs), dtype=x.dtype)
+        lease.net.forward(dense.data_ptr(), rows, out.data_ptr())
+        ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
+        ctx.read = network.read_on_the_way_back(wanted)
+        ctx.versions = [dense._version, *[p._version for p in ctx.read]]
+        return out.view(rows) if network.program.output_squeezed else out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        network, wanted = ctx.network, ctx.needs_input_grad
+        if torch.is_grad_enabled():  # create_graph=True: a second derivative is to come
+            return None, *_in_torch(ctx, gradient)
+        if ctx.versions != [ctx.dense._version, *[p._version for p in ctx.read]]:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation "
+                "(the batch, or a parameter of the model)."
+            )
+        gradient = gradient.contiguous()
+        to_x = torch.empty_like(ctx.dense) if wanted[1] else None
+        found = [torch.empty_like(p) for p in network.trained]
+        to = [0] * len(network.program.parameters)
+        for number, one in zip(network.numbers, found, strict=True):
+            to[number] = one.data_ptr()
+        ctx.lease.net.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
+        return None, to_x, *found
+
+
+def _in_torch(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
+    """The same gradients by torch's own operators, so that they can be differentiated again."""
+    inputs = [ctx.x, *ctx.network.trained]
+    wanted = [tensor for tensor, needed in zip(inputs, ctx.needs_input_grad[1:], strict=True) if needed]
+    out = ctx.network.eager(ctx.x)
+    found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True, allow_unused=True))
+    return [next(found) if needed else None for needed in ctx.needs_input_grad[1:]]

@@ -1,0 +1,169 @@
+"""native_odeint(): calls of torchdiffeq's odeint and odeint_adjoint run natively from now on, where they can."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from types import CodeType
+from typing import Any
+
+import torch
+
+from hotlap.errors import UserError
+from hotlap.small.native import core
+from hotlap.small.program import Unsupported
+from hotlap.small.script_steps import native_steps
+from hotlap.small.solve import read_settings, solve_natively
+
+Around = Callable[[Any, Any, Any, Callable[[], Any]], Any]
+
+METHODS = {"dopri5": "dopri5", None: "dopri5", "bosh3": "bosh3", "tsit5": "tsit5", "rk4": "rk4", "euler": "euler"}
+"""torchdiffeq's names; each is the same method there and here."""
+
+
+def native_odeint() -> None:
+    """Run known solves natively from now on, in this process, and what `native_steps` knows.
+
+    Once the solve takes microseconds, the optimizer is most of a step.
+    """
+    known_solves().install()
+    native_steps()
+
+
+@cache
+def known_solves() -> "NativeSolves":
+    """The one object of this process."""
+    return NativeSolves()
+
+
+class NativeSolves:
+    """Puts `odeint` in place of torchdiffeq's two functions, under whatever name the script knows them.
+
+    A script that says `from torchdiffeq import odeint` holds the function itself. So not the name is replaced but the
+    code that the function object runs; the code as it was runs on in a copy of the function.
+    """
+
+    def __init__(self) -> None:
+        self.native = False
+        self.notes: list[str] = []
+        """Why a solve was left to torchdiffeq, each reason once."""
+        self._around: Around | None = None
+        self._code: dict[Any, CodeType] = {}
+        self._originals: dict[str, Callable[..., Any]] = {}
+
+    def install(self) -> None:
+        """Natively from the next call on."""
+        if core().module is None:
+            self._note(core().why_not)
+        self.native = True
+        self._put()
+
+    def uninstall(self) -> None:
+        """As it was."""
+        self.native = False
+        if self._around is None:
+            self._take_out()
+
+    def watch(self, around: "Around") -> None:
+        """Have every solve, native or not, done through `around(func, y0, t, run)`."""
+        self._around = around
+        self._put()
+
+    def unwatch(self) -> None:
+        """Nobody listens any more."""
+        self._around = None
+        if not self.native:
+            self._take_out()
+
+    def _put(self) -> None:
+        torchdiffeq: Any = import_module("torchdiffeq")
+        for function, stand_in in ((torchdiffeq.odeint, _odeint), (torchdiffeq.odeint_adjoint, _odeint_adjoint)):
+            if function not in self._code:
+                self._code[function] = function.__code__
+                self._originals[stand_in.__name__] = _copy_of(function)
+                function.__code__ = stand_in.__code__
+
+    def _take_out(self) -> None:
+        for function, code in self._code.items():
+            function.__code__ = code
+        self._code.clear()
+
+    def solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
+        """One call of odeint or odeint_adjoint, with all its other arguments by name."""
+        if self._around is not None:
+            return self._around(func, y0, t, lambda: self._solve(which, func, y0, t, settings))
+        return self._solve(which, func, y0, t, settings)
+
+    def _solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
+        if self.native:
+            try:
+                if which == "_odeint_adjoint" and not isinstance(func, torch.nn.Module):
+                    raise Unsupported("the adjoint of a function that is no module.")
+                return _native(func, y0, t, settings)
+            except (Unsupported, UserError) as reason:
+                self._note(f"A solve is left to torchdiffeq: {reason}")
+        return self._originals[which](func, y0, t, **settings)
+
+    def _note(self, reason: str) -> None:
+        if reason not in self.notes:
+            self.notes.append(reason)
+
+
+def _native(func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> torch.Tensor:
+    if settings.get("event_fn") is not None:
+        raise Unsupported("it stops at an event.")
+    method, options = settings["method"], settings["options"]
+    if method not in METHODS:
+        raise Unsupported(f"the method {method!r} is not known.")
+    for name in ("adjoint_rtol", "adjoint_atol", "adjoint_method", "adjoint_options", "adjoint_params"):
+        # The exact gradient of the steps is what the adjoint approximates; its own tolerances then have no meaning,
+        # but a choice of parameters has.
+        if name in ("adjoint_options", "adjoint_params") and settings.get(name) is not None:
+            raise Unsupported(f"it is given {name}.")
+    if type(y0) not in (torch.Tensor, torch.nn.Parameter) or type(t) is not torch.Tensor:
+        raise Unsupported("its state is no single tensor.")
+    rtol, atol = settings["rtol"], settings["atol"]
+    if not isinstance(rtol, float | int) or not isinstance(atol, float | int):
+        raise Unsupported("its tolerances are tensors.")
+    return solve_natively(func, y0, t, read_settings(METHODS[method], rtol, atol, options))
+
+
+def _copy_of(function: Any) -> Any:
+    from types import FunctionType
+
+    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+# Only the code of these two is used, inside torchdiffeq's own functions: so they import what they need.
+
+
+def _odeint(func, y0, t, *, rtol=1e-7, atol=1e-9, method=None, options=None, event_fn=None):  # type: ignore[no-untyped-def]
+    from hotlap.small.script_solves import known_solves
+
+    given = {"rtol": rtol, "atol": atol, "method": method, "options": options, "event_fn": event_fn}
+    return known_solves().solve("_odeint", func, y0, t, given)
+
+
+def _odeint_adjoint(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - torchdiffeq's own
+    func,
+    y0,
+    t,
+    *,
+    rtol=1e-7,
+    atol=1e-9,
+    method=None,
+    options=None,
+    event_fn=None,
+    adjoint_rtol=None,
+    adjoint_atol=None,
+    adjoint_method=None,
+    adjoint_options=None,
+    adjoint_params=None,
+):
+    from hotlap.small.script_solves import known_solves
+
+    given = {"rtol": rtol, "atol": atol, "method": method, "options": options, "event_fn": event_fn}
+    given |= {"adjoint_rtol": adjoint_rtol, "adjoint_atol": adjoint_atol, "adjoint_method": adjoint_method}
+    given |= {"adjoint_options": adjoint_options, "adjoint_params": adjoint_params}
+    return known_solves().solve("_odeint_adjoint", func, y0, t, given)

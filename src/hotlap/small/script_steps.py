@@ -1,0 +1,264 @@
+"""native_steps(): known models and optimizers of a script run natively from now on, and everything else as before.
+
+Two places of torch are replaced, and `zero_grad` for its own overhead. The outermost `model(x)` of a model that
+`compile_step` knows becomes one node of autograd, whose forward and backward are native calls; `optimizer.step()` of a
+known optimizer becomes one native call on the `.grad` tensors. Between them all is torch's own: the loss, hooks,
+clipping, accumulation, schedulers, `state_dict`.
+"""
+
+import weakref
+from collections.abc import Callable
+from functools import cache, wraps
+from itertools import chain
+from threading import get_ident, main_thread
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import nn, optim
+from torch.optim import optimizer as optimizer_module
+
+from hotlap.small.native import core
+from hotlap.small.network import Network
+from hotlap.small.optimizers import METHODS
+from hotlap.small.program import Unsupported
+from hotlap.small.updates import NativeUpdate
+
+has_global_hooks: Callable[[], bool] = nn.modules.module._has_any_global_hook
+
+Set = Callable[[Any, str, Any], object]
+"""`setattr`, or something that remembers what was there before."""
+
+Subject = TypeVar("Subject")
+Made = TypeVar("Made")
+
+MAX_TRACED = 16
+"""A model that is another at each call (its own attributes change) is left to torch after so many tracings."""
+
+
+def native_steps() -> None:
+    """Run what is known natively from now on, in this process."""
+    steps = known_steps()
+    if not steps.installed:
+        steps.install(setattr)
+
+
+@cache
+def known_steps() -> "NativeSteps":
+    """The one object of this process."""
+    return NativeSteps()
+
+
+class NativeSteps:
+    """What was found out about the models and optimizers of this process; it outlives being switched off and on."""
+
+    def __init__(self) -> None:
+        self.installed = False
+        self.notes: list[str] = []
+        """Why a model or an optimizer was left to torch, each reason once."""
+        self._models: dict[int, _Known[nn.Module, Network]] = {}
+        self._optimizers: dict[int, _Known[optim.Optimizer, NativeUpdate]] = {}
+        self._inside = False
+        self._thread = main_thread().ident
+
+    def install(self, put: Set) -> None:
+        """Replace what `Module.__call__` calls, and `step` and `zero_grad` of the known optimizers, through `put`."""
+        if core().module is None:
+            self._note(core().why_not)
+        if self.installed:
+            return
+        put(self, "installed", True)
+        put(nn.Module, "_call_impl", self._call_of(nn.Module._call_impl))
+        put(optim.Optimizer, "zero_grad", self._zero_grad_of(optim.Optimizer.zero_grad))
+        originals = {kind: _hooked(kind) for kind in METHODS}
+        for kind, original in originals.items():
+            put(kind, "step", self._step_of(kind, original))
+
+    def take_over(self, optimizer: optim.Optimizer, put: Set) -> None:
+        """An optimizer whose `step` a scheduler wrapped before this was installed: wrap it again, with ours inside."""
+        wrapper = vars(optimizer).get("step")
+        if type(optimizer) not in METHODS or not hasattr(wrapper, "_wrapped_by_lr_sched"):
+            return
+        reference = weakref.ref(optimizer)
+        ours = type(optimizer).step
+
+        @wraps(ours)
+        def step(*args: Any, **kwargs: Any) -> Any:
+            alive: Any = reference()
+            alive._opt_called = True
+            return ours(alive, *args, **kwargs)
+
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        put(optimizer, "step", step)
+
+    # -- model(x) ----------------------------------------------------------------------------------------------------
+
+    def _call_of(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def _call_impl(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or get_ident() != self._thread:
+                return call(module, *args, **kwargs)
+            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and torch.is_grad_enabled():
+                network = self._network(module, args[0], call)
+                if network is not None:
+                    return network(args[0])
+            self._inside = True
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                self._inside = False
+
+        return _call_impl
+
+    def _network(self, module: nn.Module, x: torch.Tensor, call: Callable[..., Any]) -> Network | None:
+        known = self._models.get(id(module))
+        if known is None or known.subject() is not module:
+            known = self._models[id(module)] = _Known(module, self._models)
+        if known.refused or not _is_plain_torch():
+            return None
+        if known.made is None or not known.made.holds():
+            self._trace(known, module, call)
+        return known.made if known.made is not None and known.made.takes(x) else None
+
+    def _trace(self, known: "_Known[nn.Module, Network]", module: nn.Module, call: Callable[..., Any]) -> None:
+        known.times += 1
+        known.made = None
+
+        def eager(x: torch.Tensor) -> torch.Tensor:
+            self._inside = True
+            try:
+                result: torch.Tensor = call(module, x)
+                return result
+            finally:
+                self._inside = False
+
+        self._inside = True
+        try:
+            if known.times > MAX_TRACED:
+                raise Unsupported("it is another model again and again.")
+            if vars(module).get("_compiled_call_impl") is not None:
+                raise Unsupported("it is compiled.")
+            known.made = Network(module, eager)
+        except Unsupported as reason:
+            # One that is refused in training (a dropout) is not asked again; nor is one that has no parameters.
+            known.refused = True
+            if next(module.parameters(), None) is not None:
+                self._note(f"{type(module).__name__} is left to torch: {reason}")
+        finally:
+            self._inside = False
+
+    # -- optimizer.step() --------------------------------------------------------------------------------------------
+
+    def _step_of(self, kind: type[optim.Optimizer], original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def step(optimizer: optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs or type(optimizer) is not kind or not self.installed or not _is_plain_update(optimizer):
+                return original(optimizer, *args, **kwargs)
+            before, after = optimizer_module._global_optimizer_pre_hooks, optimizer_module._global_optimizer_post_hooks
+            hooks: Any = optimizer
+            if (
+                not before
+                and not after
+                and not hooks._optimizer_step_pre_hooks
+                and not hooks._optimizer_step_post_hooks
+            ):
+                return None if self._update(optimizer) else original(optimizer)
+            if self._update_of(optimizer) is None:
+                return original(optimizer)
+            given: tuple[Any, Any] = (optimizer,), {}
+            for hook in chain(before.values(), hooks._optimizer_step_pre_hooks.values()):
+                given = hook(optimizer, *given) or given
+            if given != ((optimizer,), {}) or not self._update(optimizer):
+                _inner(original)(*given[0], **given[1])
+            for hook in chain(hooks._optimizer_step_post_hooks.values(), after.values()):
+                hook(optimizer, *given)
+            return None
+
+        step.hooked = True  # type: ignore[attr-defined] # torch is not to wrap it once more
+        return step
+
+    def _update(self, optimizer: optim.Optimizer) -> bool:
+        """Do the update; False where torch has to."""
+        update = self._update_of(optimizer)
+        if update is None:
+            return False
+        if update.step(optimizer):
+            return True
+        self._optimizers.pop(id(optimizer), None)  # something is not as it was: look again, once
+        update = self._update_of(optimizer)
+        return update is not None and update.step(optimizer)
+
+    def _update_of(self, optimizer: optim.Optimizer) -> NativeUpdate | None:
+        known = self._optimizers.get(id(optimizer))
+        if known is None or known.subject() is not optimizer:
+            known = self._optimizers[id(optimizer)] = _Known(optimizer, self._optimizers)
+        if known.made is None and not known.refused:
+            try:
+                known.made = NativeUpdate(optimizer)
+            except Unsupported as reason:
+                known.refused = core().module is None
+                self._note(f"{type(optimizer).__name__}.step is left to torch: {reason}")
+        return known.made
+
+    def _zero_grad_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def zero_grad(optimizer: optim.Optimizer, set_to_none: bool = True) -> None:
+            if not set_to_none or torch._C._autograd._profiler_enabled():
+                original(optimizer, set_to_none)
+                return
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    p.grad = None
+
+        return zero_grad
+
+    def _note(self, reason: str) -> None:
+        if reason not in self.notes:
+            self.notes.append(reason)
+
+
+class _Known(Generic[Subject, Made]):
+    """What is known about one model or optimizer."""
+
+    def __init__(self, subject: Subject, table: dict[int, Any]) -> None:
+        number = id(subject)
+        self.subject = weakref.ref(subject, lambda gone: _forget(table, number, gone))
+        self.made: Made | None = None
+        self.refused = False
+        self.times = 0
+
+
+def _forget(table: dict[int, Any], number: int, gone: Any) -> None:
+    if number in table and table[number].subject is gone:
+        del table[number]
+
+
+def _hooked(kind: Any) -> Any:
+    """`kind.step` in torch's wrapper that runs the step hooks; torch puts it on with the first optimizer of a kind."""
+    if not getattr(kind.step, "hooked", False):
+        kind.step = optim.Optimizer.profile_hook_step(kind.step)
+        kind.step.hooked = True
+    return kind.step
+
+
+def _is_plain_torch() -> bool:
+    """No mode, transform, hook or autocast that would have to see the operations inside of the model."""
+    c = torch._C
+    return not (
+        c._len_torch_dispatch_stack()
+        or c._len_torch_function_stack()
+        or c._are_functorch_transforms_active()
+        or torch.is_autocast_enabled("cpu")
+        or has_global_hooks()
+        or torch.compiler.is_compiling()
+        or c._get_tracing_state() is not None
+    )
+
+
+def _is_plain_update(optimizer: optim.Optimizer) -> bool:
+    """No profiler that wants to see it, and no gradient scale of a fused optimizer."""
+    own = vars(optimizer)
+    return "grad_scale" not in own and "found_inf" not in own and not torch._C._autograd._profiler_enabled()
+
+
+def _inner(step: Any) -> Any:
+    """torch's own step without the wrapper that runs the hooks."""
+    return step.__wrapped__

@@ -1,0 +1,39 @@
+"""native-step: which scripts it is for."""
+
+from dataclasses import replace
+
+import pytest
+
+from hotlap.levers.native_step import NativeStep
+from hotlap.record import OptimizerFacts, Phase
+from tests.conformance.recorded import awkward_runs
+from tests.sample_runs import machine, optimizer
+
+
+def why(**changes: object) -> str | None:
+    return NativeStep().rejects(replace(awkward_runs()["plain"], **changes), machine())  # type: ignore[arg-type]
+
+
+def test_a_small_model_on_the_cpu_is_what_it_is_for() -> None:
+    assert why() is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        (replace(optimizer(), name="torch.optim.LBFGS"), "no SGD, Adam"),
+        (replace(optimizer(), name="ours.Adam"), "no SGD, Adam"),
+        (replace(optimizer(), all_dense=False), "dense"),
+        (replace(optimizer(), dtypes=("bfloat16",)), "float32"),
+        (replace(optimizer(), num_elements=125_000_000), "million parameters"),
+    ],
+)
+def test_another_optimizer_or_model_is_refused_by_what_it_is(facts: OptimizerFacts, says: str) -> None:
+    assert says in (why(optimizers=(facts,)) or "")
+    assert why(optimizers=(facts, optimizer())) is None, "one that is known is enough"
+
+
+def test_its_bound_is_the_model_and_the_optimizer() -> None:
+    run = awkward_runs()["plain"]
+    parts = [run.mean_phase_s(phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)]
+    assert NativeStep().saves_at_most_s(run, ()) == pytest.approx(sum(parts))

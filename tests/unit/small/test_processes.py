@@ -1,0 +1,97 @@
+"""Forked children, threads and seeds: the native core has no state that they could share by accident."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+from hotlap.small import CompiledStep, compile_step, odeint
+from hotlap.small.native import core
+
+pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+
+X, Y = torch.randn(96, 6, generator=torch.Generator().manual_seed(0)), torch.arange(96) % 4
+
+
+def made(seed: int, *, dropout: float = 0.0) -> CompiledStep:
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(6, 30), nn.Tanh(), nn.Dropout(dropout), nn.Linear(30, 4))
+    return compile_step(net, nn.CrossEntropyLoss(), torch.optim.Adam(net.parameters(), lr=0.01), seed=seed)
+
+
+def curve(step: CompiledStep) -> list[float]:
+    generator = torch.Generator().manual_seed(5)
+    return step.fit(X, Y, epochs=20, batch_size=16, generator=generator)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_goes_on_as_its_parent_does() -> None:
+    step = made(1)
+    curve(step)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, repr(curve(step)).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        said = told.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert said == repr(curve(step))
+
+
+def test_steps_in_threads_are_those_done_one_after_the_other() -> None:
+    alone = [curve(made(seed)) for seed in range(6)]
+    steps = [made(seed) for seed in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(curve, steps))
+    assert together == alone
+
+
+def test_one_object_in_two_threads_is_refused_or_right_but_never_torn() -> None:
+    step = made(1)
+
+    def run(_: int) -> bool:
+        try:
+            return all(torch.isfinite(torch.tensor(step.fit(X, Y, epochs=3, batch_size=8, shuffle=False))))
+        except RuntimeError as error:
+            return "in use by another thread" in str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(16)))
+
+
+def test_a_seed_fixes_the_dropout_and_so_the_training() -> None:
+    assert curve(made(3, dropout=0.3)) == curve(made(3, dropout=0.3))
+    assert curve(made(3, dropout=0.3)) != curve(made(4, dropout=0.3))
+
+
+def test_solves_of_one_field_in_threads_are_those_alone() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 40), nn.Tanh(), nn.Linear(40, 3)).double()
+    t = torch.linspace(0, 2, 30, dtype=torch.float64)
+    starts = [torch.randn(3, dtype=torch.float64) for _ in range(12)]
+
+    class Field(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.net(y)
+            return out
+
+    field = Field()
+
+    def gradient(y0: torch.Tensor) -> torch.Tensor:
+        y0 = y0.clone().requires_grad_()
+        (found,) = torch.autograd.grad(odeint(field, y0, t, rtol=1e-6, atol=1e-8).square().sum(), y0)
+        return found
+
+    alone = [gradient(y0) for y0 in starts]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(gradient, starts))
+    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))

@@ -1,0 +1,292 @@
+"""native_steps(): a script trains as before, only natively; what is not known is left to torch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, optim
+
+from hotlap.levers import Patch
+from hotlap.small.native import core
+from hotlap.small.script_steps import NativeSteps
+
+pytestmark = pytest.mark.skipif(not core().views, reason=f"no native core, or a torch before 2.10: {core().why_not}")
+
+Train = Callable[[nn.Module, optim.Optimizer], list[float]]
+X, Y = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)), torch.arange(64) % 3
+
+
+@contextmanager
+def installed() -> Iterator[NativeSteps]:
+    steps, patch = NativeSteps(), Patch()
+    steps.install(patch.set)
+    try:
+        yield steps
+    finally:
+        patch.undo()
+
+
+def model() -> nn.Sequential:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def plain(net: nn.Module, optimizer: optim.Optimizer) -> list[float]:
+    losses = []
+    for step in range(40):
+        rows = slice(step % 4 * 16, step % 4 * 16 + 16)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(X[rows]), Y[rows])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def clipped(net: nn.Module, optimizer: optim.Optimizer) -> list[float]:
+    losses = []
+    for _ in range(40):
+        loss = nn.functional.cross_entropy(net(X), Y, label_smoothing=0.1)
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(float(nn.utils.clip_grad_norm_(net.parameters(), 0.1)))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    return losses
+
+
+def accumulated(net: nn.Module, optimizer: optim.Optimizer) -> list[float]:
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        for half in (slice(0, 32), slice(32, 64)):
+            loss = nn.functional.cross_entropy(net(X[half]), Y[half]) / 2
+            loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.item())
+        optimizer.step()
+    return losses
+
+
+def scheduled(net: nn.Module, optimizer: optim.Optimizer) -> list[float]:
+    key = "momentum" if "momentum" in optimizer.defaults else "betas"
+    if optimizer.defaults[key]:
+        scheduler: Any = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=41)
+    else:
+        scheduler = optim.lr_scheduler.StepLR(optimizer, 5)
+    losses = []
+    for _ in range(40):
+        losses += plain_step(net, optimizer)
+        scheduler.step()
+    return losses
+
+
+def plain_step(net: nn.Module, optimizer: optim.Optimizer) -> list[float]:
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(net(X), Y) + 1e-3 * sum(p.square().sum() for p in net.parameters())
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return [loss.item()]
+
+
+OPTIMIZERS: dict[str, Callable[[Any], optim.Optimizer]] = {
+    "Adam": lambda p: optim.Adam(p, lr=0.01),
+    "AdamW": lambda p: optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    "SGD": lambda p: optim.SGD(p, lr=0.1),
+    "SGD with momentum": lambda p: optim.SGD(p, lr=0.02, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "RMSprop": lambda p: optim.RMSprop(p, lr=0.003, momentum=0.5),
+}
+
+
+@pytest.mark.parametrize("train", [plain, clipped, accumulated, scheduled])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_trains_as_torch_does(train: Train, name: str) -> None:
+    one, other = model(), model()
+    before = OPTIMIZERS[name](one.parameters())
+    expected = train(one, before)
+    with installed() as steps:
+        optimizer = OPTIMIZERS[name](other.parameters())
+        got = train(other, optimizer)
+    assert steps.notes == []
+    assert got == pytest.approx(expected, rel=2e-3, abs=2e-4)
+    for p, q in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=2e-2, atol=2e-3)
+    first, second = before.state_dict(), optimizer.state_dict()
+    assert first["param_groups"] == second["param_groups"]
+    for number in first["state"]:
+        assert first["state"][number].keys() == second["state"][number].keys()
+
+
+def test_the_model_and_the_optimizer_are_really_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = model()
+    with installed():
+        out = net(X)
+        assert "_Pass" in type(out.grad_fn).__name__
+        out.sum().backward()
+        optimizer = optim.Adam(net.parameters())
+        monkeypatch.setattr(optimizer, "_init_group", None)  # torch's own step begins with it
+        optimizer.step()
+
+
+def test_gradients_read_in_between_are_torchs() -> None:
+    net, other = model().double(), model().double()
+    x = X.double().requires_grad_()
+    nn.functional.cross_entropy(other(x), Y).backward()  # type: ignore[no-untyped-call]
+    expected = [p.grad for p in other.parameters()] + [x.grad]
+    x.grad = None
+    with installed():
+        nn.functional.cross_entropy(net(x), Y).backward()  # type: ignore[no-untyped-call]
+    for got, wanted in zip([*[p.grad for p in net.parameters()], x.grad], expected, strict=True):
+        assert got is not None
+        assert wanted is not None
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_several_results_may_wait_for_their_gradient() -> None:
+    net, other = model().double(), model().double()
+    real, fake = X[:7].double(), X[7:20].double()
+    (other(real).sum() * 2 - other(fake).square().sum()).backward()
+    with installed():
+        (net(real).sum() * 2 - net(fake).square().sum()).backward()
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-12, atol=1e-13)
+
+
+def test_a_second_derivative_can_be_taken() -> None:
+    net, other = model().double(), model().double()
+    found = []
+    for one, native in ((other, False), (net, True)):
+        x = X[:4].double().requires_grad_()
+        with installed() if native else contextmanager(lambda: iter([None]))():
+            (slope,) = torch.autograd.grad(one(x).sum(), x, create_graph=True)
+            slope.square().sum().backward()  # type: ignore[no-untyped-call]
+        found.append(one[0].weight.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-12)
+
+
+def test_a_weight_changed_before_the_backward_pass_is_an_error_as_in_torch() -> None:
+    net = model()
+    with installed():
+        loss = net(X).sum()
+        with torch.no_grad():
+            net.get_parameter("2.weight").add_(1.0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+class Branching(nn.Sequential):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
+        return out if out.detach().sum() > 0 else -out
+
+
+class Drawing(nn.Sequential):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
+        return out + torch.randn(1)
+
+
+class Counting(nn.Sequential):
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
+        return out
+
+
+class ByRows(nn.Sequential):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = super().forward(x)  # type: ignore[no-untyped-call]
+        return out * x.shape[0]
+
+
+@pytest.mark.parametrize(
+    ("net", "says"),
+    [
+        (nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3)), "dropout"),
+        (nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)), "BatchNorm1d"),
+        (Branching(nn.Linear(5, 8), nn.Linear(8, 3)), "cannot follow"),
+        (Drawing(nn.Linear(5, 8), nn.Linear(8, 3)), "draws random numbers"),
+        (Counting(nn.Linear(5, 8), nn.Linear(8, 3)), "changes an attribute of its own"),
+        (ByRows(nn.Linear(5, 8), nn.Linear(8, 3)), "number of rows"),
+    ],
+)
+def test_what_is_not_known_is_left_to_torch_and_said(net: nn.Module, says: str) -> None:
+    torch.manual_seed(3)
+    expected = net(X).detach()
+    state = torch.get_rng_state()
+    torch.manual_seed(3)
+    with installed() as steps:
+        got = net(X)
+        assert "_Pass" not in type(got.grad_fn).__name__
+        assert len(steps.notes) == 1
+        assert says in steps.notes[0]
+    torch.testing.assert_close(got.detach(), expected, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_hook_on_a_module_is_heard_from_the_next_call_on() -> None:
+    net, heard = model(), []
+    with installed():
+        net(X)
+        net[1].register_forward_hook(lambda *_: heard.append(1))
+        net(X)
+    assert heard == [1]
+
+
+def test_step_hooks_are_run() -> None:
+    net, heard = model(), []
+    with installed():
+        optimizer = optim.Adam(net.parameters())
+        optimizer.register_step_pre_hook(lambda *_: heard.append("before"))
+        optimizer.register_step_post_hook(lambda *_: heard.append("after"))
+        plain_step(net, optimizer)
+    assert heard == ["before", "after"]
+
+
+def test_an_optimizer_that_a_scheduler_wrapped_before_is_taken_over_and_given_back() -> None:
+    net = model()
+    optimizer = optim.Adam(net.parameters())
+    scheduler = optim.lr_scheduler.StepLR(optimizer, 10)
+    was = vars(optimizer)["step"]
+    steps, patch = NativeSteps(), Patch()
+    steps.install(patch.set)
+    steps.take_over(optimizer, patch.set)
+    plain_step(net, optimizer)
+    scheduler.step()
+    assert steps._optimizers
+    patch.undo()
+    assert vars(optimizer)["step"] is was
+    plain_step(net, optimizer)
+
+
+def test_a_state_that_is_loaded_is_used() -> None:
+    nets, optimizers = [model(), model()], []
+    for net in nets:
+        optimizers.append(optim.Adam(net.parameters(), lr=0.01))
+        plain(net, optimizers[-1])
+    saved = [net.state_dict() for net in nets], [o.state_dict() for o in optimizers]
+    expected = plain(nets[0], optimizers[0])
+    with installed():
+        plain_step(nets[1], optimizers[1])
+        optimizers[1].load_state_dict(saved[1][0])
+        nets[1].load_state_dict(saved[0][0])
+        other = model()
+        other_optimizer = optim.Adam(other.parameters(), lr=0.01)
+        plain(other, other_optimizer)
+        other_expected = plain(other, other_optimizer)
+    assert other_expected == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_frozen_and_unused_parameters_stay() -> None:
+    net = model()
+    weight = net.get_parameter("0.weight").requires_grad_(False)
+    frozen = weight.clone()
+    unused = nn.Parameter(torch.ones(3))
+    with installed():
+        optimizer = optim.Adam([*net.parameters(), unused], weight_decay=0.1)
+        plain_step(net, optimizer)
+    assert torch.equal(weight, frozen)
+    assert torch.equal(unused, torch.ones(3))
+    assert unused not in optimizer.state
