@@ -19,6 +19,7 @@ from hotlap.record.facts import (
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
+from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Run
 from hotlap.record.study import (
     Ceiling,
@@ -48,6 +49,7 @@ __all__ = [
     "LeverSpec",
     "LoaderFacts",
     "Machine",
+    "Meeting",
     "MemorySample",
     "Noise",
     "NonFinite",
@@ -59,6 +61,8 @@ __all__ = [
     "Plan",
     "Prediction",
     "RankFacts",
+    "RankLog",
+    "RankStep",
     "Result",
     "Run",
     "Scalar",
