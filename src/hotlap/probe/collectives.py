@@ -22,7 +22,7 @@ from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.record import Meeting, RankLog, RankStep
 
-# All of torch.distributed in which a process can be held by others. Names that this torch does not have are passed over.
+# All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
 _COLLECTIVES = (
     *("all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "barrier", "monitored_barrier"),
     *("all_gather", "all_gather_into_tensor", "all_gather_single", "all_gather_coalesced", "all_gather_object"),
@@ -148,7 +148,9 @@ class Collectives:
         return end
 
     def _is_of_all(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        group = kwargs.get("group") or next((arg for arg in args if hasattr(arg, "size") and hasattr(arg, "rank")), None)
+        group = kwargs.get("group") or next(
+            (arg for arg in args if hasattr(arg, "size") and hasattr(arg, "rank")), None
+        )
         if group is None or isinstance(group, torch.Tensor):
             return True
         try:
@@ -186,7 +188,7 @@ class Collectives:
         from torch.autograd import Variable
 
         # torch's own FSDP hears the end of a backward pass in the same way.
-        Variable._execution_engine.queue_callback(self._gradients_are_there)  # type: ignore[attr-defined]
+        Variable._execution_engine.queue_callback(self._gradients_are_there)
 
     def _gradients_are_there(self) -> None:
         self._last_gradient = perf_counter()
@@ -247,6 +249,10 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
     work = getattr(dist, "Work", None)
     if work is not None:
         patch.set(work, "wait", books.timed_wait(work.wait, thread))
+
+
+def _is_group(value: Any) -> bool:
+    return hasattr(value, "size") and hasattr(value, "rank") and not isinstance(value, torch.Tensor)
 
 
 def _number(name: str, otherwise: int) -> int:

@@ -56,7 +56,7 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
     is_compiling = torch.compiler.is_compiling
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-        if session.in_forward or is_compiling() or get_ident() != thread.id:
+        if is_compiling() or session.in_forward or get_ident() != thread.id:
             return call(self, *args, **kwargs)
         session.in_forward = True
         looks = not (is_grad_enabled() and self.training)
@@ -80,11 +80,13 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
 
 def _hook_backward(session: Session, patch: Patch, thread: _Thread) -> None:
     books = session.collectives
+    is_compiling = torch.compiler.is_compiling
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if session.in_backward:
+            # First, here and below: inside a compiled function there must be nothing that Dynamo cannot trace.
+            if is_compiling() or session.in_backward:
                 return function(*args, **kwargs)
             thread.trains()
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
@@ -137,14 +139,18 @@ class _Steps:
 
 def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
     steps = _Steps(session, thread)
+    for hook in (_Steps.before, _Steps.after):
+        # What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hooks.
+        setattr(hook, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
     patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(steps.before).remove)
     patch.on_undo(optimizer_module.register_optimizer_step_post_hook(steps.after).remove)
 
     zero_grad = torch.optim.Optimizer.zero_grad
+    is_compiling = torch.compiler.is_compiling
 
     @functools.wraps(zero_grad)
     def timed_zero_grad(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if get_ident() != thread.id:
+        if is_compiling() or get_ident() != thread.id:
             return zero_grad(self, *args, **kwargs)
         session.clock.enter(phases.OPTIMIZER)
         try:

@@ -12,13 +12,14 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import parting, traces
+from hotlap.probe import parting, traces, unseen
 from hotlap.probe.arms import Arms
 from hotlap.probe.aside import Aside
 from hotlap.probe.clock import Clock
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use, num_samples
 from hotlap.probe.facts import Facts, seed_everything
+from hotlap.probe.imports import after_import
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
@@ -151,6 +152,7 @@ class Session:
         count = num_samples(batch)
         if count is not None:
             self._samples = (self._samples or 0) + count
+            self.aside.drew(count)
         if self.steps < _LOADERS_SEEN_BY:
             self._drawn_from.append(self._replay.loader_id(iterator))
         if self.plan.evidence:
@@ -314,6 +316,7 @@ class Session:
     def finish(self, status: Status) -> NoReturn:
         """Write the record and leave at once: no `finally`, no checkpoint, no atexit hook of the script runs."""
         self._finished = True
+        unseen.from_here_on()
         parting.write(self, status, sample=True)
         self._progress.leave(self.collectives.local_rank)
         self._leave(wait_s=_LEAVE_S)
@@ -345,6 +348,7 @@ def start(plan: Plan) -> Session:
     hooks.install(session, patch)
     session.windows.install(session, patch)
     atexit.register(session.script_ends)
+    after_import("torch._dynamo", unseen.by_dynamo)
     os.register_at_fork(after_in_child=session.forked)
     offspring.follow(session)
     show = sys.excepthook
