@@ -12,17 +12,18 @@ from hotlap.record import Phase, Plan, Run
 SCRIPTS = Path(__file__).with_name("scripts")
 
 
-def run_command(launcher: Launcher, *command: str, limit_s: float = 170.0, **settings: object) -> Run:
+def run_command(
+    launcher: Launcher, *command: str, steps: int = 60, warmup: int = 10, limit_s: float = 170.0, whole: bool = False
+) -> Run:
     """One run of a command in the folder of the scripts."""
-    settings = {"steps": 60, "warmup": 10, **settings}
-    plan = Plan(command=command, cwd=str(SCRIPTS), out="", **settings)  # type: ignore[arg-type]
+    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=steps, warmup=warmup, whole=whole)
     (found,) = launcher([plan], limit_s=limit_s)
     return found
 
 
-def run_script(launcher: Launcher, script: str, *args: str, **settings: object) -> Run:
+def run_script(launcher: Launcher, script: str, *args: str, steps: int = 60, warmup: int = 10) -> Run:
     """One run of a script of ours."""
-    return run_command(launcher, sys.executable, str(SCRIPTS / script), *args, **settings)
+    return run_command(launcher, sys.executable, str(SCRIPTS / script), *args, steps=steps, warmup=warmup)
 
 
 def assert_phases_sum_to_steps(found: Run) -> None:

@@ -17,8 +17,9 @@ pytestmark = [
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 
 
-def together(launcher: Launcher, *args: str, **settings: object) -> Run:
-    return run_command(launcher, *TORCHRUN, str(SCRIPTS / "together.py"), *args, **settings)
+def together(launcher: Launcher, *args: str, steps: int = 60, warmup: int = 10, limit_s: float = 170.0) -> Run:
+    script = str(SCRIPTS / "together.py")
+    return run_command(launcher, *TORCHRUN, script, *args, steps=steps, warmup=warmup, limit_s=limit_s)
 
 
 def test_the_slow_one_is_named_and_the_others_wait_for_it(launcher: Launcher) -> None:

@@ -1,4 +1,4 @@
-# Like an application with a configuration framework: a decorator reads the words, moves to an output folder, logs, calls.
+# Like an application with a configuration framework: a decorator reads the words, moves to a folder of its own, calls.
 import argparse
 import logging
 import os
@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 from functools import wraps
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -45,7 +46,7 @@ def main(config, known):
         if step == 14:
             assert interrupts == [signal.SIGINT]
             logging.info("still here")
-            assert "still here" in open("app.log").read()
+            assert "still here" in Path("app.log").read_text()
     if known.leave:
         sys.exit(known.leave)
 

@@ -4,6 +4,11 @@ import sys
 import torch
 from torch import nn
 
+
+def update_all():
+    optimizer.step()
+
+
 what, backend = sys.argv[1:]
 torch.manual_seed(0)
 
@@ -26,7 +31,7 @@ if what == "module":
 elif what == "in-place":
     model.compile(backend=backend, fullgraph=True)
 elif what == "optimizer":
-    update = torch.compile(lambda: optimizer.step(), backend=backend)
+    update = torch.compile(update_all, backend=backend)
 
 
 def step(x, y):

@@ -34,7 +34,7 @@ def counted_backward(self, *args, **kwargs):
 nn.Module.__call__ = counted_call
 torch.Tensor.backward = counted_backward
 assert "def step" in inspect.getsource(torch.optim.SGD.step)
-assert list(inspect.signature(torch.autograd.backward).parameters)[0] == "tensors"
+assert "grad_tensors" in inspect.signature(torch.autograd.backward).parameters
 assert isinstance(torch.jit.script(nn.Linear(4, 1))(torch.ones(1, 4)), torch.Tensor)
 calls.clear()
 for k in range(1, 31):

@@ -61,7 +61,7 @@ class Descent(torch.optim.Optimizer):
         nap("optimizer")
         for group in self.param_groups:
             for p in group["params"]:
-                p -= group["lr"] * p.grad
+                p.sub_(p.grad, alpha=group["lr"])
 
 
 loader = DataLoader(Items(), batch_size=8, collate_fn=collate)
