@@ -1,6 +1,6 @@
 # Several processes train together; which of them sleeps, where, and how large the model is, are arguments.
 import argparse
-import os
+import tempfile
 import time
 
 import torch
@@ -50,5 +50,5 @@ if __name__ == "__main__":
     if options.start == "torchrun":
         train(0, options)
     else:
-        options.store = f"/tmp/hotlap-store-{os.getpid()}"
+        options.store = f"{tempfile.mkdtemp()}/store"
         mp.start_processes(train, args=(options,), nprocs=2, start_method=options.start)
