@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+# What runs in the hooks. (A user may well compile what hotlap.data and hotlap.small hold.)
+_PROBES = ("hotlap.probe.", "hotlap.record.", "hotlap.levers.")
+
 
 def by_dynamo() -> None:
     """Dynamo has just been imported: it shall run all our frames as they are. (Inlining them it may, and must.)"""
@@ -34,7 +37,7 @@ def from_here_on() -> None:
 def _all_code() -> set[CodeType]:
     found: set[CodeType] = set()
     for name, module in list(sys.modules.items()):
-        if name.startswith("hotlap."):
+        if name.startswith(_PROBES):
             for function in _functions(module, name):
                 _add(function.__code__, found)
     return found
@@ -42,6 +45,8 @@ def _all_code() -> set[CodeType]:
 
 def _functions(owner: Any, module: str) -> Iterator[FunctionType]:
     for value in vars(owner).values():
+        if isinstance(value, property):
+            yield from (part for part in (value.fget, value.fset) if isinstance(part, FunctionType))
         if getattr(value, "__module__", None) != module:
             continue
         plain: Callable[..., Any] = inspect.unwrap(value.__func__) if hasattr(value, "__func__") else value
