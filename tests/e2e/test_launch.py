@@ -1,7 +1,6 @@
 """Real scripts under the probe: what a step is, where its time goes, and that the script notices nothing."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -9,16 +8,9 @@ import pytest
 
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run, Status, Turn
+from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps
 
 pytestmark = pytest.mark.e2e
-
-SCRIPTS = Path(__file__).with_name("scripts")
-
-
-@pytest.fixture
-def launcher() -> Iterator[Launcher]:
-    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=60.0) as launcher:
-        yield launcher
 
 
 def plan_for(script: str, *args: str, **settings: object) -> Plan:
@@ -29,12 +21,6 @@ def plan_for(script: str, *args: str, **settings: object) -> Plan:
 def run(launcher: Launcher, script: str, *args: str, limit_s: float = 90.0, **settings: object) -> Run:
     (found,) = launcher([plan_for(script, *args, **settings)], limit_s=limit_s)
     return found
-
-
-def assert_phases_sum_to_steps(found: Run) -> None:
-    for i, step_s in enumerate(found.step_s):
-        parts = sum(values[i] for values in found.phase_s.values() if values is not None)
-        assert parts == pytest.approx(step_s, rel=0.01)
 
 
 def test_a_plain_loop_is_split_into_its_phases(launcher: Launcher) -> None:

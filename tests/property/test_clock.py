@@ -198,8 +198,8 @@ def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> No
     without, with_validation = clock.read()
     assert without.aside is None
     assert with_validation.aside is not None
-    assert sum(with_validation.aside) == 3 * 3.5
-    assert sum(with_validation.spent) - sum(with_validation.aside) == 12
+    assert sum(with_validation.aside.spent) == 3 * 3.5
+    assert sum(with_validation.spent) - sum(with_validation.aside.spent) == 12
 
 
 def test_a_look_without_batches_ends_where_training_begins() -> None:
@@ -215,4 +215,4 @@ def test_a_look_without_batches_ends_where_training_begins() -> None:
     clock.lap()
     (step,) = clock.read()
     assert step.aside is not None
-    assert sum(step.aside) == 1.25
+    assert sum(step.aside.spent) == 1.25

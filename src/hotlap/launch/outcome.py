@@ -1,11 +1,18 @@
 """What is left of a process -> Run: the probe's record if there is one, and a sentence about what went wrong."""
 
+import contextlib
 import signal
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 from hotlap.errors import RecordError
+from hotlap.launch import ranks
 from hotlap.launch.workplace import Workplace
-from hotlap.record import Run, Status, load
+from hotlap.record import RankLog, Run, Status, load
+
+T = TypeVar("T")
 
 # What the user is shown of a script's output.
 _SHOWN = 8000
@@ -34,13 +41,19 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
 
 
 def _recorded(place: Workplace) -> Run | None:
-    records = place.records()
-    if not records:
-        return None
-    try:
-        return load(records[0], Run)
-    except RecordError:
-        return None
+    """The run of all processes that trained; of those that did not, where none did."""
+    runs = list(_readable(place.records(), Run))
+    if runs:
+        return ranks.merge(runs, list(_readable(place.rank_logs(), RankLog)))
+    idle = list(_readable(place.idle_records(), Run))
+    # A launcher fails when the script that it launched has failed: the first one to fail knows why.
+    return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
+
+
+def _readable(paths: Iterable[Path], kind: type[T]) -> Iterator[T]:
+    for path in paths:
+        with contextlib.suppress(RecordError):
+            yield load(path, kind)
 
 
 def _sentence(status: Status, place: Workplace) -> str:

@@ -97,8 +97,16 @@ class Workplace:
         return told.read_text() if told.exists() else None
 
     def records(self) -> list[Path]:
-        """What the probe wrote, one file a rank."""
+        """What the probe wrote in processes that trained, one file a rank."""
         return sorted(self.out.glob("run-*.json"))
+
+    def idle_records(self) -> list[Path]:
+        """What it wrote in processes that did not train (launchers, helpers, a script without steps); oldest first."""
+        return sorted(self.out.glob("idle-*.json"), key=lambda path: path.stat().st_mtime)
+
+    def rank_logs(self) -> list[Path]:
+        """What processes that train together kept of their collectives, one file a rank."""
+        return sorted(self.out.glob("rank-*.json"))
 
     def no_probe(self) -> str | None:
         """Why the probe could not be loaded in a Python that the command started."""

@@ -1,8 +1,35 @@
-"""Validation between steps -> the stretch that is set aside from the step in which it happens."""
+"""Validation between steps -> time and samples that are set aside from the step in which it happens."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
 
 # What happens in more than this part of the steps belongs to training: a target network, a teacher, the frozen half of
 # a GAN run their forward passes without gradients in each step, while a validation comes once in many.
 _TRAINING_SHARE = 1 / 3
+
+# Where each step has such forward passes, a validation shows by many more of them: so many times as many as usual.
+_FACTOR = 3
+
+
+class Stretch(NamedTuple):
+    """What lies between the first and the last forward pass without training in one step."""
+
+    spent: list[float]
+    """Seconds by phase."""
+    num_looks: int
+    """Forward passes without training."""
+    num_samples: int
+    """Samples that were drawn and only looked at."""
+
+
+class Found(NamedTuple):
+    """Where a stretch lies, by the clock."""
+
+    begin: float
+    end: float
+    num_looks: int
+    num_samples: int
 
 
 class Aside:
@@ -12,37 +39,76 @@ class Aside:
     Times are seconds of the clock, told in order.
     """
 
-    __slots__ = ("_begin", "_drawn_at", "_end")
+    __slots__ = ("_begin", "_drawn", "_drawn_at", "_end", "_looked", "_looks", "_samples", "_trained")
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         self._drawn_at: float | None = None
         self._begin: float | None = None
         self._end: float | None = None
+        self._looks = 0
+        self._samples = 0
+        # The last batch: its samples, and what was done with it.
+        self._drawn = 0
+        self._looked = False
+        self._trained = False
 
     def draws(self, begin: float) -> None:
         """A batch was drawn, or a loader started or ended, from `begin` on."""
         self._drawn_at = begin
         if self._begin is not None:
             self._end = begin
+            if self._looked and not self._trained:
+                self._samples += self._drawn
+        self._drawn = 0
+        self._looked = self._trained = False
+
+    def drew(self, num_samples: int) -> None:
+        """The last batch had so many samples."""
+        self._drawn = num_samples
 
     def looks(self, begin: float, end: float) -> None:
         """A forward pass that does not train."""
+        self._looks += 1
+        self._looked = True
         if self._begin is None:
             self._begin = begin if self._drawn_at is None else self._drawn_at
         self._end, self._drawn_at = end, None
 
     def trains(self, begin: float) -> None:
         """A forward pass that trains begins. (Where a batch was drawn for it, the stretch ended there.)"""
+        self._trained = True
         if self._begin is not None and self._drawn_at is None:
             self._end = begin
 
-    def take(self) -> tuple[float, float] | None:
-        """Begin and end of the stretch in the step that is over; None without one."""
+    def take(self) -> Found | None:
+        """The stretch in the step that is over; None without one."""
         begin, end = self._begin, self._end
-        self._begin = self._end = self._drawn_at = None
-        return None if begin is None or end is None else (begin, end)
+        if begin is None or end is None:
+            # Most steps: nothing to look up, little to forget.
+            self._drawn_at = None
+            self._looked = self._trained = False
+            return None
+        found = Found(begin, end, self._looks, self._samples)
+        self._forget()
+        return found
 
 
-def is_rare(num_stretches: int, num_steps: int) -> bool:
-    """So few steps have a stretch that it is no part of training."""
-    return 0 < num_stretches <= _TRAINING_SHARE * num_steps
+def validations(stretches: Sequence[Stretch | None]) -> list[Stretch | None]:
+    """The stretch of each step -> the part of it that is a validation, and no part of training."""
+    usual = median(stretch.num_looks if stretch is not None else 0 for stretch in stretches) if stretches else 0
+    least = max(1, _FACTOR * usual)
+    found = [stretch if stretch is not None and stretch.num_looks >= least else None for stretch in stretches]
+    if sum(stretch is not None for stretch in found) > _TRAINING_SHARE * len(stretches):
+        return [None] * len(stretches)
+    if not usual:
+        return found
+    # What each step has is training, in the steps with a validation as well.
+    plain = [stretch for stretch, rare in zip(stretches, found, strict=True) if stretch is not None and rare is None]
+    typical = [median(parts) for parts in zip(*(stretch.spent for stretch in plain), strict=True)]
+    return [
+        rare._replace(spent=[max(0.0, a - b) for a, b in zip(rare.spent, typical, strict=True)]) if rare else None
+        for rare in found
+    ]

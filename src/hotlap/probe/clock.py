@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from hotlap.probe.aside import Aside
+from hotlap.probe.aside import Aside, Stretch
 from hotlap.record import Phase
 
 PHASES = tuple(Phase)
@@ -42,7 +42,7 @@ class Lap:
 
     spent: list[float] = field(default_factory=lambda: [0.0] * len(PHASES))
     """Seconds by phase; they sum to the wall time of the step without hotlap's own work, up to float rounding."""
-    aside: list[float] | None = None
+    aside: Stretch | None = None
     """Of these, in a stretch without training; None if there was none."""
     losses: list[Any] = field(default_factory=list)
     """Scalars that backward was called on: floats, or tensors that still live on a device."""
@@ -184,6 +184,7 @@ class _Reader:
             lap.losses.append(value)
         elif what == SAMPLES:
             lap.num_samples = (lap.num_samples or 0) + value
+            self._aside.drew(value)
         else:
             lap.epoch_started = True
 
@@ -192,9 +193,9 @@ class _Reader:
         covered = sum(interval_end - begin for begin, interval_end in self._outer)
         # Rounding must not make the rest negative.
         lap.spent[OTHER] += max(0.0, end - self._begin - covered)
-        stretch = self._aside.take()
-        if stretch is not None:
-            lap.aside = self._within(*stretch)
+        found = self._aside.take()
+        if found is not None:
+            lap.aside = Stretch(self._within(found.begin, found.end), found.num_looks, found.num_samples)
         self._begin, self._lap, self._outer, self._pieces = end, Lap(), [], []
         return lap
 

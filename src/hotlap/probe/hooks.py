@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import device
+from hotlap.probe import collectives, device
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 
@@ -28,6 +28,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
+    collectives.install(session.collectives, patch, thread, session.group_made)
     if device.may_be_used():
         device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
     if session.plan.reseed:
@@ -58,7 +59,7 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
     is_compiling = torch.compiler.is_compiling
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-        if session.in_forward or is_compiling() or get_ident() != thread.id:
+        if is_compiling() or session.in_forward or get_ident() != thread.id:
             return call(self, *args, **kwargs)
         session.in_forward = True
         before = clock.where
@@ -81,23 +82,32 @@ def _hook_backward(session: Session, patch: Patch, thread: _Thread) -> None:
     clock = session.clock
     now, note = clock.now, clock.note
 
+    books = session.collectives
+    is_compiling = torch.compiler.is_compiling
+
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if session.in_backward:
+            # First, here and below: inside a compiled function there must be nothing that Dynamo cannot trace.
+            if is_compiling() or session.in_backward:
                 return function(*args, **kwargs)
             if not thread.sure:
                 thread.trains()
+            roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             session.in_backward = True
+            stop_listening = books.listen(roots) if books.hidden else None
             before, clock.where = clock.where, phases.BACKWARD
             begin = now()
             try:
                 result = function(*args, **kwargs)
             finally:
+                if stop_listening is not None:
+                    books.heard()
+                    stop_listening()
                 note((phases.BACKWARD, begin, now()))
                 clock.where = before
                 session.in_backward = False
-            session.backward_made((args[0] if args else kwargs.get("tensors")) if losses else None)
+            session.backward_made(roots if losses else None)
             return result
 
         return wrapper
@@ -143,6 +153,9 @@ class _Steps:
 
 def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
     steps = _Steps(session, thread)
+    for hook in (_Steps.before, _Steps.after):
+        # What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hooks.
+        setattr(hook, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
     patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(steps.before).remove)
     patch.on_undo(optimizer_module.register_optimizer_step_post_hook(steps.after).remove)
 
@@ -151,10 +164,11 @@ def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
     clock = session.clock
     now, note = clock.now, clock.note
     zero_grad = torch.optim.Optimizer.zero_grad
+    is_compiling = torch.compiler.is_compiling
 
     @functools.wraps(zero_grad)
     def timed_zero_grad(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if get_ident() != thread.id:
+        if is_compiling() or get_ident() != thread.id:
             return zero_grad(self, *args, **kwargs)
         before, clock.where = clock.where, phases.OPTIMIZER
         begin = now()

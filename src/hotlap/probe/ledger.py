@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hotlap.probe import aside
 from hotlap.probe import clock as phases
+from hotlap.probe.aside import Stretch, validations
 from hotlap.probe.clock import PHASES
 from hotlap.probe.evidence import learning_rates, rng_digest, settings_digest
 from hotlap.record import Number, Phase, as_number
@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
     spent: list[float]
     """Seconds by phase."""
-    aside: list[float] | None
+    aside: Stretch | None
     """Of these, in a stretch without training; None if there was none."""
     arm: int
     block: int
@@ -87,18 +87,18 @@ class Ledger:
 
 
 def _set_aside(rows: list[Row]) -> tuple[list[Row], list[float]]:
-    """Rows without the time of validations, and the seconds of each of these."""
-    with_stretch = [row for row in rows if row.aside is not None]
-    if not aside.is_rare(len(with_stretch), len(rows)):
-        return rows, []
-    trained = [
-        row
-        if row.aside is None
+    """Rows without the time and the samples of validations, and the seconds of each of these."""
+    stretches = validations([row.aside for row in rows])
+    trained = [row if stretch is None else _without(row, stretch) for row, stretch in zip(rows, stretches, strict=True)]
+    return trained, [sum(stretch.spent) for stretch in stretches if stretch is not None]
+
+
+def _without(row: Row, stretch: Stretch) -> Row:
+    return row._replace(
         # Rounding of the clock must not make a phase negative.
-        else row._replace(spent=[max(0.0, s - a) for s, a in zip(row.spent, row.aside, strict=True)])
-        for row in rows
-    ]
-    return trained, [sum(row.aside or ()) for row in with_stretch]
+        spent=[max(0.0, whole - part) for whole, part in zip(row.spent, stretch.spent, strict=True)],
+        num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,
+    )
 
 
 def _phases(rows: list[Row], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,15 +18,19 @@ from hotlap.record import Run, Status, save
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
+# How often a process that waits to be ended looks whether anybody will.
+_LOOK_S = 0.1
+
 
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
     session.arms.close()
-    path = session.out / f"run-{os.environ.get('RANK', '0')}.json"
-    if not session.steps and path.exists():
-        # A launcher (torchrun) imports torch as well, and ends after the processes that trained.
-        return
-    save(make_run(session, status, sample=sample), path)
+    rank = session.collectives.rank
+    # A launcher, a helper: its record must not take the place of one that trained, but may say why none did.
+    name = f"run-{rank}.json" if session.steps else f"idle-{os.getpid()}.json"
+    if session.steps and session.collectives.active:
+        save(session.collectives.log(), session.out / f"rank-{rank}.json")
+    save(make_run(session, status, sample=sample), session.out / name)
 
 
 def make_run(session: "Session", status: Status, *, sample: bool) -> Run:
@@ -55,14 +60,22 @@ def make_run(session: "Session", status: Status, *, sample: bool) -> Run:
         sources=users_sources(),
         rss_peak_bytes=_rss_peak_bytes(),
         device_peak_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
-        rank=int(os.environ.get("RANK", "0")),
-        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+        rank=session.collectives.rank,
+        world_size=session.collectives.world_size,
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         notes=tuple(dict.fromkeys(notes)),
-        **session.ledger.columns(measured=session.clock.entered, evidence=plan.evidence),
+        **session.ledger.columns(measured=session.measured, evidence=plan.evidence),
         **seen,
     )
+
+
+def await_end(seconds: float) -> None:
+    """Wait to be ended by hotlap, for so long at most; not at all where there is no hotlap (any more)."""
+    parent = os.environ.get("HOTLAP_PARENT", "")
+    deadline = time.monotonic() + seconds
+    while parent and time.monotonic() < deadline and (sys.platform != "linux" or Path(f"/proc/{parent}").exists()):
+        time.sleep(_LOOK_S)
 
 
 def process_start() -> float:

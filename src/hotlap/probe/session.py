@@ -12,11 +12,13 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import mismatch, parting
+from hotlap.probe import mismatch, parting, traces, unseen
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
+from hotlap.probe.collectives import Collectives
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
 from hotlap.probe.facts import Facts, seed_everything
+from hotlap.probe.imports import after_import
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
@@ -37,6 +39,9 @@ _MOST_UNSEEN = 256
 # nothing; a whole run is read as it goes on.
 _MOST_UNREAD = 4096
 
+# A process whose record is written waits for so long to be ended by hotlap; longer than hotlap waits for its peers.
+_LEAVE_S = 30.0
+
 Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
 """(module, args, kwargs, result) of an outermost forward pass."""
 
@@ -50,6 +55,7 @@ class Session:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.clock = Clock()
+        self.collectives = Collectives(self.clock)
         self.facts = Facts()
         self.marker = StepMarker()
         self.ledger = Ledger()
@@ -63,8 +69,7 @@ class Session:
         """Watches that want to see each batch: (iterator, batch)."""
         self.attentive = True
         """Somebody wants to see forward passes and batches."""
-        self.in_forward = False
-        self.in_backward = False
+        self.in_forward = self.in_backward = False
         self.hears_solves = False
         self.updates_made = 0
         self.skipped_updates = 0
@@ -97,6 +102,7 @@ class Session:
         self._wait_for_turn = False
         self._in_window = False
         self._finished = False
+        self._pid = os.getpid()
 
     # Reports of the hooks
 
@@ -104,6 +110,7 @@ class Session:
         """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
         if self.steps < 2 and torch.is_grad_enabled():
             self.facts.saw_forward(module, result)
+            self.collectives.saw_module(module)
             self.facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
             self.facts.compiled |= type(module).__name__ == "OptimizedModule"
         if self.plan.evidence and torch.is_grad_enabled():
@@ -170,13 +177,26 @@ class Session:
         """A batch that was drawn before, in place of the next one."""
         return self._replay.next(iterator)
 
+    def group_made(self) -> None:
+        """A process group may be there now."""
+        self.collectives.joined()
+        if self.collectives.active:
+            self._progress.processes = self.collectives.local_size
+
+    @property
+    def measured(self) -> frozenset[int]:
+        """Phases that were seen at all; with a process group also the communication that did not happen."""
+        return self.clock.entered | ({phases.COMMUNICATION} if self.collectives.active else set())
+
     # The end of a step
 
     def _boundary(self) -> None:
+        if self._finished:
+            return
         self.clock.lap()
         self.steps += 1
         self._progress.steps = self.steps
-        if self.steps >= self._until or self._progress.stop:
+        if self.steps >= self._until or self._progress.must_stop(self.steps):
             self._decide()
 
     def _decide(self) -> None:
@@ -204,13 +224,19 @@ class Session:
 
     def _must_read(self) -> bool:
         """Something is to be decided, or enough was written; until then reading would only cost."""
-        return self.steps >= self._sure_until or self.steps - self._read >= _MOST_UNREAD or self._progress.stop
+        return (
+            self.steps >= self._sure_until
+            or self.steps - self._read >= _MOST_UNREAD
+            or self._progress.must_stop(self.steps)
+        )
 
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
         schedule = self.schedule
         for lap in self.clock.read():
             move = schedule.move
+            if self.collectives.active:
+                self.collectives.step_ended(self._read, recorded=move.recorded)
             if move.recorded:
                 self._record(lap, arm=move.arm, block=move.block)
             elif not self._in_window:
@@ -225,7 +251,7 @@ class Session:
 
     def _go_on(self) -> None:
         move = self.schedule.move
-        if self._progress.stop:
+        if self._progress.must_stop(self.steps):
             self.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
             if self.windows.idle and not self.plan.whole:
@@ -238,10 +264,13 @@ class Session:
             return
         if move.new_block:
             self._begin_block(move.arm)
-        watched = self.plan.evidence or self._nudge is not None or self.steps < _LOADERS_SEEN_BY
+        watched = (
+            self.plan.evidence or self._nudge is not None or self.collectives.active or self.steps < _LOADERS_SEEN_BY
+        )
         self._sure_until = self.steps + (1 if watched else self.schedule.sure)
         self.attentive = watched or self.plan.free_input or bool(self.on_forward or self.on_batch)
-        self._wait_for_turn = move.new_block or self.steps == 1
+        # Where several train together, the others wait for rank 0 in their collectives.
+        self._wait_for_turn = (move.new_block or self.steps == 1) and not self.collectives.rank
 
     def turn_page(self) -> None:
         """Begin or end a watch's window.
@@ -292,6 +321,7 @@ class Session:
         self._first_step_at = now
         self.setup_s = time.time() - parting.process_start()
         self.num_threads = torch.get_num_threads()
+        self.group_made()
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm
@@ -324,32 +354,49 @@ class Session:
 
     def script_ends(self) -> None:
         """The interpreter is about to leave: write what is known."""
-        if not self._finished:
+        if not self._finished and os.getpid() == self._pid:
             self._finished = True
             self.account(now=time.perf_counter())
             parting.write(self, Status.CRASHED if self.error else Status.ENDED, sample=False)
 
+    def forked(self) -> None:
+        """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
+        self._pid = os.getpid()
+        self._finished = self._finished or self.steps > 0
+
+    def child_ends(self, code: int) -> None:
+        """A process that the script started with multiprocessing, and that may have trained, is about to leave."""
+        if code and self.error is None:
+            self.error = f"a process that the script started left with exit code {code}"
+        if self.steps:
+            self.script_ends()
+
     def finish(self, status: Status) -> NoReturn:
         """Write the record and leave at once: no `finally`, no checkpoint, no atexit hook of the script runs."""
         self._finished = True
+        unseen.from_here_on()
         parting.write(self, status, sample=True)
-        self._leave()
+        self._progress.leave(self.collectives.local_rank)
+        self._leave(wait_s=_LEAVE_S)
 
-    def _leave(self) -> NoReturn:
+    def _leave(self, *, wait_s: float = 0.0) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             # A closed or broken stream of the script's must not keep the process from leaving.
             try:
                 stream.flush()
             except Exception:
                 continue
+        # Hotlap ends all processes of the command at once. If this one left first, its peers would fail in their next
+        # collective, and a shell script would go on as if the training had been completed.
+        parting.await_end(wait_s)
         os._exit(0)
 
 
-def start(plan: Plan) -> None:
+def start(plan: Plan) -> Session:
     """Torch has just been imported: seed, install the levers and the hooks."""
     import atexit
 
-    from hotlap.probe import hooks
+    from hotlap.probe import hooks, offspring
 
     if plan.seed is not None:
         seed_everything(plan.seed + plan.reseed)
@@ -359,13 +406,17 @@ def start(plan: Plan) -> None:
     hooks.install(session, patch)
     session.windows.install(session, patch)
     atexit.register(session.script_ends)
+    after_import("torch._dynamo", unseen.by_dynamo)
+    os.register_at_fork(after_in_child=session.forked)
+    offspring.follow(session)
     show = sys.excepthook
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
         session.failed(error)
-        show(kind, error, trace)
+        show(kind, error, traces.without_ours(error))
 
     sys.excepthook = excepthook
+    return session
 
 
 def _length(loader: Any) -> int | None:

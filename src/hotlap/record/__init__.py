@@ -35,6 +35,7 @@ from hotlap.record.machine import (
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
+from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Run
 from hotlap.record.study import (
     Ceiling,
@@ -69,6 +70,7 @@ __all__ = [
     "Limit",
     "LoaderFacts",
     "Machine",
+    "Meeting",
     "MemorySample",
     "Noise",
     "NonFinite",
@@ -80,6 +82,8 @@ __all__ = [
     "Plan",
     "Prediction",
     "RankFacts",
+    "RankLog",
+    "RankStep",
     "Result",
     "Run",
     "Scalar",

@@ -4,9 +4,18 @@ import mmap
 import os
 from pathlib import Path
 
-SIZE = 64
-_STOP_AT = 8
-_ARM_AT = 9
+# Words of eight bytes, then one byte a process.
+_STEPS, _ARM, _STOP, _PROCESSES = range(4)
+_LEFT_AT = 64
+
+# Processes of one training on one host, at most.
+_MAX_PROCESSES = 1024
+
+SIZE = _LEFT_AT + _MAX_PROCESSES
+
+# Processes that train together must end after the same step, or one waits in a collective for a peer that is gone. In a
+# step that they share they are at most one step apart; one more for the time that the request takes to be seen.
+_STEPS_TO_AGREE = 2
 
 READY = b"r"
 """What a child writes when it waits for its turn and its next steps will be recorded."""
@@ -25,34 +34,52 @@ class Progress:
         finally:
             os.close(descriptor)
         # Written in every step of the child: an item of a view costs a third of packing a struct.
-        self._words = memoryview(self._map).cast("Q")
+        self._words = memoryview(self._map)[:_LEFT_AT].cast("Q")
 
     @property
     def steps(self) -> int:
         """Steps made so far."""
-        return self._words[0]
+        return self._words[_STEPS]
 
     @steps.setter
     def steps(self, value: int) -> None:
-        self._words[0] = value
+        self._words[_STEPS] = value
 
     @property
     def arm(self) -> int:
         """Number of the arm that is at work."""
-        return self._map[_ARM_AT]
+        return self._words[_ARM]
 
     @arm.setter
     def arm(self, value: int) -> None:
-        self._map[_ARM_AT] = min(value, 255)
+        self._words[_ARM] = value
 
     @property
-    def stop(self) -> bool:
-        """The parent wants the run to end after the current step."""
-        return self._map[_STOP_AT] != 0
+    def processes(self) -> int:
+        """Processes on this host that train together."""
+        return max(1, self._words[_PROCESSES])
+
+    @processes.setter
+    def processes(self, value: int) -> None:
+        self._words[_PROCESSES] = min(value, _MAX_PROCESSES)
 
     def ask_to_stop(self) -> None:
-        """PARENT: end after the current step."""
-        self._map[_STOP_AT] = 1
+        """PARENT: end after the current step; several processes after one that all will make."""
+        last = self.steps + (_STEPS_TO_AGREE if self.processes > 1 else 0)
+        self._words[_STOP] = last + 1
+
+    def must_stop(self, steps: int) -> bool:
+        """CHILD: the parent wants it to end, and `steps` are enough."""
+        return 0 < self._words[_STOP] <= steps + 1
+
+    def leave(self, process: int) -> None:
+        """CHILD: number `process` on this host has written its record, and waits to be ended."""
+        self._map[_LEFT_AT + min(process, _MAX_PROCESSES - 1)] = 1
+
+    @property
+    def num_left(self) -> int:
+        """PARENT: processes that wait to be ended."""
+        return self._map[_LEFT_AT:SIZE].count(1)
 
     def close(self) -> None:
         """Let go of the page."""

@@ -21,9 +21,12 @@ PLANNED = 4
 _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
 
 
-def nothing_tried() -> Result:
-    """What a study comes to when its time was over before the first trial."""
-    why = "The time was over before anything could be tried: nothing was compared, and nothing is changed."
+TIME_OVER = "The time was over before anything could be tried: nothing was compared, and nothing is changed."
+"""Why nothing was tried."""
+
+
+def nothing_tried(why: str = TIME_OVER) -> Result:
+    """What a study comes to that made no trial."""
     return Result(levers=(), speedup=_UNCHANGED, verdict=Verdict.UNDECIDED, why=why)
 
 

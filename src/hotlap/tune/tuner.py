@@ -69,7 +69,11 @@ class Tuner:
         timing = Timing(self._runs, self._options, sizes)
         court = Court(self._runs, self._options, sizes, desk.study.baseline)
         trials = Trials(desk, timing, court, self._machine)
-        if desk.left_s > _FEWEST_HEATS * timing.estimate_s(3):
+        several = _why_not_several(desk.study.baseline[0])
+        if several is not None:
+            desk.warn(several)
+            desk.change("result", result=nothing_tried(several))
+        elif desk.left_s > _FEWEST_HEATS * timing.estimate_s(3):
             calibrate(desk, timing)
             desk.doing("running the script twice with the same seed")
             court.prepare(Numerics.EXACT)
@@ -140,6 +144,17 @@ def calibrate(desk: Desk, timing: Timing) -> None:
     _note_ceiling(desk, free)
     noise = [_noise("process", processes), _noise("step", blocks)]
     desk.change("noise", noise=tuple(part for part in noise if part is not None))
+
+
+def _why_not_several(run: Run) -> str | None:
+    """Why levers are not tried in a training by several processes; None for one process."""
+    if run.world_size == 1:
+        return None
+    return (
+        f"{run.world_size} processes train together here: hotlap tune shows what their steps wait for, but it tries no "
+        "levers in such a training yet. Tune the script as one process, without its launcher; what helps one "
+        "process on its own data and layers mostly helps each of them."
+    )
 
 
 def _is_late(desk: Desk, next_s: float) -> bool:

@@ -1,6 +1,7 @@
 """The whole search in a world without processes: what it accepts, what it refuses, and how it goes on."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,3 +153,22 @@ def test_runs_a_short_script_again_with_a_shorter_warm_up(script: Path) -> None:
 
     Tuner(first, options, MACHINE, Silent(), now=world.now).run(new_study(options))  # type: ignore[arg-type]
     assert warmups[:2] == [20, 2]
+
+
+def test_levers_are_not_tried_where_several_processes_train_together(script: Path) -> None:
+    world = world_of(script, costs={"cached-dataset": 0.4})
+    runs: list[Plan] = []
+
+    def together(plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        runs.extend(plans)
+        return [replace(run, world_size=2) for run in world(plans, limit_s=limit_s)]
+
+    options = options_for(world.path)
+    study = Tuner(together, options, MACHINE, Silent(), now=world.now).run(new_study(options))
+    assert len(runs) == 1, "one look at it, and no trial"
+    assert study.state is State.COMPLETE
+    assert study.baseline
+    assert study.result is not None
+    assert study.result.verdict is Verdict.UNDECIDED
+    assert study.result.why.startswith("2 processes train together here")
+    assert any("as one process" in warning for warning in study.warnings)

@@ -1,0 +1,40 @@
+"""How the end-to-end tests run a script under the probe, and what they ask of every run."""
+
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from hotlap.launch import Launcher
+from hotlap.record import Phase, Plan, Run
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+def run_command(
+    launcher: Launcher, *command: str, steps: int = 60, warmup: int = 10, limit_s: float = 170.0, whole: bool = False
+) -> Run:
+    """One run of a command in the folder of the scripts."""
+    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=steps, warmup=warmup, whole=whole)
+    (found,) = launcher([plan], limit_s=limit_s)
+    return found
+
+
+def run_script(launcher: Launcher, script: str, *args: str, steps: int = 60, warmup: int = 10) -> Run:
+    """One run of a script of ours."""
+    return run_command(launcher, sys.executable, str(SCRIPTS / script), *args, steps=steps, warmup=warmup)
+
+
+def assert_phases_sum_to_steps(found: Run) -> None:
+    """Within 1% of the wall time, in each step."""
+    for i, step_s in enumerate(found.step_s):
+        parts = sum(values[i] for values in found.phase_s.values() if values is not None)
+        assert parts == pytest.approx(step_s, rel=0.01)
+
+
+def median_ms(found: Run, phase: Phase) -> float:
+    """Of a phase that was measured, in milliseconds."""
+    values = found.phase_s[phase]
+    assert values, f"{phase} was not measured"
+    return 1e3 * median(values)

@@ -1,0 +1,62 @@
+# Forward passes that are no training, in the way that is named on the command line. Each takes a known time.
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+way = sys.argv[1]
+torch.manual_seed(0)
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 1)
+        self.looks = False
+
+    def forward(self, x):
+        if self.looks:
+            time.sleep(0.01)
+        return self.layer(x)
+
+
+model, target = Network(), Network()
+target.looks = way == "teacher"
+target.requires_grad_(False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = TensorDataset(torch.randn(80, 8), torch.randn(80, 1))
+training = DataLoader(data, batch_size=4)
+held_out = DataLoader(TensorDataset(torch.randn(20, 8), torch.randn(20, 1)), batch_size=4)
+
+
+def validate():
+    model.looks = True
+    model.eval()
+    with torch.set_grad_enabled(way == "with-gradients"):
+        if way == "no-loader":
+            for _ in range(5):
+                x = torch.randn(4, 8)
+                nn.functional.mse_loss(model(x), x[:, :1])
+        else:
+            for x, y in held_out:
+                nn.functional.mse_loss(model(x), y)
+    model.train()
+    model.looks = False
+
+
+def train(x, y):
+    if way.startswith("teacher"):
+        with torch.no_grad():
+            y = target(x)
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+
+
+for _ in range(40):
+    for x, y in training:
+        train(x, y)
+    if way != "teacher":
+        validate()
