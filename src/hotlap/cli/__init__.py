@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, predict, tune
+from hotlap.cli import apply, measure, predict, tune
+from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed
 
 _EPILOG = """\
@@ -32,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, predict, apply):
+    for command in (measure, tune, predict, apply):
         command.add_parser(subparsers)
     return parser
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser.print_help()
         return 2
-    head, tail = tune.split_command(words)
+    head, tail = split_command(words)
     args = parser.parse_args(head)
     args.tail = tail
     try:

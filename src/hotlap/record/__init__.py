@@ -20,6 +20,7 @@ from hotlap.record.facts import (
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
 from hotlap.record.run import Run
+from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
     Ceiling,
     FileChange,
@@ -28,6 +29,7 @@ from hotlap.record.study import (
     Machine,
     Noise,
     Prediction,
+    Purpose,
     Result,
     State,
     Study,
@@ -47,6 +49,7 @@ __all__ = [
     "Interval",
     "LeverSpec",
     "LoaderFacts",
+    "LongRun",
     "Machine",
     "MemorySample",
     "Noise",
@@ -55,9 +58,11 @@ __all__ = [
     "Operator",
     "OperatorWindow",
     "OptimizerFacts",
+    "Outlier",
     "Phase",
     "Plan",
     "Prediction",
+    "Purpose",
     "RankFacts",
     "Result",
     "Run",
@@ -67,6 +72,7 @@ __all__ = [
     "SightingKind",
     "State",
     "Status",
+    "Stretch",
     "Study",
     "SwitchFacts",
     "Trial",

@@ -24,6 +24,7 @@ from hotlap.record.facts import (
 )
 from hotlap.record.moments import InputPart, Number, Phase, Status
 from hotlap.record.plan import SCHEMA, LeverSpec
+from hotlap.record.stretches import LongRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,9 @@ class Run:
     """Levers that could not be installed, each with the reason: this run says nothing about them."""
     notes: tuple[str, ...] = ()
     """What the reader should know: a cache that was dropped, say."""
+    long: LongRun | None = None
+    """All steps in bounded room, of a run that was followed to its end; the (S,) fields then hold a sample of them:
+    whole blocks of successive steps, drawn evenly over the run."""
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

@@ -23,6 +23,15 @@ class State(StrEnum):
     COMPLETE = "complete"
 
 
+class Purpose(StrEnum):
+    """What the study was made for."""
+
+    TUNE = "tune"
+    """To make the script faster: levers are tried."""
+    MEASURE = "measure"
+    """To know what each step waits for: nothing is tried."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """A 95% confidence interval, unless its holder says otherwise."""
@@ -65,7 +74,8 @@ class Noise:
     """What a comparison of two equal things (A/A) came out as, here and now."""
 
     scope: str
-    """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too)."""
+    """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too). "again": one
+    run and the next, as `hotlap compare` sees them."""
     speedup: Interval
     """Truth is 1."""
     smallest_gain: float
@@ -194,3 +204,4 @@ class Study:
     changes: tuple[FileChange, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     warnings: tuple[str, ...] = ()
+    purpose: Purpose = Purpose.TUNE

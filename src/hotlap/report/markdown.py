@@ -1,0 +1,4 @@
+"""x."""
+from hotlap.record import Study
+def render(study: Study) -> str:
+    return "x"
