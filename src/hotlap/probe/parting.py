@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,13 +22,18 @@ if TYPE_CHECKING:
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
     session.arms.close()
-    save(make_run(session, status, sample=sample), session.out / f"run-{os.environ.get('RANK', '0')}.json")
+    save(make_run(session, status, sample=sample), record_path(session.out, "run"))
 
 
-def make_run(session: "Session", status: Status, *, sample: bool) -> Run:
-    """Everything that is known."""
+def record_path(out: Path, name: str) -> Path:
+    """Where this process writes: one file a rank."""
+    return out / f"{name}-{os.environ.get('RANK', '0')}.json"
+
+
+def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
+    """Everything that is known. `last`: the run is over; before, what the watches see is theirs."""
     plan, facts = session.plan, session.facts
-    seen = dict(session.windows.fields())
+    seen = dict(session.windows.fields()) if last else {}
     notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
     return Run(
         status=status,

@@ -19,9 +19,11 @@ from hotlap.probe.clock import Clock
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use, num_samples
 from hotlap.probe.facts import Facts, seed_everything
 from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.partial import Partial
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.steps import StepMarker
+from hotlap.probe.thinning import Thinning
 from hotlap.probe.turn import Token
 from hotlap.probe.windows import Windows
 from hotlap.record import Plan, Status
@@ -46,7 +48,7 @@ class Session:
         self.aside = Aside(self.clock)
         self.facts = Facts()
         self.marker = StepMarker()
-        self.ledger = Ledger()
+        self.ledger = Ledger(Thinning() if plan.whole else None)
         self.schedule = Schedule(plan)
         self.arms = Arms(plan)
         self.windows = Windows(plan.watches)
@@ -71,6 +73,7 @@ class Session:
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
         self._token = Token(plan.turn)
+        self._partial = Partial(self) if plan.whole else None
         self._replay = Replay()
         self._digest = Digest()
         self._inputs = Digest()
@@ -210,6 +213,8 @@ class Session:
                 schedule.go_on()
         if move.new_block:
             self._begin_block(move.arm)
+        if self._partial is not None:
+            self._partial.look(begun)
         self.own_s += time.perf_counter() - begun
         if move.new_block or self.steps == 1:
             self._token.wait(self._leave, warm=schedule.warm)
