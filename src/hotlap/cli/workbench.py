@@ -90,6 +90,14 @@ class Workbench:
             for section in sections(study or self.study, part):
                 self.live.show(section)
 
+    def show_all(self) -> None:
+        """The whole report at once."""
+        from hotlap.report import terminal
+
+        with self.showing(budget_s=None) as live:
+            for section in terminal.SECTIONS[self.study.purpose]:
+                live.show(section(self.study))
+
     # Files
 
     def save(self) -> None:
@@ -100,7 +108,7 @@ class Workbench:
         if self._json_path not in (None, "-"):
             write(Path(self._json_path or ""), lambda path: save(self.study, path))
 
-    def finish(self) -> None:
+    def finish(self, *, telling: bool = True) -> None:
         """The last save, the pages, and the line that says where they are."""
         from hotlap.record import encode
         from hotlap.report import html
@@ -111,7 +119,8 @@ class Workbench:
             for target, render in self._pages.items():
                 text = render(self.study)
                 write(target, lambda place, text=text: place.write_text(text, encoding="utf-8"))  # type: ignore[misc]
-            print(f"Report: {path}", file=self.stream)
+            if telling:
+                print(f"Report: {path}", file=self.stream)
         if self._json_path == "-":
             sys.stdout.write(encode(self.study).decode() + "\n")
 

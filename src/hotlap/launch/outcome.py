@@ -24,7 +24,7 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     if status is not None:
         return replace(run, status=status, error=_sentence(status, place), exit_code=None)
     if exit_code < 0:
-        return replace(run, status=Status.KILLED, error=_killed(-exit_code), exit_code=exit_code)
+        return replace(run, status=Status.KILLED, error=killed_by(-exit_code), exit_code=exit_code)
     if exit_code > 0 or run.status is Status.CRASHED:
         error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
         return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
@@ -50,7 +50,8 @@ def _sentence(status: Status, place: Workplace) -> str:
     return f"it made {steps} training steps and then none for too long" if steps else "it made no training step in time"
 
 
-def _killed(number: int) -> str:
+def killed_by(number: int) -> str:
+    """What is said of a process that a signal ended."""
     try:
         name = signal.Signals(number).name
     except ValueError:

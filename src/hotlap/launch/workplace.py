@@ -70,13 +70,9 @@ class Workplace:
     def environment(self, levers_environment: Mapping[str, str]) -> dict[str, str]:
         """The user's, and what the probe needs."""
         environ = dict(os.environ)
-        path = environ.get("PYTHONPATH")
         environ |= _NO_TRACKERS
+        environ |= probe_environment(self.out, marker=self.marker)
         environ |= {
-            "HOTLAP_PLAN": str(self.out / "plan.json"),
-            "HOTLAP_PARENT": str(os.getpid()),
-            "HOTLAP_RUN": self.marker,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
             # Sets and dicts of strings iterate alike in all runs, or "same seed" would not mean the same training.
             "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
         }
@@ -114,6 +110,17 @@ class Workplace:
         for work in self.out.glob("scratch/*/work/*"):
             work.chmod(0o700)
         shutil.rmtree(self.out, ignore_errors=True)
+
+
+def probe_environment(out: Path, *, marker: str) -> dict[str, str]:
+    """What the probe needs; everything else in the environment is the user's."""
+    path = os.environ.get("PYTHONPATH")
+    return {
+        "HOTLAP_PLAN": str(out / "plan.json"),
+        "HOTLAP_PARENT": str(os.getpid()),
+        "HOTLAP_RUN": marker,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
+    }
 
 
 def is_script(command: tuple[str, ...], replaced: Mapping[str, str], cwd: str) -> bool:

@@ -1,5 +1,6 @@
 """From the start of a Python process to the moment when torch is there: seeds, replaced sources, the import hook."""
 
+import os
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -46,7 +47,9 @@ class _AfterImport(MetaPathFinder):
 def await_torch(plan_path: str) -> None:
     """Start the probe as soon as torch has been imported; until then only seed and serve replaced sources."""
     plan = load(Path(plan_path), Plan)
-    _die_with_parent()
+    if not plan.whole or os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
+        # A real training may outlive the shell that started it, as it would without us.
+        _die_with_parent()
     serve_replaced(plan.replaced)
     if plan.seed is not None:
         random.seed(plan.seed)

@@ -147,8 +147,10 @@ def failure(run: Run) -> str | None:
     """Why a run is not a complete one; None for a complete run."""
     if run.status is Status.COMPLETE:
         return None
-    code = f" (exit code {run.exit_code})" if run.exit_code is not None else ""
-    return f"{(run.error or _ENDS[run.status]).rstrip('.')}{code}."
+    sentence = (run.error or _ENDS[run.status]).rstrip(".")
+    if run.exit_code is not None and "exit code" not in sentence:
+        sentence += f" (exit code {run.exit_code})"
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 _ENDS: Mapping[Status, str] = {

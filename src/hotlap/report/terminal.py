@@ -123,9 +123,11 @@ def ceilings(study: Study) -> RenderableType:
     return _section("Ceilings", *lines)
 
 
-def noise(study: Study) -> RenderableType:
-    """What can be told from chance, here and now."""
+def noise(study: Study) -> RenderableType | None:
+    """What can be told from chance, here and now; None where nothing is compared."""
     if not study.noise:
+        if not story.is_tuned(study):
+            return None
         return _section("Noise", Text("Not measured: small gains may be chance."))
     lines = (story.noise_sentence(noise) for noise in study.noise)
     return _section("Noise", *(_text(f"{line[:1].upper()}{line[1:]}.") for line in lines))
