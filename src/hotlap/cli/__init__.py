@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, measure, predict, tune
+from hotlap.cli import apply, compare, measure, predict, tune
 from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed
 
@@ -18,7 +18,9 @@ exit codes:
   2    the command line, or a file that it names, cannot be used
   3    the training script failed; its own error is shown
   4    the script made no training step, or too few to measure
-  130  interrupted; what was known is saved, and the same command goes on from there
+  5    compare: the second study is slower by more than --max-regression
+  130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
+`hotlap measure --full` leaves with the training's own exit code.
 """
 
 
@@ -33,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (measure, tune, predict, apply):
+    for command in (measure, tune, predict, apply, compare):
         command.add_parser(subparsers)
     return parser
 

@@ -71,9 +71,7 @@ class _Watching:
         self._told_s, self._told_steps = now_s, steps
 
     def _note(self, run: "Run") -> None:
-        self._bench.study = replace(
-            self._bench.study, baseline=(run,), elapsed_s=time.monotonic() - self._begun_s
-        )
+        self._bench.study = replace(self._bench.study, baseline=(run,), elapsed_s=time.monotonic() - self._begun_s)
 
     def close(self, run: "Run", title: str, *, quiet: bool) -> None:
         """The report. What goes wrong here is told, and changes nothing of how the training ended."""

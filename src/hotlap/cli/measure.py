@@ -13,7 +13,6 @@ from hotlap.errors import UserError
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
     from hotlap.cli.workbench import Render, Workbench
-    from hotlap.record import Study
     from hotlap.tune import Options, Scope
 
 _USAGE = "hotlap measure [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"

@@ -33,6 +33,7 @@ class Interrupt:
         signal.signal(signal.SIGINT, self)
 
     def __call__(self, *_: object) -> None:
+        """The signal has come."""
         self.asked = True
         raise KeyboardInterrupt
 

@@ -75,7 +75,9 @@ class WholeRun:
     def _environment(self) -> dict[str, str]:
         return dict(os.environ) | probe_environment(self.out, marker=self.out.name)
 
-    def _wait(self, process: "subprocess.Popen[bytes]", *, asked: Callable[[], None], looked: Callable[[], None]) -> None:
+    def _wait(
+        self, process: "subprocess.Popen[bytes]", *, asked: Callable[[], None], looked: Callable[[], None]
+    ) -> None:
         with _end_of(process.pid) as ended:
             while process.poll() is None:
                 if ended is None:
@@ -127,7 +129,11 @@ class WholeRun:
         run = self._recorded()
         if run is None:
             told = self.out / "no-probe"
-            why = told.read_text().strip() if told.exists() else "it never imported torch in a Python that hotlap could reach"
+            why = (
+                told.read_text().strip()
+                if told.exists()
+                else "it never imported torch in a Python that hotlap could reach"
+            )
             run = Run(status=Status.SILENT, error=why, exit_code=exit_code)
         if exit_code < 0:
             return replace(run, status=Status.KILLED, error=killed_by(-exit_code), exit_code=exit_code)
@@ -196,4 +202,3 @@ def end_like(exit_code: int) -> int:
             stream.flush()
     os.kill(os.getpid(), number)
     return 128 + number  # a signal that does not end a process
-

@@ -121,9 +121,7 @@ def _phases(rows: list[Row], measured: frozenset[int]) -> dict[Phase, tuple[floa
 def phases_of(columns: Sequence[T], measured: frozenset[int]) -> dict[Phase, T | None]:
     """One thing for each phase -> the same by phase, None for those that were never seen."""
     # Time that went to a phase cannot be lost: what was entered was measured.
-    return {
-        phase: columns[i] if i in measured or i == phases.OTHER else None for i, phase in enumerate(PHASES)
-    }
+    return {phase: columns[i] if i in measured or i == phases.OTHER else None for i, phase in enumerate(PHASES)}
 
 
 def _total(losses: list[torch.Tensor | float]) -> Number:

@@ -23,8 +23,9 @@ class Partial:
         self._session = session
         self._next_s: float | None = None
 
-    def look(self, now_s: float) -> None:
-        """A step is over. `now_s`: of `time.perf_counter`."""
+    def step_ended(self, _: int) -> None:
+        """A step is over."""
+        now_s = time.perf_counter()
         if self._next_s is None:
             self._next_s = now_s + _FIRST_S
         elif now_s >= self._next_s:

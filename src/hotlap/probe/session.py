@@ -73,7 +73,6 @@ class Session:
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
         self._token = Token(plan.turn)
-        self._partial = Partial(self) if plan.whole else None
         self._replay = Replay()
         self._digest = Digest()
         self._inputs = Digest()
@@ -213,8 +212,6 @@ class Session:
                 schedule.go_on()
         if move.new_block:
             self._begin_block(move.arm)
-        if self._partial is not None:
-            self._partial.look(begun)
         self.own_s += time.perf_counter() - begun
         if move.new_block or self.steps == 1:
             self._token.wait(self._leave, warm=schedule.warm)
@@ -314,6 +311,8 @@ def start(plan: Plan) -> None:
     patch = Patch()
     hooks.install(session, patch)
     session.windows.install(session, patch)
+    if plan.whole:
+        session.windows.each_step += (Partial(session).step_ended,)
     atexit.register(session.script_ends)
     show = sys.excepthook
 

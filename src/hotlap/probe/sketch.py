@@ -1,4 +1,4 @@
-"""Quantiles of any number of positive values in bounded room, each right to 1% of its value; two sketches can be joined.
+"""Quantiles of any number of positive values in bounded room, right to 1% of the value; two sketches can be joined.
 
 Values are counted in bins whose borders grow by a factor: DDSketch (Masson, Rim, Lee: "DDSketch: a fast and
 fully-mergeable quantile sketch with relative-error guarantees", PVLDB 12(12), 2019).

@@ -20,6 +20,7 @@ import torch
 
 from hotlap.probe import aside
 from hotlap.probe.clock import PHASES
+from hotlap.probe.evidence import cuda_in_use
 from hotlap.probe.ledger import Row, phases_of
 from hotlap.probe.sketch import Sketch
 from hotlap.record import LongRun, Outlier, Phase, Stretch, as_number
@@ -98,7 +99,7 @@ class Thinning:
             self._fold([row._replace(losses=[float(loss) for loss in row.losses]) for row in chunk])
             return
         fetched = torch.stack([loss.detach().double() for loss in on_device]).to("cpu", non_blocking=True)
-        event = torch.cuda.Event()
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         self._waiting = (chunk, fetched, event)
 
@@ -237,9 +238,9 @@ class _Part:
         self.sketch.add(step_s)
         self.longest_s = max(self.longest_s, step_s)
         if row.losses:
-            loss = sum(row.losses)
+            loss = float(sum(row.losses))
             if abs(loss) < float("inf"):
-                self.loss += float(loss)
+                self.loss += loss
                 self.num_losses += 1
             else:
                 self.odd += 1
@@ -326,4 +327,4 @@ def _rss_bytes() -> int | None:
 
 
 def _device_bytes() -> int | None:
-    return torch.cuda.memory_allocated() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    return torch.cuda.memory_allocated() if cuda_in_use() else None

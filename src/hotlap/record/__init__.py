@@ -2,6 +2,7 @@
 
 from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, load, save
+from hotlap.record.comparison import Change, Comparison, PhaseChange
 from hotlap.record.facts import (
     CallSite,
     CpuUse,
@@ -41,6 +42,8 @@ __all__ = [
     "SCHEMA",
     "CallSite",
     "Ceiling",
+    "Change",
+    "Comparison",
     "CpuUse",
     "FileChange",
     "Finding",
@@ -60,6 +63,7 @@ __all__ = [
     "OptimizerFacts",
     "Outlier",
     "Phase",
+    "PhaseChange",
     "Plan",
     "Prediction",
     "Purpose",

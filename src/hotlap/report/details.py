@@ -116,8 +116,8 @@ def _operators(run: Run) -> Detail | None:
 
 def _window_sentences(window: OperatorWindow) -> Iterator[str]:
     yield (
-        f"{window.num_calls:,.0f} operators a step, seen over {plural(window.num_steps, 'step')} under torch's profiler "
-        "(which itself costs time)."
+        f"{window.num_calls:,.0f} operators a step, seen over {plural(window.num_steps, 'step')} under torch's "
+        "profiler (which itself costs time)."
     )
     if window.dispatch_s is not None:
         overhead_s = window.dispatch_s * window.num_calls
@@ -176,9 +176,8 @@ def _shapes(run: Run) -> Detail | None:
 def _validation(run: Run) -> Detail | None:
     if not run.num_validations:
         return None
-    lead = (
-        f"{plural(run.num_validations, 'validation')} took {duration(run.validation_s)} in all; that time is in no step."
-    )
+    number = plural(run.num_validations, "validation")
+    lead = f"{number} took {duration(run.validation_s)} in all; that time is in no step."
     return Detail(title="Validation", lead=lead)
 
 

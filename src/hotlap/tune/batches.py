@@ -93,5 +93,25 @@ def ratio(base: Level, other: Level, *, between: tuple[float, int] | None = None
     return Interval(low=low, mid=mid, high=high)
 
 
+def difference(base_s: Sequence[float], other_s: Sequence[float]) -> Interval | None:
+    """Mean of `other_s` less mean of `base_s`, with its 95% interval within the two runs; None with too few steps."""
+    import numpy as np
+    from scipy.special import stdtrit
+
+    means, errors, freedoms = [], [], []
+    for values in (base_s, other_s):
+        num_batches = _num_batches(len(values))
+        if num_batches < 2:
+            return None
+        parts = [float(part.mean()) for part in np.array_split(np.asarray(values, dtype=np.float64), num_batches)]
+        means.append(float(np.mean(parts)))
+        errors.append(float(np.var(parts, ddof=1)) / num_batches)
+        freedoms.append(num_batches - 1)
+    center, variance = means[1] - means[0], sum(errors)
+    # No fewer degrees of freedom than the smaller run has: less sharp than Welch, and never too narrow.
+    reach = float(stdtrit(min(freedoms), 0.975)) * math.sqrt(variance)
+    return Interval(low=center - reach, mid=center, high=center + reach)
+
+
 def _num_batches(num_steps: int) -> int:
     return min(NUM_BATCHES, num_steps // MIN_BATCH)

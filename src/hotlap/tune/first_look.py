@@ -26,7 +26,7 @@ class Wanted:
     watches: tuple[str, ...] = ()
 
 
-def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:  # noqa: B008 - frozen
+def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
     """Time the script as written.
 
     Raises:

@@ -160,7 +160,9 @@ def _completed(run: Run, closer: Run) -> Run:
     """`run` with what only `closer` could see."""
     fields = {name: getattr(closer, name) for name in _WATCHED if not getattr(run, name) and getattr(closer, name)}
     if run.operators is not None and closer.operators is not None:
-        fields["operators"] = max((run.operators, closer.operators), key=lambda window: (window.complete, window.num_steps))
+        fields["operators"] = max(
+            (run.operators, closer.operators), key=lambda window: (window.complete, window.num_steps)
+        )
     known = {(one.kind, one.path, one.line, one.what) for one in run.sightings}
     new = tuple(one for one in closer.sightings if (one.kind, one.path, one.line, one.what) not in known)
     return replace(run, **fields | {"sightings": (*run.sightings, *new)})

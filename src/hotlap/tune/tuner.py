@@ -6,14 +6,13 @@ stopped.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from hotlap import rules, statistics
 from hotlap.levers import Numerics
 from hotlap.record import Machine, Noise, State, Study
+from hotlap.tune.ceilings import free_input
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court
-from hotlap.tune.ceilings import free_input
 from hotlap.tune.final import Final, nothing_tried
 from hotlap.tune.first_look import first_look
 from hotlap.tune.options import Observer, Options, Runs
