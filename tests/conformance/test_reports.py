@@ -8,7 +8,7 @@ import pytest
 
 import hotlap.report
 from hotlap.record import Study, decode, encode
-from tests import samples
+from tests import sample_measured, samples
 
 Render = Callable[[Study], str]
 
@@ -31,6 +31,8 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "without gain": samples.study_without_gain,
     "not finite": samples.study_not_finite,
     "hostile": samples.study_hostile,
+    "measured": sample_measured.study_measured,
+    "long": sample_measured.study_long,
 }
 
 every_report = pytest.mark.parametrize("name", reporters())
@@ -41,7 +43,7 @@ CONTROL = {chr(code) for code in (*range(32), *range(127, 160))} - {"\n", "\t"}
 
 
 def test_there_are_reports() -> None:
-    assert {"terminal", "html"} <= set(reporters())
+    assert {"terminal", "html", "markdown", "trace"} <= set(reporters())
 
 
 @every_report
@@ -78,6 +80,15 @@ def test_numbers_of_the_study_are_in_it(name: str) -> None:
 def test_what_a_crashed_script_said_is_shown(name: str) -> None:
     text = reporters()[name](samples.study_crashed())
     assert "Expected input batch_size (64) to match target batch_size (32)." in text
+
+
+@every_report
+def test_a_study_without_trials_says_nothing_of_trials(name: str) -> None:
+    text = reporters()[name](sample_measured.study_measured())
+    assert "sync-bound" in text
+    assert "Trials" not in text
+    assert "Is training unharmed" not in text
+    assert "hotlap apply" not in text
 
 
 @every_report

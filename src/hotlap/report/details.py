@@ -33,10 +33,8 @@ def details(run: Run) -> tuple[Detail, ...]:
     return tuple(found for look in _LOOKS if (found := look(run)) is not None)
 
 
-def place(path: str | None, line: int | None, run: Run) -> str:
+def place(path: str, line: int | None, run: Run) -> str:
     """ "train.py:31"; relative to the script's folder where that is shorter."""
-    if path is None:
-        return "not in your source"
     script = next(iter(run.sources), None)
     folder = os.path.dirname(script) if script else ""
     shown = path[len(folder) + 1 :] if folder and path.startswith(f"{folder}/") else path
@@ -100,7 +98,8 @@ def _sighting_cost(one: Sighting) -> str:
 
 def _sighting(one: Sighting, run: Run) -> str:
     text = f": {one.text}" if one.text else ""
-    return f"{one.kind.value}, {one.what} at {place(one.path, one.line, run)}{text}"
+    where = "by a library" if one.path is None else f"at {place(one.path, one.line, run)}"
+    return f"{one.kind.value}, {one.what} {where}{text}"
 
 
 def _operators(run: Run) -> Detail | None:

@@ -15,8 +15,8 @@ from hotlap.report.terminal import OUTPUT_LINES
 from hotlap.units import duration, percent
 
 # https://github.github.com/gfm/: punctuation that may be escaped by a backslash (6.1), and what links by itself (6.9).
-_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+!|~$=-])")
-_LINKS = re.compile(r"(?i)(://|www\.|@)")
+_PUNCTUATION = re.compile(r"([\\`*_\[\]|~$])")
+_LINKS = re.compile(r"(?i)(://|www\.|@|#)")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
@@ -161,4 +161,4 @@ def _text(text: str) -> str:
     escaped = _PUNCTUATION.sub(r"\\\1", clean_line(text))
     for char, entity in _HTML.items():
         escaped = escaped.replace(char, entity)
-    return _LINKS.sub(lambda match: f"{match[1][:-1]}<!-- -->{match[1][-1:]}", escaped)
+    return _LINKS.sub(lambda match: f"{match[1]}<!-- -->", escaped)

@@ -225,9 +225,9 @@ SECTIONS: Mapping[Purpose, tuple[Section, ...]] = {
     Purpose.TUNE: (
         headline,
         waiting,
-        seen,
         findings,
         ceilings,
+        seen,
         noise,
         trials,
         levers,
@@ -237,12 +237,12 @@ SECTIONS: Mapping[Purpose, tuple[Section, ...]] = {
         predictions,
         warnings,
     ),
-    Purpose.MEASURE: (headline, waiting, seen, findings, ceilings, noise, predictions, warnings),
+    Purpose.MEASURE: (headline, waiting, findings, ceilings, seen, noise, predictions, warnings),
 }
 
 PARTS: Mapping[tuple[Purpose, str], tuple[Section, ...]] = {
-    **{(purpose, "baseline"): (waiting, seen) for purpose in Purpose},
-    **{(purpose, "findings"): (findings,) for purpose in Purpose},
+    **{(purpose, "baseline"): (waiting,) for purpose in Purpose},
+    **{(purpose, "findings"): (findings, seen) for purpose in Purpose},
     **{(purpose, "ceilings"): (ceilings,) for purpose in Purpose},
     **{(purpose, "noise"): (noise,) for purpose in Purpose},
     (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, warnings),

@@ -108,7 +108,7 @@ def _slice(process: int, thread: int, name: str, start_s: float, length_s: float
         "tid": thread,
         "name": name,
         "ts": _us(start_s),
-        "dur": _us(start_s + length_s) - _us(start_s),
+        "dur": round(_us(start_s + length_s) - _us(start_s), 3),
         "args": args,
     }
 
