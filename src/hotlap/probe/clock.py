@@ -59,6 +59,10 @@ class Clock:
         self._last = now
         return self._spent.copy()
 
+    def phase(self) -> Phase:
+        """The phase of this moment; may be asked from any thread."""
+        return PHASES[self._phase]
+
     def pause(self) -> None:
         """Hotlap's own work begins in the middle of a step."""
         now = self._now()
