@@ -59,6 +59,10 @@ class Clock:
         self._last = now
         return self._spent.copy()
 
+    def phase(self) -> int:
+        """The phase that time goes to now."""
+        return self._phase
+
     def pause(self) -> None:
         """Hotlap's own work begins in the middle of a step."""
         now = self._now()

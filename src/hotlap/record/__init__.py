@@ -3,6 +3,7 @@
 from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, load, save
 from hotlap.record.facts import (
+    CallFacts,
     CallSite,
     CpuUse,
     HotLine,
@@ -11,11 +12,13 @@ from hotlap.record.facts import (
     Operator,
     OperatorWindow,
     OptimizerFacts,
+    PhaseCalls,
     RankFacts,
     ShapeFacts,
     Sighting,
     SwitchFacts,
     Update,
+    WhatIf,
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
@@ -37,6 +40,7 @@ from hotlap.record.study import (
 
 __all__ = [
     "SCHEMA",
+    "CallFacts",
     "CallSite",
     "Ceiling",
     "CpuUse",
@@ -56,6 +60,7 @@ __all__ = [
     "OperatorWindow",
     "OptimizerFacts",
     "Phase",
+    "PhaseCalls",
     "Plan",
     "Prediction",
     "RankFacts",
@@ -73,6 +78,7 @@ __all__ = [
     "Turn",
     "Update",
     "Verdict",
+    "WhatIf",
     "as_float",
     "as_number",
     "decode",

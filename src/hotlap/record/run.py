@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from hotlap.record.facts import (
+    CallFacts,
     CallSite,
     CpuUse,
     HotLine,
@@ -21,6 +22,7 @@ from hotlap.record.facts import (
     Sighting,
     SwitchFacts,
     Update,
+    WhatIf,
 )
 from hotlap.record.moments import InputPart, Number, Phase, Status
 from hotlap.record.plan import SCHEMA, LeverSpec
@@ -122,6 +124,8 @@ class Run:
     """Levers that could not be installed, each with the reason: this run says nothing about them."""
     notes: tuple[str, ...] = ()
     """What the reader should know: a cache that was dropped, say."""
+    calls: CallFacts | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

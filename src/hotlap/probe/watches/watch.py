@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.lever import Patch
 
@@ -18,8 +18,8 @@ class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none al
     after the recorded ones, alone: `open`, so many steps, `close`. Those steps are not recorded.
     """
 
-    num_steps: ClassVar[int] = 0
-    """Steps that it wants for itself; 0: it is passive."""
+    num_steps: int = 0
+    """Steps that it wants for itself; 0: it is passive. One that has seen enough lowers it while it is open."""
 
     def install(self, session: "Session", patch: Patch) -> None:  # noqa: B027 - not every watch hooks something
         """Once, when torch has been imported and before the script goes on. `session` has lists to join."""
