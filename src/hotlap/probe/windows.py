@@ -32,21 +32,36 @@ class Windows:
     def next(self) -> bool:
         """A step is over and none is to be recorded: True if the next one belongs to a watch."""
         self._made += 1
-        if self._open is not None and self._made < self._open.num_steps:
+        if self._goes_on():
             return True
         self.close()
         while self._waiting:
             watch = self._waiting.pop(0)
             self._open, self._made = watch, 0
-            if self._guarded(watch, watch.open):
+            self._guarded(watch, watch.open)
+            if self._goes_on():
                 return True
-            self._open = None
+            self.close()
         return False
+
+    def _goes_on(self) -> bool:
+        """The open watch wants one more step."""
+        watch = self._open
+        if watch is None or self._made >= watch.num_steps:
+            return False
+        answer = False
+
+        def ask() -> None:
+            nonlocal answer
+            answer = watch.goes_on(self._made)
+
+        return self._guarded(watch, ask) and answer
 
     def close(self) -> None:
         """End the open window, if there is one."""
         watch, self._open = self._open, None
         if watch is not None:
+            # One that failed is closed as well: it must put back what it changed.
             self._guarded(watch, lambda: watch.close(self._made))
 
     def fields(self) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from hotlap.probe.watches.cpu import Cpu
 from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.memory import Memory
 from hotlap.probe.watches.modules import Modules
+from hotlap.probe.watches.operators import Operators
 from hotlap.probe.watches.shapes import Shapes
 from hotlap.probe.watches.switches import Switches
 from hotlap.probe.watches.watch import Watch
@@ -21,6 +22,7 @@ ALL: Mapping[str, type[Watch]] = {
     "modules": Modules,
     "cpu": Cpu,
     "input": Input,
+    "operators": Operators,
     "calls": Calls,
     "what-if": WhatIfs,
 }

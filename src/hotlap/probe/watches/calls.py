@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from hotlap.levers.lever import Patch
+from hotlap.probe import modes
 from hotlap.probe.clock import PHASES
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallFacts, PhaseCalls
@@ -44,7 +44,7 @@ class _Sum:
 class Calls(Watch):
     """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too. CPU only."""
 
-    num_steps = 4
+    num_steps: ClassVar[int] = 4
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -59,21 +59,21 @@ class Calls(Watch):
         """Learn the prices first, then look."""
         assert self._session is not None
         if self._session.facts.compiled or _on_a_device(self._session):
-            # Compiled code would be compiled again under the mode; a device works on after its operators return.
-            self.num_steps = 0
-            return
-        self._mode = _Mode(self._session.clock.phase, bytes_per_s=_copy_rate())
-        self._mode.__enter__()
+            return  # of compiled code not each operator is seen; a device works on after its operators return
+        mode = _Mode(self._session.clock.phase, bytes_per_s=_copy_rate())
+        modes.put_on(mode)
+        self._mode = mode
+
+    def goes_on(self, num_steps: int) -> bool:
+        """Where there is something to see."""
+        return self._mode is not None
 
     def close(self, num_steps: int) -> None:
         """Out of the script's way again."""
         mode, self._mode = self._mode, None
         if mode is None:
             return
-        if _get_current_dispatch_mode() is mode:  # type: ignore[no-untyped-call]
-            mode.__exit__(None, None, None)
-        else:
-            mode.off = True
+        modes.take_off(mode)
         if num_steps:
             self._facts = mode.facts(num_steps)
 
@@ -82,7 +82,7 @@ class Calls(Watch):
         return {} if self._facts is None else {"calls": self._facts}
 
 
-class _Mode(TorchDispatchMode):
+class _Mode(modes.Onlooker):
     def __init__(self, phase: Callable[[], int], *, bytes_per_s: float) -> None:
         super().__init__()
         self._phase = phase
@@ -90,19 +90,16 @@ class _Mode(TorchDispatchMode):
         self._price_s = 0.0
         self._sums: dict[int, _Sum] = {}
         self._kinds: dict[Any, str] = {}
-        self.off = False
         with self:
             self._price_s = median(_price(_tiny) for _ in range(5))
         self._sums.clear()
         self._call_s = median(_price(_tiny_graph) for _ in range(5))
         self._sums.clear()
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.off:
-            return function(*args, **(kwargs or {}))
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         begun = time.perf_counter()
-        result = function(*args, **(kwargs or {}))
-        self._add(function, time.perf_counter() - begun, args, result)
+        result = func(*args, **(kwargs or {}))
+        self._add(func, time.perf_counter() - begun, args, result)
         return result
 
     def _add(self, function: Any, seconds: float, args: Any, result: Any) -> None:

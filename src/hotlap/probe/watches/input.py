@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.utils.data import DataLoader, dataloader
@@ -27,7 +27,7 @@ class Input(Watch):
     With workers the rest of the phase is waiting for them, so nothing more needs to be timed.
     """
 
-    num_steps = 8
+    num_steps: ClassVar[int] = 8
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -55,10 +55,6 @@ class Input(Watch):
 
     def open(self) -> None:
         """Time the parts of each single-process iterator, as it is met."""
-        assert self._session is not None
-        if phases.INPUT not in self._session.measured:
-            self.num_steps = 0
-            return
         kind = dataloader._SingleProcessDataLoaderIter
         next_data = kind._next_data
 
@@ -73,6 +69,11 @@ class Input(Watch):
                 self._window_s += time.perf_counter() - begun
 
         self._patch.set(kind, "_next_data", prepared)
+
+    def goes_on(self, num_steps: int) -> bool:
+        """Where batches come from loaders at all."""
+        assert self._session is not None
+        return phases.INPUT in self._session.measured
 
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hotlap.levers.lever import Patch
 
@@ -15,11 +15,11 @@ class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none al
 
     A passive watch (`num_steps` 0) looks on while steps are recorded, so it must cost next to nothing there: what it
     does in `step_ended` is outside of the measured time, what it hooks is not. A watch with steps of its own gets them
-    after the recorded ones, alone: `open`, so many steps, `close`. Those steps are not recorded.
+    after the recorded ones, alone: `open`, steps for as long as it `goes_on`, `close`. Those steps are not recorded.
     """
 
-    num_steps: int = 0
-    """Steps that it wants for itself; 0: it is passive. One that has seen enough lowers it while it is open."""
+    num_steps: ClassVar[int] = 0
+    """Steps that it wants for itself, at most; 0: it is passive."""
 
     def install(self, session: "Session", patch: Patch) -> None:  # noqa: B027 - not every watch hooks something
         """Once, when torch has been imported and before the script goes on. `session` has lists to join."""
@@ -29,6 +29,10 @@ class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none al
 
     def open(self) -> None:  # noqa: B027 - passive watches have no window
         """WINDOW: the next steps are this watch's own."""
+
+    def goes_on(self, num_steps: int) -> bool:
+        """WINDOW: so many steps were made in it (0: asked before the first, `open` was called); False closes it."""
+        return True
 
     def close(self, num_steps: int) -> None:  # noqa: B027 - as above
         """WINDOW: they are over; `num_steps` were made (fewer than wanted if the script or its time ended)."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -40,6 +40,8 @@ class _Question:
 class WhatIfs(Watch):
     """WINDOW: empty where the script's settings leave nothing to ask, as in most. Training goes on under either."""
 
+    num_steps: ClassVar[int] = 3 * _PAIRS * 2 * _BLOCK
+
     def __init__(self) -> None:
         self._session: Session | None = None
         self._questions: list[_Question] = []
@@ -53,8 +55,6 @@ class WhatIfs(Watch):
         """The script turns anomaly mode on, all the time or now and then."""
         self._no_anomaly = False
         self._set_anomaly: Callable[..., None] = torch.set_anomaly_enabled
-        # Asked for before it is known whether there will be questions.
-        self.num_steps = 1
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Anomaly mode is turned on again by each `detect_anomaly` block: so that can be answered for a while."""
@@ -86,7 +86,6 @@ class WhatIfs(Watch):
                     lambda on: torch.use_deterministic_algorithms(on, warn_only=warn_only),
                 )
             )
-        self.num_steps = len(self._questions) * _PAIRS * 2 * _BLOCK
         self._begun = self._last = time.perf_counter()
 
     def _allow_anomaly(self) -> Callable[[Any], None]:
@@ -97,6 +96,10 @@ class WhatIfs(Watch):
             self._set_anomaly(on and always)
 
         return switch
+
+    def goes_on(self, num_steps: int) -> bool:
+        """Until each question has its answer."""
+        return bool(self._questions)
 
     def step_ended(self, step: int) -> None:
         """Time it; at the end of a block change sides."""
@@ -121,8 +124,6 @@ class WhatIfs(Watch):
             self._answers.append(_answer(question))
             self._questions.pop(0)
             self._begun = time.perf_counter()
-            if not self._questions:
-                self.num_steps = 0
             return
         question.switch(question.other if blocks % 4 in (1, 2) else question.now)
 

@@ -1,0 +1,46 @@
+"""A torch dispatch mode of ours, put on and taken off between steps, in whatever order the script nests its own."""
+
+import sys
+from typing import Any
+
+from torch.utils import _python_dispatch as dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Onlooker(TorchDispatchMode):
+    """Sees every operator that reaches a kernel, and changes nothing. What torch.compile made runs as it is."""
+
+    # Else torch refuses higher-order operators (flex_attention, cond) while the mode is on.
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Else compiled code would run in eager mode while this is on."""
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def put_on(mode: Onlooker) -> None:
+    """From now on `mode` sees every operator of this thread, and of its backward passes."""
+    if dispatch._get_current_dispatch_mode_stack():
+        # It could leave before ours, and would take ours off instead of itself.
+        raise RuntimeError("the script has a dispatch mode of its own")
+    if "torch.nn.attention.flex_attention" in sys.modules and not hasattr(
+        TorchDispatchMode, "supports_higher_order_operators"
+    ):
+        raise RuntimeError("this version of torch allows no dispatch mode around flex_attention")
+    mode.__enter__()
+
+
+def take_off(mode: Onlooker) -> None:
+    """Also from under modes that the script put on since; nothing happens where it is not on."""
+    if not any(other is mode for other in dispatch._get_current_dispatch_mode_stack()):
+        return
+    above = []
+    while dispatch._get_current_dispatch_mode_stack()[-1] is not mode:
+        above.append(dispatch._pop_mode())
+    mode.__exit__(None, None, None)
+    for other in reversed(above):
+        dispatch._push_mode(other)

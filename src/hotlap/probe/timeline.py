@@ -1,0 +1,269 @@
+"""Events of a profiler -> what the operators of a step cost, and what its device did. Knows no torch.
+
+A kernel shares the `id` of the call that launched it, and names the operator that this call was made in. Lists may be
+empty, overlap, or lack what the profiler dropped (pytorch#192021): the result then says that it is not complete.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from hotlap.record import Operator, OperatorWindow
+
+Span = tuple[float, float]
+
+# Operators told; in real steps the first ten hold nearly all of the time.
+_MAX_OPERATORS = 40
+
+# Launches whose kernels are missing: below this a launch at the window's edge explains it.
+_MAX_DROPPED = 0.02
+
+# The device's time may exceed the host's or its own events' by rounding and clock conversion, not by more than this.
+_TOLERANCE = 0.05
+
+_OPERATOR = re.compile(r"(?!torch::autograd::|autograd::)\w+::\w")
+_COMPILED = "## Call CompiledFxGraph"
+
+_COMMUNICATION = re.compile(r"nccl|rccl", re.IGNORECASE)
+
+# Kernels of cuBLAS, cuDNN, CUTLASS and of attention: what could run on tensor cores.
+_MATRIX = re.compile(
+    r"gemm|conv|wgrad|dgrad|fprop|cutlass|nvjet|xmma|flash|fmha|attention|cijk_|884|1688|16816", re.IGNORECASE
+)
+# Names in use on tensor cores: the list that torch's own TensorBoard plugin kept (TC_Allowlist, kineto/tb_plugin), and
+# what came later: Hopper's wgmma and nvjet, flash attention, "tensorop" of CUTLASS.
+_TENSOR_CORE = re.compile(
+    r"884|1688|16816|i8816|hmma|imma|wgmma|gmma|tensorop|tensor\d+x\d+x\d+|nvjet|flash_|fmha_cutlass|_tf32|tf32f32"
+    r"|bf16bf16|f16f16|first_layer_wgrad_kernel|conv2d_c1_k1|direct_group",
+    re.IGNORECASE,
+)
+_PLAIN_CORES = re.compile(r"ffma|simt|sgemm|dgemm", re.IGNORECASE)
+
+
+class Kind(Enum):
+    """What an event of a profiler is."""
+
+    OPERATOR = auto()
+    """On the host."""
+    LAUNCH = auto()
+    """The call on the host that starts something on the device."""
+    KERNEL = auto()
+    COPY = auto()
+    """Between host and device."""
+    FILL = auto()
+    """The device fills or copies its own memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event; seconds by any clock that all share."""
+
+    name: str
+    kind: Kind
+    begin_s: float
+    end_s: float
+    lane: int = 0
+    """Thread on the host, stream on the device."""
+    id: int = 0
+    """Of an operator: its own. Of a launch, and of what runs for it: the same number."""
+    operator: int = 0
+    """Of what runs on the device: `id` of the operator that launched it; 0 if unknown."""
+
+
+def is_operator(name: str) -> bool:
+    """True for "aten::mm" and a graph of torch.compile; False for autograd's frames around operators."""
+    return _OPERATOR.match(name) is not None or name.startswith(_COMPILED)
+
+
+def aggregate(
+    events: Iterable[Event], *, num_steps: int, wall_s: float, on_device: bool, device_s: float | None = None
+) -> OperatorWindow:
+    """`wall_s`: of all `num_steps`. `device_s`: between device events around them. `on_device`: kernels must be seen."""
+    events = list(events)
+    host = _Host([event for event in events if event.kind is Kind.OPERATOR])
+    device = _Device(events) if on_device else None
+    kernels_of = device.seconds_by_operator() if device else {}
+    operators = host.operators(kernels_of, num_steps=num_steps, on_device=on_device)
+    reason = _empty(host, wall_s) or (device.why_not(wall_s=wall_s, device_s=device_s) if device else None)
+    return OperatorWindow(
+        num_steps=num_steps,
+        wall_s=wall_s / num_steps,
+        operators=operators,
+        num_calls=host.num_calls / num_steps,
+        covered=min(1.0, length_s(union(_spans(host.events))) / wall_s) if wall_s > 0 else 0.0,
+        complete=reason is None,
+        why_not=reason,
+        # Half a picture of the device is worse than none.
+        **(device.figures(num_steps) if device and reason is None else {}),
+    )
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    """Merged and in order; spans that end before they begin are left out."""
+    merged: list[Span] = []
+    for begin, end in sorted(spans):
+        if end <= begin:
+            continue
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def length_s(spans: Iterable[Span]) -> float:
+    """Sum of lengths."""
+    return sum(end - begin for begin, end in spans)
+
+
+def without_s(spans: Sequence[Span], others: Sequence[Span]) -> float:
+    """Seconds of `spans` in which none of `others` is on; both as `union` gives them."""
+    return length_s(union([*spans, *others])) - length_s(others)
+
+
+class _Host:
+    """Operators on the host: who called whom, by their nesting in time."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.num_calls = 0
+        self._self_s: list[float] = [max(0.0, event.end_s - event.begin_s) for event in events]
+        lanes: dict[int, list[int]] = defaultdict(list)
+        for i, event in enumerate(events):
+            lanes[event.lane].append(i)
+        for lane in lanes.values():
+            self._nest(lane)
+
+    def _nest(self, lane: list[int]) -> None:
+        events = self.events
+        # Of two that begin together the longer one is the caller.
+        lane.sort(key=lambda i: (events[i].begin_s, -events[i].end_s))
+        open_: list[int] = []
+        for i in lane:
+            while open_ and events[open_[-1]].end_s <= events[i].begin_s:
+                open_.pop()
+            if open_:
+                inner_s = min(events[i].end_s, events[open_[-1]].end_s) - events[i].begin_s
+                self._self_s[open_[-1]] = max(0.0, self._self_s[open_[-1]] - max(0.0, inner_s))
+            else:
+                self.num_calls += 1
+            open_.append(i)
+
+    def operators(
+        self, kernels_of: dict[int, float], *, num_steps: int, on_device: bool
+    ) -> tuple[Operator, ...]:
+        """Costliest first, by the device where there is one and then by the host."""
+        calls: dict[str, int] = defaultdict(int)
+        self_s: dict[str, float] = defaultdict(float)
+        device_s: dict[str, float] = defaultdict(float)
+        for event, seconds in zip(self.events, self._self_s, strict=True):
+            name = "compiled graph" if event.name.startswith(_COMPILED) else event.name
+            calls[name] += 1
+            self_s[name] += seconds
+            device_s[name] += kernels_of.get(event.id, 0.0)
+        costliest = sorted(calls, key=lambda name: (max(self_s[name], device_s[name]), name), reverse=True)
+        return tuple(
+            Operator(
+                name=name,
+                per_step=calls[name] / num_steps,
+                self_s=self_s[name] / num_steps,
+                device_s=device_s[name] / num_steps if on_device else None,
+            )
+            for name in costliest[:_MAX_OPERATORS]
+        )
+
+
+class _Device:
+    """Kernels, copies, and the calls that launched them."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._launches = {event.id: event for event in events if event.kind is Kind.LAUNCH}
+        self._kernels = [event for event in events if event.kind is Kind.KERNEL]
+        self._copies = [event for event in events if event.kind is Kind.COPY]
+        fills = [event for event in events if event.kind is Kind.FILL]
+        self._work = sorted([*self._kernels, *self._copies, *fills], key=lambda event: event.begin_s)
+        self._busy = union(_spans(self._work))
+
+    def seconds_by_operator(self) -> dict[int, float]:
+        found: dict[int, float] = defaultdict(float)
+        for event in self._work:
+            found[event.operator] += max(0.0, event.end_s - event.begin_s)
+        found.pop(0, None)
+        return found
+
+    def why_not(self, *, wall_s: float, device_s: float | None) -> str | None:
+        """Does the window agree with itself? The first thing that does not, as a sentence."""
+        launches = {i for i, event in self._launches.items() if "LaunchKernel" in event.name}
+        missing = len(launches - {event.id for event in self._work})
+        if missing > _MAX_DROPPED * len(launches):
+            return f"the profiler lost the kernels of {missing} of {len(launches)} launches"
+        if not self._kernels:
+            return "the profiler saw no kernel on the device"
+        busy_s = length_s(self._busy)
+        # What was queued when the window ended still belongs to it.
+        host_end = max((event.end_s for event in self._launches.values()), default=self._busy[-1][1])
+        limit_s = wall_s + max(0.0, self._busy[-1][1] - host_end)
+        if busy_s > (1 + _TOLERANCE) * limit_s:
+            return f"the device was busy for {busy_s:.4g} s of {limit_s:.4g} s"
+        if device_s is not None and busy_s > (1 + _TOLERANCE) * device_s:
+            return f"the device was busy for {busy_s:.4g} s of {device_s:.4g} s between its own events"
+        return None
+
+    def figures(self, num_steps: int) -> dict[str, float | None]:
+        kernels = union(_spans(self._kernels))
+        copies = union(_spans(self._copies))
+        talks = [event for event in self._kernels if _COMMUNICATION.search(event.name)]
+        talk = union(_spans(talks))
+        compute = union(_spans(event for event in self._kernels if not _COMMUNICATION.search(event.name)))
+        kernel_s = sum(event.end_s - event.begin_s for event in self._kernels)
+        return {
+            "num_kernels": len(self._kernels) / num_steps,
+            "kernel_s": kernel_s / len(self._kernels) if self._kernels else None,
+            "device_busy_s": length_s(self._busy) / num_steps,
+            "launch_gap_s": self._launch_gap_s() / num_steps,
+            "copy_s": length_s(copies) / num_steps,
+            "copy_exposed_s": without_s(copies, kernels) / num_steps,
+            "tensor_core_share": tensor_core_share(self._kernels),
+            "communication_s": length_s(talk) / num_steps if talks else None,
+            "communication_exposed_s": without_s(talk, compute) / num_steps if talks else None,
+        }
+
+    def _launch_gap_s(self) -> float:
+        """Idle stretches that ended with something that was launched after they had begun."""
+        starts = {event.begin_s: event for event in reversed(self._work)}
+        gap_s = 0.0
+        for (_, idle_from), (idle_until, _) in zip(self._busy, self._busy[1:], strict=False):
+            launch = self._launches.get(starts[idle_until].id)
+            if launch is not None and launch.end_s > idle_from:
+                gap_s += idle_until - idle_from
+        return gap_s
+
+
+def tensor_core_share(kernels: Iterable[Event]) -> float | None:
+    """Part of the matrix kernels' time in those that use tensor cores, by name; None without matrix kernels."""
+    total_s = with_s = 0.0
+    for event in kernels:
+        if _COMMUNICATION.search(event.name) or not _MATRIX.search(event.name):
+            continue
+        seconds = max(0.0, event.end_s - event.begin_s)
+        total_s += seconds
+        if _TENSOR_CORE.search(event.name) and not _PLAIN_CORES.search(event.name):
+            with_s += seconds
+    return with_s / total_s if total_s > 0 else None
+
+
+def _empty(host: _Host, wall_s: float) -> str | None:
+    if not host.events:
+        return "the profiler saw no operator"
+    if wall_s <= 0:
+        return "no time passed"
+    begun, ended = min(e.begin_s for e in host.events), max(e.end_s for e in host.events)
+    if ended - begun > (1 + _TOLERANCE) * wall_s:
+        return f"operators over {ended - begun:.4g} s in a window of {wall_s:.4g} s"
+    return None
+
+
+def _spans(events: Iterable[Event]) -> list[Span]:
+    return [(event.begin_s, event.end_s) for event in events]

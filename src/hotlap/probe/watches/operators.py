@@ -1,0 +1,308 @@
+"""`operators`: a few steps under torch's profiler, aggregated here, and one more counted operator by operator."""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.autograd import profiler as torch_profiler
+
+from hotlap.levers.lever import Patch
+from hotlap.probe import modes
+from hotlap.probe.counting import Counting
+from hotlap.probe.evidence import cuda_in_use
+from hotlap.probe.timeline import Event, Kind, aggregate, is_operator
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import OperatorWindow
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Steps that are looked at, for so long at most; one whole step in any case.
+_STEPS = 5
+_PATIENCE_S = 5.0
+
+# A step of so many events is looked at alone: the profiler keeps all of them in memory (about 1 kB each).
+_MANY_EVENTS = 200_000
+
+# Kineto of torch 2.13 writes two lines to stderr for each session, whatever the severity, below this level.
+_SILENT = "99"
+
+_THEIRS = "the script runs a profiler of its own"
+
+
+class _Stage(Enum):
+    REFUSED = auto()
+    """No profiler: count at the next boundary."""
+    WARM = auto()
+    LOOK = auto()
+    COUNT = auto()
+    OVER = auto()
+
+
+class Operators(Watch):
+    """Three stages, each from one step boundary to another: a session that is thrown away, because the first one of a
+    process loses events (pytorch#192021); the look; and the count, after it, because a dispatch mode is slow.
+    """
+
+    num_steps: ClassVar[int] = _STEPS + 3
+
+    def __init__(self) -> None:
+        self._stage = _Stage.OVER
+        self._profile: Any = None
+        self._ours = False
+        self._theirs = False
+        self._refused: str | None = None
+        self._window: OperatorWindow | None = None
+        self._counting: Counting | None = None
+        self._count_s = 0.0
+        self._begun = 0.0
+        self._boundary = 0.0
+        self._begun_ns = 0
+        self._boundary_ns = 0
+        self._steps = 0
+        self._wanted = _STEPS
+        self._dispatch_s: float | None = None
+        self._events_around: tuple[Any, Any] | None = None
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Hear of profilers that the script makes: two at a time are an error, which must never hit the script."""
+        self._session = session
+        for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, torch.profiler._KinetoProfile):
+            patch.set(kind, "__init__", self._noticing(kind.__init__))
+
+    def open(self) -> None:
+        """Look first, if nobody else does."""
+        if self._theirs or _profiler_runs():
+            self._refused, self._stage = _THEIRS, _Stage.REFUSED
+            return
+        self._stage = _Stage.WARM
+        level = os.environ.get("KINETO_LOG_LEVEL")
+        os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
+        try:
+            self._start()
+        finally:
+            if level is None:
+                del os.environ["KINETO_LOG_LEVEL"]
+
+    def goes_on(self, num_steps: int) -> bool:
+        """At each boundary: the stage may be over."""
+        if self._stage is _Stage.REFUSED:
+            self._begin_count()
+            return self._stage is not _Stage.OVER
+        if num_steps == 0:
+            return True
+        self._steps += 1
+        if self._stage is _Stage.WARM:
+            found = self._stop()
+            self._wanted = 1 if len(found) > _MANY_EVENTS else _STEPS
+            self._stage = _Stage.LOOK
+            self._start()
+        elif self._stage is _Stage.LOOK:
+            self._boundary, self._boundary_ns = time.perf_counter(), time.time_ns()
+            if self._steps >= self._wanted or self._boundary - self._begun > _PATIENCE_S:
+                self._end_look()
+                self._begin_count()
+        elif self._stage is _Stage.COUNT:
+            self._end_count()
+        return self._stage is not _Stage.OVER
+
+    def close(self, num_steps: int) -> None:
+        """Whatever stage it is in."""
+        if self._stage is _Stage.LOOK and self._steps:
+            self._end_look()
+        elif self._profile is not None:
+            self._stop()
+        if self._counting is not None:
+            modes.take_off(self._counting)
+        self._stage = _Stage.OVER
+        # Last, when nothing of ours is on any more.
+        self._dispatch_s = None if _profiler_runs() else dispatch_s(self._device())
+
+    def fields(self) -> Mapping[str, Any]:
+        """The window, or what could be seen without a profiler."""
+        counting = self._counting if self._count_s > 0 else None
+        window = self._window or (counting and self._counted(counting))
+        if window is None:
+            return {"notes": (f"No operators were seen: {self._refused or 'the script ended too early'}.",)}
+        # A compiled graph is one call here: what is in it was not counted.
+        counts = counting is not None and not self._session.facts.compiled
+        return {
+            "operators": replace(
+                window,
+                dispatch_s=self._dispatch_s,
+                flops=counting.flops if counting is not None and counts else None,
+                moved_bytes=float(counting.num_bytes) if counting is not None and counts else None,
+            )
+        }
+
+    # The profiler's sessions
+
+    def _noticing(self, construct: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(construct)
+        def __init__(it: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
+            if not self._ours:
+                self._theirs = True
+                if self._profile is not None:
+                    self._stop()
+                    self._refused, self._stage = _THEIRS, _Stage.REFUSED
+            construct(it, *args, **kwargs)
+
+        return __init__
+
+    def _start(self) -> None:
+        device = _profiled_device()
+        self._ours = True
+        try:
+            self._profile = torch_profiler.profile(use_device=device, use_kineto=True)
+        finally:
+            self._ours = False
+        self._profile.__enter__()
+        if device == "cuda":
+            self._events_around = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            self._events_around[0].record()
+        self._steps = 0
+        self._begun, self._begun_ns = time.perf_counter(), time.time_ns()
+
+    def _stop(self) -> list[Any]:
+        profile, self._profile = self._profile, None
+        if self._events_around is not None:
+            self._events_around[1].record()
+        # This waits for the device, as torch's profiler always does.
+        profile.__exit__(None, None, None)
+        return list(profile.kineto_results.events())
+
+    def _end_look(self) -> None:
+        on_device = self._events_around is not None
+        events = [event for raw in self._stop() if (event := as_event(raw, since_ns=self._begun_ns)) is not None]
+        self._window = aggregate(
+            before(events, (self._boundary_ns - self._begun_ns) / 1e9),
+            num_steps=self._steps,
+            wall_s=self._boundary - self._begun,
+            on_device=on_device,
+            device_s=self._device_s(),
+        )
+
+    def _device_s(self) -> float | None:
+        if self._events_around is None:
+            return None
+        begun, ended = self._events_around
+        return float(begun.elapsed_time(ended)) / 1e3
+
+    # The count
+
+    def _begin_count(self) -> None:
+        counting = Counting()
+        try:
+            modes.put_on(counting)
+        except RuntimeError as error:
+            self._refused = self._refused or str(error)
+            self._stage = _Stage.OVER
+            return
+        self._stage = _Stage.COUNT
+        self._counting = counting
+        self._begun = time.perf_counter()
+
+    def _end_count(self) -> None:
+        self._stage = _Stage.OVER
+        if self._counting is not None:
+            self._count_s = time.perf_counter() - self._begun
+            modes.take_off(self._counting)
+
+    def _counted(self, counting: Counting) -> OperatorWindow:
+        return OperatorWindow(
+            num_steps=1,
+            wall_s=self._count_s,
+            operators=counting.operators(),
+            num_calls=sum(counting.calls.values()),
+            covered=min(1.0, sum(counting.seconds.values()) / self._count_s),
+            complete=False,
+            why_not=f"{self._refused}, so operators were counted without one",
+        )
+
+    def _device(self) -> torch.device:
+        for optimizer in self._session.facts.optimizers():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    return torch.device(parameter.device)
+        return torch.device("cpu")
+
+
+_FILLS = ("Memset", "Memcpy DtoD", "Memcpy PtoP", "[memory]")
+
+
+def before(events: list[Event], until_s: float) -> list[Event]:
+    """What began on the host until then, and what runs on the device for it: the script may end within a step."""
+    host = [event for event in events if event.kind in (Kind.OPERATOR, Kind.LAUNCH) and event.begin_s <= until_s]
+    late = {event.id for event in events if event.kind is Kind.LAUNCH and event.begin_s > until_s}
+    device = [event for event in events if event.kind not in (Kind.OPERATOR, Kind.LAUNCH) and event.id not in late]
+    return [*host, *device]
+
+
+def as_event(raw: Any, *, since_ns: int) -> Event | None:
+    """An event of torch's profiler -> ours; None for what is neither an operator, nor a launch, nor on the device."""
+    name = raw.name()
+    kind = _host_kind(name) if raw.device_type() == torch.autograd.DeviceType.CPU else _device_kind(raw, name)
+    if kind is None or raw.is_async():
+        return None
+    on_host = kind in (Kind.OPERATOR, Kind.LAUNCH)
+    # Whole nanoseconds first: seconds since 1970 leave a float no more than a quarter of a microsecond.
+    begin_s = (raw.start_ns() - since_ns) / 1e9
+    return Event(
+        name=name,
+        kind=kind,
+        begin_s=begin_s,
+        end_s=begin_s + raw.duration_ns() / 1e9,
+        lane=raw.start_thread_id() if on_host else raw.device_resource_id(),
+        id=raw.correlation_id(),
+        operator=0 if on_host else raw.linked_correlation_id(),
+    )
+
+
+def _host_kind(name: str) -> Kind | None:
+    if is_operator(name):
+        return Kind.OPERATOR
+    # "cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaGraphLaunch", "hipLaunchKernel"
+    is_call = name.startswith(("cuda", "cuLaunch", "cuMem", "cuGraph", "hip"))
+    return Kind.LAUNCH if is_call and any(word in name for word in ("Launch", "Memcpy", "Memset")) else None
+
+
+def _device_kind(raw: Any, name: str) -> Kind | None:
+    # A range of the script's own (record_function) is shown on the device as well; it is no work.
+    if raw.is_user_annotation() or name.startswith("ProfilerStep"):
+        return None
+    if name.startswith(_FILLS):
+        return Kind.FILL
+    if name.startswith("Memcpy"):
+        return Kind.COPY
+    # Waits of streams and of the host are events of the device's lane too.
+    return None if "Sync" in name.split("(")[0].split("<")[0] and "Kernel" not in name else Kind.KERNEL
+
+
+def _profiler_runs() -> bool:
+    return bool(torch.autograd._profiler_enabled() or getattr(torch_profiler, "_is_profiler_enabled", False))
+
+
+def _profiled_device() -> str | None:
+    return "cuda" if cuda_in_use() else None
+
+
+def dispatch_s(device: torch.device) -> float:
+    """Seconds that the host spends on one small operator with gradients, under no profiler; a few milliseconds."""
+    with torch.inference_mode(False), torch.enable_grad():
+        values = torch.ones(8, device=device, requires_grad=True)
+        for _ in range(20):
+            values * values
+        blocks = []
+        # A device's queue holds about a thousand launches; beyond, the host would wait for it.
+        for _ in range(10):
+            begun = time.perf_counter()
+            for _ in range(50):
+                values * values
+            blocks.append((time.perf_counter() - begun) / 50)
+    # The least disturbed block: an interruption makes the others longer, nothing makes one shorter.
+    return min(blocks)
