@@ -4,6 +4,7 @@ from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, load, save
 from hotlap.record.comparison import Change, Comparison, PhaseChange
 from hotlap.record.facts import (
+    CallFacts,
     CallSite,
     CpuUse,
     HotLine,
@@ -12,11 +13,13 @@ from hotlap.record.facts import (
     Operator,
     OperatorWindow,
     OptimizerFacts,
+    PhaseCalls,
     RankFacts,
     ShapeFacts,
     Sighting,
     SwitchFacts,
     Update,
+    WhatIf,
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
@@ -40,6 +43,7 @@ from hotlap.record.study import (
 
 __all__ = [
     "SCHEMA",
+    "CallFacts",
     "CallSite",
     "Ceiling",
     "Change",
@@ -63,6 +67,7 @@ __all__ = [
     "OptimizerFacts",
     "Outlier",
     "Phase",
+    "PhaseCalls",
     "PhaseChange",
     "Plan",
     "Prediction",
@@ -83,6 +88,7 @@ __all__ = [
     "Turn",
     "Update",
     "Verdict",
+    "WhatIf",
     "as_float",
     "as_number",
     "decode",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from hotlap.record.facts import (
+    CallFacts,
     CallSite,
     CpuUse,
     HotLine,
@@ -21,6 +22,7 @@ from hotlap.record.facts import (
     Sighting,
     SwitchFacts,
     Update,
+    WhatIf,
 )
 from hotlap.record.moments import InputPart, Number, Phase, Status
 from hotlap.record.plan import SCHEMA, LeverSpec
@@ -126,6 +128,8 @@ class Run:
     long: LongRun | None = None
     """All steps in bounded room, of a run that was followed to its end; the (S,) fields then hold a sample of them:
     whole blocks of successive steps, drawn evenly over the run."""
+    calls: CallFacts | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

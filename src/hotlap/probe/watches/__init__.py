@@ -2,14 +2,30 @@
 
 from collections.abc import Mapping
 
+from hotlap.probe.watches.calls import Calls
+from hotlap.probe.watches.cpu import Cpu
+from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.lines import Lines
+from hotlap.probe.watches.memory import Memory
+from hotlap.probe.watches.modules import Modules
 from hotlap.probe.watches.operators import Operators
+from hotlap.probe.watches.shapes import Shapes
+from hotlap.probe.watches.switches import Switches
 from hotlap.probe.watches.watch import Watch
+from hotlap.probe.watches.what_if import WhatIfs
 
 __all__ = ["ALL", "Watch"]
 
 ALL: Mapping[str, type[Watch]] = {
     "lines": Lines,
+    "switches": Switches,
+    "memory": Memory,
+    "shapes": Shapes,
+    "modules": Modules,
+    "cpu": Cpu,
+    "input": Input,
     "operators": Operators,
+    "calls": Calls,
+    "what-if": WhatIfs,
 }
 """Name in a plan -> the watch."""
