@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hotlap.record.interval import Interval
 from hotlap.record.moments import Phase
 from hotlap.record.plan import SCHEMA
-from hotlap.record.study import Interval
 
 
 class Change(StrEnum):
