@@ -124,6 +124,7 @@ class _Child:
         self.waiting = False
         self.warming = True
         self.asked_at: float | None = None
+        self._left_at: float | None = None
         self.process = subprocess.Popen(
             place.command(),
             cwd=None if sys.platform == "linux" else self.plan.cwd,
@@ -153,6 +154,14 @@ class _Child:
         if steps != self._steps or self.waiting:
             self._steps = steps
             self.moved_at = now
+
+    def has_left(self, now: float) -> bool:
+        """All its processes that train have written their records and wait to be ended; or some of them, long ago."""
+        progress = self.place.progress
+        if not progress.num_left or not self.alive:
+            return False
+        self._left_at = self._left_at or now
+        return progress.num_left >= progress.processes or now > self._left_at + _GRACE_S
 
     def finished_turn(self) -> None:
         """It waits now; it and its workers are held still until its next turn."""
@@ -224,6 +233,8 @@ class _Heat:
                     self._running = None
 
     def _watch(self, child: _Child, now: float) -> None:
+        if child.has_left(now):
+            child.end()
         if not child.alive:
             if child is self._running:
                 self._running = None

@@ -1,11 +1,18 @@
 """What is left of a process -> Run: the probe's record if there is one, and a sentence about what went wrong."""
 
+import contextlib
 import signal
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 from hotlap.errors import RecordError
+from hotlap.launch import ranks
 from hotlap.launch.workplace import Workplace
-from hotlap.record import Run, Status, load
+from hotlap.record import RankLog, Run, Status, load
+
+T = TypeVar("T")
 
 # What the user is shown of a script's output.
 _SHOWN = 8000
@@ -13,7 +20,7 @@ _SHOWN = 8000
 
 def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: str, stderr: str) -> Run:
     """The Run of an ended process. `status`: what the parent decided (HUNG, LAPSED); None if it let it run."""
-    run = _recorded(place)
+    run = recorded(place.out)
     seen = run is not None
     if run is None:
         run = Run(status=Status.SILENT, arms=place.plan.arms, always=place.plan.always, seed=place.plan.seed)
@@ -33,14 +40,20 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     return replace(run, error="it came to its end", exit_code=exit_code)
 
 
-def _recorded(place: Workplace) -> Run | None:
-    records = place.records()
-    if not records:
-        return None
-    try:
-        return load(records[0], Run)
-    except RecordError:
-        return None
+def recorded(out: Path) -> Run | None:
+    """The run of all processes that trained; of those that did not, where none did; None where nobody wrote."""
+    runs = list(_readable(sorted(out.glob("run-*.json")), Run))
+    if runs:
+        return ranks.merge(runs, list(_readable(sorted(out.glob("rank-*.json")), RankLog)))
+    idle = list(_readable(sorted(out.glob("idle-*.json"), key=lambda path: path.stat().st_mtime), Run))
+    # A launcher fails when the script that it launched has failed: the first one to fail knows why.
+    return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
+
+
+def _readable(paths: Iterable[Path], kind: type[T]) -> Iterator[T]:
+    for path in paths:
+        with contextlib.suppress(RecordError):
+            yield load(path, kind)
 
 
 def _sentence(status: Status, place: Workplace) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from hotlap.errors import RecordError, UserError
-from hotlap.launch.outcome import killed_by
+from hotlap.launch.outcome import killed_by, recorded
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
 from hotlap.record.progress import Progress
@@ -146,11 +146,13 @@ class WholeRun:
 
     def _recorded(self) -> Run | None:
         """The last record; one that was written on the way where the process could not write more."""
-        for name in ("run-*.json", "partial-*.json"):
-            for path in sorted(self.out.glob(name)):
-                with contextlib.suppress(RecordError):
-                    return load(path, Run)
-        return None
+        run = recorded(self.out)
+        if run is not None and run.step_s:
+            return run
+        for path in sorted(self.out.glob("partial-*.json")):
+            with contextlib.suppress(RecordError):
+                return load(path, Run)
+        return run
 
 
 @contextlib.contextmanager

@@ -92,10 +92,6 @@ class Workplace:
         told = self.out / "not-enclosed"
         return told.read_text() if told.exists() else None
 
-    def records(self) -> list[Path]:
-        """What the probe wrote, one file a rank."""
-        return sorted(self.out.glob("run-*.json"))
-
     def no_probe(self) -> str | None:
         """Why the probe could not be loaded in a Python that the command started."""
         told = self.out / "no-probe"

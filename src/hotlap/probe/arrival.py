@@ -3,64 +3,46 @@
 import os
 import random
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hotlap.probe.imports import after_import
 from hotlap.record import Plan, load
 
-
-class _AfterImport(MetaPathFinder):
-    """Calls back once when the named module has been imported, and is gone from the import system then."""
-
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self._name = name
-        self._then = then
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None and spec.loader is not None:
-                self._chain(spec.loader)
-                return spec
-        return None
-
-    def _chain(self, loader: Loader) -> None:
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            self._then()
-
-        # On this one loader object, which serves this one module.
-        setattr(loader, "exec_module", exec_module)  # noqa: B010 - a plain assignment to a method is a type error
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
 
 
 def await_torch(plan_path: str) -> None:
-    """Start the probe as soon as torch has been imported; until then only seed and serve replaced sources."""
-    plan = load(Path(plan_path), Plan)
-    if not plan.whole or os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
-        # A real training may outlive the shell that started it, as it would without us.
+    """In a Python that the user's command started: wait for torch."""
+    # Not in processes of multiprocessing: "parent" means the thread that started them, and it may end before them.
+    if not load(Path(plan_path), Plan).whole or os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
+        # (A real training may outlive the shell that started it, as it would without us.)
         _die_with_parent()
+    arrive(plan_path)
+
+
+def arrive(plan_path: str) -> "Callable[[], Session | None]":
+    """Start the probe as soon as torch has been imported; until then only seed and serve replaced sources.
+
+    Answers how to ask for the session, which is None as long as there was no torch.
+    """
+    plan = load(Path(plan_path), Plan)
     serve_replaced(plan.replaced)
     if plan.seed is not None:
         random.seed(plan.seed)
-        sys.meta_path.insert(0, _AfterImport("numpy", lambda: _seed_numpy(plan)))
+        after_import("numpy", lambda: _seed_numpy(plan))
+    sessions: list[Session] = []
 
     def start() -> None:
         from hotlap.probe.session import start as start_probe
 
-        start_probe(plan)
+        sessions.append(start_probe(plan))
 
-    sys.meta_path.insert(0, _AfterImport("torch", start))
+    after_import("torch", start)
+    return lambda: sessions[0] if sessions else None
 
 
 def _seed_numpy(plan: Plan) -> None:

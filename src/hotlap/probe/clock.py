@@ -63,6 +63,15 @@ class Clock:
         """The phase of this moment; may be asked from any thread."""
         return PHASES[self._phase]
 
+    def give_since(self, moment: float, phase: int) -> float:
+        """What has passed since `moment` goes to `phase`, not to the one that is on; answers what time it is."""
+        now = self._now()
+        moment = max(moment, self._last)
+        self._spent[self._phase] += moment - self._last
+        self._spent[phase] += now - moment
+        self._last = now
+        return now
+
     def pause(self) -> None:
         """Hotlap's own work begins in the middle of a step."""
         now = self._now()

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
+from hotlap.probe import collectives
 from hotlap.probe.session import Session
 
 
@@ -26,6 +27,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch)
     _hook_state(session, patch)
+    collectives.install(session.collectives, patch, thread, session.group_made)
     if session.plan.reseed:
         _hook_seeds(session.plan.reseed, patch)
 
@@ -77,20 +79,27 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
 
 
 def _hook_backward(session: Session, patch: Patch, thread: _Thread) -> None:
+    books = session.collectives
+
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if session.in_backward:
                 return function(*args, **kwargs)
             thread.trains()
+            roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             session.in_backward = True
+            stop_listening = books.listen(roots)
             session.clock.enter(phases.BACKWARD)
             try:
                 result = function(*args, **kwargs)
             finally:
+                if stop_listening is not None:
+                    books.heard()
+                    stop_listening()
                 session.in_backward = False
                 session.clock.leave()
-            session.backward_made((args[0] if args else kwargs.get("tensors")) if losses else None)
+            session.backward_made(roots if losses else None)
             return result
 
         return wrapper

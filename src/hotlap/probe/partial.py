@@ -38,6 +38,6 @@ class Partial:
         session = self._session
         try:
             run = parting.make_run(session, Status.KILLED, sample=False, last=False)
-            save(run, parting.record_path(session.out, "partial"))
+            save(run, session.out / f"partial-{session.collectives.rank}.json")
         except Exception:
             return

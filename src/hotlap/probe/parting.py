@@ -18,16 +18,19 @@ from hotlap.record import Run, Status, save
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
+# How often a process that waits to be ended looks whether anybody will.
+_LOOK_S = 0.1
+
 
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
     session.arms.close()
-    save(make_run(session, status, sample=sample), record_path(session.out, "run"))
-
-
-def record_path(out: Path, name: str) -> Path:
-    """Where this process writes: one file a rank."""
-    return out / f"{name}-{os.environ.get('RANK', '0')}.json"
+    rank = session.collectives.rank
+    # A launcher, a helper: its record must not take the place of one that trained, but may say why none did.
+    name = f"run-{rank}.json" if session.steps else f"idle-{os.getpid()}.json"
+    if session.steps and session.collectives.active:
+        save(session.collectives.log(), session.out / f"rank-{rank}.json")
+    save(make_run(session, status, sample=sample), session.out / name)
 
 
 def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
@@ -57,14 +60,22 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         sources=users_sources(),
         rss_peak_bytes=_rss_peak_bytes(),
         device_peak_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
-        rank=int(os.environ.get("RANK", "0")),
-        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+        rank=session.collectives.rank,
+        world_size=session.collectives.world_size,
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         notes=tuple(dict.fromkeys(notes)),
         **session.ledger.columns(measured=frozenset(session.measured), evidence=plan.evidence),
         **seen,
     )
+
+
+def await_end(seconds: float) -> None:
+    """Wait to be ended by hotlap, for so long at most; not at all where there is no hotlap (any more)."""
+    parent = os.environ.get("HOTLAP_PARENT", "")
+    deadline = time.monotonic() + seconds
+    while parent and time.monotonic() < deadline and (sys.platform != "linux" or Path(f"/proc/{parent}").exists()):
+        time.sleep(_LOOK_S)
 
 
 def process_start() -> float:

@@ -12,10 +12,11 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import parting
+from hotlap.probe import parting, traces
 from hotlap.probe.arms import Arms
 from hotlap.probe.aside import Aside
 from hotlap.probe.clock import Clock
+from hotlap.probe.collectives import Collectives
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use, num_samples
 from hotlap.probe.facts import Facts, seed_everything
 from hotlap.probe.ledger import Ledger, Row
@@ -32,6 +33,9 @@ from hotlap.record.progress import Progress
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 _LOADERS_SEEN_BY = 50
 
+# A process whose record is written waits for so long to be ended by hotlap; longer than hotlap waits for its peers.
+_LEAVE_S = 30.0
+
 Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
 """(module, args, kwargs, result) of an outermost forward pass."""
 
@@ -46,6 +50,7 @@ class Session:
         self.plan = plan
         self.clock = Clock()
         self.aside = Aside(self.clock)
+        self.collectives = Collectives(self.clock)
         self.facts = Facts()
         self.marker = StepMarker()
         self.ledger = Ledger(Thinning() if plan.whole else None)
@@ -80,6 +85,7 @@ class Session:
         self._first_step_at: float | None = None
         self._in_window = False
         self._finished = False
+        self._pid = os.getpid()
         self._new_step()
 
     def _new_step(self) -> None:
@@ -97,6 +103,7 @@ class Session:
         self.measured.add(phases.FORWARD)
         if self.steps < 2 and torch.is_grad_enabled():
             self.facts.saw_forward(module, result)
+            self.collectives.saw_module(module)
             self.facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
             self.facts.compiled |= type(module).__name__ == "OptimizedModule"
         if self.plan.evidence and torch.is_grad_enabled():
@@ -168,14 +175,24 @@ class Session:
         """A batch that was drawn before, in place of the next one."""
         return self._replay.next(iterator)
 
+    def group_made(self) -> None:
+        """A process group may be there now."""
+        self.collectives.joined()
+        if self.collectives.active:
+            self.measured.add(phases.COMMUNICATION)
+            self._progress.processes = self.collectives.local_size
+
     # The end of a step
 
     def _boundary(self) -> None:
+        if self._finished:
+            return
         spent = self.clock.lap()
         begun = time.perf_counter()
         if self.steps == 0:
             self._note_first_step(begun)
         move = self.schedule.move
+        self.collectives.step_ended(self.steps, recorded=move.recorded)
         if move.recorded:
             self._record(spent, arm=move.arm, block=move.block)
         elif not self._in_window:
@@ -202,7 +219,7 @@ class Session:
                 elapsed_s=begun - (self._first_step_at or begun),
                 epoch_started=epoch_started,
             )
-        if self._progress.stop:
+        if self._progress.must_stop(self.steps):
             self.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
             self._in_window = self.windows.next()
@@ -213,7 +230,8 @@ class Session:
         if move.new_block:
             self._begin_block(move.arm)
         self.own_s += time.perf_counter() - begun
-        if move.new_block or self.steps == 1:
+        if (move.new_block or self.steps == 1) and not self.collectives.rank:
+            # Where several train together, the others wait for rank 0 in their collectives.
             self._token.wait(self._leave, warm=schedule.warm)
         self.clock.restart()
 
@@ -247,6 +265,7 @@ class Session:
         self._first_step_at = now
         self.setup_s = time.time() - parting.process_start()
         self.num_threads = torch.get_num_threads()
+        self.group_made()
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm
@@ -278,31 +297,47 @@ class Session:
 
     def script_ends(self) -> None:
         """The interpreter is about to leave: write what is known."""
-        if not self._finished:
+        if not self._finished and os.getpid() == self._pid:
             self._finished = True
             parting.write(self, Status.CRASHED if self.error else Status.ENDED, sample=False)
+
+    def forked(self) -> None:
+        """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
+        self._pid = os.getpid()
+        self._finished = self._finished or self.steps > 0
+
+    def child_ends(self, code: int) -> None:
+        """A process that the script started with multiprocessing, and that may have trained, is about to leave."""
+        if code and self.error is None:
+            self.error = f"a process that the script started left with exit code {code}"
+        if self.steps:
+            self.script_ends()
 
     def finish(self, status: Status) -> NoReturn:
         """Write the record and leave at once: no `finally`, no checkpoint, no atexit hook of the script runs."""
         self._finished = True
         parting.write(self, status, sample=True)
-        self._leave()
+        self._progress.leave(self.collectives.local_rank)
+        self._leave(wait_s=_LEAVE_S)
 
-    def _leave(self) -> NoReturn:
+    def _leave(self, *, wait_s: float = 0.0) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             # A closed or broken stream of the script's must not keep the process from leaving.
             try:
                 stream.flush()
             except Exception:
                 continue
+        # Hotlap ends all processes of the command at once. If this one left first, its peers would fail in their next
+        # collective, and a shell script would go on as if the training had been completed.
+        parting.await_end(wait_s)
         os._exit(0)
 
 
-def start(plan: Plan) -> None:
+def start(plan: Plan) -> Session:
     """Torch has just been imported: seed, install the levers and the hooks."""
     import atexit
 
-    from hotlap.probe import hooks
+    from hotlap.probe import hooks, offspring
 
     if plan.seed is not None:
         seed_everything(plan.seed + plan.reseed)
@@ -314,13 +349,17 @@ def start(plan: Plan) -> None:
     if plan.whole:
         session.windows.each_step += (Partial(session).step_ended,)
     atexit.register(session.script_ends)
+    os.register_at_fork(after_in_child=session.forked)
+    offspring.follow(session)
     show = sys.excepthook
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
         session.failed(error)
-        show(kind, error, trace)
+        own_trace = traces.without_ours(error)
+        show(kind, error, own_trace)
 
     sys.excepthook = excepthook
+    return session
 
 
 def _length(loader: Any) -> int | None:

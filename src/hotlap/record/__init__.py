@@ -41,6 +41,7 @@ from hotlap.record.machine import (
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
+from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Run
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
@@ -79,6 +80,7 @@ __all__ = [
     "LoaderFacts",
     "LongRun",
     "Machine",
+    "Meeting",
     "MemorySample",
     "Noise",
     "NonFinite",
@@ -94,6 +96,8 @@ __all__ = [
     "Prediction",
     "Purpose",
     "RankFacts",
+    "RankLog",
+    "RankStep",
     "Result",
     "Run",
     "Scalar",

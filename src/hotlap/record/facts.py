@@ -299,3 +299,5 @@ class RankFacts:
     """Waiting for the slowest rank, inside of communication."""
     transfer_s: float | None
     """The rest of its communication: data on their way."""
+    phase_s: Mapping[Phase, float | None] = field(default_factory=dict)
+    """Phase -> its median a step; None where it was not measured."""

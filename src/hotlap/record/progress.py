@@ -5,10 +5,21 @@ import os
 import struct
 from pathlib import Path
 
-SIZE = 64
-_STEPS = struct.Struct("<Q")
-_STOP_AT = 8
-_ARM_AT = 9
+_NUMBER = struct.Struct("<Q")
+_STEPS_AT = 0
+_ARM_AT = 8
+_STOP_AT = 16
+_PROCESSES_AT = 24
+_LEFT_AT = 64
+
+# Processes of one training on one host, at most.
+_MAX_PROCESSES = 1024
+
+SIZE = _LEFT_AT + _MAX_PROCESSES
+
+# Processes that train together must end after the same step, or one waits in a collective for a peer that is gone. In a
+# step that they share they are at most one step apart; one more for the time that the request takes to be seen.
+_STEPS_TO_AGREE = 2
 
 READY = b"r"
 """What a child writes when it waits for its turn and its next steps will be recorded."""
@@ -27,14 +38,17 @@ class Progress:
         finally:
             os.close(descriptor)
 
+    def _get(self, at: int) -> int:
+        return int(_NUMBER.unpack_from(self._map, at)[0])
+
     @property
     def steps(self) -> int:
         """Steps made so far."""
-        return int(_STEPS.unpack_from(self._map)[0])
+        return self._get(_STEPS_AT)
 
     @steps.setter
     def steps(self, value: int) -> None:
-        _STEPS.pack_into(self._map, 0, value)
+        _NUMBER.pack_into(self._map, _STEPS_AT, value)
 
     @property
     def arm(self) -> int:
@@ -46,13 +60,32 @@ class Progress:
         self._map[_ARM_AT] = min(value, 255)
 
     @property
-    def stop(self) -> bool:
-        """The parent wants the run to end after the current step."""
-        return self._map[_STOP_AT] != 0
+    def processes(self) -> int:
+        """Processes on this host that train together."""
+        return max(1, self._get(_PROCESSES_AT))
+
+    @processes.setter
+    def processes(self, value: int) -> None:
+        _NUMBER.pack_into(self._map, _PROCESSES_AT, min(value, _MAX_PROCESSES))
 
     def ask_to_stop(self) -> None:
-        """PARENT: end after the current step."""
-        self._map[_STOP_AT] = 1
+        """PARENT: end after the current step; several processes after one that all will make."""
+        last = self.steps + (_STEPS_TO_AGREE if self.processes > 1 else 0)
+        _NUMBER.pack_into(self._map, _STOP_AT, last + 1)
+
+    def must_stop(self, steps: int) -> bool:
+        """CHILD: the parent wants it to end, and `steps` are enough."""
+        stop = self._get(_STOP_AT)
+        return 0 < stop <= steps + 1
+
+    def leave(self, process: int) -> None:
+        """CHILD: number `process` on this host has written its record, and waits to be ended."""
+        self._map[_LEFT_AT + min(process, _MAX_PROCESSES - 1)] = 1
+
+    @property
+    def num_left(self) -> int:
+        """PARENT: processes that wait to be ended."""
+        return self._map[_LEFT_AT:SIZE].count(1)
 
     def close(self) -> None:
         """Let go of the page."""

@@ -17,14 +17,15 @@ def test_what_one_side_writes_the_other_sees(pair: tuple[Progress, Progress]) ->
     child.steps = 123_456_789_012
     child.arm = 2
     assert (parent.steps, parent.arm) == (123_456_789_012, 2)
-    assert not child.stop
+    assert not child.must_stop(123_456_789_012)
     parent.ask_to_stop()
-    assert child.stop
+    assert child.must_stop(123_456_789_012)
     assert (child.steps, child.arm) == (123_456_789_012, 2)
 
 
 def test_a_new_page_is_all_zero(pair: tuple[Progress, Progress]) -> None:
-    assert (pair[0].steps, pair[0].arm, pair[0].stop) == (0, 0, False)
+    page = pair[0]
+    assert (page.steps, page.arm, page.must_stop(0), page.processes, page.num_left) == (0, 0, False, 1, 0)
 
 
 def test_an_arm_beyond_a_byte_is_the_last(pair: tuple[Progress, Progress]) -> None:
@@ -37,3 +38,24 @@ def test_a_page_that_was_closed_is_still_there_for_the_other(pair: tuple[Progres
     child.steps = 7
     child.close()
     assert parent.steps == 7
+
+
+def test_processes_that_train_together_stop_after_a_step_that_all_will_make(pair: tuple[Progress, Progress]) -> None:
+    child, parent = pair
+    child.processes = 2
+    child.steps = 100
+    parent.ask_to_stop()
+    assert not child.must_stop(100), "a peer may be one step ahead already"
+    assert not child.must_stop(101)
+    assert child.must_stop(102)
+
+
+def test_the_parent_sees_who_waits_to_be_ended(pair: tuple[Progress, Progress]) -> None:
+    child, parent = pair
+    child.processes = 3
+    for process in (0, 2, 2):
+        child.leave(process)
+    assert (parent.processes, parent.num_left) == (3, 2)
+    child.leave(100_000)
+    assert parent.num_left == 3
+    assert child.steps == 0

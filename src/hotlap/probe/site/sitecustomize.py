@@ -23,18 +23,22 @@ def _run_the_users_own() -> None:
     spec.loader.exec_module(module)
 
 
-def _is_auxiliary() -> bool:
-    """Data-loader workers and the servers of multiprocessing record nothing and must pay nothing."""
-    return any("multiprocessing" in word for word in sys.orig_argv[1:4])
+def _start(plan: str) -> None:
+    from hotlap.probe import offspring
 
-
-if os.environ.get("HOTLAP_PLAN") and not _is_auxiliary():
-    try:
+    if offspring.is_of_multiprocessing():
+        offspring.await_target(plan)
+    elif not offspring.is_servant():
         from hotlap.probe.arrival import await_torch
+
+        await_torch(plan)
+
+
+if os.environ.get("HOTLAP_PLAN"):
+    try:
+        _start(os.environ["HOTLAP_PLAN"])
     except ImportError as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
         with open(os.path.join(os.path.dirname(os.environ["HOTLAP_PLAN"]), "no-probe"), "a") as told:
             told.write(f"{sys.executable}: {error}\n")
-    else:
-        await_torch(os.environ["HOTLAP_PLAN"])
 _run_the_users_own()

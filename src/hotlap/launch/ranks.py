@@ -1,0 +1,153 @@
+"""The records of several processes that train together -> one Run that knows all of them.
+
+Processes that meet in each step take equally long for it, whoever is slow: those that wait for a slow one look slow
+themselves. So they are compared on the time that each spends outside of collectives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from hotlap.record import Meeting, Phase, RankFacts, RankLog, RankStep, Run, Status
+
+# The worst that happened to any of the processes is what happened to the run.
+_WORST_FIRST = (Status.CRASHED, Status.HUNG, Status.LAPSED, Status.ENDED, Status.COMPLETE)
+
+
+def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
+    """The run of the first rank, with what is known of each beside it. One run alone is left as it is."""
+    runs = sorted(runs, key=lambda run: run.rank)
+    first = runs[0]
+    if first.world_size == 1 and len(runs) == 1:
+        return first
+    by_rank = {log.rank: log for log in logs}
+    known = [by_rank[run.rank] for run in runs if run.rank in by_rank]
+    status = next((status for status in _WORST_FIRST if any(run.status is status for run in runs)), first.status)
+    notes = dict.fromkeys(note for run in runs for note in run.notes)
+    lost = sorted(set(range(first.world_size)) - {run.rank for run in runs})
+    if lost:
+        notes[_lost(lost, first.world_size)] = None
+    return replace(
+        first,
+        status=status,
+        error=next((run.error for run in runs if run.status is status and run.error), None),
+        ranks=_facts(runs, known) if len(runs) > 1 else (),
+        notes=tuple(notes),
+        skipped_updates=first.skipped_updates,
+    )
+
+
+def _lost(ranks: list[int], world_size: int) -> str:
+    names = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
+    return (
+        f"Of {world_size} processes that train together, {len(ranks)} left no record here (rank {names}): on another "
+        "host, or still held in a collective when hotlap ended the run."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """Communication of one process in one step: seconds."""
+
+    wait_s: float
+    transfer_s: float
+
+
+def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...]:
+    common = set.intersection(*(set(run.step_index) for run in runs))
+    if not common:
+        return ()
+    splits = _splits(logs) if len(logs) == len(runs) else None
+    on_device = _on_device(runs) if any(log.on_device for log in logs) else None
+    hosts = {log.rank: log.host for log in logs}
+    found = []
+    for run in runs:
+        rows = [i for i, step in enumerate(run.step_index) if step in common]
+        wait_s, transfer_s, hidden_s = None, None, 0.0
+        if on_device is not None:
+            wait_s, transfer_s, hidden_s = on_device[run.rank]
+        elif splits is not None:
+            mine = [split for step, split in splits[run.rank].items() if step in common]
+            if mine:
+                wait_s = median(split.wait_s for split in mine)
+                transfer_s = median(split.transfer_s for split in mine)
+        held = run.phase_s.get(Phase.COMMUNICATION)
+        found.append(
+            RankFacts(
+                rank=run.rank,
+                host=hosts.get(run.rank, ""),
+                step_s=median(run.step_s[i] for i in rows),
+                compute_s=max(0.0, median(run.step_s[i] - (held[i] if held else 0.0) for i in rows) - hidden_s),
+                wait_s=wait_s,
+                transfer_s=transfer_s,
+                phase_s={
+                    phase: median(parts[i] for i in rows) if parts is not None else None
+                    for phase, parts in run.phase_s.items()
+                },
+            )
+        )
+    return tuple(found)
+
+
+def _splits(logs: Sequence[RankLog]) -> Mapping[int, Mapping[int, _Split]] | None:
+    """Rank -> step -> waiting and transfer; None where it cannot be told."""
+    steps = [{step.step_index: step for step in log.steps} for log in logs]
+    common = sorted(set.intersection(*(set(known) for known in steps)))
+    same_clock = len({log.clock for log in logs}) == 1
+    found: dict[int, dict[int, _Split]] = {log.rank: {} for log in logs}
+    for index in common:
+        splits = _split_step([known[index] for known in steps], same_clock=same_clock)
+        if splits is None:
+            return None
+        for log, split in zip(logs, splits, strict=True):
+            found[log.rank][index] = split
+    return found if common else None
+
+
+def _split_step(steps: Sequence[RankStep], *, same_clock: bool) -> list[_Split] | None:
+    """One step in all processes.
+
+    With one clock the latest to be ready is known, and what lies before that is waiting. On several hosts the clocks
+    differ; then the one that is held the shortest is taken for the one that waits for nobody.
+    """
+    if any(meeting.ready is None for step in steps for meeting in step.meetings):
+        return None
+    if same_clock and len({len(step.meetings) for step in steps}) == 1:
+        columns = zip(*(step.meetings for step in steps), strict=True)
+        waits = [_waits(meetings) for meetings in columns]
+        totals = [sum(parts) for parts in zip(*waits, strict=True)] if waits else [0.0] * len(steps)
+    else:
+        held = [_held_s(step) for step in steps]
+        totals = [seconds - min(held) for seconds in held]
+    return [
+        _Split(wait_s=wait_s, transfer_s=max(0.0, _held_s(step) - wait_s))
+        for wait_s, step in zip(totals, steps, strict=True)
+    ]
+
+
+def _waits(meetings: Sequence[Meeting]) -> list[float]:
+    latest = max(meeting.ready or 0.0 for meeting in meetings)
+    return [min(max(0.0, latest - meeting.begin), meeting.end - meeting.begin) for meeting in meetings]
+
+
+def _held_s(step: RankStep) -> float:
+    return sum(meeting.end - meeting.begin for meeting in step.meetings)
+
+
+def _on_device(runs: Sequence[Run]) -> Mapping[int, tuple[float | None, float | None, float]]:
+    """Rank -> waiting, transfer, and the part of both in which nothing else ran, on devices.
+
+    The kernel of a collective runs from when this process comes until the last one has come and the data have arrived.
+    So the shortest is transfer alone, and what another's takes longer is waiting. Known where the operators were
+    looked at.
+    """
+    windows = {run.rank: run.operators for run in runs}
+    busy = {rank: window.communication_s for rank, window in windows.items() if window is not None}
+    times = [seconds for seconds in busy.values() if seconds is not None]
+    if len(times) < len(runs):
+        return {run.rank: (None, None, 0.0) for run in runs}
+    shortest = min(times)
+    return {
+        rank: ((busy[rank] or 0.0) - shortest, shortest, (window.communication_exposed_s or 0.0) if window else 0.0)
+        for rank, window in windows.items()
+    }

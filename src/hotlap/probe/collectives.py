@@ -1,0 +1,263 @@
+"""Processes that train together: who this one is, and what its collectives hold it for.
+
+Collectives that the script calls are wrapped. The all-reduce of DistributedDataParallel has no call: its buckets leave
+while gradients are still computed, and at the end of the backward pass the process is held until all are back. The
+moment before that is heard by a callback of the autograd engine that is queued before DDP queues its own: the engine
+runs them in order when the last gradient of this process is there.
+"""
+
+import functools
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe import clock as phases
+from hotlap.probe.clock import Clock
+from hotlap.record import Meeting, RankLog, RankStep
+
+# All of torch.distributed in which a process can be held by others. Names that this torch does not have are passed over.
+_COLLECTIVES = (
+    *("all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "barrier", "monitored_barrier"),
+    *("all_gather", "all_gather_into_tensor", "all_gather_single", "all_gather_coalesced", "all_gather_object"),
+    *("gather", "gather_object", "scatter", "scatter_object_list", "broadcast_object_list"),
+    *("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all", "all_to_all_single"),
+)
+_BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
+
+# Wrappers that communicate within the backward pass.
+_HIDES = frozenset({"DistributedDataParallel", "FullyShardedDataParallel"})
+
+# Meetings kept, at 150 bytes each; beyond, every second step is dropped, then every second of the rest, and so on: the
+# same steps in all processes.
+_MAX_MEETINGS = 20_000
+
+# Works that were never waited for are forgotten beyond so many.
+_MAX_ISSUED = 1000
+
+
+class Thread(Protocol):
+    """The thread that trains."""
+
+    id: int | None
+
+
+class Collectives:
+    """The books of one process. Nothing is kept, and hardly anything done, in a training by one process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.rank = _number("RANK", 0)
+        self.world_size = _number("WORLD_SIZE", 1)
+        self.local_rank = _number("LOCAL_RANK", 0)
+        self.active = False
+        """A process group of several was made."""
+        self.hidden = False
+        """A module communicates within its backward pass."""
+        self._inside = False
+        self._on_device = False
+        self._issued: dict[int, float | None] = {}
+        self._meetings: list[Meeting] = []
+        self._steps: list[RankStep] = []
+        self._num_kept = 0
+        self._stride = 1
+        self._last_gradient: float | None = None
+
+    @property
+    def local_size(self) -> int:
+        """Processes of this training on this host; all of them, where nobody says."""
+        return _number("LOCAL_WORLD_SIZE", self.world_size)
+
+    # Who am I?
+
+    def joined(self) -> None:
+        """Is there a process group by now? Asked when one was made, and at the first steps."""
+        # Never imported by us: torch brings it along, where it was built with it.
+        dist = sys.modules.get("torch.distributed")
+        if dist is None or not dist.is_available() or not dist.is_initialized():
+            return
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        if "LOCAL_RANK" not in os.environ:
+            self.local_rank = self.rank
+        self.active = self.world_size > 1
+        self._on_device = str(dist.get_backend()) not in ("gloo", "mpi") and torch.cuda.is_available()
+
+    def saw_module(self, module: torch.nn.Module) -> None:
+        """A module makes a forward pass, in the first steps."""
+        if self.active and not self.hidden:
+            # fully_shard (FSDP2) puts its own class in front of each module's: FSDPLinear.
+            self.hidden = any(
+                type(part).__name__ in _HIDES or type(part).__name__.startswith("FSDP") for part in module.modules()
+            )
+
+    # Collectives that the script calls
+
+    def timed(self, function: Callable[..., Any], thread: Thread, *, of_all: bool) -> Callable[..., Any]:
+        """`function`, its time in the communication phase."""
+        from threading import get_ident
+
+        is_compiling = torch.compiler.is_compiling
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or self._inside or get_ident() != thread.id:
+                return function(*args, **kwargs)
+            begin = self._enter()
+            try:
+                result = function(*args, **kwargs)
+            finally:
+                end = self._leave()
+            ready = begin if of_all and self._is_of_all(args, kwargs) else None
+            self._note(result, Meeting(ready=ready, begin=begin, end=end))
+            return result
+
+        return wrapper
+
+    def timed_wait(self, wait: Callable[..., Any], thread: Thread) -> Callable[..., Any]:
+        """`Work.wait`: the end of a collective that was begun before."""
+        from threading import get_ident
+
+        @functools.wraps(wait)
+        def wrapper(work: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or get_ident() != thread.id:
+                return wait(work, *args, **kwargs)
+            begin = self._enter()
+            try:
+                return wait(work, *args, **kwargs)
+            finally:
+                end = self._leave()
+                self._meetings.append(Meeting(ready=self._issued.pop(id(work), None), begin=begin, end=end))
+
+        return wrapper
+
+    def _enter(self) -> float:
+        self._inside = True
+        self._clock.enter(phases.COMMUNICATION)
+        return perf_counter()
+
+    def _leave(self) -> float:
+        end = perf_counter()
+        self._clock.leave()
+        self._inside = False
+        return end
+
+    def _is_of_all(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        group = kwargs.get("group") or next((arg for arg in args if hasattr(arg, "size") and hasattr(arg, "rank")), None)
+        if group is None or isinstance(group, torch.Tensor):
+            return True
+        try:
+            return int(group.size()) == self.world_size
+        except (TypeError, RuntimeError, ValueError):
+            return False
+
+    def _note(self, result: Any, meeting: Meeting) -> None:
+        works = result if isinstance(result, list) else [result]
+        begun = [work for work in works if hasattr(work, "wait") and not isinstance(work, torch.Tensor)]
+        if not begun:
+            self._meetings.append(meeting)
+            return
+        if len(self._issued) > _MAX_ISSUED:
+            self._issued.clear()
+        for work in begun:
+            self._issued[id(work)] = meeting.ready
+
+    # Those that are hidden in a backward pass
+
+    def listen(self, roots: Any) -> Callable[[], None] | None:
+        """A backward pass from `roots` is about to begin: hear when its last gradient is there. Answers how to stop."""
+        if not self.hidden:
+            return None
+        self._last_gradient = None
+        root = next(
+            (r for r in (roots if isinstance(roots, list | tuple) else (roots,)) if getattr(r, "requires_grad", False)),
+            None,
+        )
+        if root is None:
+            return None
+        return root.register_hook(self._backward_begins).remove  # type: ignore[no-any-return]
+
+    def _backward_begins(self, gradient: Any) -> None:
+        from torch.autograd import Variable
+
+        # torch's own FSDP hears the end of a backward pass in the same way.
+        Variable._execution_engine.queue_callback(self._gradients_are_there)  # type: ignore[attr-defined]
+
+    def _gradients_are_there(self) -> None:
+        self._last_gradient = perf_counter()
+
+    def heard(self) -> None:
+        """The backward pass is over: what has passed since its last gradient was communication."""
+        begin = self._last_gradient
+        if begin is None:
+            return
+        end = self._clock.give_since(begin, phases.COMMUNICATION)
+        self._meetings.append(Meeting(ready=begin, begin=begin, end=end))
+
+    # The books
+
+    def step_ended(self, step_index: int, *, recorded: bool) -> None:
+        """Close the meetings of a step."""
+        meetings, self._meetings = self._meetings, []
+        if not recorded or step_index % self._stride:
+            return
+        self._steps.append(RankStep(step_index=step_index, meetings=tuple(meetings)))
+        self._num_kept += len(meetings) + 1
+        if self._num_kept > _MAX_MEETINGS:
+            self._stride *= 2
+            self._steps = [step for step in self._steps if step.step_index % self._stride == 0]
+            self._num_kept = sum(len(step.meetings) + 1 for step in self._steps)
+
+    def log(self) -> RankLog:
+        """All that was kept."""
+        return RankLog(
+            rank=self.rank,
+            host=socket.gethostname(),
+            clock=_clock_name(),
+            on_device=self._on_device,
+            steps=tuple(self._steps),
+        )
+
+
+def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[], None]) -> None:
+    """Hear of everything in torch.distributed that can hold a process. `joined` is told when a group was made."""
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    for names, of_all in ((_COLLECTIVES, True), (_BETWEEN_TWO, False)):
+        for name in names:
+            function = getattr(dist, name, None)
+            if function is not None:
+                patch.set(dist, name, books.timed(function, thread, of_all=of_all))
+    init = dist.init_process_group
+
+    @functools.wraps(init)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        result = init(*args, **kwargs)
+        joined()
+        return result
+
+    patch.set(dist, "init_process_group", init_process_group)
+    work = getattr(dist, "Work", None)
+    if work is not None:
+        patch.set(work, "wait", books.timed_wait(work.wait, thread))
+
+
+def _number(name: str, otherwise: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdigit() else otherwise
+
+
+def _clock_name() -> str:
+    """Equal for processes whose monotonic clocks agree: on one host since one boot."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = ""
+    return f"{socket.gethostname()} {boot}"

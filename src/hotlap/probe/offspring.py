@@ -1,0 +1,68 @@
+"""Processes that a script starts with multiprocessing: those that may train are followed, data-loader workers are not.
+
+Nothing is imported at module level but the standard library: each data-loader worker that is not forked comes by here.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Modules whose processes serve a training and never train themselves.
+_SERVANTS = ("torch.utils.data.", "multiprocessing.", "concurrent.futures.")
+
+
+def await_target(plan_path: str) -> None:
+    """In a fresh process of multiprocessing: start the probe before its target runs, if that may train."""
+
+    arrived: list[Callable[[], Session | None]] = []
+
+    def arrive() -> "Callable[[], Session | None]":
+        from hotlap.probe.arrival import arrive
+
+        # A child that this process forks later on has it already.
+        if not arrived:
+            arrived.append(arrive(plan_path))
+        return arrived[0]
+
+    _around_bootstrap(arrive)
+
+
+def follow(session: "Session") -> None:
+    """In a process with a probe: its forked children have one as well, and leave past every atexit hook."""
+    _around_bootstrap(lambda: lambda: session)
+
+
+def _around_bootstrap(arrive: "Callable[[], Callable[[], Session | None]]") -> None:
+    from multiprocessing.process import BaseProcess
+
+    bootstrap = BaseProcess._bootstrap  # type: ignore[attr-defined]
+
+    def _bootstrap(self: Any, *args: Any, **kwargs: Any) -> Any:
+        target = getattr(self, "_target", None)
+        if f"{getattr(target, '__module__', '')}.".startswith(_SERVANTS):
+            return bootstrap(self, *args, **kwargs)
+        session = arrive()
+        code = bootstrap(self, *args, **kwargs)
+        found = session()
+        if found is not None:
+            found.child_ends(code or 0)
+        return code
+
+    setattr(BaseProcess, "_bootstrap", _bootstrap)  # noqa: B010 - a plain assignment to a method is a type error
+
+
+def is_of_multiprocessing() -> bool:
+    """This Python was started by multiprocessing to run a target, or to fork those that will."""
+    return any(word.startswith(("from multiprocessing.spawn", "from multiprocessing.forkserver")) for word in _words())
+
+
+def is_servant() -> bool:
+    """This Python was started by multiprocessing for its own affairs."""
+    return any("multiprocessing" in word for word in _words())
+
+
+def _words() -> list[str]:
+    return sys.orig_argv[1:4]
