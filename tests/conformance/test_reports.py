@@ -1,6 +1,7 @@
 """What every report must do: show any study, and show it the same way twice."""
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable
 
@@ -14,11 +15,12 @@ Render = Callable[[Study], str]
 
 
 def reporters() -> dict[str, Render]:
-    """Format -> its `render`: every module of hotlap.report that has one."""
+    """Format -> its `render`: every module of hotlap.report that has one for a study."""
     found: dict[str, Render] = {}
     for module in pkgutil.iter_modules(hotlap.report.__path__):
         loaded = importlib.import_module(f"hotlap.report.{module.name}")
-        if hasattr(loaded, "render"):
+        # `machine` renders a checkup, which is another thing.
+        if hasattr(loaded, "render") and "study" in inspect.signature(loaded.render).parameters:
             found[module.name] = loaded.render
     return found
 

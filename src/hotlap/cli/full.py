@@ -22,10 +22,10 @@ def run(args: argparse.Namespace, aim: "Target", bench: "Workbench") -> int:
     """Run it; the exit code is the training's."""
     from hotlap.launch import WholeRun, end_like
     from hotlap.record import Plan
-    from hotlap.tune import WATCHES
+    from hotlap.tune import LOOKING
 
     every_s = words.seconds(args.status_every, "--status-every") if args.status_every else None
-    plan = Plan(command=aim.command, cwd=bench.study.cwd, out="", seed=None, whole=True, watches=WATCHES)
+    plan = Plan(command=aim.command, cwd=bench.study.cwd, out="", seed=None, whole=True, watches=LOOKING)
     with WholeRun(plan) as whole:
         watching = _Watching(whole, bench, every_s=every_s)
         code = whole.run(asked=watching.tell, looked=watching.look)

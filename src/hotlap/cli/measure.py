@@ -122,7 +122,7 @@ def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Option
         warmup=words.whole_number(args.warmup or "20", "--warmup"),
         watches=WATCHES,
     )
-    return options, Scope(wanted=wanted, repeat=not args.quick)
+    return options, Scope(wanted=wanted, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
 
 
 def _bench(args: argparse.Namespace, aim: "Target", cwd: Path) -> "Workbench":

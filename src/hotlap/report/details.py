@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hotlap.record import HotLine, InputPart, OperatorWindow, Run, Sighting
+from hotlap.record import HotLine, InputPart, OperatorWindow, Run, Sighting, Study, Sweep
 from hotlap.report.scale import mean
-from hotlap.report.story import plural, share_of
+from hotlap.report.story import plural, share_of, timed
 from hotlap.units import duration, percent, size
 
 # More rows than these are for the JSON; the costliest come first.
@@ -28,9 +28,24 @@ class Detail:
     """What it costs, and what it is."""
 
 
+def closer_look(study: Study) -> tuple[Detail, ...]:
+    """All that was seen of the script as written, in the order in which it helps."""
+    run = timed(study)
+    swept = sweep(study.sweep)
+    return (*(details(run) if run is not None else ()), *([swept] if swept is not None else []))
+
+
 def details(run: Run) -> tuple[Detail, ...]:
-    """All that was seen, in the order in which it helps; nothing for what was not looked at."""
+    """What was seen in one run; nothing for what was not looked at."""
     return tuple(found for look in _LOOKS if (found := look(run)) is not None)
+
+
+def sweep(found: Sweep | None) -> Detail | None:
+    """The step at each number of threads, and why it is so."""
+    if found is None or not found.times:
+        return None
+    rows = tuple((plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
+    return Detail(title="Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows)
 
 
 def place(path: str, line: int | None, run: Run) -> str:
@@ -163,6 +178,19 @@ def _memory(run: Run) -> Detail | None:
     return Detail(title="Memory", lead=lead)
 
 
+def _what_ifs(run: Run) -> Detail | None:
+    if not run.what_ifs:
+        return None
+    rows = tuple(
+        (
+            f"{duration(one.now_s)} -> {duration(one.other_s)}",
+            f"{one.setting}: {one.other} instead of {one.now}, in turns within one process",
+        )
+        for one in run.what_ifs
+    )
+    return Detail(title="The step under another setting", rows=rows)
+
+
 def _shapes(run: Run) -> Detail | None:
     shapes = run.shapes
     if shapes is None or shapes.num_shapes < 2:
@@ -236,6 +264,7 @@ _LOOKS: tuple[Callable[[Run], Detail | None], ...] = (
     _hot_lines,
     _sightings,
     _operators,
+    _what_ifs,
     _processor,
     _memory,
     _shapes,

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from hotlap.record import Study
 from hotlap.report import charts, diff, environment, lanes, series, story
 from hotlap.report.clean import clean, last_lines
-from hotlap.report.details import details
+from hotlap.report.details import closer_look
 from hotlap.report.terminal import OUTPUT_LINES
 from hotlap.units import duration, factor, percent
 
@@ -32,7 +32,7 @@ def render(study: Study) -> str:
         losses=charts.loss_chart(before, study.after),
         memory=series.memory(before),
         step_times=series.step_times(before),
-        details=details(before) if before is not None else (),
+        details=closer_look(study),
         diff_lines=tuple(diff.lines(clean(study.patch))) if study.patch else (),
         environment=environment.rows(study),
         failure=story.failure(before) if before is not None else None,

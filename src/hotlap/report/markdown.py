@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hotlap.record import Run, Study
 from hotlap.report import story
 from hotlap.report.clean import clean, clean_line, last_lines
-from hotlap.report.details import details
+from hotlap.report.details import closer_look
 from hotlap.report.terminal import OUTPUT_LINES
 from hotlap.units import duration, percent
 
@@ -37,8 +37,7 @@ def _lines(study: Study) -> Iterator[str]:
     yield from _ceilings(study)
     if story.is_tuned(study):
         yield from _trials(study)
-    if run is not None:
-        yield from _details(run)
+    yield from _details(study)
     yield from _patch(study)
     if study.warnings:
         yield ""
@@ -98,8 +97,8 @@ def _trials(study: Study) -> Iterator[str]:
         yield f"**{study.result.verdict.value}**: {_text(study.result.why)}"
 
 
-def _details(run: Run) -> Iterator[str]:
-    found = details(run)
+def _details(study: Study) -> Iterator[str]:
+    found = closer_look(study)
     if not found:
         return
     yield ""

@@ -18,7 +18,7 @@ from rich.text import Text
 from hotlap.record import Phase, Purpose, Run, Study, Trial, Verdict
 from hotlap.report import diff, story
 from hotlap.report.clean import clean, clean_line, last_lines
-from hotlap.report.details import details
+from hotlap.report.details import Detail, closer_look, details, sweep
 from hotlap.units import duration, factor, percent
 
 WIDTH = 100
@@ -83,10 +83,25 @@ def waiting(study: Study) -> RenderableType:
 
 
 def seen(study: Study) -> RenderableType | None:
-    """What else was seen in the script as written; None where nothing was looked at."""
+    """What else was seen of the script as written; None where nothing was looked at."""
+    return _closer(closer_look(study))
+
+
+def seen_in_run(study: Study) -> RenderableType | None:
+    """The part of it that the first run shows."""
     run = story.timed(study)
+    return _closer(details(run)) if run is not None else None
+
+
+def threads(study: Study) -> RenderableType | None:
+    """The part of it that later runs show."""
+    found = sweep(study.sweep)
+    return _closer((found,)) if found is not None else None
+
+
+def _closer(found: tuple[Detail, ...]) -> RenderableType | None:
     parts: list[RenderableType] = []
-    for detail in details(run) if run is not None else ():
+    for detail in found:
         parts.append(_text(detail.title, "bold"))
         if detail.lead:
             parts.append(Padding(_text(detail.lead), (0, 0, 0, 2)))
@@ -242,7 +257,8 @@ SECTIONS: Mapping[Purpose, tuple[Section, ...]] = {
 
 PARTS: Mapping[tuple[Purpose, str], tuple[Section, ...]] = {
     **{(purpose, "baseline"): (waiting,) for purpose in Purpose},
-    **{(purpose, "findings"): (findings, seen) for purpose in Purpose},
+    **{(purpose, "findings"): (findings, seen_in_run) for purpose in Purpose},
+    **{(purpose, "sweep"): (threads,) for purpose in Purpose},
     **{(purpose, "ceilings"): (ceilings,) for purpose in Purpose},
     **{(purpose, "noise"): (noise,) for purpose in Purpose},
     (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, warnings),

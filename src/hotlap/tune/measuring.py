@@ -7,18 +7,23 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hotlap import rules
-from hotlap.record import Ceiling, Machine, Noise, Run, State, Status, Study
+from hotlap.machine import cores, threads
+from hotlap.record import Ceiling, Machine, Noise, Phase, Plan, Run, State, Status, Study
 from hotlap.tune.batches import level
 from hotlap.tune.ceilings import bounds, free_input
 from hotlap.tune.desk import Desk
 from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
 from hotlap.tune.options import Observer, Options, Runs
 from hotlap.tune.sizes import Sizes
+from hotlap.tune.sweep import thread_sweep
 from hotlap.tune.timing import Arm, Timing
 from hotlap.tune.tuner import noise_of
 
-# Names of all watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
-WATCHES: tuple[str, ...] = ()
+# Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
+LOOKING = ("switches", "memory", "shapes", "modules", "cpu", "input", "lines", "operators", "calls")
+"""Those that only look: fit for a training that is to be as it would be without us."""
+WATCHES = (*LOOKING, "what-if")
+"""All: some change a setting for a while, and what they change is thrown away with the run."""
 
 # Rounds of the script as written against itself with free batches. Two give an interval; more narrow it.
 _ROUNDS = 4
@@ -42,10 +47,16 @@ _WATCHED = (
     "cpu",
     "memory",
     "shapes",
+    "calls",
+    "what_ifs",
 )
 
-Sweep = Callable[[Desk], None]
-"""Looks at the step with other numbers of threads, where that may tell something; writes what it saw into the desk."""
+# A sweep over numbers of threads tells something where arithmetic on the CPU takes at least this part of the step.
+_SWEPT_SHARE = 0.5
+# What it may take.
+_SWEEP_S = 60.0
+# As thread_sweep makes them: timed blocks for each number of threads, and one that is thrown away.
+_SWEEP_BLOCKS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +64,8 @@ class Scope:
     """How much is measured."""
 
     wanted: Wanted
+    sweep: bool = True
+    """Try the step with other numbers of threads, where the CPU's arithmetic is what takes the time."""
     repeat: bool = True
     """Run the script again: for the ceiling of free batches, and to know how far one run differs from the next."""
 
@@ -68,7 +81,6 @@ class Measurer:
         observer: Observer,
         *,
         scope: Scope,
-        sweep: Sweep | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
@@ -76,7 +88,6 @@ class Measurer:
         self._machine = machine
         self._observer = observer
         self._scope = scope
-        self._sweep = sweep
         self._now = now
 
     def run(self, study: Study) -> Study:
@@ -96,8 +107,8 @@ class Measurer:
         if self._scope.repeat:
             ceilings = self._repeat(desk, run, ceilings)
         desk.change("ceilings", ceilings=tuple(sorted(ceilings, key=lambda ceiling: -ceiling.speedup.mid)))
-        if self._sweep is not None:
-            self._sweep(desk)
+        if self._scope.sweep:
+            self._sweep(desk, run)
         desk.change("end", state=State.COMPLETE)
         return desk.study
 
@@ -132,6 +143,37 @@ class Measurer:
         if measured is None:
             return ceilings
         return (measured, *(ceiling for ceiling in ceilings if ceiling.name != "input"))
+
+    def _sweep(self, desk: Desk, run: Run) -> None:
+        """The step at other numbers of threads: why are the cores as busy as they are, and would fewer do?"""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+        if run.device != "cpu" or sum(run.share(phase) or 0.0 for phase in phases) < _SWEPT_SHARE:
+            return
+        sizes = Sizes.of(run, self._machine)
+        here = cores.look()
+        counts = threads.counts(here)
+        expected_s = sizes.setup_s + 2 * len(counts) * _SWEEP_BLOCKS * sizes.block * sizes.step_s
+        if len(counts) < 2 or expected_s > _SWEEP_S:
+            return
+        desk.doing(f"running {self._options.title} with {', '.join(map(str, counts))} threads in turns")
+        plan = Plan(
+            command=self._options.command,
+            cwd=self._options.cwd,
+            out="",
+            block=sizes.block,
+            warmup=sizes.warmup,
+            seed=self._options.seed,
+        )
+        found = thread_sweep(
+            self._runs,
+            plan,
+            counts,
+            cores=here,
+            default_threads=run.num_threads,
+            limit_s=desk.limit_s(expected_s),
+        )
+        if len(found.times) > 1:
+            desk.change("sweep", sweep=found)
 
     def _rounds(self, desk: Desk, timing: Timing, arms: Sequence[Arm]) -> tuple[list[float], list[Run]]:
         """Log-ratios of free batches, and the runs of the script as written."""
