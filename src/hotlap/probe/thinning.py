@@ -14,7 +14,7 @@ import heapq
 import os
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -47,6 +47,7 @@ class Thinning:
         self._outliers: list[tuple[float, int, Outlier]] = []
         self._num_aside = 0
         self._num_rows = 0
+        self._num_lost = 0
         self.validations = 0
         self.validation_s = 0.0
 
@@ -61,7 +62,7 @@ class Thinning:
         """Take up all rows that were added."""
         chunk, self._chunk = self._chunk, []
         self._take(chunk)
-        self._settle()
+        self._take([])
 
     def rows(self) -> list[Row]:
         """The sample, in its order; rows since the last flush are not in it."""
@@ -81,6 +82,7 @@ class Thinning:
             p99_s=p99_s,
             stretches=tuple(part.stretch(measured) for part in self._stretches.parts),
             outliers=tuple(outlier for _, _, outlier in ranked),
+            num_lost=self._num_lost,
         )
 
     def fields(self, measured: frozenset[int]) -> dict[str, Any]:
@@ -92,13 +94,23 @@ class Thinning:
         }
 
     def _take(self, chunk: list[Row]) -> None:
-        """A chunk is full. Losses on a device are fetched while the next one fills, so that nobody waits for them."""
-        self._settle()
-        on_device = [loss for row in chunk for loss in row.losses if isinstance(loss, torch.Tensor) and loss.is_cuda]
-        if not on_device:
+        """A chunk is full. An error of ours must not reach the training: what cannot be taken up is counted."""
+        try:
+            self._settle()
+            self._fetch(chunk)
+        except Exception:
+            self._num_lost += len(chunk)
+
+    def _fetch(self, chunk: list[Row]) -> None:
+        """Losses on a device are fetched while the next chunk fills, so that nobody waits for them."""
+        on_device = [loss.detach().reshape(()) for row in chunk for loss in row.losses if _is_on_cuda(loss)]
+        if len({(loss.device, loss.dtype) for loss in on_device}) != 1:
             self._fold([row._replace(losses=[float(loss) for loss in row.losses]) for row in chunk])
             return
-        fetched = torch.stack([loss.detach().double() for loss in on_device]).to("cpu", non_blocking=True)
+        stacked = torch.stack(on_device)
+        # Into pinned memory: to any other the host waits until all work before it is done.
+        fetched = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=True)
+        fetched.copy_(stacked, non_blocking=True)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         self._waiting = (chunk, fetched, event)
@@ -113,11 +125,7 @@ class Thinning:
         values = iter(fetched.tolist())
         self._fold(
             [
-                row._replace(
-                    losses=[
-                        next(values) if isinstance(loss, torch.Tensor) and loss.is_cuda else loss for loss in row.losses
-                    ]
-                )
+                row._replace(losses=[next(values) if _is_on_cuda(loss) else float(loss) for loss in row.losses])
                 for row in chunk
             ]
         )
@@ -159,6 +167,10 @@ class Thinning:
             heapq.heappush(self._outliers, entry)
         else:
             heapq.heapreplace(self._outliers, entry)
+
+
+def _is_on_cuda(loss: torch.Tensor | float) -> TypeGuard[torch.Tensor]:
+    return isinstance(loss, torch.Tensor) and loss.is_cuda
 
 
 class _Sample:

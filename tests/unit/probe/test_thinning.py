@@ -128,6 +128,14 @@ def test_a_record_can_be_made_at_any_time_and_changes_nothing() -> None:
     assert first.long.p99_s == second.long.p99_s
 
 
+def test_an_error_of_ours_is_counted_and_does_not_reach_the_training() -> None:
+    broken = row(300)._replace(losses=["no number"])  # type: ignore[list-item]
+    run, long = long_of(broken if step == 300 else row(step) for step in range(1000))
+    assert long.num_lost == 256
+    assert long.num_steps == 1000 - 256
+    assert run.step_s
+
+
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99])
 def test_quantiles_are_right_to_one_percent(share: float) -> None:
     draw = random.Random(0)
@@ -166,7 +174,7 @@ def memory_of(num_steps: int) -> tuple[int, int]:
 
 
 def test_memory_and_record_stop_growing() -> None:
-    # 300,000 steps fill all that is bounded; `benchmarks/full` does the same with ten million.
+    # 300,000 steps fill all that is bounded; `benchmarks/long_run.py` does the same with ten million.
     peak, size = memory_of(300_000)
     assert peak < 50e6
     assert size < 10e6
