@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 _USAGE = "hotlap measure [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
 
-# The rounds of a study without trials are few; this only keeps a broken script from running for ever.
-_BUDGET_S = 1800.0
+# A study without trials ends by itself; this only bounds what a script with slow steps may take (a quarter for the
+# first run).
+_BUDGET_S = 600.0
 
 _NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick", "no_sweep")
 _ONLY_WITH_FULL = ("status_every", "quiet")

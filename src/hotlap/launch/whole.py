@@ -40,6 +40,9 @@ class WholeRun:
         self.plan = replace(plan, out=str(self.out))
         self.progress = Progress(self.out / "progress")
         save(self.plan, self.out / "plan.json")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        """Signals that came before the process was there."""
         self._asked = False
         self._seen_ns = 0
 
@@ -59,18 +62,21 @@ class WholeRun:
             UserError: it cannot be started.
         """
         shares = _shares_terminal()
-        try:
-            process = subprocess.Popen(
-                self.plan.command,
-                env=self._environment(),
-                # Without a terminal the command is a group of its own, or a signal to our group would reach it twice.
-                process_group=None if shares else 0,
-            )
-        except OSError as error:
-            raise UserError(f"{self.plan.command[0]} cannot be started: {error.strerror}.") from None
-        with self._forwarding(process, shares=shares):
-            self._wait(process, asked=asked, looked=looked)
-        return process.returncode
+        with self._forwarding(shares=shares):
+            try:
+                self._process = subprocess.Popen(
+                    self.plan.command,
+                    env=self._environment(),
+                    # Without a terminal the command is a group of its own, or a signal to our group would reach it
+                    # twice.
+                    process_group=None if shares else 0,
+                )
+            except OSError as error:
+                raise UserError(f"{self.plan.command[0]} cannot be started: {error.strerror}.") from None
+            for number in self._early:
+                self._send(number)
+            self._wait(self._process, asked=asked, looked=looked)
+        return self._process.returncode
 
     def _environment(self) -> dict[str, str]:
         return dict(os.environ) | probe_environment(self.out, marker=self.out.name)
@@ -90,17 +96,18 @@ class WholeRun:
                 looked()
 
     @contextlib.contextmanager
-    def _forwarding(self, process: "subprocess.Popen[bytes]", *, shares: bool) -> Iterator[None]:
+    def _forwarding(self, *, shares: bool) -> Iterator[None]:
         """What is sent to us is meant for the training."""
 
         def forward(number: int, _: FrameType | None) -> None:
             if number == signal.SIGUSR1:
                 self._asked = True
-                if not _handles(process.pid, number):
-                    return  # it would end a program that does not expect it
-            if not (shares and number in _FROM_TERMINAL):
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(number)
+            if shares and number in _FROM_TERMINAL:
+                return
+            if self._process is None:
+                self._early.append(number)
+            else:
+                self._send(number)
 
         # What is ignored (nohup, a background job) stays ignored, for the command as well.
         before = {n: signal.getsignal(n) for n in _FORWARDED if signal.getsignal(n) is not signal.SIG_IGN}
@@ -111,6 +118,13 @@ class WholeRun:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _send(self, number: int) -> None:
+        assert self._process is not None
+        # SIGUSR1 would end a program that does not expect it.
+        if number != signal.SIGUSR1 or _handles(self._process.pid, number):
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
     def partial(self) -> Run | None:
         """What the training has written on its way, if it is new since the last call."""

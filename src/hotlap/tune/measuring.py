@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hotlap import rules
+from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.machine import cores, threads
 from hotlap.record import Ceiling, Machine, Noise, Phase, Plan, Run, State, Status, Study
 from hotlap.tune.batches import level
@@ -121,8 +122,11 @@ class Measurer:
             return run
         desk.doing(f"{self._options.title} makes few steps; running it again to look closer")
         shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))
-        closer = first_look(desk, self._runs, shorter)
-        return _completed(run, closer)
+        try:
+            return _completed(run, first_look(desk, self._runs, shorter))
+        except (ScriptFailed, NoSteps) as error:
+            desk.warn(f"What needs steps of its own was not seen: {error}")
+            return run
 
     def _repeat(self, desk: Desk, run: Run, ceilings: tuple[Ceiling, ...]) -> tuple[Ceiling, ...]:
         """The ceilings with the one of free batches, and the noise between one run and the next."""

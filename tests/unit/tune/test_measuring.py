@@ -134,6 +134,19 @@ def test_a_short_script_runs_again_for_what_needs_steps_of_its_own() -> None:
     assert "launches" in ceilings(study)
 
 
+def test_a_second_look_that_fails_leaves_the_first_one_as_it_is() -> None:
+    class FailsLater(Short):
+        def run(self, plan: Plan) -> Run:
+            if self.num_runs:
+                return Run(status=Status.CRASHED, error="OSError: gone")
+            return super().run(plan)
+
+    study = measure(FailsLater(path="/home/ada/train.py", sha256="0" * 64), repeat=False)
+    assert study.state is State.COMPLETE
+    assert study.baseline[0].operators is None
+    assert "OSError: gone" in study.warnings[0]
+
+
 class Failing(World):
     """Answers each plan with one run."""
 
