@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import sys
 import time
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -67,7 +68,9 @@ class _Watching:
             line += f"; {duration((now_s - self._told_s) / made)} a step of late"
         if self._first is not None and steps > self._first[1]:
             line += f"; {duration((now_s - self._first[0]) / (steps - self._first[1]))} a step since the first"
-        print(line, file=sys.stderr, flush=True)
+        # Nobody may read standard error any more; the training goes on.
+        with contextlib.suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
         self._told_s, self._told_steps = now_s, steps
 
     def _note(self, run: "Run") -> None:
@@ -86,6 +89,10 @@ class _Watching:
         except UserError as error:
             if not quiet:
                 print(f"hotlap: {error}", file=sys.stderr)
+        except Exception:
+            # Our own fault: it is shown, but the exit code stays the training's.
+            traceback.print_exc()
+            print("hotlap: this is an error of its own; please report it.", file=sys.stderr)
 
     def _conclude(self, run: "Run") -> None:
         from hotlap import machine, rules
