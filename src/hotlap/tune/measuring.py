@@ -23,7 +23,7 @@ from hotlap.tune.tuner import noise_of
 # Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "cpu")
 """Those that look on from between the steps: fit for a training that is to be as it would be without us. No profiler,
-no sampling thread, no dispatch mode, and no step that is not recorded: one that fails would take the training with it."""
+no sampling thread, no dispatch mode, no step that is not recorded: what fails would take the training with it."""
 WATCHES = (*LOOKING, "input", "lines", "operators", "calls", "what-if")
 """All: what they change or slow down for a while is thrown away with the run."""
 
