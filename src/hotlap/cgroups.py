@@ -32,6 +32,12 @@ def cpu_quota(*, root: Path = ROOT, own: Path = OWN) -> float:
     return min((quota for folder in _folders("cpu", root, own) for quota in _quota_of(folder)), default=float("inf"))
 
 
+def throttled_s(*, root: Path = ROOT, own: Path = OWN) -> float | None:
+    """Seconds for which a quota has held the processes of this group still so far; None where nobody counts that."""
+    found = [seconds for folder in _folders("cpu", root, own) for seconds in _throttled_in(folder)]
+    return max(found, default=None)
+
+
 def _folders(controller: str, root: Path, own: Path) -> Iterator[Path]:
     """Each cgroup that this process is in, from its own up to the root: a limit may stand at any of them."""
     places = [(root, root), (root / controller, root / controller)]
@@ -66,6 +72,14 @@ def _quota_of(folder: Path) -> Iterator[float]:
         yield quota / period
 
 
+def _throttled_in(folder: Path) -> Iterator[float]:
+    rows = _rows(folder / "cpu.stat")
+    if "throttled_usec" in rows:
+        yield int(rows["throttled_usec"]) / 1e6
+    elif "throttled_time" in rows:  # version 1, in nanoseconds
+        yield int(rows["throttled_time"]) / 1e9
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8")
@@ -80,5 +94,9 @@ def _number(path: Path) -> int | None:
 
 def _reclaimable(stat: Path) -> int:
     """File pages that the kernel drops before it refuses memory: they count as used, yet are free."""
-    rows = dict(line.split(" ", 1) for line in (_text(stat) or "").splitlines() if " " in line)
+    rows = _rows(stat)
     return int(rows.get("inactive_file", rows.get("total_inactive_file", 0)))
+
+
+def _rows(path: Path) -> dict[str, str]:
+    return dict(line.split(" ", 1) for line in (_text(path) or "").splitlines() if " " in line)

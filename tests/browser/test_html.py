@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.record import Study
 from hotlap.report import html
-from tests import samples
+from tests import sample_measured, samples
 from tests.browser.chromium import BINARY, Browser, browser
 
 pytestmark = [
@@ -21,6 +21,8 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "full": samples.study_full,
     "not_finite": samples.study_not_finite,
     "hostile": samples.study_hostile,
+    "measured": sample_measured.study_measured,
+    "long": sample_measured.study_long,
 }
 
 
@@ -67,6 +69,46 @@ def test_every_chart_is_drawn(chromium: Browser, tmp_path: Path, width: int) -> 
         assert chart_width > 100, name
         assert height > 10, name
         assert num_marks > 0 or name == "chart-forest"  # a trial without timing has an empty row
+
+
+@pytest.mark.parametrize("name", ["measured", "long"])
+def test_memory_and_drift_are_drawn(chromium: Browser, tmp_path: Path, name: str) -> None:
+    chromium.look(width=1100, scheme="light")
+    show(chromium, STUDIES[name](), tmp_path)
+    lines = chromium.value(
+        "[...document.querySelectorAll('.chart-series polyline')].map(l => {"
+        "const box = l.getBoundingClientRect(); return [box.width, getComputedStyle(l).stroke] })"
+    )
+    # Memory of the process and of the device; or two quantiles of the step, and memory.
+    assert len(lines) == (2 if name == "measured" else 3)
+    for width, stroke in lines:
+        assert width > 500
+        assert stroke != "none"
+
+
+def test_lanes_can_be_zoomed_without_a_script_and_scroll_in_their_own_room(chromium: Browser, tmp_path: Path) -> None:
+    chromium.look(width=1100, scheme="light")
+    show(chromium, sample_measured.study_measured(), tmp_path)
+    width = "document.querySelector('.chart-lanes').getBoundingClientRect().width"
+    plain = chromium.value(width)
+    chromium.value("document.querySelector('label[for=zoom-8]').click()")
+    assert chromium.value(width) > 6 * plain
+    assert chromium.value("document.documentElement.scrollWidth <= window.innerWidth")
+    assert chromium.value("document.querySelector('.scroll').scrollWidth > 6 * window.innerWidth")
+    names = "[...document.querySelectorAll('.names span')].map(s => s.innerText)"
+    assert chromium.value(names) == ["loader", "copy", "host", "device"]
+
+
+def test_idle_lanes_show_their_gaps(chromium: Browser, tmp_path: Path) -> None:
+    chromium.look(width=1100, scheme="light")
+    show(chromium, sample_measured.study_measured(), tmp_path)
+    floors, blocks = chromium.value(
+        "(() => { const s = document.querySelector('.chart-lanes'), of = (q) => [...s.querySelectorAll(q)];"
+        "return [of('.floor').length, of('.p-transfer').reduce((w, r) => w + r.getBoundingClientRect().width, 0)"
+        " / s.getBoundingClientRect().width] })()"
+    )
+    assert floors == 4
+    assert 0.1 < blocks < 0.4  # copies on their own lane and on the device's; the rest of these lanes is hatched
 
 
 def test_more_steps_fit_into_the_same_time(chromium: Browser, tmp_path: Path) -> None:

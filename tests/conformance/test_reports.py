@@ -1,6 +1,7 @@
 """What every report must do: show any study, and show it the same way twice."""
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable
 
@@ -8,17 +9,18 @@ import pytest
 
 import hotlap.report
 from hotlap.record import Study, decode, encode
-from tests import samples
+from tests import sample_measured, samples
 
 Render = Callable[[Study], str]
 
 
 def reporters() -> dict[str, Render]:
-    """Format -> its `render`: every module of hotlap.report that has one."""
+    """Format -> its `render`: every module of hotlap.report that has one for a study."""
     found: dict[str, Render] = {}
     for module in pkgutil.iter_modules(hotlap.report.__path__):
         loaded = importlib.import_module(f"hotlap.report.{module.name}")
-        if hasattr(loaded, "render"):
+        # `machine` renders a checkup, which is another thing.
+        if hasattr(loaded, "render") and "study" in inspect.signature(loaded.render).parameters:
             found[module.name] = loaded.render
     return found
 
@@ -31,6 +33,8 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "without gain": samples.study_without_gain,
     "not finite": samples.study_not_finite,
     "hostile": samples.study_hostile,
+    "measured": sample_measured.study_measured,
+    "long": sample_measured.study_long,
 }
 
 every_report = pytest.mark.parametrize("name", reporters())
@@ -41,7 +45,7 @@ CONTROL = {chr(code) for code in (*range(32), *range(127, 160))} - {"\n", "\t"}
 
 
 def test_there_are_reports() -> None:
-    assert {"terminal", "html"} <= set(reporters())
+    assert {"terminal", "html", "markdown", "trace"} <= set(reporters())
 
 
 @every_report
@@ -78,6 +82,15 @@ def test_numbers_of_the_study_are_in_it(name: str) -> None:
 def test_what_a_crashed_script_said_is_shown(name: str) -> None:
     text = reporters()[name](samples.study_crashed())
     assert "Expected input batch_size (64) to match target batch_size (32)." in text
+
+
+@every_report
+def test_a_study_without_trials_says_nothing_of_trials(name: str) -> None:
+    text = reporters()[name](sample_measured.study_measured())
+    assert "sync-bound" in text
+    assert "Trials" not in text
+    assert "Is training unharmed" not in text
+    assert "hotlap apply" not in text
 
 
 @every_report

@@ -10,10 +10,13 @@ import msgspec
 import pytest
 
 from hotlap import cli
-from hotlap.record import Plan, Study
+from hotlap.record import Comparison, Plan, Study
 
 FOLDER = Path(__file__).parent / "frozen"
-COMMANDS = {"hotlap": ["--help"], "hotlap-tune": ["tune", "--help"], "hotlap-apply": ["apply", "--help"]}
+COMMANDS = {
+    "hotlap": ["--help"],
+    **{f"hotlap-{name}": [name, "--help"] for name in ("measure", "tune", "apply", "compare")},
+}
 
 
 def compare(name: str, text: str, *, regen: bool) -> None:
@@ -35,8 +38,8 @@ def test_the_help_is_as_it_was(
     compare(f"{name}.txt", capsys.readouterr().out, regen=regen)
 
 
-@pytest.mark.parametrize("kind", [Study, Plan])
-def test_the_json_schema_is_as_it_was(kind: type[Study | Plan], regen: bool) -> None:
+@pytest.mark.parametrize("kind", [Study, Plan, Comparison])
+def test_the_json_schema_is_as_it_was(kind: type[Study | Plan | Comparison], regen: bool) -> None:
     schema = json.dumps(without_docs(msgspec.json.schema(kind)), indent=1, sort_keys=True) + "\n"
     compare(f"{kind.__name__.lower()}.schema.json", schema, regen=regen)
 

@@ -1,13 +1,14 @@
 """Reports as they were when somebody last looked at them; `pytest tests/golden --regen` takes the new ones for good."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotlap.record import Study
-from hotlap.report import html, terminal
-from tests import samples
+from hotlap.report import html, markdown, terminal, trace
+from tests import sample_measured, samples
 
 FOLDER = Path(__file__).parent / "reports"
 STUDIES: dict[str, Callable[[], Study]] = {
@@ -17,15 +18,33 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "interrupted": samples.study_interrupted,
     "not_finite": samples.study_not_finite,
     "without_gain": samples.study_without_gain,
+    "measured": sample_measured.study_measured,
+    "long": sample_measured.study_long,
 }
-FORMATS: dict[str, Callable[[Study], str]] = {"txt": terminal.render, "html": html.render}
+FORMATS: dict[str, Callable[[Study], str]] = {
+    "txt": terminal.render,
+    "html": html.render,
+    "md": markdown.render,
+}
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("name", STUDIES)
 def test_looks_as_it_did(name: str, suffix: str, regen: bool) -> None:
-    path = FOLDER / f"{name}.{suffix}"
-    shown = FORMATS[suffix](STUDIES[name]())
+    compare(FOLDER / f"{name}.{suffix}", FORMATS[suffix](STUDIES[name]()), regen=regen)
+
+
+def test_a_trace_is_as_it_was(regen: bool) -> None:
+    # One is enough: it is long, and nobody reads it.
+    compare(FOLDER / "measured.trace.json", trace.render(few_steps(sample_measured.study_measured())), regen=regen)
+
+
+def few_steps(study: Study) -> Study:
+    run = study.baseline[0]
+    return replace(study, baseline=(replace(run, step_s=run.step_s[:20]),))
+
+
+def compare(path: Path, shown: str, *, regen: bool) -> None:
     if regen:
         path.parent.mkdir(exist_ok=True)
         path.write_text(shown, encoding="utf-8")

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hotlap.record import Interval, Phase, Run, Status, Study
-from hotlap.report import charts, html, lanes, terminal
+from hotlap.report import charts, html, lanes, markdown, terminal, trace
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.0, 1e308, -1e308, 5e-324])
 # JSON has no NaN, and its integers are read into 64 bits.
@@ -26,6 +26,8 @@ st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 def test_any_study_is_shown(study: Study) -> None:
     assert terminal.render(study)
     assert html.render(study)
+    assert markdown.render(study)
+    assert trace.render(study)
 
 
 @given(
@@ -45,7 +47,7 @@ def test_any_number_is_drawn_or_left_out(
 ) -> None:
     run = Run(status=Status.COMPLETE, step_s=step_s, phase_s=phase_s, loss=loss)
     picture = lanes.timeline(run, run)
-    blocks = (*picture.before.loader, *picture.before.trainer) if picture else ()
+    blocks = [block for lane in picture.before.lanes for block in lane.blocks] if picture else []
     assert all(0 <= block.x <= 100 and 0 <= block.width <= 100 for block in blocks)
     for whisker in charts.forest([Interval(low=low, mid=low, high=high)]).whiskers:
         assert whisker is None or all(math.isfinite(place) for place in (whisker.low, whisker.mid, whisker.width))

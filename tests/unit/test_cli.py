@@ -3,13 +3,13 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hotlap
 from hotlap import cli
-from hotlap.cli import predict, target, tune
+from hotlap.cli import compare, target, tune, words
+from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, RecordError, ScriptFailed, UserError
 
 
@@ -56,7 +56,7 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
     assert (HotlapError.exit_code, UserError.exit_code, RecordError.exit_code) == (1, 2, 2)
     assert (ScriptFailed.exit_code, NoSteps.exit_code) == (3, 4)
     promised = {int(code) for code in re.findall(r"^  (\d+) ", cli.build_parser().format_help(), re.MULTILINE)}
-    assert promised == {0, 1, 2, 3, 4, 130}
+    assert promised == {0, 1, 2, 3, 4, compare.REGRESSION, 130}
 
 
 # Where the words of the training begin
@@ -73,6 +73,13 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
         (["tune", "-m", "pkg.train", "--help"], ["tune"], ["-m", "pkg.train", "--help"]),
         (["tune", "--", "bash", "a.sh"], ["tune"], ["--", "bash", "a.sh"]),
         (["tune", "a.py", "--", "b"], ["tune"], ["a.py", "--", "b"]),
+        (["measure", "--full", "--quick", "a.py", "--full"], ["measure", "--full", "--quick"], ["a.py", "--full"]),
+        (
+            ["measure", "--steps", "50", "--trace", "t.json", "a.py"],
+            ["measure", "--steps", "50", "--trace", "t.json"],
+            ["a.py"],
+        ),
+        (["measure", "-m", "pkg"], ["measure"], ["-m", "pkg"]),
         (["predict", "--gpu", "4090", "a.py", "--gpu", "x"], ["predict", "--gpu", "4090"], ["a.py", "--gpu", "x"]),
         (["predict", "--levers", "-m", "pkg"], ["predict", "--levers"], ["-m", "pkg"]),
         (["tune"], ["tune"], []),
@@ -82,20 +89,19 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
     ],
 )
 def test_words_behind_the_script_are_the_scripts(words: list[str], ours: list[str], theirs: list[str]) -> None:
-    assert cli.split(words) == (ours, theirs)
+    assert split_command(words) == (ours, theirs)
 
 
-@pytest.mark.parametrize("command", [tune, predict])
-def test_every_option_that_takes_a_value_is_known_where_words_are_cut(command: Any) -> None:
+@pytest.mark.parametrize("command", words.VALUE_OPTIONS)
+def test_every_option_that_takes_a_value_is_known_where_words_are_cut(command: str) -> None:
     # Otherwise the value of a new option would be taken for the script.
     text = next(
         parser.format_help()
         for action in cli.build_parser()._actions
         for name, parser in (getattr(action, "choices", None) or {}).items()
-        if name == command.__name__.split(".")[-1]
+        if name == command
     )
-    taking = re.findall(r"^  (--[a-z-]+) [A-Z{]", text, re.MULTILINE)
-    assert set(taking) == set(command.VALUE_OPTIONS)
+    assert set(re.findall(r"^  (--[a-z-]+) [A-Z]", text, re.MULTILINE)) == words.VALUE_OPTIONS[command]
 
 
 # What is refused before anything runs
@@ -140,7 +146,7 @@ def test_a_time_that_is_none(option: str, text: str, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize(("text", "seconds"), [("5m", 300), ("90s", 90), ("1.5h", 5400), ("300", 300), (" 2m ", 120)])
 def test_a_time_is_read_in_its_unit(text: str, seconds: float) -> None:
-    assert tune.seconds(text, "--budget") == seconds
+    assert words.seconds(text, "--budget") == seconds
 
 
 @pytest.mark.parametrize("seed", ["-1", "1.5", "x", "12345678901"])
@@ -153,6 +159,29 @@ def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path:
     (tmp_path / "train.py").write_text("")
     sentence = refused(["tune", "--levers", "threads,warp-drive", "train.py"], capsys, cwd=tmp_path)
     assert "There is no lever 'warp-drive'" in sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--steps", "x"], "--steps x is not a whole number from 8"),
+        (["--steps", "7"], "--steps 7 is not a whole number from 8"),
+        (["--warmup", "-1"], "--warmup -1 is not a whole number from 0"),
+        (["--status-every", "5s"], "--status-every goes with --full only"),
+        (["--quiet"], "--quiet goes with --full only"),
+        (["--full", "--steps", "9"], "--steps does not go with --full"),
+        (["--full", "--quick"], "--quick does not go with --full"),
+        (["--full", "--json", "-"], "--json - does not go with --full"),
+        (["--full", "--status-every", "now"], "--status-every now is not a time"),
+        (["--html", "no/such/place.html"], "there is no folder no/such"),
+        (["--json", "."], ". is a folder"),
+    ],
+)
+def test_wishes_that_cannot_be_measured(
+    options: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    assert says in refused(["measure", *options, "train.py"], capsys, cwd=tmp_path)
 
 
 # What is started

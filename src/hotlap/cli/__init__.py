@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, machine, predict, tune
+from hotlap.cli import apply, compare, machine, measure, predict, tune
+from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed
 
 _EPILOG = """\
@@ -17,7 +18,9 @@ exit codes:
   2    the command line, or a file that it names, cannot be used
   3    the training script failed; its own error is shown
   4    the script made no training step, or too few to measure
-  130  interrupted; what was known is saved, and the same command goes on from there
+  5    compare: the second study is slower by more than --max-regression
+  130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
+`hotlap measure --full` leaves with the training's own exit code.
 """
 
 
@@ -32,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, predict, machine, apply):
+    for command in (measure, tune, predict, machine, apply, compare):
         command.add_parser(subparsers)
     return parser
 
@@ -44,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser.print_help()
         return 2
-    head, tail = split(words)
+    head, tail = split_command(words)
     args = parser.parse_args(head)
     args.tail = tail
     try:
@@ -59,14 +62,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
-
-def split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Words for hotlap, and words of the training that it runs."""
-    from hotlap.cli import target
-
-    options = {"tune": tune.VALUE_OPTIONS, "predict": predict.VALUE_OPTIONS}.get(words[0] if words else "")
-    return (words, []) if options is None else target.cut(words, value_options=options)
 
 
 def _tell(error: HotlapError) -> None:

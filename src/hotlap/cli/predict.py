@@ -20,11 +20,7 @@ _USAGE = (
     "hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
     "       hotlap predict [options] --workload FILE"
 )
-VALUE_OPTIONS = (
-    "--gpu", "--count", "--precision", "--interconnect", "--devices", "--workload", "--save-workload", "--measured-on",
-    "--measured-step", "--steps-per-epoch", "--price", "--timeout", "--json", "--html",
-)  # fmt: skip
-"""Options that take one value. Behind the script all words are the script's."""
+
 # Shown when no --gpu is given: one of each class that people rent or buy.
 _USUAL = (
     "RTX 3090",

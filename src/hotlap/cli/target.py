@@ -21,7 +21,7 @@ class Target:
     """None for a module or a command."""
 
 
-def parse(words: Sequence[str], *, cwd: Path) -> Target:
+def parse(words: Sequence[str], *, cwd: Path, command: str = "tune") -> Target:
     """`SCRIPT ARGS...`, `-m MODULE ARGS...` or `-- COMMAND...` -> what is started.
 
     Raises:
@@ -29,38 +29,22 @@ def parse(words: Sequence[str], *, cwd: Path) -> Target:
     """
     if not words:
         raise UserError(
-            "Which training? Give a script: `hotlap tune train.py`, `-m package.train`, or `-- COMMAND ...`."
+            f"Which training? Give a script: `hotlap {command} train.py`, `-m package.train`, or `-- COMMAND ...`."
         )
     if words[0] == "-m":
         if len(words) < 2:
-            raise UserError("-m needs the name of a module, as in `hotlap tune -m package.train`.")
+            raise UserError(f"-m needs the name of a module, as in `hotlap {command} -m package.train`.")
         return Target(command=(sys.executable, *words), title=words[1], script=None)
     if words[0] == "--":
         if len(words) < 2:
-            raise UserError("-- needs a command behind it, as in `hotlap tune -- bash train.sh`.")
+            raise UserError(f"-- needs a command behind it, as in `hotlap {command} -- bash train.sh`.")
         return Target(command=tuple(words[1:]), title=Path(words[1]).name, script=None)
     script = cwd / words[0]
-    check_script(script, words[0])
+    check_script(script, words[0], command=command)
     return Target(command=(sys.executable, *words), title=Path(words[0]).name, script=script)
 
 
-def cut(words: Sequence[str], *, value_options: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Command line -> (words for hotlap, words of the training): cut at the first word that is no option of ours.
-
-    Arguments:
-        words: the first is the command of hotlap's.
-        value_options: options that take one value each.
-    """
-    index = 1
-    while index < len(words):
-        word = words[index]
-        if word in ("-m", "--") or not word.startswith("-"):
-            break
-        index += 2 if word in value_options else 1
-    return list(words[:index]), list(words[index:])
-
-
-def check_script(script: Path, name: str) -> None:
+def check_script(script: Path, name: str, *, command: str = "tune") -> None:
     """Refuse what Python could not even begin.
 
     Raises:
@@ -79,9 +63,9 @@ def check_script(script: Path, name: str) -> None:
     except SyntaxError as error:
         raise UserError(
             f"{name} is not a Python script that {sys.version_info.major}.{sys.version_info.minor} understands "
-            f"(line {error.lineno}: {error.msg}). For another program use `hotlap tune -- COMMAND ...`."
+            f"(line {error.lineno}: {error.msg}). For another program use `hotlap {command} -- COMMAND ...`."
         ) from None
     except (UnicodeDecodeError, ValueError) as error:
         raise UserError(
-            f"{name} is not a Python script ({error}). For another program use `hotlap tune -- COMMAND ...`."
+            f"{name} is not a Python script ({error}). For another program use `hotlap {command} -- COMMAND ...`."
         ) from None

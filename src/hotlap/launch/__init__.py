@@ -3,5 +3,6 @@
 from hotlap.launch.heat import Launcher
 from hotlap.launch.input import StandardInput
 from hotlap.launch.replayed import ReplayedLauncher
+from hotlap.launch.whole import WholeRun, end_like
 
-__all__ = ["Launcher", "ReplayedLauncher", "StandardInput"]
+__all__ = ["Launcher", "ReplayedLauncher", "StandardInput", "WholeRun", "end_like"]

@@ -20,7 +20,7 @@ _SHOWN = 8000
 
 def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: str, stderr: str) -> Run:
     """The Run of an ended process. `status`: what the parent decided (HUNG, LAPSED); None if it let it run."""
-    run = _recorded(place)
+    run = recorded(place.out)
     seen = run is not None
     if run is None:
         run = Run(status=Status.SILENT, arms=place.plan.arms, always=place.plan.always, seed=place.plan.seed)
@@ -31,7 +31,7 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     if status is not None:
         return replace(run, status=status, error=_sentence(status, place), exit_code=None)
     if exit_code < 0:
-        return replace(run, status=Status.KILLED, error=_killed(-exit_code), exit_code=exit_code)
+        return replace(run, status=Status.KILLED, error=killed_by(-exit_code), exit_code=exit_code)
     if exit_code > 0 or run.status is Status.CRASHED:
         error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
         return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
@@ -40,12 +40,12 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     return replace(run, error="it came to its end", exit_code=exit_code)
 
 
-def _recorded(place: Workplace) -> Run | None:
-    """The run of all processes that trained; of those that did not, where none did."""
-    runs = list(_readable(place.records(), Run))
+def recorded(out: Path) -> Run | None:
+    """The run of all processes that trained; of those that did not, where none did; None where nobody wrote."""
+    runs = list(_readable(sorted(out.glob("run-*.json")), Run))
     if runs:
-        return ranks.merge(runs, list(_readable(place.rank_logs(), RankLog)))
-    idle = list(_readable(place.idle_records(), Run))
+        return ranks.merge(runs, list(_readable(sorted(out.glob("rank-*.json")), RankLog)))
+    idle = list(_readable(sorted(out.glob("idle-*.json"), key=lambda path: path.stat().st_mtime), Run))
     # A launcher fails when the script that it launched has failed: the first one to fail knows why.
     return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
 
@@ -63,7 +63,8 @@ def _sentence(status: Status, place: Workplace) -> str:
     return f"it made {steps} training steps and then none for too long" if steps else "it made no training step in time"
 
 
-def _killed(number: int) -> str:
+def killed_by(number: int) -> str:
+    """What is said of a process that a signal ended."""
     try:
         name = signal.Signals(number).name
     except ValueError:

@@ -70,13 +70,9 @@ class Workplace:
     def environment(self, levers_environment: Mapping[str, str]) -> dict[str, str]:
         """The user's, and what the probe needs."""
         environ = dict(os.environ)
-        path = environ.get("PYTHONPATH")
         environ |= _NO_TRACKERS
+        environ |= probe_environment(self.out, marker=self.marker)
         environ |= {
-            "HOTLAP_PLAN": str(self.out / "plan.json"),
-            "HOTLAP_PARENT": str(os.getpid()),
-            "HOTLAP_RUN": self.marker,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
             # Sets and dicts of strings iterate alike in all runs, or "same seed" would not mean the same training.
             "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
         }
@@ -96,18 +92,6 @@ class Workplace:
         told = self.out / "not-enclosed"
         return told.read_text() if told.exists() else None
 
-    def records(self) -> list[Path]:
-        """What the probe wrote in processes that trained, one file a rank."""
-        return sorted(self.out.glob("run-*.json"))
-
-    def idle_records(self) -> list[Path]:
-        """What it wrote in processes that did not train (launchers, helpers, a script without steps); oldest first."""
-        return sorted(self.out.glob("idle-*.json"), key=lambda path: path.stat().st_mtime)
-
-    def rank_logs(self) -> list[Path]:
-        """What processes that train together kept of their collectives, one file a rank."""
-        return sorted(self.out.glob("rank-*.json"))
-
     def no_probe(self) -> str | None:
         """Why the probe could not be loaded in a Python that the command started."""
         told = self.out / "no-probe"
@@ -122,6 +106,17 @@ class Workplace:
         for work in self.out.glob("scratch/*/work/*"):
             work.chmod(0o700)
         shutil.rmtree(self.out, ignore_errors=True)
+
+
+def probe_environment(out: Path, *, marker: str) -> dict[str, str]:
+    """What the probe needs; everything else in the environment is the user's."""
+    path = os.environ.get("PYTHONPATH")
+    return {
+        "HOTLAP_PLAN": str(out / "plan.json"),
+        "HOTLAP_PARENT": str(os.getpid()),
+        "HOTLAP_RUN": marker,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(_SITE), path))),
+    }
 
 
 def is_script(command: tuple[str, ...], replaced: Mapping[str, str], cwd: str) -> bool:

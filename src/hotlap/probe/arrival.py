@@ -1,5 +1,6 @@
 """From the start of a Python process to the moment when torch is there: seeds, replaced sources, the import hook."""
 
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 def await_torch(plan_path: str) -> None:
     """In a Python that the user's command started: wait for torch."""
     # Not in processes of multiprocessing: "parent" means the thread that started them, and it may end before them.
-    _die_with_parent()
+    if not load(Path(plan_path), Plan).whole or os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
+        # (A real training may outlive the shell that started it, as it would without us.)
+        _die_with_parent()
     arrive(plan_path)
 
 

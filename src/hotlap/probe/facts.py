@@ -1,5 +1,6 @@
 """What the script made (loaders, optimizers) and where: the state that rules and levers look at."""
 
+import multiprocessing
 import random
 import sys
 import time
@@ -37,6 +38,9 @@ class _Loader:
     batch_size: int | None
     default_collate: bool
     pin_memory: bool
+    persistent_workers: bool
+    prefetch_factor: int | None
+    start_method: str | None
     trained_on: bool = False
 
 
@@ -75,6 +79,9 @@ class Facts:
             batch_size=loader.batch_size,
             default_collate=loader.collate_fn in (default_collate, default_convert),
             pin_memory=bool(loader.pin_memory),
+            persistent_workers=bool(loader.persistent_workers),
+            prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
+            start_method=_start_method(loader),
             trained_on=trained_on,
         )
 
@@ -181,7 +188,19 @@ def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
         why_not=sampled.why_not,
         item_s=sampled.item_s,
         item_bytes=sampled.item_bytes,
+        iterable=iterable,
+        persistent_workers=loader.persistent_workers,
+        prefetch_factor=loader.prefetch_factor,
+        start_method=loader.start_method,
     )
+
+
+def _start_method(loader: "DataLoader[Any]") -> str | None:
+    if not loader.num_workers:
+        return None
+    context: Any = loader.multiprocessing_context or multiprocessing
+    # Asked like that, it does not settle a choice that the script has yet to make.
+    return str(context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0])
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The arrays of a Run, filled step by step."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 
@@ -10,6 +10,11 @@ from hotlap.probe.aside import Stretch, validations
 from hotlap.probe.clock import PHASES
 from hotlap.probe.evidence import learning_rates, rng_digest, settings_digest
 from hotlap.record import Number, Phase, as_number
+
+if TYPE_CHECKING:
+    from hotlap.probe.thinning import Thinning
+
+T = TypeVar("T")
 
 # The first steps are kept even when they are not recorded: they hold the one-time costs.
 _MAX_FIRST_STEPS = 2000
@@ -32,20 +37,21 @@ class Row(NamedTuple):
 
 
 class Ledger:
-    """Appends one row a step; `columns` turns the rows into the fields of a Run."""
+    """Appends one row a step; `columns` turns the rows into the fields of a Run.
 
-    def __init__(self) -> None:
+    With `thinning` it holds no more than a sample of them, however many come.
+    """
+
+    def __init__(self, thinning: "Thinning | None" = None) -> None:
         self.first_steps_s: list[float] = []
         self.batch_digest: list[str | None] = []
         self.rng_digest: list[str] = []
         self.settings_digest: list[str] = []
         self.learning_rates: list[tuple[float, ...]] = []
         self._rows: list[Row] = []
-        self.add = self._rows.append
+        self._thinning = thinning
+        self.add: Callable[[Row], None] = self._rows.append if thinning is None else thinning.add
         """Takes a Row."""
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def warm_up(self, spent: list[float]) -> None:
         """A step that is not recorded."""
@@ -61,7 +67,11 @@ class Ledger:
 
     def columns(self, *, measured: frozenset[int], evidence: bool) -> Mapping[str, Any]:
         """Fields of a Run. `measured`: phases that were seen at all; the others are None, never 0."""
-        rows, validations = _set_aside(self._rows)
+        if self._thinning is None:
+            rows, validations = _set_aside(self._rows)
+        else:
+            self._thinning.flush()
+            rows, validations = self._thinning.rows(), []
         fields: dict[str, Any] = {
             "first_steps_s": tuple(self.first_steps_s),
             "step_s": tuple(sum(row.spent) for row in rows),
@@ -76,6 +86,8 @@ class Ledger:
             "num_validations": len(validations),
             "validation_s": sum(validations),
         }
+        if self._thinning is not None:
+            fields |= self._thinning.fields(measured)
         if evidence:
             fields |= {
                 "batch_digest": tuple(self.batch_digest),
@@ -102,11 +114,14 @@ def _without(row: Row, stretch: Stretch) -> Row:
 
 
 def _phases(rows: list[Row], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
+    columns = [tuple(row.spent[i] for row in rows) for i in range(len(PHASES))]
+    return phases_of(columns, measured)
+
+
+def phases_of(columns: Sequence[T], measured: frozenset[int]) -> dict[Phase, T | None]:
+    """One thing for each phase -> the same by phase, None for those that were never seen."""
     # Time that went to a phase cannot be lost: what was entered was measured.
-    return {
-        phase: tuple(row.spent[i] for row in rows) if i in measured or i == phases.OTHER else None
-        for i, phase in enumerate(PHASES)
-    }
+    return {phase: columns[i] if i in measured or i == phases.OTHER else None for i, phase in enumerate(PHASES)}
 
 
 def _total(losses: list[torch.Tensor | float]) -> Number:

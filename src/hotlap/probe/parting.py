@@ -33,10 +33,10 @@ def write(session: "Session", status: Status, *, sample: bool) -> None:
     save(make_run(session, status, sample=sample), session.out / name)
 
 
-def make_run(session: "Session", status: Status, *, sample: bool) -> Run:
-    """Everything that is known."""
+def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
+    """Everything that is known. `last`: the run is over; before, what the watches see is theirs."""
     plan, facts = session.plan, session.facts
-    seen = dict(session.windows.fields())
+    seen = dict(session.windows.fields()) if last else {}
     notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
     return Run(
         status=status,

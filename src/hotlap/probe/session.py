@@ -20,9 +20,11 @@ from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
 from hotlap.probe.facts import Facts, seed_everything
 from hotlap.probe.imports import after_import
 from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.partial import Partial
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.steps import StepMarker
+from hotlap.probe.thinning import Thinning
 from hotlap.probe.turn import Token
 from hotlap.probe.windows import Windows
 from hotlap.record import Plan, Status
@@ -58,7 +60,7 @@ class Session:
         self.collectives = Collectives(self.clock)
         self.facts = Facts()
         self.marker = StepMarker()
-        self.ledger = Ledger()
+        self.ledger = Ledger(Thinning() if plan.whole else None)
         self.schedule = Schedule(plan)
         self.arms = Arms(plan)
         self.windows = Windows(plan.watches)
@@ -405,6 +407,8 @@ def start(plan: Plan) -> Session:
     patch = Patch()
     hooks.install(session, patch)
     session.windows.install(session, patch)
+    if plan.whole:
+        session.windows.each_step += (Partial(session).step_ended,)
     atexit.register(session.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
     os.register_at_fork(after_in_child=session.forked)

@@ -2,7 +2,9 @@
 
 from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, load, save
+from hotlap.record.comparison import Change, Comparison, PhaseChange
 from hotlap.record.facts import (
+    CallFacts,
     CallSite,
     CpuUse,
     HotLine,
@@ -11,18 +13,22 @@ from hotlap.record.facts import (
     Operator,
     OperatorWindow,
     OptimizerFacts,
+    PhaseCalls,
     RankFacts,
     ShapeFacts,
     Sighting,
     SwitchFacts,
     Update,
+    WhatIf,
 )
+from hotlap.record.interval import Interval
 from hotlap.record.machine import (
     Checkup,
     Complaint,
     Cores,
     Figure,
     Limit,
+    Machine,
     Scaling,
     StepLimits,
     Sweep,
@@ -37,14 +43,14 @@ from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingK
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
 from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Run
+from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
     Ceiling,
     FileChange,
     Finding,
-    Interval,
-    Machine,
     Noise,
     Prediction,
+    Purpose,
     Result,
     State,
     Study,
@@ -54,9 +60,12 @@ from hotlap.record.study import (
 
 __all__ = [
     "SCHEMA",
+    "CallFacts",
     "CallSite",
     "Ceiling",
+    "Change",
     "Checkup",
+    "Comparison",
     "Complaint",
     "Cores",
     "CpuUse",
@@ -69,6 +78,7 @@ __all__ = [
     "LeverSpec",
     "Limit",
     "LoaderFacts",
+    "LongRun",
     "Machine",
     "Meeting",
     "MemorySample",
@@ -78,9 +88,13 @@ __all__ = [
     "Operator",
     "OperatorWindow",
     "OptimizerFacts",
+    "Outlier",
     "Phase",
+    "PhaseCalls",
+    "PhaseChange",
     "Plan",
     "Prediction",
+    "Purpose",
     "RankFacts",
     "RankLog",
     "RankStep",
@@ -94,6 +108,7 @@ __all__ = [
     "State",
     "Status",
     "StepLimits",
+    "Stretch",
     "Study",
     "Sweep",
     "SwitchFacts",
@@ -107,6 +122,7 @@ __all__ = [
     "Update",
     "Verdict",
     "Weight",
+    "WhatIf",
     "as_float",
     "as_number",
     "decode",

@@ -215,6 +215,8 @@ class CpuUse:
     """Threads of the process tree that were running or wanted to, on average; None where that cannot be seen."""
     throttled: float | None = None
     """Part of the time in which the cgroup's quota held the process still, in [0, 1]."""
+    busiest_worker: float | None = None
+    """As `runnable`, of the one child process that has the most such threads; None without children."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +228,8 @@ class MemorySample:
     device_bytes: int | None = None
     """Allocated by tensors."""
     device_reserved_bytes: int | None = None
+    private_bytes: int | None = None
+    """Of `rss_bytes`, what belongs to no file: pages of a memory-mapped data set come and go without harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +242,48 @@ class ShapeFacts:
     """Different shapes among them; counting stops at 1,000."""
     num_new_late: int
     """Of these, first seen in the second half of the steps."""
+    new_steps: tuple[int, ...] = ()
+    """Numbers of the steps (as in `Run.step_index`) that brought a shape not seen before; at most 1,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseCalls:
+    """Operators called in one phase, per step. Seconds are their arithmetic: what a call costs as such is taken off."""
+
+    calls: float
+    arithmetic_s: float
+    graph_calls: float = 0.0
+    """Of `calls`, those on tensors that require gradients: the model's and the loss's own."""
+    graph_s: float = 0.0
+    """Of `arithmetic_s`, in these."""
+    streaming_s: float = 0.0
+    """Of `arithmetic_s`, in operators that move large tensors through memory and compute little on each number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFacts:
+    """What the operators of a step do in each phase, seen one by one at a few steps of their own (on the CPU only)."""
+
+    num_steps: int
+    call_s: float
+    """What one call of a tiny operator costs in a plain loop here, gradients recorded."""
+    phases: Mapping[Phase, PhaseCalls]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The same training under another setting, in turns with its own, block by block."""
+
+    setting: str
+    """"threads", "anomaly-mode", "deterministic"."""
+    now: Scalar
+    other: Scalar
+    now_s: float
+    """Median step as the script has it."""
+    other_s: float
+    """Median step under `other`."""
+    agree: float
+    """Part of the pairs of blocks that say the same as the medians, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

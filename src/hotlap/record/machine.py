@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hotlap.record.interval import Interval
 from hotlap.record.plan import SCHEMA
-from hotlap.record.study import Interval, Machine
 
 
 class Unit(StrEnum):
@@ -135,6 +135,31 @@ class UnderLoad:
     temperature_c: float | None = None
     link_generation: int | None = None
     link_width: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where the study ran, as far as levers and rules must know. None: could not be read."""
+
+    system: str
+    """"Linux", "Darwin", "Windows"."""
+    processor: str
+    num_cores: int
+    """Logical processors of the machine."""
+    usable_cores: float
+    """What this process may use: affinity and cgroup quota considered."""
+    memory_bytes: int
+    available_bytes: int
+    """Free for this process now, cgroup limit considered."""
+    shm_bytes: int | None
+    """Free in /dev/shm."""
+    huge_pages: str | None
+    """Transparent huge pages: "always", "madvise" or "never"."""
+    libc: str
+    """"glibc 2.36", ..."""
+    cpu_flags: tuple[str, ...] = ()
+    """Those that matter here: "avx2", "avx512f", "avx512_bf16", "amx_bf16", ..."""
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from hotlap.record.facts import (
+    CallFacts,
     CallSite,
     CpuUse,
     HotLine,
@@ -21,9 +22,11 @@ from hotlap.record.facts import (
     Sighting,
     SwitchFacts,
     Update,
+    WhatIf,
 )
 from hotlap.record.moments import InputPart, Number, Phase, Status
 from hotlap.record.plan import SCHEMA, LeverSpec
+from hotlap.record.stretches import LongRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,11 @@ class Run:
     """What the reader should know: a cache that was dropped, say."""
     workload: str | None = None
     """What one step does, as JSON of `hotlap.predict.Workload`; None unless the plan's watches asked for it."""
+    long: LongRun | None = None
+    """All steps in bounded room, of a run that was followed to its end; the (S,) fields then hold a sample of them:
+    whole blocks of successive steps, drawn evenly over the run."""
+    calls: CallFacts | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

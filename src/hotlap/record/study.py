@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hotlap.record.interval import Interval
+from hotlap.record.machine import Machine, Sweep
 from hotlap.record.plan import SCHEMA, LeverSpec
 from hotlap.record.run import Run
 
@@ -23,13 +25,13 @@ class State(StrEnum):
     COMPLETE = "complete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A 95% confidence interval, unless its holder says otherwise."""
+class Purpose(StrEnum):
+    """What the study was made for."""
 
-    low: float
-    mid: float
-    high: float
+    TUNE = "tune"
+    """To make the script faster: levers are tried."""
+    MEASURE = "measure"
+    """To know what each step waits for: nothing is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,8 @@ class Noise:
     """What a comparison of two equal things (A/A) came out as, here and now."""
 
     scope: str
-    """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too)."""
+    """Levers of this scope are compared like that: "step", or "process" (which serves loader levers too). "again": one
+    run and the next, as `hotlap compare` sees them."""
     speedup: Interval
     """Truth is 1."""
     smallest_gain: float
@@ -112,31 +115,6 @@ class Prediction:
     efficiency: float | None = None
     fits: bool | None = None
     assumptions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """Where the study ran, as far as levers and rules must know. None: could not be read."""
-
-    system: str
-    """"Linux", "Darwin", "Windows"."""
-    processor: str
-    num_cores: int
-    """Logical processors of the machine."""
-    usable_cores: float
-    """What this process may use: affinity and cgroup quota considered."""
-    memory_bytes: int
-    available_bytes: int
-    """Free for this process now, cgroup limit considered."""
-    shm_bytes: int | None
-    """Free in /dev/shm."""
-    huge_pages: str | None
-    """Transparent huge pages: "always", "madvise" or "never"."""
-    libc: str
-    """"glibc 2.36", ..."""
-    cpu_flags: tuple[str, ...] = ()
-    """Those that matter here: "avx2", "avx512f", "avx512_bf16", "amx_bf16", ..."""
-    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,3 +172,6 @@ class Study:
     changes: tuple[FileChange, ...] = ()
     predictions: tuple[Prediction, ...] = ()
     warnings: tuple[str, ...] = ()
+    purpose: Purpose = Purpose.TUNE
+    sweep: Sweep | None = None
+    """The step at several numbers of threads; None where that was not tried."""

@@ -161,11 +161,11 @@ def _curve(run: Run | None, *, x: Scale, y: Scale, stride: int) -> Curve | None:
         whole = len(known) == len(losses[start : start + stride])
         points.append(f"{x.place(numbers[start])},{round(100 - y.place(mean(known)), 3)}" if whole else None)
     odd = sum(1 for loss in run.loss if (value := as_float(loss)) is not None and not isfinite(value))
-    return Curve(segments=tuple(_segments(points)), num_not_finite=odd)
+    return Curve(segments=tuple(segments(points)), num_not_finite=odd)
 
 
-def _segments(points: Sequence[str | None]) -> Iterator[str]:
-    """Runs of points between gaps."""
+def segments(points: Sequence[str | None]) -> Iterator[str]:
+    """Points of a line, None for a gap -> its runs of points between gaps."""
     part: list[str] = []
     for point in [*points, None]:
         if point is not None:

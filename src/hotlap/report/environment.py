@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from hotlap.record import Machine, Run, Study
-from hotlap.report.story import UNKNOWN, script, timed
+from hotlap.report.story import UNKNOWN, is_tuned, script, timed
 from hotlap.units import duration, size
 
 
@@ -17,7 +17,8 @@ def _study(study: Study) -> Iterator[tuple[str, str]]:
     yield "Command", script(study)
     yield "Folder", study.cwd or UNKNOWN
     yield "Started", study.created or UNKNOWN
-    yield "Took", f"{duration(study.elapsed_s)} of {duration(study.budget_s)}"
+    budget = f" of {duration(study.budget_s)}" if is_tuned(study) else ""
+    yield "Took", f"{duration(study.elapsed_s)}{budget}"
     yield "State", study.state.value
     yield "hotlap", study.hotlap or UNKNOWN
 

@@ -12,8 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hotlap.record import Study
-from hotlap.report import charts, devices, diff, environment, lanes, story
+from hotlap.report import charts, devices, diff, environment, lanes, series, story
 from hotlap.report.clean import clean, last_lines
+from hotlap.report.details import closer_look
 from hotlap.report.terminal import OUTPUT_LINES
 from hotlap.units import duration, factor, percent
 
@@ -30,6 +31,9 @@ def render(study: Study) -> str:
         forest=charts.forest([trial.speedup for trial in study.trials]),
         losses=charts.loss_chart(before, study.after),
         device_plot=Markup(devices.plot(study.predictions)),
+        memory=series.memory(before),
+        step_times=series.step_times(before),
+        details=closer_look(study),
         diff_lines=tuple(diff.lines(clean(study.patch))) if study.patch else (),
         environment=environment.rows(study),
         failure=story.failure(before) if before is not None else None,

@@ -1,6 +1,6 @@
-"""Successive steps of two runs -> blocks on the lanes "loader" and "trainer", on one axis of time."""
+"""Successive steps of two runs -> blocks on the lanes loader, copy, host and device, on one axis of time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from math import ceil, floor, isfinite
@@ -23,6 +23,7 @@ DRAWN_ORDER = (
     Phase.OPTIMIZER,
     Phase.SYNC,
 )
+# Waiting for these is waiting for the batch.
 LOADER_PHASES = frozenset({Phase.INPUT, Phase.TRANSFER})
 LETTERS = {
     Phase.INPUT: "I",
@@ -39,6 +40,8 @@ LETTER_PERCENT = 3.0
 # More blocks than this are a grey band; fewer than two steps before would show no rhythm.
 MAX_STEPS_AFTER = 24
 MOST_STEPS_BEFORE = 6
+# With nothing beside it, and a zoom, there is room for more.
+MOST_STEPS_ALONE = 24
 MAX_STEPS_DRAWN = 400
 
 
@@ -55,11 +58,19 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
-    """Successive steps of one run on the two lanes."""
+class Lane:
+    """What one part of the machine did; between the blocks it had nothing to do."""
 
-    loader: tuple[Block, ...]
-    trainer: tuple[Block, ...]
+    name: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Successive steps of one run."""
+
+    lanes: tuple[Lane, ...]
+    """Loader, copy, host and device, as far as the run has them. Without copies the host is called trainer."""
     step_ends: tuple[float, ...]
     num_steps: int
     """Steps that end within the time shown."""
@@ -71,7 +82,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Two pairs of lanes on one axis of time."""
+    """The lanes of two runs on one axis of time."""
 
     span_s: float
     ticks: tuple[tuple[float, str], ...]
@@ -116,7 +127,7 @@ def typical_stretch(step_s: Sequence[float], count: int) -> int:
 def _num_steps_before(before: Run, after: Run | None) -> int:
     """So many that both sides show a rhythm, and neither is a grey band."""
     if after is None:
-        return MOST_STEPS_BEFORE
+        return MOST_STEPS_ALONE
     ratio = before.median_step_s() / after.median_step_s()
     return max(2, min(MOST_STEPS_BEFORE, floor(MAX_STEPS_AFTER / ratio))) if ratio > 0 and isfinite(ratio) else 2
 
@@ -129,8 +140,10 @@ def _after(run: Run, *, span_s: float) -> Lanes:
 
 def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
     """Blocks of the steps of `run` from `start` on, as far as they begin within `span_s`."""
-    loader: list[Block] = []
-    trainer: list[Block] = []
+    copies = any(run.phase_s.get(Phase.TRANSFER) or ())
+    drawn: dict[str, list[Block]] = {name: [] for name in _names(run, copies=copies)}
+    host = "host" if "host" in drawn else "trainer"
+    lane_of = {Phase.INPUT: "loader", Phase.TRANSFER: "copy" if copies else "loader"}
     ends: list[float] = []
     now_s = 0.0
     waited_s = 0.0
@@ -138,17 +151,18 @@ def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
     for i in islice(range(start, len(run.step_s)), MAX_STEPS_DRAWN):
         if now_s >= span_s * (1 - 1e-9):
             break
-        for block, block_s in _step(run, i, start_s=now_s, span_s=span_s):
-            (loader if block.phase in LOADER_PHASES else trainer).append(block)
+        for block, block_s in _step(run.phase_s, i, start_s=now_s, length_s=run.step_s[i], span_s=span_s):
+            drawn[lane_of.get(block.phase, host)].append(block)
             waited_s += block_s if block.phase in LOADER_PHASES else 0.0
+        for block, _ in _step(run.device_phase_s, i, start_s=now_s, length_s=run.step_s[i], span_s=span_s):
+            drawn["device"].append(block)
         now_s += run.step_s[i]
         if now_s <= span_s * (1 + 1e-9):
             num_whole += 1
             ends.append(percent_of(now_s, span_s))
     shown_s = min(now_s, span_s)
     return Lanes(
-        loader=tuple(loader),
-        trainer=tuple(trainer),
+        lanes=tuple(Lane(name=name, blocks=tuple(blocks)) for name, blocks in drawn.items()),
         step_ends=tuple(ends),
         num_steps=num_whole,
         first_step=start,
@@ -156,12 +170,19 @@ def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
     )
 
 
-def _step(run: Run, i: int, *, start_s: float, span_s: float) -> Iterator[tuple[Block, float]]:
+def _names(run: Run, *, copies: bool) -> tuple[str, ...]:
+    device = ("device",) if run.device_phase_s else ()
+    return ("loader", "copy", "host", *device) if copies or device else ("loader", "trainer")
+
+
+def _step(
+    phase_s: Mapping[Phase, tuple[float, ...] | None], i: int, *, start_s: float, length_s: float, span_s: float
+) -> Iterator[tuple[Block, float]]:
     """The blocks of step `i` and how much of each is shown; nothing is drawn beyond `span_s` or the step's own end."""
     now_s = start_s
-    limit_s = min(start_s + run.step_s[i], span_s)
+    limit_s = min(start_s + length_s, span_s)
     for phase in DRAWN_ORDER:
-        parts = run.phase_s.get(phase)
+        parts = phase_s.get(phase)
         if parts is None or i >= len(parts) or parts[i] <= 0:
             continue
         end_s = min(now_s + parts[i], limit_s)

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isfinite
+from math import isfinite, sqrt
 
 from hotlap.record import (
     Ceiling,
@@ -13,6 +13,7 @@ from hotlap.record import (
     Noise,
     Phase,
     Prediction,
+    Purpose,
     Run,
     State,
     Status,
@@ -60,6 +61,7 @@ class Outcome(StrEnum):
     HARM = "harm"
     UNPROVEN = "unproven"
     UNFINISHED = "unfinished"
+    MEASURED = "measured"
     FAILED = "failed"
 
 
@@ -108,6 +110,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def share_of(run: Run, cost_s: float) -> float | None:
+    """`cost_s` a step as a part of the mean step; None without a step."""
+    step_s = mean(run.step_s) if run.step_s else 0.0
+    return cost_s / step_s if step_s > 0 and isfinite(step_s) else None
+
+
 def phases(run: Run) -> tuple[PhasePart, ...]:
     """The phases of `run` that took any time or could not be measured, in the order of a training loop."""
     step_s = mean(run.step_s) if run.step_s else 0.0
@@ -129,6 +137,9 @@ def step_sentence(run: Run) -> str:
         return "No step was recorded."
     threads = plural(run.num_threads, "thread") if run.num_threads is not None else "threads not known"
     usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
+    if run.long is not None and run.long.num_steps > len(run.step_s):
+        sample = f"a sample of {plural(len(run.step_s), 'step')} from {run.long.num_steps:,}"
+        return f"{usual} over {sample} on {run.device}, {threads}."
     return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}, {threads}."
 
 
@@ -136,8 +147,10 @@ def failure(run: Run) -> str | None:
     """Why a run is not a complete one; None for a complete run."""
     if run.status is Status.COMPLETE:
         return None
-    code = f" (exit code {run.exit_code})" if run.exit_code is not None else ""
-    return f"{(run.error or _ENDS[run.status]).rstrip('.')}{code}."
+    sentence = (run.error or _ENDS[run.status]).rstrip(".")
+    if run.exit_code is not None and "exit code" not in sentence:
+        sentence += f" (exit code {run.exit_code})"
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 _ENDS: Mapping[Status, str] = {
@@ -168,12 +181,26 @@ def loss_sentence(run: Run) -> str:
 
 def ceiling_sentence(ceiling: Ceiling) -> str:
     """ "If batches were free: at most 2.10x"."""
-    thing = {"input": "batches", "optimizer": "the optimizer"}.get(ceiling.name, ceiling.name)
-    return f"If {thing} were free: at most {factor(ceiling.speedup.mid)}"
+    return f"If {_IDEALS.get(ceiling.name, ceiling.name)} were free: at most {factor(ceiling.speedup.mid)}"
+
+
+_IDEALS = {
+    "input": "batches",
+    "optimizer": "the optimizer",
+    "transfers": "copies to the device",
+    "host": "your own Python",
+    "launches": "starting operators",
+}
 
 
 def noise_sentence(noise: Noise) -> str:
     """What two equal things came out as, and what follows."""
+    if noise.scope == "again":
+        spread = sqrt(mean([ratio * ratio for ratio in noise.log_ratios])) if noise.log_ratios else 0.0
+        return (
+            f"from one run of this script to the next its step differs by about {percent(spread)}; a change of less "
+            f"than {least_gain(noise)} between two studies says nothing here"
+        )
     return (
         f"two equal things compared {_COMPARED.get(noise.scope, noise.scope)}: {interval(noise.speedup)}; "
         f"gains below {least_gain(noise)} cannot be told from noise here"
@@ -232,6 +259,11 @@ def accepted(study: Study) -> tuple[LeverSpec, ...]:
     return tuple(spec for specs in taken if specs not in dropped for spec in specs)
 
 
+def is_tuned(study: Study) -> bool:
+    """Levers were to be tried: there is something to say about trials, a verdict and a patch."""
+    return study.purpose is Purpose.TUNE
+
+
 def nothing_known(study: Study) -> bool:
     """True if no step was recorded and nothing else came about either: the sections would all say so."""
     measured = any(run.step_s for run in study.baseline)
@@ -245,9 +277,21 @@ def conclusion(study: Study) -> Conclusion:
     run = timed(study)
     if run is not None and not run.step_s and run.status is not Status.COMPLETE:
         return Conclusion(outcome=Outcome.FAILED, title="Not measured", sentence=_NOT_MEASURED)
+    if run is not None and run.step_s and not is_tuned(study):
+        return _measured(study, run)
     if study.state is State.COMPLETE:
         return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
     return Conclusion(outcome=Outcome.UNFINISHED, title="No result yet", sentence=_unfinished(study))
+
+
+def _measured(study: Study, run: Run) -> Conclusion:
+    """What a study without trials tells."""
+    findings = sorted(study.findings, key=lambda finding: -finding.cost_s)
+    what = ", ".join(f"{one.code} ({percent(one.share)})" for one in findings[:3])
+    sentence = f"Of each step, costliest first: {what}." if findings else "No rule found a bottleneck."
+    if study.state is State.INTERRUPTED:
+        sentence += " The study was stopped before its end."
+    return Conclusion(outcome=Outcome.MEASURED, title=f"{duration(run.median_step_s())} a step", sentence=sentence)
 
 
 _NOT_MEASURED = "The script did not come to a step that could be measured, so nothing else is known."
@@ -286,7 +330,7 @@ def _no_gain(study: Study) -> str:
 
 def _unfinished(study: Study) -> str:
     state = "was stopped before its end" if study.state is State.INTERRUPTED else "is still running"
-    if not study.baseline:
+    if not study.baseline or not is_tuned(study):
         return f"The study {state}; nothing has been measured yet."
     levers = accepted(study)
     so_far = f"accepted so far: {lever_titles(levers)}" if levers else "no lever is accepted so far"

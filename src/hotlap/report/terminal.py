@@ -4,7 +4,7 @@ Meaning is never told by colour alone. Every text of the study goes through `_te
 markup from being read.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from io import StringIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -15,9 +15,10 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.record import Phase, Run, Study, Trial, Verdict
+from hotlap.record import Phase, Purpose, Run, Study, Trial, Verdict
 from hotlap.report import diff, story
 from hotlap.report.clean import clean, clean_line, last_lines
+from hotlap.report.details import Detail, closer_look, details, sweep
 from hotlap.units import duration, factor, percent
 
 WIDTH = 100
@@ -57,7 +58,7 @@ def render(study: Study) -> str:
         highlight=False,
         _environ={},
     )
-    for section in (headline, waiting, warnings) if story.nothing_known(study) else SECTIONS:
+    for section in (headline, waiting, warnings) if story.nothing_known(study) else SECTIONS[study.purpose]:
         shown = section(study)
         if shown is not None:
             console.print(shown)
@@ -79,6 +80,37 @@ def waiting(study: Study) -> RenderableType:
     if run is None:
         return _section("What each step waits for", Text("Not measured yet."))
     return _section("What each step waits for", *_run(run))
+
+
+def seen(study: Study) -> RenderableType | None:
+    """What else was seen of the script as written; None where nothing was looked at."""
+    return _closer(closer_look(study))
+
+
+def seen_in_run(study: Study) -> RenderableType | None:
+    """The part of it that the first run shows."""
+    run = story.timed(study)
+    return _closer(details(run)) if run is not None else None
+
+
+def threads(study: Study) -> RenderableType | None:
+    """The part of it that later runs show."""
+    found = sweep(study.sweep)
+    return _closer((found,)) if found is not None else None
+
+
+def _closer(found: tuple[Detail, ...]) -> RenderableType | None:
+    parts: list[RenderableType] = []
+    for detail in found:
+        parts.append(_text(detail.title, "bold"))
+        if detail.lead:
+            parts.append(Padding(_text(detail.lead), (0, 0, 0, 2)))
+        table = _columns(22, None)
+        for cost, what in detail.rows:
+            table.add_row(_text(cost), _text(what))
+        if detail.rows:
+            parts.append(Padding(table, (0, 0, 0, 2)))
+    return _section("A closer look", *parts) if parts else None
 
 
 def findings(study: Study) -> RenderableType:
@@ -106,9 +138,11 @@ def ceilings(study: Study) -> RenderableType:
     return _section("Ceilings", *lines)
 
 
-def noise(study: Study) -> RenderableType:
-    """What can be told from chance, here and now."""
+def noise(study: Study) -> RenderableType | None:
+    """What can be told from chance, here and now; None where nothing is compared."""
     if not study.noise:
+        if not story.is_tuned(study):
+            return None
         return _section("Noise", Text("Not measured: small gains may be chance."))
     lines = (story.noise_sentence(noise) for noise in study.noise)
     return _section("Noise", *(_text(f"{line[:1].upper()}{line[1:]}.") for line in lines))
@@ -200,20 +234,37 @@ def warnings(study: Study) -> RenderableType | None:
     return _section("Warnings", table)
 
 
-SECTIONS: tuple[Callable[[Study], RenderableType | None], ...] = (
-    headline,
-    waiting,
-    findings,
-    ceilings,
-    noise,
-    trials,
-    levers,
-    verdict,
-    speedup,
-    patch,
-    predictions,
-    warnings,
-)
+Section = Callable[[Study], RenderableType | None]
+
+SECTIONS: Mapping[Purpose, tuple[Section, ...]] = {
+    Purpose.TUNE: (
+        headline,
+        waiting,
+        findings,
+        ceilings,
+        seen,
+        noise,
+        trials,
+        levers,
+        verdict,
+        speedup,
+        patch,
+        predictions,
+        warnings,
+    ),
+    Purpose.MEASURE: (headline, waiting, findings, ceilings, seen, noise, predictions, warnings),
+}
+
+PARTS: Mapping[tuple[Purpose, str], tuple[Section, ...]] = {
+    **{(purpose, "baseline"): (waiting,) for purpose in Purpose},
+    **{(purpose, "findings"): (findings, seen_in_run) for purpose in Purpose},
+    **{(purpose, "sweep"): (threads,) for purpose in Purpose},
+    **{(purpose, "ceilings"): (ceilings,) for purpose in Purpose},
+    **{(purpose, "noise"): (noise,) for purpose in Purpose},
+    (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, warnings),
+    (Purpose.MEASURE, "end"): (warnings,),
+}
+"""What is new in the report when a part of the study is known."""
 
 
 def _has_steps(study: Study) -> bool:
@@ -245,12 +296,12 @@ def _phases(parts: tuple[story.PhasePart, ...]) -> RenderableType:
     start = 0.0
     for part in parts:
         if part.mean_s is None:
-            table.add_row(part.phase.value, Text("not measured", "dim"), "", "")
             continue
         bar = Bar(start=start, end=start + part.share, style=PHASE_STYLES[part.phase])
         table.add_row(part.phase.value, duration(part.mean_s), percent(part.share), bar)
         start += part.share
-    return table
+    unknown = ", ".join(part.phase.value for part in parts if part.mean_s is None)
+    return Group(table, Text(f"not measured: {unknown}", "dim")) if unknown else table
 
 
 class Bar:

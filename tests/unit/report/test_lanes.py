@@ -7,7 +7,13 @@ import pytest
 
 from hotlap.record import Phase, Run, Status
 from hotlap.report import lanes
+from tests.sample_measured import run_on_gpu
 from tests.samples import run_with, study_full
+
+
+def blocks_of(side: lanes.Lanes, name: str) -> tuple[lanes.Block, ...]:
+    (lane,) = (lane for lane in side.lanes if lane.name == name)
+    return lane.blocks
 
 
 def test_both_sides_share_one_axis_and_the_faster_one_fits_more_steps() -> None:
@@ -26,9 +32,9 @@ def test_blocks_lie_within_the_axis_do_not_overlap_and_keep_their_lane() -> None
     assert picture is not None
     assert picture.after is not None
     for side in (picture.before, picture.after):
-        assert {block.phase for block in side.loader} == {Phase.INPUT}
-        assert Phase.INPUT not in {block.phase for block in side.trainer}
-        blocks = sorted((*side.loader, *side.trainer), key=lambda block: block.x)
+        assert {block.phase for block in blocks_of(side, "loader")} == {Phase.INPUT}
+        assert Phase.INPUT not in {block.phase for block in blocks_of(side, "trainer")}
+        blocks = sorted((*blocks_of(side, "loader"), *blocks_of(side, "trainer")), key=lambda block: block.x)
         for left, right in pairwise(blocks):
             assert left.x + left.width <= right.x + 0.01
         assert blocks[-1].x + blocks[-1].width <= 100.01
@@ -38,8 +44,10 @@ def test_widths_are_the_recorded_times() -> None:
     run = run_with(phases={Phase.INPUT: 0.002, Phase.FORWARD: 0.001})
     picture = lanes.timeline(run, None)
     assert picture is not None
-    assert picture.before.loader[0].width == pytest.approx(2 * picture.before.trainer[0].width, abs=0.01)
-    assert picture.before.loader[0].width == pytest.approx(100 * 0.002 / picture.span_s, abs=0.01)
+    assert blocks_of(picture.before, "loader")[0].width == pytest.approx(
+        2 * blocks_of(picture.before, "trainer")[0].width, abs=0.01
+    )
+    assert blocks_of(picture.before, "loader")[0].width == pytest.approx(100 * 0.002 / picture.span_s, abs=0.01)
 
 
 def test_a_stretch_with_an_outlier_is_not_shown_as_the_usual_one() -> None:
@@ -50,8 +58,8 @@ def test_a_stretch_with_an_outlier_is_not_shown_as_the_usual_one() -> None:
 def test_letters_are_left_out_where_there_is_no_room() -> None:
     picture = lanes.timeline(run_with(step_s=1.0, input_s=0.999), None)
     assert picture is not None
-    assert {block.letter for block in picture.before.loader} == {"I"}
-    assert {block.letter for block in picture.before.trainer} == {""}
+    assert {block.letter for block in blocks_of(picture.before, "loader")} == {"I"}
+    assert {block.letter for block in blocks_of(picture.before, "trainer")} == {""}
 
 
 def test_steps_without_phases_make_no_picture() -> None:
@@ -65,3 +73,18 @@ def test_a_gain_of_a_thousand_does_not_draw_a_thousand_steps() -> None:
     assert picture is not None
     assert picture.after is not None
     assert picture.after.num_steps == lanes.MAX_STEPS_DRAWN
+
+
+def test_copies_and_the_device_have_lanes_of_their_own() -> None:
+    picture = lanes.timeline(run_on_gpu(), None)
+    assert picture is not None
+    assert [lane.name for lane in picture.before.lanes] == ["loader", "copy", "host", "device"]
+    assert {block.phase for block in blocks_of(picture.before, "copy")} == {Phase.TRANSFER}
+    assert {block.phase for block in blocks_of(picture.before, "device")} == {
+        Phase.TRANSFER,
+        Phase.FORWARD,
+        Phase.BACKWARD,
+    }
+    for lane in picture.before.lanes:
+        blocks = sorted(lane.blocks, key=lambda block: block.x)
+        assert all(a.x + a.width <= b.x + 0.01 for a, b in pairwise(blocks))

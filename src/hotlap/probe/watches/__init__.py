@@ -2,21 +2,37 @@
 
 from collections.abc import Mapping
 
+from hotlap.probe.watches.calls import Calls
+from hotlap.probe.watches.cpu import Cpu
+from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.lines import Lines
+from hotlap.probe.watches.memory import Memory
+from hotlap.probe.watches.modules import Modules
 from hotlap.probe.watches.operators import Operators
+from hotlap.probe.watches.shapes import Shapes
+from hotlap.probe.watches.switches import Switches
 from hotlap.probe.watches.syncs import Syncs
 from hotlap.probe.watches.trips import Trips
 from hotlap.probe.watches.watch import Watch
+from hotlap.probe.watches.what_if import WhatIfs
 from hotlap.probe.watches.workload import WorkloadWatch
 
 __all__ = ["ALL", "Watch"]
 
 ALL: Mapping[str, type[Watch]] = {
+    "switches": Switches,
+    "memory": Memory,
+    "shapes": Shapes,
+    "modules": Modules,
+    "cpu": Cpu,
     "operators": Operators,
+    "calls": Calls,
+    "input": Input,
     "syncs": Syncs,
     "trips": Trips,
+    "what-if": WhatIfs,
+    "workload": WorkloadWatch,
     # Last: it may take many steps, and a short script has few.
     "lines": Lines,
-    "workload": WorkloadWatch,
 }
 """Name in a plan -> the watch."""

@@ -1,0 +1,81 @@
+"""`hotlap compare`: is the step of one study slower than that of another? For CI, with an exit code."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotlap.errors import UserError
+
+if TYPE_CHECKING:
+    from hotlap.record import Study
+
+REGRESSION = 5
+"""Exit code when the step is slower by more than the limit, clearly."""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser of `hotlap` about this command."""
+    parser = subparsers.add_parser(
+        "compare",
+        allow_abbrev=False,
+        help="compare the step times of two studies, for CI",
+        description="Compares the script as written in study A with that in study B. Refuses where the device, the "
+        "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
+        epilog=f"Exit code {REGRESSION} means that B is slower by more than --max-regression, by all of the 95% "
+        "interval; undecided is 0, and is said.",
+    )
+    for name in ("A", "B"):
+        parser.add_argument(name.lower(), metavar=name, help="folder of a study, or its JSON file")
+    parser.add_argument("--max-regression", metavar="PERCENT", help="how much slower B may be, as 5%%")
+    parser.add_argument("--allow-different", action="store_true", help="compare what differs all the same")
+    parser.add_argument("--json", metavar="PATH", help="write the comparison there; - is standard output")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code."""
+    from hotlap.record import Change, encode
+    from hotlap.report import side_by_side
+    from hotlap.tune import contrast
+
+    limit = share(args.max_regression) if args.max_regression is not None else None
+    base, other = _study(args.a), _study(args.b)
+    found = contrast.differences(base, other)
+    if found and not args.allow_different:
+        raise UserError(
+            f"{args.a} and {args.b} cannot be compared, for they differ in more than the code ({'; '.join(found)}). "
+            "Measure both in one place, or say --allow-different."
+        )
+    comparison = contrast.contrast(base, other, names=(args.a, args.b), limit=limit)
+    print(side_by_side.text(comparison), end="", file=sys.stderr if args.json == "-" else sys.stdout)
+    if args.json == "-":
+        print(encode(comparison).decode())
+    elif args.json is not None:
+        from hotlap.cli.workbench import write
+        from hotlap.record import save
+
+        write(Path(args.json), lambda path: save(comparison, path))
+    return REGRESSION if limit is not None and comparison.change is Change.SLOWER else 0
+
+
+def share(text: str) -> float:
+    """ "5%" or "0.5%" -> 0.05 or 0.005.
+
+    Raises:
+        UserError: it is no percentage.
+    """
+    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,6})?)\s*%?", text.strip())
+    if match is None:
+        raise UserError(f"--max-regression {text} is not a percentage. Give one as in --max-regression 5%.")
+    return float(match[1]) / 100
+
+
+def _study(name: str) -> "Study":
+    from hotlap.record import Study, load
+
+    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
+    return load(path, Study)

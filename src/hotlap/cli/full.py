@@ -1,0 +1,114 @@
+"""`hotlap measure --full`: the training as it is, to its end, and a report of all of it afterwards."""
+
+import argparse
+import contextlib
+import sys
+import time
+import traceback
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hotlap.cli import words
+from hotlap.errors import UserError
+from hotlap.units import duration
+
+if TYPE_CHECKING:
+    from hotlap.cli.target import Target
+    from hotlap.cli.workbench import Workbench
+    from hotlap.launch import WholeRun
+    from hotlap.record import Run
+
+
+def run(args: argparse.Namespace, aim: "Target", bench: "Workbench") -> int:
+    """Run it; the exit code is the training's."""
+    from hotlap.launch import WholeRun, end_like
+    from hotlap.record import Plan
+    from hotlap.tune import LOOKING
+
+    every_s = words.seconds(args.status_every, "--status-every") if args.status_every else None
+    plan = Plan(command=aim.command, cwd=bench.study.cwd, out="", seed=None, whole=True, watches=LOOKING)
+    with WholeRun(plan) as whole:
+        watching = _Watching(whole, bench, every_s=every_s)
+        code = whole.run(asked=watching.tell, looked=watching.look)
+        watching.close(whole.outcome(code), aim.title, quiet=args.quiet)
+    return end_like(code)
+
+
+class _Watching:
+    """Tells how far the training is, keeps what is known, and makes the report."""
+
+    def __init__(self, whole: "WholeRun", bench: "Workbench", *, every_s: float | None) -> None:
+        self._whole = whole
+        self._bench = bench
+        self._every_s = every_s
+        self._begun_s = self._told_s = time.monotonic()
+        self._told_steps = 0
+        self._first: tuple[float, int] | None = None
+        """When the first steps were seen, and how many they were."""
+
+    def look(self) -> None:
+        """About once a second."""
+        if self._first is None and self._whole.progress.steps:
+            self._first = (time.monotonic(), self._whole.progress.steps)
+        run = self._whole.partial()
+        if run is not None:
+            self._note(run)
+            # The training goes on, whatever becomes of our files.
+            with contextlib.suppress(UserError):
+                self._bench.save()
+        if self._every_s is not None and time.monotonic() - self._told_s >= self._every_s:
+            self.tell()
+
+    def tell(self) -> None:
+        """One line on standard error."""
+        now_s, steps = time.monotonic(), self._whole.progress.steps
+        line = f"hotlap: {steps:,} steps after {_whole_seconds(now_s - self._begun_s)}"
+        made = steps - self._told_steps
+        if made and self._told_steps:
+            line += f"; {duration((now_s - self._told_s) / made)} a step of late"
+        if self._first is not None and steps > self._first[1]:
+            line += f"; {duration((now_s - self._first[0]) / (steps - self._first[1]))} a step since the first"
+        # Nobody may read standard error any more; the training goes on.
+        with contextlib.suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
+        self._told_s, self._told_steps = now_s, steps
+
+    def _note(self, run: "Run") -> None:
+        self._bench.study = replace(self._bench.study, baseline=(run,), elapsed_s=time.monotonic() - self._begun_s)
+
+    def close(self, run: "Run", title: str, *, quiet: bool) -> None:
+        """The report. What goes wrong here is told, and changes nothing of how the training ended."""
+        try:
+            self._conclude(run)
+            if not run.step_s:
+                why = f": {run.error}" if run.error else ""
+                raise UserError(f"no training step of {title} was seen{why}. There is nothing to report.")
+            if not quiet:
+                self._bench.show_all()
+            self._bench.finish(telling=not quiet)
+        except UserError as error:
+            if not quiet:
+                print(f"hotlap: {error}", file=sys.stderr)
+        except Exception:
+            # Our own fault: it is shown, but the exit code stays the training's.
+            traceback.print_exc()
+            print("hotlap: this is an error of its own; please report it.", file=sys.stderr)
+
+    def _conclude(self, run: "Run") -> None:
+        from hotlap import machine, rules
+        from hotlap.record import State
+        from hotlap.tune.ceilings import bounds
+
+        self._note(run)
+        if run.step_s:
+            self._bench.study = replace(
+                self._bench.study,
+                machine=machine.look(),
+                findings=rules.check(run),
+                ceilings=tuple(sorted(bounds(run), key=lambda ceiling: -ceiling.speedup.mid)),
+                state=State.COMPLETE,
+            )
+
+
+def _whole_seconds(seconds: float) -> str:
+    return duration(round(seconds)) if seconds >= 60 else f"{round(seconds)} s"

@@ -1,0 +1,81 @@
+"""The words of a command line that runs a training: where ours end and the training's begin, and what ours say."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from hotlap.errors import UserError
+
+VALUE_OPTIONS: Mapping[str, frozenset[str]] = {
+    "tune": frozenset({"--budget", "--timeout", "--json", "--html", "--levers", "--seed"}),
+    "measure": frozenset(
+        {
+            "--steps",
+            "--warmup",
+            "--timeout",
+            "--seed",
+            "--json",
+            "--html",
+            "--markdown",
+            "--trace",
+            "--status-every",
+        }
+    ),
+    "predict": frozenset(
+        {
+            "--gpu",
+            "--count",
+            "--precision",
+            "--interconnect",
+            "--devices",
+            "--workload",
+            "--save-workload",
+            "--measured-on",
+            "--measured-step",
+            "--steps-per-epoch",
+            "--price",
+            "--timeout",
+            "--json",
+            "--html",
+        }
+    ),
+}
+"""Command -> its options that take a value. Behind the script all words are the script's."""
+
+TIMEOUT_HELP = "give up a run that makes no step for so long (default: 120s)"
+
+
+def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Command line -> (words for hotlap, words of the training): cut at the first word that is no option of ours."""
+    if not words or words[0] not in VALUE_OPTIONS:
+        return list(words), []
+    index = 1
+    while index < len(words):
+        word = words[index]
+        if word in ("-m", "--") or not word.startswith("-"):
+            break
+        index += 2 if word in VALUE_OPTIONS[words[0]] else 1
+    return list(words[:index]), list(words[index:])
+
+
+def seconds(text: str, option: str) -> float:
+    """ "5m", "90s", "1.5h" or "300" -> seconds.
+
+    Raises:
+        UserError: it is none of these, or not above 0.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text.strip())
+    value = float(match[1]) * {"s": 1, None: 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if value <= 0:
+        raise UserError(f"{option} {text} is not a time. Give one as in {option} 90s, {option} 5m or {option} 1h.")
+    return value
+
+
+def whole_number(text: str, option: str, *, least: int = 0) -> int:
+    """A number of steps, or a seed.
+
+    Raises:
+        UserError: it is no whole number, or out of range.
+    """
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+        raise UserError(f"{option} {text} is not a whole number from {least} to 999999999.")
+    return int(text)

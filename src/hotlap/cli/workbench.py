@@ -1,0 +1,196 @@
+"""A study while it is made: kept on disk as it grows, shown section by section, its runs started and interrupted."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from hotlap.errors import UserError
+
+if TYPE_CHECKING:
+    from hotlap.cli.live import Live
+    from hotlap.cli.shelf import Shelf
+    from hotlap.cli.target import Target
+    from hotlap.launch import Launcher
+    from hotlap.record import Plan, Study
+
+Render = Callable[["Study"], str]
+
+
+class Interrupt:
+    """Ctrl-C, or a polite request to end: remembered, and raised."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def listen(self) -> None:
+        """From now on."""
+        signal.signal(signal.SIGTERM, self)
+        signal.signal(signal.SIGINT, self)
+
+    def __call__(self, *_: object) -> None:
+        """The signal has come."""
+        self.asked = True
+        raise KeyboardInterrupt
+
+
+class Workbench:
+    """Observes a study: saves it at each change, writes it where the user asked, shows what is new.
+
+    Args:
+        json_path: where the study goes as well; "-" is standard output, and all else is told on standard error then.
+        pages: path given by the user -> what renders the study for it, when all is done.
+    """
+
+    def __init__(
+        self,
+        study: "Study",
+        shelf: "Shelf",
+        *,
+        json_path: str | None,
+        pages: Mapping[Path, Render],
+        stream: TextIO | None = None,
+    ) -> None:
+        self.study = study
+        self._shelf = shelf
+        self._json_path = json_path
+        self._pages = pages
+        self.stream: TextIO = stream or (sys.stderr if json_path == "-" else sys.stdout)
+        self.live: Live | None = None
+        self.interrupt = Interrupt()
+
+    @contextmanager
+    def showing(self, *, budget_s: float | None) -> Iterator["Live"]:
+        """Sections are shown as they come, until the context ends."""
+        from hotlap.cli.live import Live
+
+        with Live(self.stream, budget_s=budget_s, spent_s=self.study.elapsed_s) as live:
+            self.live = live
+            yield live
+
+    # The observer of the study
+
+    def doing(self, text: str) -> None:
+        """What is being done now."""
+        if self.live is not None:
+            self.live.status(text)
+
+    def changed(self, study: "Study", part: str) -> None:
+        """Save, write where the user asked, show what is new."""
+        self.study = study
+        self.save()
+        self.show(part)
+
+    def show(self, part: str, study: "Study | None" = None) -> None:
+        """What of the report is new when `part` is known."""
+        if self.live is not None:
+            for section in sections(study or self.study, part):
+                self.live.show(section)
+
+    def show_all(self) -> None:
+        """The whole report at once."""
+        from hotlap.report import terminal
+
+        with self.showing(budget_s=None) as live:
+            for section in terminal.SECTIONS[self.study.purpose]:
+                live.show(section(self.study))
+
+    # Files
+
+    def save(self) -> None:
+        """The study as it is, on its shelf and where the user wants it."""
+        from hotlap.record import save
+
+        self._shelf.save(self.study)
+        if self._json_path not in (None, "-"):
+            write(Path(self._json_path or ""), lambda path: save(self.study, path))
+
+    def finish(self, *, telling: bool = True) -> None:
+        """The last save, the pages, and the line that says where they are."""
+        from hotlap.record import encode
+        from hotlap.report import html
+
+        if self.study.baseline:
+            self.save()
+            path = self._shelf.write("report.html", html.render(self.study))
+            for target, render in self._pages.items():
+                text = render(self.study)
+                write(target, lambda place, text=text: place.write_text(text, encoding="utf-8"))  # type: ignore[misc]
+            if telling:
+                print(f"Report: {path}", file=self.stream)
+        if self._json_path == "-":
+            sys.stdout.write(encode(self.study).decode() + "\n")
+
+    # Runs
+
+    @contextmanager
+    def launching(self, aim: "Target", *, timeout_s: float) -> Iterator["Launcher"]:
+        """Starts runs that change nothing of the user's; what could not be protected is told in a warning."""
+        from hotlap.launch import Launcher
+
+        cwd = Path(self.study.cwd)
+        folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
+        with Launcher(
+            environment=levers_environment,
+            folders=folders,
+            timeout_s=timeout_s,
+            interrupted=lambda: self.interrupt.asked,
+        ) as launcher:
+            yield launcher
+            if launcher.not_enclosed:
+                self.study = replace(self.study, warnings=(*self.study.warnings, _not_enclosed(launcher.not_enclosed)))
+
+
+def levers_environment(plan: "Plan") -> dict[str, str]:
+    """What the levers that hold from the start of the process want in it."""
+    from hotlap import levers
+
+    wanted: dict[str, str] = {}
+    for spec in (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ())):
+        wanted |= levers.from_spec(spec).environment({**os.environ, **wanted})
+    return wanted
+
+
+def _not_enclosed(why: str) -> str:
+    return (
+        f"The script's folder could not be covered by a scratch layer on this system ({why}): files that the script "
+        "wrote in its trials were written for real."
+    )
+
+
+def write(path: Path, action: Callable[[Path], Any]) -> None:
+    """Write a file that the user named.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        action(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def check_writable(paths: Sequence[str | None]) -> None:
+    """Refuse before anything runs what could not be written at the end."""
+    for name in paths:
+        if name in (None, "-"):
+            continue
+        path = Path(name or "")
+        if path.is_dir():
+            raise UserError(f"{name} is a folder. Give the name of a file.")
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"{name} cannot be written: there is no folder {path.parent}.")
+
+
+def sections(study: "Study", part: str) -> list[Any]:
+    """What of the report is new when `part` is known."""
+    from hotlap.report import terminal
+
+    if part == "trial":
+        return [terminal.trial(study.trials[-1])]
+    parts = terminal.PARTS.get((study.purpose, part), ())
+    return [section(study) for section in parts]

@@ -1,0 +1,220 @@
+"""The user's command, run to its end for real and only watched: its streams, signals and exit code are its own."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from hotlap.errors import RecordError, UserError
+from hotlap.launch.outcome import killed_by, recorded
+from hotlap.launch.workplace import probe_environment
+from hotlap.record import Plan, Run, Status, load, save
+from hotlap.record.progress import Progress
+
+# How often the parent wakes up when nothing happens. It shares the machine with a training that is measured.
+_LOOK_S = 1.0
+
+_FORWARDED = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
+# A terminal sends these to all processes in its foreground by itself.
+_FROM_TERMINAL = frozenset({signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)})
+
+
+class WholeRun:
+    """A context manager around one command under `Plan.whole`; leaving it removes every file of ours."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.out = Path(tempfile.mkdtemp(prefix="hotlap-"))
+        self.plan = replace(plan, out=str(self.out))
+        self.progress = Progress(self.out / "progress")
+        save(self.plan, self.out / "plan.json")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        """Signals that came before the process was there."""
+        self._asked = False
+        self._seen_ns = 0
+
+    def __enter__(self) -> "WholeRun":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.close()
+        shutil.rmtree(self.out, ignore_errors=True)
+
+    def run(self, *, asked: Callable[[], None], looked: Callable[[], None]) -> int:
+        """Start the command and wait for its end: its exit code, or minus the signal that ended it.
+
+        `asked` is called when SIGUSR1 has come, `looked` about once a second.
+
+        Raises:
+            UserError: it cannot be started.
+        """
+        shares = _shares_terminal()
+        with self._forwarding(shares=shares):
+            try:
+                self._process = subprocess.Popen(
+                    self.plan.command,
+                    env=self._environment(),
+                    # Without a terminal the command is a group of its own, or a signal to our group would reach it
+                    # twice.
+                    process_group=None if shares else 0,
+                )
+            except OSError as error:
+                raise UserError(f"{self.plan.command[0]} cannot be started: {error.strerror}.") from None
+            for number in self._early:
+                self._send(number)
+            self._wait(self._process, asked=asked, looked=looked)
+        return self._process.returncode
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ) | probe_environment(self.out, marker=self.out.name)
+
+    def _wait(
+        self, process: "subprocess.Popen[bytes]", *, asked: Callable[[], None], looked: Callable[[], None]
+    ) -> None:
+        with _end_of(process.pid) as ended:
+            while process.poll() is None:
+                if ended is None:
+                    time.sleep(_LOOK_S / 10)
+                else:
+                    select.select([ended], [], [], _LOOK_S)
+                if self._asked:
+                    self._asked = False
+                    asked()
+                looked()
+
+    @contextlib.contextmanager
+    def _forwarding(self, *, shares: bool) -> Iterator[None]:
+        """What is sent to us is meant for the training."""
+
+        def forward(number: int, _: FrameType | None) -> None:
+            if number == signal.SIGUSR1:
+                self._asked = True
+            if shares and number in _FROM_TERMINAL:
+                return
+            if self._process is None:
+                self._early.append(number)
+            else:
+                self._send(number)
+
+        # What is ignored (nohup, a background job) stays ignored, for the command as well.
+        before = {n: signal.getsignal(n) for n in _FORWARDED if signal.getsignal(n) is not signal.SIG_IGN}
+        for number in before:
+            signal.signal(number, forward)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _send(self, number: int) -> None:
+        assert self._process is not None
+        # SIGUSR1 would end a program that does not expect it.
+        if number != signal.SIGUSR1 or _handles(self._process.pid, number):
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def partial(self) -> Run | None:
+        """What the training has written on its way, if it is new since the last call."""
+        path = next(iter(sorted(self.out.glob("partial-*.json"))), None)
+        if path is None:
+            return None
+        with contextlib.suppress(OSError, RecordError):
+            written_ns = path.stat().st_mtime_ns
+            if written_ns != self._seen_ns:
+                self._seen_ns = written_ns
+                return load(path, Run)
+        return None
+
+    def outcome(self, exit_code: int) -> Run:
+        """The Run of a command that has ended."""
+        run = self._recorded()
+        if run is None:
+            told = self.out / "no-probe"
+            why = (
+                told.read_text().strip()
+                if told.exists()
+                else "it never imported torch in a Python that hotlap could reach"
+            )
+            run = Run(status=Status.SILENT, error=why, exit_code=exit_code)
+        if exit_code < 0:
+            return replace(run, status=Status.KILLED, error=killed_by(-exit_code), exit_code=exit_code)
+        if exit_code > 0:
+            error = run.error or f"it left with exit code {exit_code}"
+            return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
+        if run.status is Status.SILENT:
+            return run
+        return replace(run, status=Status.COMPLETE, error=None, exit_code=0)
+
+    def _recorded(self) -> Run | None:
+        """The last record; one that was written on the way where the process could not write more."""
+        run = recorded(self.out)
+        if run is not None and run.step_s:
+            return run
+        for path in sorted(self.out.glob("partial-*.json")):
+            with contextlib.suppress(RecordError):
+                return load(path, Run)
+        return run
+
+
+@contextlib.contextmanager
+def _end_of(pid: int) -> Iterator[int | None]:
+    """A descriptor that can be read when the process has ended; None where the system has none."""
+    try:
+        descriptor = os.pidfd_open(pid) if sys.platform == "linux" else None
+    except OSError:
+        descriptor = None
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _shares_terminal() -> bool:
+    """This process is in the foreground of a terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _handles(pid: int, number: int) -> bool:
+    """The process has a handler of its own for this signal."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def end_like(exit_code: int) -> int:
+    """The exit code for a command that ended with this one; a signal ends this process as well."""
+    if exit_code >= 0:
+        return exit_code
+    number = -exit_code
+    with contextlib.suppress(OSError, ValueError):
+        signal.signal(number, signal.SIG_DFL)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os.kill(os.getpid(), number)
+    return 128 + number  # a signal that does not end a process

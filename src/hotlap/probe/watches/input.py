@@ -1,0 +1,159 @@
+"""What the input phase is made of: starting, drawing indices, making items, transforms, collating, waiting."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.utils.data import DataLoader, dataloader
+
+from hotlap.levers.lever import Patch
+from hotlap.probe import clock as phases
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import InputPart
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Attributes by which data sets call their transforms (torchvision's convention), and by which they wrap one another.
+_TRANSFORMS = ("transform", "target_transform", "transforms")
+_INNER = ("dataset", "datasets")
+_MAX_DEPTH = 5
+
+
+class Input(Watch):
+    """WINDOW for loaders without workers; starting an iterator is timed in the recorded steps, where it is rare.
+
+    With workers the rest of the phase is waiting for them, so nothing more needs to be timed.
+    """
+
+    num_steps: ClassVar[int] = 8
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._patch = Patch()
+        self._spent: dict[InputPart, float] = {}
+        self._start_s = 0.0
+        self._window_s = 0.0
+        self._workers = False
+        self._seen: set[int] = set()
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Time each start of an iterator."""
+        self._session = session
+        begin = DataLoader.__iter__
+
+        def timed_begin(loader: "DataLoader[Any]") -> Any:
+            begun = time.perf_counter()
+            iterator = begin(loader)
+            if session.schedule.move.recorded:
+                self._start_s += time.perf_counter() - begun
+            self._workers |= loader.num_workers > 0
+            return iterator
+
+        patch.set(DataLoader, "__iter__", timed_begin)
+
+    def open(self) -> None:
+        """Time the parts of each single-process iterator, as it is met."""
+        kind = dataloader._SingleProcessDataLoaderIter
+        next_data = kind._next_data
+
+        def prepared(iterator: Any) -> Any:
+            if id(iterator) not in self._seen:
+                self._seen.add(id(iterator))
+                self._prepare(iterator)
+            begun = time.perf_counter()
+            try:
+                return next_data(iterator)
+            finally:
+                self._window_s += time.perf_counter() - begun
+
+        self._patch.set(kind, "_next_data", prepared)
+
+    def goes_on(self, num_steps: int) -> bool:
+        """Where batches come from loaders at all."""
+        assert self._session is not None
+        return phases.INPUT in self._session.measured
+
+    def _prepare(self, iterator: Any) -> None:
+        fetcher = iterator._dataset_fetcher
+        self._time(iterator, "_next_index", InputPart.INDICES)
+        self._time(fetcher, "collate_fn", InputPart.COLLATE)
+        for owner in _chain(fetcher.dataset):
+            for name in _TRANSFORMS:
+                if callable(getattr(owner, name, None)):
+                    self._time(owner, name, InputPart.TRANSFORMS)
+                    break
+        fetch = fetcher.fetch
+
+        def timed_fetch(indices: Any) -> Any:
+            begun, inside = time.perf_counter(), self._inside()
+            batch = fetch(indices)
+            self._add(InputPart.ITEMS, time.perf_counter() - begun - (self._inside() - inside))
+            return batch
+
+        self._patch.set(fetcher, "fetch", timed_fetch)
+
+    def _inside(self) -> float:
+        return self._spent.get(InputPart.COLLATE, 0.0) + self._spent.get(InputPart.TRANSFORMS, 0.0)
+
+    def _time(self, owner: Any, name: str, part: InputPart) -> None:
+        function = getattr(owner, name)
+        self._patch.set(owner, name, _timed(function, lambda seconds: self._add(part, seconds)))
+
+    def _add(self, part: InputPart, seconds: float) -> None:
+        self._spent[part] = self._spent.get(part, 0.0) + seconds
+
+    def close(self, num_steps: int) -> None:
+        """The data set is the script's own again."""
+        self._patch.undo()
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.input_s`. What was seen in the window is scaled to the recorded steps, which it did not burden."""
+        assert self._session is not None
+        mean_s, steps = _recorded_input_s(self._session)
+        if not steps:
+            return {}
+        start_s = min(mean_s, self._start_s / steps)
+        parts: dict[InputPart, float | None] = {InputPart.START: start_s}
+        rest_s = mean_s - start_s
+        if self._spent and self._window_s > 0:
+            for part, seconds in self._spent.items():
+                parts[part] = rest_s * min(1.0, seconds / self._window_s)
+        elif self._workers:
+            parts[InputPart.WORKERS] = rest_s
+        return {"input_s": parts}
+
+
+def _timed(function: Callable[..., Any], add: Callable[[float], None]) -> Callable[..., Any]:
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            add(time.perf_counter() - begun)
+
+    return timed
+
+
+def _chain(dataset: Any) -> list[Any]:
+    """A data set and those that it wraps (Subset, ConcatDataset, the user's own)."""
+    found, level = [], [dataset]
+    for _ in range(_MAX_DEPTH):
+        found += level
+        level = [inner for owner in level for name in _INNER for inner in _listed(getattr(owner, name, None))]
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [part for part in value if isinstance(part, torch.utils.data.Dataset)]
+    return [value] if isinstance(value, torch.utils.data.Dataset) else []
+
+
+def _recorded_input_s(session: "Session") -> tuple[float, int]:
+    columns = session.ledger.columns(measured=frozenset(session.measured), evidence=False)
+    from hotlap.record import Phase
+
+    values = columns["phase_s"].get(Phase.INPUT)
+    return (sum(values) / len(values), len(values)) if values else (0.0, 0)

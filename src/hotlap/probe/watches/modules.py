@@ -1,0 +1,289 @@
+"""Forward passes whose result no gradient ever asks for, and attention that runs over the batch."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe import clock as phases
+from hotlap.probe.evidence import leaves
+from hotlap.probe.sites import users_frame
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import Sighting, SightingKind
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Following a forward pass takes 6 to 10 us, so it is done at a few steps only, and where a step makes more of them
+# than any step before it: there somebody may be validating.
+_FOLLOWED = range(3, 12)
+_THEN_EVERY = 64
+
+# Attention is looked at in the first steps; the shapes do not change their meaning later.
+_ATTENTION_STEPS = 6
+
+
+@dataclass(slots=True, eq=False)
+class _Pass:
+    """A forward pass that is followed until a gradient arrives, or does not."""
+
+    name: str
+    step: int
+    place: tuple[str, int] | None
+    seconds: float
+    evaluating: bool
+    extra: bool
+    """It was one more than steps before it had made."""
+    storages: tuple[int, ...]
+    used: bool = False
+
+
+@dataclass(slots=True)
+class _Waste:
+    name: str
+    place: tuple[str, int] | None
+    evaluating: bool
+    seconds: float = 0.0
+    extra_s: float = 0.0
+    passes: int = 0
+    extra_passes: int = 0
+
+
+@dataclass(slots=True)
+class _Attention:
+    name: str
+    place: tuple[str, int] | None
+    length: int
+    batch: int
+    steps: set[int] = field(default_factory=set)
+
+
+class Modules(Watch):
+    """Passive."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._passes: list[_Pass] = []
+        self._wasted: dict[Any, _Waste] = {}
+        self._in_step = 0
+        self._usual = 0
+        self._followed_steps = 0
+        self._num_steps = 0
+        self._spent_s = 0.0
+        self._follows = False
+        self._attention: dict[Any, _Attention] = {}
+        self._batch_sizes: set[int] = set()
+        self._first_dims: set[int] = set()
+        self._out_shapes: list[tuple[int, ...]] = []
+        self._depth = 0
+        self._attention_patch: Patch | None = None
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Hear of forward passes; look into attention for the first steps."""
+        self._session = session
+        session.on_forward.append(self._forward_made)
+        session.on_batch.append(self._batch_drawn)
+        self._attention_patch = Patch()
+        for kind in (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder, torch.nn.TransformerEncoderLayer,
+                     torch.nn.TransformerDecoderLayer, torch.nn.MultiheadAttention):  # fmt: skip
+            self._look_into(kind, self._attention_patch)
+        patch.on_undo(self._attention_patch.undo)
+
+    # Forward passes
+
+    def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        if not torch.is_grad_enabled():
+            return
+        self._in_step += 1
+        extra = self._in_step > self._usual
+        if not (self._follows or extra):
+            return
+        assert self._session is not None
+        spent_s = self._session.clock.totals()[phases.FORWARD]
+        seconds, self._spent_s = spent_s - self._spent_s, spent_s
+        self._handed_on(args)
+        if self._session.steps < _ATTENTION_STEPS:
+            self._note_shapes(args, result)
+        if self._follows or self._num_steps > _FOLLOWED.stop:
+            self._follow(module, result, seconds, extra=extra and not self._follows)
+
+    def _follow(self, module: torch.nn.Module, result: Any, seconds: float, *, extra: bool) -> None:
+        assert self._session is not None
+        tensors = [leaf for leaf in _results(result) if leaf.grad_fn is not None]
+        if not tensors:
+            return
+        passed = _Pass(
+            name=type(module).__name__,
+            step=self._session.steps,
+            place=_place(),
+            seconds=seconds,
+            evaluating=not module.training,
+            extra=extra,
+            storages=tuple(tensor.untyped_storage().data_ptr() for tensor in tensors),
+        )
+
+        def asked_for(gradient: torch.Tensor) -> None:
+            passed.used = True
+
+        for tensor in tensors:
+            tensor.register_hook(asked_for)  # type: ignore[no-untyped-call]
+        self._passes.append(passed)
+
+    def _handed_on(self, args: Any) -> None:
+        """A result that goes into another module without its gradient (a GAN's sample) was not made in vain."""
+        pending = [passed for passed in self._passes if not passed.used]
+        if not pending:
+            return
+        given = {leaf.untyped_storage().data_ptr() for leaf in _results(args)}
+        for passed in pending:
+            passed.used |= not given.isdisjoint(passed.storages)
+
+    def step_ended(self, step: int) -> None:
+        """Judge what was followed one step ago: some gradients come late."""
+        if self._passes:
+            waiting = [passed for passed in self._passes if passed.step >= step]
+            for passed in self._passes:
+                if passed.step < step and not passed.used:
+                    self._add(passed)
+            self._passes = waiting
+        self._num_steps += 1
+        self._followed_steps += self._follows
+        if self._num_steps in _FOLLOWED:
+            self._usual = max(self._usual, self._in_step)
+        self._in_step, self._spent_s = 0, 0.0
+        after = step + 1
+        self._follows = after in _FOLLOWED or after % _THEN_EVERY == 0
+        if after == _ATTENTION_STEPS and self._attention_patch is not None:
+            self._attention_patch.undo()
+            self._attention_patch = None
+
+    def _add(self, passed: _Pass) -> None:
+        key = (passed.name, passed.place, passed.evaluating)
+        waste = self._wasted.setdefault(key, _Waste(*key))
+        if passed.extra:
+            waste.extra_s += passed.seconds
+            waste.extra_passes += 1
+        else:
+            waste.seconds += passed.seconds
+            waste.passes += 1
+
+    # Attention
+
+    def _batch_drawn(self, iterator: Any, batch: Any) -> None:
+        if self._num_steps < _ATTENTION_STEPS:
+            first = next((leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.dim()), None)
+            if first is not None:
+                self._batch_sizes.add(first.shape[0])
+
+    def _note_shapes(self, args: Any, result: Any) -> None:
+        self._first_dims |= {leaf.shape[0] for leaf in _results(args) if leaf.dim()}
+        self._out_shapes += [tuple(leaf.shape) for leaf in _results(result) if leaf.dim()]
+
+    def _look_into(self, kind: Any, patch: Patch) -> None:
+        forward = kind.forward
+
+        def looked_into(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._depth == 0 and torch.is_grad_enabled():
+                given = next((leaf for leaf in _results((args, kwargs)) if leaf.dim() == 3), None)
+                if given is not None and not _batch_first(module):
+                    self._saw_attention(type(module).__name__, given)
+            self._depth += 1
+            try:
+                return forward(module, *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        patch.set(kind, "forward", looked_into)
+
+    def _saw_attention(self, name: str, given: torch.Tensor) -> None:
+        assert self._session is not None
+        place = _place()
+        length, batch, _ = given.shape
+        seen = self._attention.setdefault((name, place, length, batch), _Attention(name, place, length, batch))
+        seen.steps.add(self._session.steps)
+
+    def _runs_over_the_batch(self, seen: _Attention) -> bool:
+        """Is the first dimension, which the module takes for the sequence, surely the batch?"""
+        if seen.length in (seen.batch, 1):
+            return False
+        if self._batch_sizes:
+            return seen.length in self._batch_sizes and seen.batch not in self._batch_sizes
+        # Without a loader: what comes out has one row for each entry of that dimension, and the other one is gone.
+        gone = [shape for shape in self._out_shapes if len(shape) > 0 and seen.batch not in shape]
+        rows = {shape[0] for shape in gone}
+        return seen.length in self._first_dims and seen.length in rows
+
+    # The end
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.sightings` of two kinds."""
+        sightings = [self._wasted_sighting(waste) for waste in self._wasted.values()]
+        sightings += [
+            _sighting(
+                SightingKind.ATTENTION_OVER_BATCH,
+                seen.name,
+                seen.place,
+                per_step=1.0,
+                detail={"length": seen.length, "batch": seen.batch},
+            )
+            for seen in self._attention.values()
+            if self._runs_over_the_batch(seen)
+        ]
+        return {"sightings": tuple(sightings)}
+
+    def _wasted_sighting(self, waste: _Waste) -> Sighting:
+        followed, steps = max(1, self._followed_steps), max(1, self._num_steps)
+        return _sighting(
+            SightingKind.WASTED_FORWARD,
+            waste.name,
+            waste.place,
+            per_step=waste.passes / followed + waste.extra_passes / steps,
+            cost_s=waste.seconds / followed + waste.extra_s / steps,
+            detail={"evaluation": waste.evaluating},
+        )
+
+
+def _sighting(
+    kind: SightingKind,
+    what: str,
+    place: tuple[str, int] | None,
+    *,
+    per_step: float,
+    cost_s: float | None = None,
+    detail: Mapping[str, str | int | bool],
+) -> Sighting:
+    import linecache
+
+    path, line = place if place is not None else (None, None)
+    text = linecache.getline(path, line).strip() if path is not None and line is not None else ""
+    return Sighting(
+        kind=kind, what=what, path=path, line=line, text=text, per_step=per_step, cost_s=cost_s, detail=detail
+    )
+
+
+def _place() -> tuple[str, int] | None:
+    frame: FrameType | None = users_frame(sys._getframe(1))
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _batch_first(module: Any) -> bool:
+    """Of the attention inside: containers and layers do not all have the attribute themselves."""
+    for part in module.modules():
+        if isinstance(part, torch.nn.MultiheadAttention):
+            return bool(part.batch_first)
+    return True
+
+
+def _results(value: Any) -> list[torch.Tensor]:
+    """The tensors in what a module takes or gives back (attributes of an output object as well)."""
+    found = []
+    for leaf in leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif hasattr(leaf, "__dataclass_fields__"):
+            found += [part for part in vars(leaf).values() if isinstance(part, torch.Tensor)]
+    return found

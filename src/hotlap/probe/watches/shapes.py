@@ -1,0 +1,56 @@
+"""How many different shapes the model is given."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import ShapeFacts
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+_MAX_SHAPES = 1000
+
+
+class Shapes(Watch):
+    """Passive: the shapes of what the first forward pass of each step was called with."""
+
+    def __init__(self) -> None:
+        self._seen: set[Any] = set()
+        self._new_steps: list[int] = []
+        self._looked_at = -1
+        self._num_steps = 0
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Hear of forward passes."""
+        seen, size_of = self._seen, torch.Tensor.size
+
+        def forward_made(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+            if session.steps == self._looked_at or not torch.is_grad_enabled():
+                return
+            self._looked_at = session.steps
+            self._num_steps += 1
+            values = (*args, *kwargs.values()) if kwargs else args
+            shapes = tuple([size_of(value) for value in values if isinstance(value, torch.Tensor)])
+            if shapes not in seen and len(seen) < _MAX_SHAPES:
+                seen.add(shapes)
+                self._new_steps.append(session.steps)
+
+        session.on_forward.append(forward_made)
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.shapes`; nothing where no module was called with tensors."""
+        if not self._num_steps:
+            return {}
+        half = self._looked_at / 2
+        return {
+            "shapes": ShapeFacts(
+                num_steps=self._num_steps,
+                num_shapes=len(self._seen),
+                num_new_late=sum(step > half for step in self._new_steps),
+                new_steps=tuple(self._new_steps),
+            )
+        }

@@ -1,0 +1,96 @@
+"""Global switches of torch and of the environment, looked at now and then while the script trains."""
+
+import functools
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import SwitchFacts
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Those that change how fast torch runs; their values go into the record, others' never do.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "OMP_SCHEDULE",
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_LOGS",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "NCCL_DEBUG",
+    "NCCL_BLOCKING_WAIT",
+    "MALLOC_CONF",
+    "LD_PRELOAD",
+    "GLIBC_TUNABLES",
+)
+
+
+class Switches(Watch):
+    """Passive. A switch counts as on when it was on in most of the looks, or, for anomaly mode, turned on in a step."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._on: dict[str, int] = {}
+        self._anomaly_set = False
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Anomaly mode may be on only around a backward pass: then no look between steps would meet it."""
+        set_anomaly = torch.set_anomaly_enabled
+
+        @functools.wraps(set_anomaly)
+        def noted(mode: bool, check_nan: bool = True) -> None:
+            self._anomaly_set |= mode and session.steps > 0
+            set_anomaly(mode, check_nan)
+
+        patch.set(torch, "set_anomaly_enabled", noted)
+
+    def step_ended(self, step: int) -> None:
+        """Look after steps 1, 2, 4, 8, ..."""
+        if step & (step - 1) == 0 and step > 0:
+            self._looks += 1
+            for name in _switches_on():
+                self._on[name] = self._on.get(name, 0) + 1
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.switches`."""
+        mostly = {name for name, count in self._on.items() if 2 * count >= self._looks}
+        facts = SwitchFacts(
+            anomaly_mode=self._anomaly_set or "anomaly_mode" in mostly,
+            deterministic="deterministic" in mostly,
+            sync_debug="sync_debug" in mostly,
+            launch_blocking=os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"),
+            profiler="profiler" in mostly,
+            cudnn_benchmark=torch.backends.cudnn.benchmark,
+            cudnn_deterministic=torch.backends.cudnn.deterministic,
+            matmul_precision=torch.get_float32_matmul_precision(),
+            interop_threads=torch.get_num_interop_threads(),
+            environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
+        )
+        return {"switches": facts}
+
+
+def _switches_on() -> set[str]:
+    on = set()
+    if torch.is_anomaly_enabled():
+        on.add("anomaly_mode")
+    if torch.are_deterministic_algorithms_enabled():
+        on.add("deterministic")
+    if torch.autograd._profiler_enabled():
+        on.add("profiler")
+    if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.get_sync_debug_mode():  # type: ignore[no-untyped-call]
+        on.add("sync_debug")
+    return on

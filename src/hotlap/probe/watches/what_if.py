@@ -1,0 +1,155 @@
+"""What a setting costs, seen by leaving it off: blocks of steps with it and without it, in turns."""
+
+import functools
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.watches.cpu import usable_cores
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import Scalar, WhatIf
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# The first step after a switch builds what the others find (a pool of threads), so it is not timed.
+_BLOCK = 4
+_PAIRS = 5
+
+# A setting is given so long; of long steps fewer pairs are made, but never fewer than this.
+_PATIENCE_S = 3.0
+_LEAST_PAIRS = 2
+
+
+@dataclass(slots=True)
+class _Question:
+    setting: str
+    now: Scalar
+    other: Scalar
+    switch: Callable[[Any], object]
+    now_s: list[float] = field(default_factory=list)
+    other_s: list[float] = field(default_factory=list)
+
+
+class WhatIfs(Watch):
+    """WINDOW: empty where the script's settings leave nothing to ask, as in most. Training goes on under either."""
+
+    num_steps: ClassVar[int] = 3 * _PAIRS * 2 * _BLOCK
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._questions: list[_Question] = []
+        self._answers: list[WhatIf] = []
+        self._open = False
+        self._made = 0
+        self._begun = 0.0
+        self._block: list[float] = []
+        self._last = 0.0
+        self._anomaly = False
+        """The script turns anomaly mode on, all the time or now and then."""
+        self._no_anomaly = False
+        self._set_anomaly: Callable[..., None] = torch.set_anomaly_enabled
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Anomaly mode is turned on again by each `detect_anomaly` block: so that can be answered for a while."""
+        self._session = session
+        set_anomaly = self._set_anomaly = torch.set_anomaly_enabled
+
+        @functools.wraps(set_anomaly)
+        def answered(mode: bool, check_nan: bool = True) -> None:
+            self._anomaly |= mode and session.steps > 0
+            set_anomaly(mode and not self._no_anomaly, check_nan)
+
+        patch.set(torch, "set_anomaly_enabled", answered)
+
+    def open(self) -> None:
+        """Which settings are there to be asked about?"""
+        self._open = True
+        threads, cores = torch.get_num_threads(), max(1, math.floor(usable_cores()))
+        if threads != cores:
+            self._questions.append(_Question("threads", threads, cores, torch.set_num_threads))
+        if self._anomaly or torch.is_anomaly_enabled():
+            self._questions.append(_Question("anomaly-mode", True, False, self._allow_anomaly()))
+        if torch.are_deterministic_algorithms_enabled():
+            warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+            self._questions.append(
+                _Question(
+                    "deterministic",
+                    True,
+                    False,
+                    lambda on: torch.use_deterministic_algorithms(on, warn_only=warn_only),
+                )
+            )
+        self._begun = self._last = time.perf_counter()
+
+    def _allow_anomaly(self) -> Callable[[Any], None]:
+        always = torch.is_anomaly_enabled()
+
+        def switch(on: bool) -> None:
+            self._no_anomaly = not on
+            self._set_anomaly(on and always)
+
+        return switch
+
+    def goes_on(self, num_steps: int) -> bool:
+        """Until each question has its answer."""
+        return bool(self._questions)
+
+    def step_ended(self, step: int) -> None:
+        """Time it; at the end of a block change sides."""
+        if not self._open or not self._questions:
+            return
+        now = time.perf_counter()
+        question = self._questions[0]
+        self._block.append(now - self._last)
+        if len(self._block) == _BLOCK:
+            self._end_block(question, now)
+        self._last = time.perf_counter()
+
+    def _end_block(self, question: _Question, now: float) -> None:
+        blocks = len(question.now_s) + len(question.other_s)
+        on_other = blocks % 4 in (1, 2)
+        (question.other_s if on_other else question.now_s).append(median(self._block[1:]))
+        self._block = []
+        blocks += 1
+        patience_over = now - self._begun > _PATIENCE_S and blocks >= 2 * _LEAST_PAIRS
+        if blocks % 2 == 0 and (blocks == 2 * _PAIRS or patience_over):
+            question.switch(question.now)
+            self._answers.append(_answer(question))
+            self._questions.pop(0)
+            self._begun = time.perf_counter()
+            return
+        question.switch(question.other if blocks % 4 in (1, 2) else question.now)
+
+    def close(self, num_steps: int) -> None:
+        """Everything as the script had it."""
+        self._open = False
+        for question in self._questions:
+            question.switch(question.now)
+            if min(len(question.now_s), len(question.other_s)) >= _LEAST_PAIRS:
+                self._answers.append(_answer(question))
+        self._questions = []
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.what_ifs`."""
+        return {"what_ifs": tuple(self._answers)}
+
+
+def _answer(question: _Question) -> WhatIf:
+    now_s, other_s = median(question.now_s), median(question.other_s)
+    pairs = list(zip(question.now_s, question.other_s, strict=False))
+    agree = sum((a > b) == (now_s > other_s) for a, b in pairs) / len(pairs)
+    return WhatIf(
+        setting=question.setting,
+        now=question.now,
+        other=question.other,
+        now_s=now_s,
+        other_s=other_s,
+        agree=agree,
+    )

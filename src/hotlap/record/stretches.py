@@ -1,0 +1,63 @@
+"""A run of any length in bounded room: what happened when (stretches), and the steps that stood out (outliers)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hotlap.record.moments import Number, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Successive steps, summed up. Stretches follow each other without a gap, all of one length but the last."""
+
+    first_step: int
+    """Number in the training, from 0: the warm-up counts."""
+    num_steps: int
+    mean_s: float
+    p50_s: float
+    """Quantiles are right to 1% of their value."""
+    p90_s: float
+    max_s: float
+    phase_s: Mapping[Phase, float | None] = field(default_factory=dict)
+    """Mean seconds a step; None where the phase could not be measured."""
+    loss: Number = None
+    """Mean of those that are finite; None without one."""
+    num_not_finite: int = 0
+    """Losses that were NaN or infinite."""
+    rss_bytes: int | None = None
+    """Resident memory of the process at its end."""
+    device_bytes: int | None = None
+    """Allocated by tensors on the device, at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlier:
+    """One of the longest steps of a run."""
+
+    step: int
+    step_s: float
+    phase: Phase
+    """Where most of the time beyond the usual went."""
+    excess_s: float
+    """So much more than usual was spent in that phase."""
+    epoch_start: bool = False
+    """A loader was started anew in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRun:
+    """All recorded steps of a run that was followed to its end; `Run.step_s` holds a sample of them."""
+
+    num_steps: int
+    total_s: float
+    """Sum of all step times."""
+    mean_s: float
+    p50_s: float
+    """Quantiles are right to 1% of their value."""
+    p90_s: float
+    p99_s: float
+    stretches: tuple[Stretch, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
+    """The longest steps, longest first; at most 64."""
+    num_lost: int = 0
+    """Steps that could not be taken up, because of an error of hotlap's."""

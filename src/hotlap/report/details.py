@@ -1,0 +1,273 @@
+"""Run -> what was seen besides the phases, as titled rows that every format shows: lines, operators, memory, drift."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hotlap.record import HotLine, InputPart, OperatorWindow, Run, Sighting, Study, Sweep
+from hotlap.report.scale import mean
+from hotlap.report.story import plural, share_of, timed
+from hotlap.units import duration, percent, size
+
+# More rows than these are for the JSON; the costliest come first.
+MOST_LINES = 8
+MOST_OPERATORS = 8
+MOST_OUTLIERS = 5
+# Ends of a run are compared by this part of it, so that one odd stretch decides nothing.
+_END_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One thing that was looked at."""
+
+    title: str
+    lead: str = ""
+    """A sentence or two; empty where the rows say all."""
+    rows: tuple[tuple[str, str], ...] = ()
+    """What it costs, and what it is."""
+
+
+def closer_look(study: Study) -> tuple[Detail, ...]:
+    """All that was seen of the script as written, in the order in which it helps."""
+    run = timed(study)
+    swept = sweep(study.sweep)
+    return (*(details(run) if run is not None else ()), *([swept] if swept is not None else []))
+
+
+def details(run: Run) -> tuple[Detail, ...]:
+    """What was seen in one run; nothing for what was not looked at."""
+    return tuple(found for look in _LOOKS if (found := look(run)) is not None)
+
+
+def sweep(found: Sweep | None) -> Detail | None:
+    """The step at each number of threads, and why it is so."""
+    if found is None or not found.times:
+        return None
+    rows = tuple((plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
+    return Detail(title="Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows)
+
+
+def place(path: str, line: int | None, run: Run) -> str:
+    """ "train.py:31"; relative to the script's folder where that is shorter."""
+    script = next(iter(run.sources), None)
+    folder = os.path.dirname(script) if script else ""
+    shown = path[len(folder) + 1 :] if folder and path.startswith(f"{folder}/") else path
+    return shown if line is None else f"{shown}:{line}"
+
+
+def _input(run: Run) -> Detail | None:
+    parts = [(part, cost_s) for part, cost_s in run.input_s.items() if cost_s]
+    if not parts:
+        return None
+    rows = tuple(
+        (_cost(run, cost_s), _INPUT_PARTS.get(part, str(part)))
+        for part, cost_s in sorted(parts, key=lambda part: -part[1])
+    )
+    return Detail(title="Inside the input", rows=rows)
+
+
+_INPUT_PARTS = {
+    InputPart.INDICES: "drawing indices from the sampler",
+    InputPart.ITEMS: "making the items (`__getitem__`)",
+    InputPart.TRANSFORMS: "transforms of the data set",
+    InputPart.COLLATE: "making a batch of the items (collate)",
+    InputPart.WORKERS: "waiting for a worker's batch",
+    InputPart.START: "starting the loader and its workers, spread over the steps",
+    InputPart.PIN: "copying batches into pinned memory",
+}
+
+
+def _hot_lines(run: Run) -> Detail | None:
+    if not run.hot_lines:
+        return None
+    ranked = sorted(run.hot_lines, key=lambda line: -line.step_s)[:MOST_LINES]
+    rows = tuple((_cost(run, line.step_s), _hot_line(line, run)) for line in ranked)
+    return Detail(
+        title="Hottest lines of your source", lead="Time of a step with what each line calls included.", rows=rows
+    )
+
+
+def _hot_line(line: HotLine, run: Run) -> str:
+    return f"{place(line.path, line.line, run)} in {line.function} ({line.phase.value}): {line.text}".rstrip(": ")
+
+
+def _sightings(run: Run) -> Detail | None:
+    if not run.sightings:
+        return None
+    ranked = sorted(run.sightings, key=lambda one: -(one.cost_s or 0.0))
+    rows = tuple((_sighting_cost(one), _sighting(one, run)) for one in ranked[:MOST_LINES])
+    return Detail(title="Seen at lines of your source", rows=rows)
+
+
+def _sighting_cost(one: Sighting) -> str:
+    parts = []
+    if one.per_step:
+        parts.append(f"{one.per_step:.3g} x a step")
+    if one.cost_s is not None:
+        parts.append(duration(one.cost_s))
+    if one.num_bytes is not None:
+        parts.append(size(one.num_bytes))
+    return ", ".join(parts) or "not timed"
+
+
+def _sighting(one: Sighting, run: Run) -> str:
+    text = f": {one.text}" if one.text else ""
+    where = "by a library" if one.path is None else f"at {place(one.path, one.line, run)}"
+    return f"{one.kind.value}, {one.what} {where}{text}"
+
+
+def _operators(run: Run) -> Detail | None:
+    window = run.operators
+    if window is None:
+        return None
+    rows = tuple(
+        (f"{duration(one.self_s if one.device_s is None else one.device_s)}, {one.per_step:.3g} x", one.name)
+        for one in window.operators[:MOST_OPERATORS]
+    )
+    return Detail(title="Operators of a step", lead=" ".join(_window_sentences(window)), rows=rows)
+
+
+def _window_sentences(window: OperatorWindow) -> Iterator[str]:
+    yield (
+        f"{window.num_calls:,.0f} operators a step, seen over {plural(window.num_steps, 'step')} under torch's "
+        "profiler (which itself costs time)."
+    )
+    if window.dispatch_s is not None:
+        overhead_s = window.dispatch_s * window.num_calls
+        yield f"To start them costs about {duration(overhead_s)} a step here, {duration(window.dispatch_s)} each."
+    if window.num_kernels is not None and window.kernel_s is not None:
+        yield f"The device ran {window.num_kernels:,.0f} kernels of {duration(window.kernel_s)} each."
+    if window.device_busy_s is not None and window.wall_s > 0:
+        yield f"It was busy for {duration(window.device_busy_s)}, {percent(window.device_busy_s / window.wall_s)}."
+    if window.launch_gap_s:
+        yield f"For {duration(window.launch_gap_s)} it waited for the host to launch."
+    if window.copy_s:
+        exposed = f", {duration(window.copy_exposed_s)} of it beside no kernel" if window.copy_exposed_s else ""
+        yield f"Copies took {duration(window.copy_s)}{exposed}."
+    if window.tensor_core_share is not None:
+        yield f"{percent(window.tensor_core_share)} of the time of matrix kernels used tensor cores."
+    if not window.complete:
+        yield f"This window is not complete: {window.why_not or 'no reason was recorded'}."
+
+
+def _processor(run: Run) -> Detail | None:
+    use = run.cpu
+    if use is None:
+        return None
+    lead = f"Training kept {use.main:.2g} of {use.usable_cores:g} usable cores busy"
+    lead += f", its workers {use.others:.2g}." if use.others >= 0.05 else "."
+    if use.throttled:
+        lead += f" For {percent(use.throttled)} of the time the cgroup's quota held it still."
+    return Detail(title="Processor", lead=lead)
+
+
+def _memory(run: Run) -> Detail | None:
+    samples = run.memory
+    if len(samples) < 2:
+        return None
+    first, last = samples[0], samples[-1]
+    lead = (
+        f"Resident memory went from {size(first.rss_bytes)} at step {first.step:,} to {size(last.rss_bytes)} at step "
+        f"{last.step:,}"
+    )
+    lead += f", with a peak of {size(run.rss_peak_bytes)}." if run.rss_peak_bytes else "."
+    if first.device_bytes is not None and last.device_bytes is not None:
+        peak = f", at most {size(run.device_peak_bytes)}" if run.device_peak_bytes else ""
+        lead += f" Tensors on the device: {size(first.device_bytes)}, then {size(last.device_bytes)}{peak}."
+    return Detail(title="Memory", lead=lead)
+
+
+def _what_ifs(run: Run) -> Detail | None:
+    if not run.what_ifs:
+        return None
+    rows = tuple(
+        (
+            f"{duration(one.now_s)} -> {duration(one.other_s)}",
+            f"{one.setting}: {one.other} instead of {one.now}, in turns within one process",
+        )
+        for one in run.what_ifs
+    )
+    return Detail(title="The step under another setting", rows=rows)
+
+
+def _shapes(run: Run) -> Detail | None:
+    shapes = run.shapes
+    if shapes is None or shapes.num_shapes < 2:
+        return None
+    lead = f"The model was given {shapes.num_shapes:,} different shapes in {plural(shapes.num_steps, 'step')}"
+    lead += f", {shapes.num_new_late:,} of them new in the second half." if shapes.num_new_late else "."
+    return Detail(title="Shapes", lead=lead)
+
+
+def _validation(run: Run) -> Detail | None:
+    if not run.num_validations:
+        return None
+    number = plural(run.num_validations, "validation")
+    lead = f"{number} took {duration(run.validation_s)} in all; that time is in no step."
+    return Detail(title="Validation", lead=lead)
+
+
+def _ranks(run: Run) -> Detail | None:
+    if not run.ranks:
+        return None
+    rows = tuple(
+        (
+            f"rank {one.rank}, {one.host}",
+            f"{duration(one.step_s)} a step, {duration(one.compute_s)} without communication"
+            + (f", waits {duration(one.wait_s)} for the slowest" if one.wait_s is not None else "")
+            + (f", {duration(one.transfer_s)} for data on their way" if one.transfer_s is not None else ""),
+        )
+        for one in run.ranks
+    )
+    return Detail(title="Processes that train together", rows=rows)
+
+
+def _long(run: Run) -> Detail | None:
+    long = run.long
+    if long is None:
+        return None
+    lead = (
+        f"{plural(long.num_steps, 'step')} in {duration(long.total_s)}: {duration(long.mean_s)} in the mean, half of "
+        f"them within {duration(long.p50_s)}, 99 of 100 within {duration(long.p99_s)}."
+    )
+    drift = drift_sentence(run)
+    rows = tuple(
+        (duration(one.step_s), f"step {one.step:,}, {duration(one.excess_s)} more than usual in {one.phase.value}")
+        for one in long.outliers[:MOST_OUTLIERS]
+    )
+    return Detail(title="The whole run", lead=f"{lead} {drift} The longest steps:".strip(), rows=rows)
+
+
+def drift_sentence(run: Run) -> str:
+    """How the last tenth of a long run differs from its first."""
+    stretches = run.long.stretches if run.long is not None else ()
+    if len(stretches) < 4:
+        return ""
+    count = max(1, int(len(stretches) * _END_SHARE))
+    first, last = (mean([one.p50_s for one in part]) for part in (stretches[:count], stretches[-count:]))
+    change = last / first - 1 if first > 0 else 0.0
+    sentence = f"The usual step went from {duration(first)} in the first tenth to {duration(last)} in the last"
+    sentence += f" ({change:+.0%})." if abs(change) >= 0.01 else "."
+    odd = sum(one.num_not_finite for one in stretches)
+    return f"{sentence} {odd:,} losses were NaN or infinite." if odd else sentence
+
+
+def _cost(run: Run, cost_s: float) -> str:
+    share = share_of(run, cost_s)
+    return duration(cost_s) if share is None else f"{duration(cost_s)} ({percent(share)})"
+
+
+_LOOKS: tuple[Callable[[Run], Detail | None], ...] = (
+    _long,
+    _input,
+    _hot_lines,
+    _sightings,
+    _operators,
+    _what_ifs,
+    _processor,
+    _memory,
+    _shapes,
+    _validation,
+    _ranks,
+)

@@ -1,0 +1,118 @@
+"""Study -> a trace of its steps for Perfetto (ui.perfetto.dev) or chrome://tracing: lanes loader, copy, host, device.
+
+The JSON trace format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. The record holds
+how long each phase of a step took, not when it came: they are drawn one after the other in the usual order, and device
+time, which runs by another clock, from the begin of its step.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from hotlap.record import MemorySample, Phase, Run, Study, as_float
+from hotlap.report import story
+from hotlap.report.clean import clean_line, last_lines
+from hotlap.report.lanes import DRAWN_ORDER
+from hotlap.report.terminal import OUTPUT_LINES
+
+Event = Mapping[str, Any]
+
+_LOADER, _COPY, _HOST, _DEVICE, _STEPS = range(1, 6)
+_THREADS = {_STEPS: "steps", _LOADER: "loader", _COPY: "copy", _HOST: "host", _DEVICE: "device"}
+_LANE_OF = {Phase.INPUT: _LOADER, Phase.TRANSFER: _COPY}
+# Beyond a year a time is damaged data; microseconds in a float are exact to here.
+_LONGEST_S = 3e7
+
+
+def render(study: Study) -> str:
+    """One JSON object in ASCII; a process of the trace for each side."""
+    events: list[Event] = []
+    run = story.timed(study)
+    for number, (name, side) in enumerate((("as written", run), ("under the levers", study.after)), 1):
+        if side is not None and side.step_s:
+            events += _process(number, name, side)
+    conclusion = story.conclusion(study)
+    document = {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "command": clean_line(story.script(study)),
+            "conclusion": clean_line(f"{conclusion.title}. {conclusion.sentence}"),
+            "findings": "; ".join(clean_line(f"{one.code}: {one.evidence}") for one in study.findings),
+            "verdict": _verdict(study),
+            "output": last_lines(run.output, OUTPUT_LINES) if run is not None else "",
+            "how to read": "phases of a step are drawn in their usual order; recorded is how long each took",
+        },
+    }
+    return json.dumps(document, indent=None, separators=(",", ":")) + "\n"
+
+
+def _verdict(study: Study) -> str:
+    """What was decided, for a study that decided something."""
+    if study.result is None:
+        return "none"
+    speedup = story.interval(study.result.speedup)
+    levers = clean_line(story.lever_titles(study.result.levers))
+    return f"{study.result.verdict.value}: {study.result.speedup.mid:.2f}x ({speedup}) with {levers}"
+
+
+def _process(number: int, name: str, run: Run) -> Iterator[Event]:
+    yield {"ph": "M", "pid": number, "tid": 0, "name": "process_name", "args": {"name": name}}
+    for order, (thread, title) in enumerate(_THREADS.items()):
+        if thread != _DEVICE or run.device_phase_s:
+            yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_name", "args": {"name": title}}
+            yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": order}}
+    starts = set(run.epoch_starts)
+    memory = {sample.step: sample for sample in run.memory}
+    now_s = 0.0
+    for i, step_s in enumerate(run.step_s):
+        if not 0 <= step_s < _LONGEST_S or now_s > _LONGEST_S:
+            return
+        index = run.step_index[i] if i < len(run.step_index) else i
+        args: dict[str, Any] = {"step": index}
+        if i in starts:
+            args["epoch"] = "a loader was started anew"
+        yield _slice(number, _STEPS, f"step {index}", now_s, step_s, args)
+        yield from _phases(number, run, i, now_s)
+        yield from _counters(number, run, i, now_s, memory.get(index))
+        now_s += step_s
+
+
+def _phases(number: int, run: Run, i: int, start_s: float) -> Iterator[Event]:
+    for parts_of, device in ((run.phase_s, False), (run.device_phase_s, True)):
+        now_s = start_s
+        for phase in DRAWN_ORDER:
+            parts = parts_of.get(phase)
+            if parts is None or i >= len(parts) or not 0 < parts[i] < _LONGEST_S:
+                continue
+            lane = _DEVICE if device else _LANE_OF.get(phase, _HOST)
+            yield _slice(number, lane, phase.value, now_s, parts[i], {})
+            now_s += parts[i]
+
+
+def _counters(number: int, run: Run, i: int, now_s: float, memory: MemorySample | None) -> Iterator[Event]:
+    loss = as_float(run.loss[i]) if i < len(run.loss) else None
+    if loss is not None and isfinite(loss):
+        yield {"ph": "C", "pid": number, "name": "loss", "ts": _us(now_s), "args": {"loss": loss}}
+    if memory is not None:
+        counts = {"resident": memory.rss_bytes, "device": memory.device_bytes}
+        known = {name: count for name, count in counts.items() if count is not None}
+        yield {"ph": "C", "pid": number, "name": "memory", "ts": _us(now_s), "args": known}
+
+
+def _slice(process: int, thread: int, name: str, start_s: float, length_s: float, args: Mapping[str, Any]) -> Event:
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "name": name,
+        "ts": _us(start_s),
+        "dur": round(_us(start_s + length_s) - _us(start_s), 3),
+        "args": args,
+    }
+
+
+def _us(seconds: float) -> float:
+    """Microseconds, to the nanosecond; slices made of such differences never overlap."""
+    return round(seconds * 1e6, 3)

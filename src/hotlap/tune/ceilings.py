@@ -1,0 +1,84 @@
+"""What could be gained at best: one thing made free by a differential run, the others by taking their time away."""
+
+from collections.abc import Iterator, Sequence
+
+from hotlap import statistics
+from hotlap.record import Ceiling, Phase, Run
+from hotlap.tune.batches import speedup_without
+
+
+def free_input(run: Run, log_ratios: Sequence[float]) -> Ceiling | None:
+    """The script with its batches replayed against the script as written, process by process."""
+    interval = statistics.interval(log_ratios, pooled_variance=None) if len(log_ratios) > 1 else None
+    if interval is None:
+        return None
+    return Ceiling(
+        name="input",
+        idealised="batches replayed from memory instead of loaded",
+        step_s=sum(run.step_s) / len(run.step_s) / interval.mid,
+        speedup=interval,
+    )
+
+
+def bounds(run: Run) -> tuple[Ceiling, ...]:
+    """What each thing costs, taken away from each step: no change to it can bring more. Those that were measured."""
+    return tuple(ceiling for name, why, saved_s in _savings(run) if (ceiling := _bound(run, name, why, saved_s)))
+
+
+def _savings(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
+    """Name, what is idealised, and the seconds of each step that it would save."""
+    phases = (
+        ("input", "no wait for a batch", Phase.INPUT),
+        ("transfers", "no wait for a copy between host and device", Phase.TRANSFER),
+        ("optimizer", "no time in optimizer steps", Phase.OPTIMIZER),
+        ("communication", "no wait for other processes", Phase.COMMUNICATION),
+    )
+    for name, why, phase in phases:
+        saved_s = _of_phase(run, phase)
+        if saved_s is not None:
+            yield name, why, saved_s
+    yield from _of_host(run)
+    yield from _of_launches(run)
+
+
+def _of_phase(run: Run, phase: Phase) -> Sequence[float] | None:
+    """Seconds of each step in a phase, by the clock that saw more of it: the device works on after the host left it."""
+    host_s, device_s = run.phase_s.get(phase), run.device_phase_s.get(phase)
+    known = [parts for parts in (host_s, device_s) if parts is not None and len(parts) == len(run.step_s)]
+    if phase is Phase.TRANSFER and run.operators is not None and run.operators.copy_exposed_s is not None:
+        known.append((run.operators.copy_exposed_s,) * len(run.step_s))
+    known = [parts for parts in known if any(parts)]
+    return max(known, key=sum) if known else None
+
+
+def _of_host(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
+    """The script's own Python; with a device only as far as the device was idle meanwhile."""
+    other_s = run.phase_s.get(Phase.OTHER)
+    if other_s is None or len(other_s) != len(run.step_s) or run.phase_s.get(Phase.FORWARD) is None:
+        return  # without modules the script's arithmetic is in there
+    window = run.operators
+    if window is not None and window.complete and window.device_busy_s is not None:
+        idle_s = max(0.0, window.wall_s - window.device_busy_s)
+        other_s = tuple(min(part, idle_s) for part in other_s)
+    yield "host", "no time in the script's own Python between the phases", other_s
+
+
+def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
+    """What it costs to start operators, each of them however small."""
+    window = run.operators
+    if window is None:
+        return
+    if window.launch_gap_s is not None:
+        yield "launches", "the device never waits for a launch", (window.launch_gap_s,) * len(run.step_s)
+    elif window.dispatch_s is not None and window.device_busy_s is None:
+        cost_s = window.num_calls * window.dispatch_s
+        why = f"{window.num_calls:,.0f} operators a step started for nothing"
+        yield "launches", why, (cost_s,) * len(run.step_s)
+
+
+def _bound(run: Run, name: str, why: str, saved_s: Sequence[float]) -> Ceiling | None:
+    speedup = speedup_without(run.step_s, saved_s)
+    if speedup is None:
+        return None
+    step_s = sum(run.step_s) / len(run.step_s)
+    return Ceiling(name=name, idealised=why, step_s=step_s / speedup.mid, speedup=speedup)

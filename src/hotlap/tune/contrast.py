@@ -1,0 +1,115 @@
+"""Two studies -> how their steps differ, and what would make that comparison mean nothing."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from statistics import median
+
+from hotlap.errors import UserError
+from hotlap.record import Change, Comparison, Interval, Phase, PhaseChange, Run, Study
+from hotlap.statistics import LEAST_SD
+from hotlap.tune import batches
+
+
+def differences(base: Study, other: Study) -> tuple[str, ...]:
+    """What differs besides the code and makes step times incomparable, each as "device: cpu and NVIDIA H200"."""
+    found = []
+    for name, look in _MUST_AGREE:
+        one, two = look(base), look(other)
+        if one is not None and two is not None and one != two:
+            found.append(f"{name}: {one} and {two}")
+    return tuple(found)
+
+
+def contrast(base: Study, other: Study, *, names: tuple[str, str], limit: float | None) -> Comparison:
+    """Compare the scripts as written.
+
+    Raises:
+        UserError: one of the studies has too few steps.
+    """
+    levels = [_level(study, name) for study, name in zip((base, other), names, strict=True)]
+    between = _between(base, other)
+    ratio = batches.ratio(*levels, between=between)
+    return Comparison(
+        base=names[0],
+        other=names[1],
+        base_step_s=levels[0].mean_s,
+        other_step_s=levels[1].mean_s,
+        ratio=ratio,
+        between_runs=math.sqrt(between[0]) if between is not None else None,
+        change=_change(ratio, limit),
+        limit=limit,
+        phases=tuple(_phases(base.baseline[0], other.baseline[0])),
+        differences=differences(base, other),
+    )
+
+
+def _change(ratio: Interval, limit: float | None) -> Change:
+    line = 1 + (limit or 0.0)
+    if ratio.low > line:
+        return Change.SLOWER
+    return Change.WITHIN if ratio.high <= line else Change.UNDECIDED
+
+
+def _level(study: Study, name: str) -> batches.Level:
+    found = batches.level(study.baseline[0].step_s) if study.baseline else None
+    if found is None:
+        raise UserError(f"{name} holds too few steps to compare. Measure more of them.")
+    return found
+
+
+def _between(base: Study, other: Study) -> tuple[float, int] | None:
+    """Variance of the log-ratio of one run and the next, as both studies saw it, and its degrees of freedom."""
+    ratios = [
+        ratio
+        for study in (base, other)
+        for noise in study.noise
+        if noise.scope == "again"
+        for ratio in noise.log_ratios
+    ]
+    if not ratios:
+        return None
+    variance = math.fsum(ratio * ratio for ratio in ratios) / len(ratios)
+    return max(LEAST_SD**2, variance), len(ratios)
+
+
+def _phases(base: Run, other: Run) -> Iterator[PhaseChange]:
+    for phase in Phase:
+        if phase in base.phase_s or phase in other.phase_s:
+            one, two = base.mean_phase_s(phase), other.mean_phase_s(phase)
+            if one is None and two is None:
+                continue
+            yield PhaseChange(phase=phase, base_s=one, other_s=two, difference_s=_difference(base, other, phase))
+
+
+def _difference(base: Run, other: Run, phase: Phase) -> Interval | None:
+    one, two = base.phase_s.get(phase), other.phase_s.get(phase)
+    return batches.difference(one, two) if one and two else None
+
+
+def _script(study: Study) -> str | None:
+    """The command with paths cut down to names: two checkouts lie in two folders."""
+    words = [PurePath(word).name if i == 0 else word for i, word in enumerate(study.command)]
+    return " ".join(words) or None
+
+
+def _of_run(look: Callable[[Run], object]) -> Callable[[Study], object]:
+    return lambda study: look(study.baseline[0]) if study.baseline else None
+
+
+def _samples(run: Run) -> object:
+    known = [count for count in run.num_samples if count is not None]
+    return f"{median(known):g}" if known else None
+
+
+_MUST_AGREE: tuple[tuple[str, Callable[[Study], object]], ...] = (
+    ("script and arguments", _script),
+    ("device", _of_run(lambda run: run.device)),
+    ("torch", _of_run(lambda run: run.versions.get("torch"))),
+    ("CUDA", _of_run(lambda run: run.versions.get("cuda"))),
+    ("Python", _of_run(lambda run: run.versions.get("python"))),
+    ("processes that train together", _of_run(lambda run: run.world_size)),
+    ("samples a step", _of_run(_samples)),
+    ("processor", lambda study: study.machine.processor if study.machine is not None else None),
+    ("usable cores", lambda study: study.machine.usable_cores if study.machine is not None else None),
+)

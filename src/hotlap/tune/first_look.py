@@ -1,0 +1,101 @@
+"""The script as written, timed for the first time: is there anything to study, and what does each step wait for?"""
+
+from dataclasses import dataclass, replace
+
+from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.record import Plan, Run, Status
+from hotlap.tune.desk import Desk
+from hotlap.tune.options import Options, Runs
+
+# Fewer steps than this cannot be told from chance.
+FEWEST_STEPS = 8
+
+# Part of the budget that the first look may take.
+_SHARE = 0.25
+
+# A short warm-up, for scripts that make few steps.
+_SHORT_WARMUP = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be recorded."""
+
+    steps: int = 200
+    warmup: int = 20
+    watches: tuple[str, ...] = ()
+
+
+def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
+    """Time the script as written.
+
+    Raises:
+        ScriptFailed, NoSteps: with a sentence that says what happened and what to do.
+    """
+    options = desk.options
+    plan = Plan(
+        command=options.command,
+        cwd=options.cwd,
+        out="",
+        steps=wanted.steps,
+        warmup=wanted.warmup,
+        watches=wanted.watches,
+        seed=options.seed,
+    )
+    limit_s = max(options.timeout_s + 5.0, _SHARE * options.budget_s)
+    limit_s = min(limit_s, options.budget_s)
+    (run,) = runs([plan], limit_s=limit_s)
+    made = len(run.first_steps_s) + len(run.step_s)
+    if run.status in (Status.ENDED, Status.LAPSED) and len(run.step_s) < wanted.warmup <= made + FEWEST_STEPS:
+        # A short script, or a slow one: throw away less.
+        desk.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
+        (run,) = runs([replace(plan, warmup=min(_SHORT_WARMUP, wanted.warmup))], limit_s=limit_s)
+    return _usable(run, options)
+
+
+def _usable(run: Run, options: Options) -> Run:
+    """The run, if it can be studied.
+
+    Raises:
+        ScriptFailed, NoSteps: with a sentence that says what happened and what to do.
+    """
+    made = len(run.first_steps_s) + len(run.step_s)
+    title = options.title
+    if run.status in (Status.CRASHED, Status.KILLED):
+        raise ScriptFailed(_crash_sentence(run, title, made), output=run.output)
+    if made == 0:
+        raise NoSteps(_no_step_sentence(run, options), output=run.output)
+    if len(run.step_s) < FEWEST_STEPS:
+        raise NoSteps(
+            f"{title} made only {made} training steps; at least {FEWEST_STEPS + 2} are needed to measure one. "
+            f"Let it train longer, or {options.more_time} if its steps are long.",
+            output=run.output,
+        )
+    return run
+
+
+def _crash_sentence(run: Run, title: str, made: int) -> str:
+    where = f"after {made} training steps" if made else "before its first training step"
+    sentence = f"{title} failed {where}: {run.error}."
+    if "EOFError" in run.output:
+        sentence += (
+            " It reads standard input, and hotlap runs it several times: give it a file, as in "
+            "`hotlap tune train.py < answers.txt`."
+        )
+    return sentence + " Mend the script so that it runs by itself, then try again."
+
+
+def _no_step_sentence(run: Run, options: Options) -> str:
+    title = options.title
+    if run.status is Status.SILENT:
+        return f"{title} ended without a training step: {run.error}."
+    if run.status in (Status.HUNG, Status.LAPSED):
+        waited = min(options.timeout_s, options.budget_s)
+        return (
+            f"{title} made no training step in {waited:.0f} s. If it builds a data set or loads a model first, raise "
+            "--timeout (and --budget); if it trains without torch's autograd, hotlap cannot see its steps."
+        )
+    return (
+        f"{title} ended without a training step: no optimizer stepped and nothing was propagated backward. "
+        "Give hotlap the script (and arguments) that trains."
+    )

@@ -1,0 +1,215 @@
+"""One study without trials: the script as written, what each step of it waits for, and what could be gained at best."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from hotlap import rules
+from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.machine import cores, threads
+from hotlap.record import Ceiling, Machine, Noise, Phase, Plan, Run, State, Status, Study
+from hotlap.tune.batches import level
+from hotlap.tune.ceilings import bounds, free_input
+from hotlap.tune.desk import Desk
+from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
+from hotlap.tune.options import Observer, Options, Runs
+from hotlap.tune.sizes import Sizes
+from hotlap.tune.sweep import thread_sweep
+from hotlap.tune.timing import Arm, Timing
+from hotlap.tune.tuner import noise_of
+
+# Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
+LOOKING = ("switches", "memory", "shapes", "modules", "cpu")
+"""Those that look on from between the steps: fit for a training that is to be as it would be without us. No profiler,
+no sampling thread, no dispatch mode, no step that is not recorded: what fails would take the training with it."""
+WATCHES = (*LOOKING, "input", "lines", "operators", "calls", "what-if")
+"""All: what they change or slow down for a while is thrown away with the run."""
+
+# Rounds of the script as written against itself with free batches. Two give an interval; more narrow it.
+_ROUNDS = 4
+_FEWEST_ROUNDS = 2
+# What the rounds may take after the first two, so that measuring stays a matter of a minute or two.
+_ROUNDS_S = 60.0
+# A script whose rounds would take longer than this is not run again at all: what its own phases say must do.
+_MOST_S = 600.0
+
+# Part of a short script's steps that are recorded when it runs again for the windows; the windows get the others.
+_SHORT_SHARE = 4
+
+# Fields of a run that watches fill.
+_WATCHED = (
+    "input_s",
+    "device_phase_s",
+    "hot_lines",
+    "sightings",
+    "operators",
+    "switches",
+    "cpu",
+    "memory",
+    "shapes",
+    "calls",
+    "what_ifs",
+)
+
+# A sweep over numbers of threads tells something where arithmetic on the CPU takes at least this part of the step.
+_SWEPT_SHARE = 0.5
+# What it may take.
+_SWEEP_S = 60.0
+# As thread_sweep makes them: timed blocks for each number of threads, and one that is thrown away.
+_SWEEP_BLOCKS = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """How much is measured."""
+
+    wanted: Wanted
+    sweep: bool = True
+    """Try the step with other numbers of threads, where the CPU's arithmetic is what takes the time."""
+    repeat: bool = True
+    """Run the script again: for the ceiling of free batches, and to know how far one run differs from the next."""
+
+
+class Measurer:
+    """Makes the study. `now` is a clock in seconds (a fake one in tests)."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        options: Options,
+        machine: Machine,
+        observer: Observer,
+        *,
+        scope: Scope,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runs = runs
+        self._options = options
+        self._machine = machine
+        self._observer = observer
+        self._scope = scope
+        self._now = now
+
+    def run(self, study: Study) -> Study:
+        """Complete `study`.
+
+        Raises:
+            ScriptFailed: the script as written fails. NoSteps: it makes no, or too few, training steps.
+        """
+        desk = Desk(study, self._options, self._observer, now=self._now)
+        desk.doing(f"running {self._options.title} as it is")
+        run = first_look(desk, self._runs, self._scope.wanted)
+        if run.status is not Status.COMPLETE:
+            run = self._with_windows(desk, run)
+        desk.change("baseline", baseline=(run,), machine=self._machine)
+        desk.change("findings", findings=rules.check(run))
+        ceilings = bounds(run)
+        if self._scope.repeat:
+            ceilings = self._repeat(desk, run, ceilings)
+        desk.change("ceilings", ceilings=tuple(sorted(ceilings, key=lambda ceiling: -ceiling.speedup.mid)))
+        if self._scope.sweep:
+            self._sweep(desk, run)
+        desk.change("end", state=State.COMPLETE)
+        return desk.study
+
+    def _with_windows(self, desk: Desk, run: Run) -> Run:
+        """The script was over before every watch had its steps: run it again, and record fewer."""
+        wanted = self._scope.wanted
+        made = len(run.first_steps_s) + len(run.step_s)
+        steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
+        if not wanted.watches or run.status not in (Status.ENDED, Status.LAPSED) or steps >= made:
+            return run
+        desk.doing(f"{self._options.title} makes few steps; running it again to look closer")
+        shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))
+        try:
+            return _completed(run, first_look(desk, self._runs, shorter))
+        except (ScriptFailed, NoSteps) as error:
+            desk.warn(f"What needs steps of its own was not seen: {error}")
+            return run
+
+    def _repeat(self, desk: Desk, run: Run, ceilings: tuple[Ceiling, ...]) -> tuple[Ceiling, ...]:
+        """The ceilings with the one of free batches, and the noise between one run and the next."""
+        timing = Timing(self._runs, self._options, Sizes.of(run, self._machine), now=self._now)
+        has_loader = any(loader.trained_on for loader in run.loaders)
+        arms = [Arm(), Arm(free_input=True)] if has_loader else [Arm()]
+        if _FEWEST_ROUNDS * timing.estimate_s(len(arms)) > _MOST_S:
+            desk.warn(
+                "The script takes too long to start to be run again: the ceilings rest on its phases alone, and how "
+                "far one run differs from the next is not known."
+            )
+            return ceilings
+        free, again = self._rounds(desk, timing, arms)
+        noise = _noise_between(again)
+        if noise is not None:
+            desk.change("noise", noise=(noise,))
+        measured = free_input(run, free)
+        if measured is None:
+            return ceilings
+        return (measured, *(ceiling for ceiling in ceilings if ceiling.name != "input"))
+
+    def _sweep(self, desk: Desk, run: Run) -> None:
+        """The step at other numbers of threads: why are the cores as busy as they are, and would fewer do?"""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+        if run.device != "cpu" or sum(run.share(phase) or 0.0 for phase in phases) < _SWEPT_SHARE:
+            return
+        sizes = Sizes.of(run, self._machine)
+        here = cores.look()
+        counts = threads.counts(here)
+        expected_s = sizes.setup_s + 2 * len(counts) * _SWEEP_BLOCKS * sizes.block * sizes.step_s
+        if len(counts) < 2 or expected_s > _SWEEP_S:
+            return
+        desk.doing(f"running {self._options.title} with {', '.join(map(str, counts))} threads in turns")
+        plan = Plan(
+            command=self._options.command,
+            cwd=self._options.cwd,
+            out="",
+            block=sizes.block,
+            warmup=sizes.warmup,
+            seed=self._options.seed,
+        )
+        found = thread_sweep(
+            self._runs,
+            plan,
+            counts,
+            cores=here,
+            default_threads=run.num_threads,
+            limit_s=desk.limit_s(expected_s),
+        )
+        if len(found.times) > 1:
+            desk.change("sweep", sweep=found)
+
+    def _rounds(self, desk: Desk, timing: Timing, arms: Sequence[Arm]) -> tuple[list[float], list[Run]]:
+        """Log-ratios of free batches, and the runs of the script as written."""
+        free: list[float] = []
+        again: list[Run] = []
+        begun = self._now()
+        for k in range(_ROUNDS):
+            estimate_s = timing.estimate_s(len(arms))
+            if k >= _FEWEST_ROUNDS and self._now() - begun + estimate_s > _ROUNDS_S:
+                break
+            what = "with and without its loader" if len(arms) > 1 else "again, to know how far runs differ"
+            desk.doing(f"running {self._options.title} {what} ({k + 1} of {_ROUNDS})")
+            heat = timing.duet((), arms, limit_s=desk.limit_s(estimate_s))
+            free += [ratio for ratio in heat.log_ratios if ratio is not None]
+            again.append(heat.runs[0])
+        return free, again
+
+
+def _noise_between(runs: Sequence[Run]) -> Noise | None:
+    """One run of the script as written and the next: equal things, at different times."""
+    levels = [found for run in runs if (found := level(run.step_s)) is not None]
+    return noise_of("again", [math.log(one.mean_s / other.mean_s) for one, other in pairwise(levels)])
+
+
+def _completed(run: Run, closer: Run) -> Run:
+    """`run` with what only `closer` could see."""
+    fields = {name: getattr(closer, name) for name in _WATCHED if not getattr(run, name) and getattr(closer, name)}
+    if run.operators is not None and closer.operators is not None:
+        fields["operators"] = max(
+            (run.operators, closer.operators), key=lambda window: (window.complete, window.num_steps)
+        )
+    known = {(one.kind, one.path, one.line, one.what) for one in run.sightings}
+    new = tuple(one for one in closer.sightings if (one.kind, one.path, one.line, one.what) not in known)
+    return replace(run, **fields | {"sightings": (*run.sightings, *new)})

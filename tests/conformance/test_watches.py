@@ -1,0 +1,12 @@
+"""What is asked of a run is what the probe can do."""
+
+from hotlap.probe import watches
+from hotlap.tune import LOOKING, WATCHES
+
+
+def test_every_watch_is_asked_for_by_its_name() -> None:
+    assert set(WATCHES) == set(watches.ALL)
+
+
+def test_a_training_that_is_left_as_it_is_gets_no_watch_with_steps_of_its_own() -> None:
+    assert all(watches.ALL[name].num_steps == 0 for name in LOOKING)

@@ -1,0 +1,253 @@
+"""`hotlap measure` and `hotlap compare` as a user types them, on scripts that train, fail, and misbehave."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hotlap.record import Phase, Purpose, State, Status, Study, load
+from tests.e2e.test_tune import SCRIPTS, hotlap, names, place
+
+pytestmark = pytest.mark.e2e
+
+
+def study_in(folder: Path) -> Study:
+    (path,) = folder.glob(".hotlap/*/study.json")
+    return load(path, Study)
+
+
+def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) -> None:
+    script = place("slow_items.py", tmp_path)
+    before = script.read_bytes()
+    wanted = ["--json", "s.json", "--html", "s.html", "--markdown", "s.md", "--trace", "s.trace"]
+    done = hotlap("measure", "--steps", "60", *wanted, "slow_items.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "input-bound" in done.stdout
+    assert "If batches were free" in done.stdout
+    assert "Trials" not in done.stdout
+    study = study_in(tmp_path)
+    assert study.purpose is Purpose.MEASURE
+    assert study.state is State.COMPLETE
+    assert study.findings[0].code == "input-bound"
+    assert {"input", "optimizer"} <= {ceiling.name for ceiling in study.ceilings}
+    assert len(study.baseline[0].step_s) == 60
+    assert load(tmp_path / "s.json", Study) == study
+    assert "<svg" in (tmp_path / "s.html").read_text()
+    assert "input-bound" in (tmp_path / "s.md").read_text()
+    assert json.loads((tmp_path / "s.trace").read_text())["traceEvents"]
+    assert script.read_bytes() == before
+    assert names(tmp_path) == {"slow_items.py", ".hotlap", "s.json", "s.html", "s.md", "s.trace"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["plain.py"], ["by_hand.py"], ["gan.py"], ["lbfgs.py"], ["-m", "package.train", "--name", "value"]],
+    ids=" ".join,
+)
+def test_any_kind_of_loop_is_measured(tmp_path: Path, words: list[str]) -> None:
+    for name in ("plain.py", "by_hand.py", "gan.py", "lbfgs.py"):
+        place(name, tmp_path)
+    (tmp_path / "package").mkdir()
+    for path in (SCRIPTS / "package").glob("*.py"):
+        (tmp_path / "package" / path.name).write_text(path.read_text())
+    done = hotlap("measure", "--quick", "--steps", "40", "--json", "-", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    study = json.loads(done.stdout)
+    run = study["baseline"][0]
+    assert len(run["step_s"]) >= 8
+    for i, step_s in enumerate(run["step_s"]):
+        assert sum(parts[i] for parts in run["phase_s"].values() if parts) == pytest.approx(step_s, rel=0.01)
+    assert "What each step waits for" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ([], 2, "hotlap measure train.py"),
+        (["missing.py"], 2, "There is no file missing.py"),
+        (["crash.py"], 3, "failed after 3 training steps: ValueError: the third step is too much"),
+        (["no_steps.py"], 4, "ended without a training step"),
+        (["--timeout", "6s", "forever.py"], 4, "made no training step in 6 s"),
+        (["--", "no-such-program"], 3, "no-such-program"),
+    ],
+)
+def test_what_cannot_be_measured_gets_a_sentence_and_a_code(
+    tmp_path: Path, words: list[str], code: int, says: str
+) -> None:
+    for name in ("crash.py", "no_steps.py", "forever.py"):
+        place(name, tmp_path)
+    before = names(tmp_path)
+    done = hotlap("measure", *words, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr or "crash.py" in done.stderr
+    assert names(tmp_path) == before
+
+
+def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
+    place("plain.py", tmp_path)
+    with started("measure", "plain.py", "100000", cwd=tmp_path) as process:
+        wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "Report:" in out
+    assert study_in(tmp_path).state is State.INTERRUPTED
+
+
+def test_a_script_measured_twice_is_compared(tmp_path: Path) -> None:
+    place("plain.py", tmp_path)
+    for name in ("a.json", "b.json"):
+        done = hotlap("measure", "--quick", "--steps", "80", "--json", name, "plain.py", "1000", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    done = hotlap("compare", "a.json", "b.json", "--max-regression", "900%", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "No regression" in done.stdout
+    done = hotlap("measure", "--quick", "--json", "c.json", "plain.py", "999", cwd=tmp_path)
+    assert hotlap("compare", "a.json", "c.json", cwd=tmp_path).returncode == 2
+
+
+# To the end, for real
+
+
+def full(tmp_path: Path, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    place("to_its_end.py", tmp_path)
+    return hotlap("measure", "--full", *words, cwd=tmp_path, stdin=stdin)
+
+
+def plain(tmp_path: Path, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    place("to_its_end.py", folder)
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.parametrize("ending", ["well", "exit", "crash", "leaves", "asks"])
+def test_a_full_run_ends_as_it_would_without_us(tmp_path: Path, ending: str) -> None:
+    stdin = "two\nlines\n" if ending == "asks" else None
+    expected = plain(tmp_path, "to_its_end.py", ending, "500", stdin=stdin)
+    done = full(tmp_path, "to_its_end.py", ending, "500", stdin=stdin)
+    assert done.returncode == expected.returncode
+    assert done.stdout == expected.stdout
+    assert done.stderr.startswith(expected.stderr.replace(str(tmp_path / "plain"), str(tmp_path)))
+    assert (tmp_path / "written.txt").read_text() == "kept"
+    if ending == "leaves":
+        return  # it left too early for a record; the next test has one that did not
+    run = study_in(tmp_path).baseline[0]
+    assert run.long is not None
+    assert run.long.num_steps == 480  # twenty are warm-up
+    assert run.step_index[-1] == 499
+    assert run.seed is None
+    assert run.status is (Status.COMPLETE if expected.returncode == 0 else Status.CRASHED)
+    assert sum(part.num_steps for part in run.long.stretches) == run.long.num_steps
+    assert (run.share(Phase.FORWARD) or 0) > 0
+
+
+def test_a_full_run_says_nothing_where_nothing_was_asked(tmp_path: Path) -> None:
+    done = full(tmp_path, "--quiet", "to_its_end.py", "well", "100")
+    assert done.stderr == "the end\n"
+    assert study_in(tmp_path).baseline
+
+
+def test_a_full_run_without_steps_keeps_its_exit_code(tmp_path: Path) -> None:
+    place("no_torch.py", tmp_path)
+    done = hotlap("measure", "--full", "no_torch.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "no training step of no_torch.py was seen" in done.stderr
+    assert not list(tmp_path.glob(".hotlap/*"))
+
+
+def test_a_command_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+    done = hotlap("measure", "--full", "--", "no-such-program", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no-such-program cannot be started" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_training_once_and_its_end_is_ours(tmp_path: Path, number: signal.Signals) -> None:
+    place("to_its_end.py", tmp_path)
+    with started("measure", "--full", "to_its_end.py", "waits", "100000", cwd=tmp_path) as process:
+        wait_for_line(process, "trains")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert process.returncode == 7
+        assert out == "interrupted\nfinally\n"
+        assert study_in(tmp_path).baseline[0].exit_code == 7
+    else:
+        assert process.returncode == -signal.SIGTERM
+        assert out == ""
+    assert "Traceback" not in err
+
+
+def test_the_status_is_told_on_request_and_the_training_does_not_notice(tmp_path: Path) -> None:
+    place("to_its_end.py", tmp_path)
+    with started("measure", "--full", "to_its_end.py", "waits", "300", cwd=tmp_path) as process:
+        wait_for_line(process, "trains")
+        process.send_signal(signal.SIGUSR1)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == "finally\n"
+    assert " steps after " in err
+
+
+def test_a_signal_that_the_training_listens_to_reaches_it(tmp_path: Path) -> None:
+    place("to_its_end.py", tmp_path)
+    with started("measure", "--full", "to_its_end.py", "listens", "300", cwd=tmp_path) as process:
+        wait_for_line(process, "trains")
+        process.send_signal(signal.SIGUSR1)
+        out, _ = process.communicate(timeout=60)
+    assert "USR1 came" in out
+
+
+def test_what_was_known_survives_a_kill(tmp_path: Path) -> None:
+    place("to_its_end.py", tmp_path)
+    with started("measure", "--full", "to_its_end.py", "waits", "100000", cwd=tmp_path) as process:
+        wait_for_line(process, "trains")
+        wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")))
+        process.kill()
+        process.communicate(timeout=60)
+    run = study_in(tmp_path).baseline[0]
+    assert run.long is not None
+    assert run.long.num_steps > 100
+    assert run.step_s
+
+
+@contextmanager
+def started(*words: str, cwd: Path) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hotlap", *words],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for_line(process: "subprocess.Popen[str]", line: str) -> None:
+    assert process.stdout is not None
+    for text in process.stdout:
+        if text.strip() == line:
+            return
+    raise AssertionError(f"it ended without {line!r}")
+
+
+def wait_for(there: object) -> None:
+    deadline = time.monotonic() + 90
+    while not there() and time.monotonic() < deadline:  # type: ignore[operator]
+        time.sleep(0.2)

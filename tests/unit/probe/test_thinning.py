@@ -1,0 +1,180 @@
+"""Any number of steps in bounded room: what is kept is right, and it is little."""
+
+import math
+import random
+import statistics
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES
+from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.sketch import Sketch
+from hotlap.probe.thinning import Thinning
+from hotlap.record import LongRun, Phase, Run, Status, encode
+
+MEASURED = frozenset({INPUT, FORWARD, OPTIMIZER})
+
+
+def row(step: int, *, forward_s: float = 0.001, input_s: float = 0.0005, loss: float = 1.0, aside_s: float = 0) -> Row:
+    spent = [0.0] * len(PHASES)
+    spent[FORWARD], spent[INPUT], spent[OTHER] = forward_s, input_s, 1e-5 + aside_s
+    away = None
+    if aside_s:
+        away = [0.0] * len(PHASES)
+        away[OTHER] = aside_s
+    return Row(spent, away, 0, step // 11, step, [loss], 16, 1, step % 1000 == 0)
+
+
+def ledger_of(rows: Iterator[Row]) -> Ledger:
+    ledger = Ledger(Thinning())
+    for one in rows:
+        ledger.add(one)
+    return ledger
+
+
+def run_of(ledger: Ledger) -> Run:
+    return Run(status=Status.ENDED, **ledger.columns(measured=MEASURED, evidence=False))
+
+
+def long_of(rows: Iterator[Row]) -> tuple[Run, LongRun]:
+    run = run_of(ledger_of(rows))
+    assert run.long is not None
+    return run, run.long
+
+
+def test_a_run_that_is_short_is_kept_whole() -> None:
+    run, long = long_of(row(step) for step in range(1000))
+    assert run.step_index == tuple(range(1000))
+    assert run.epoch_starts == (0,)
+    assert long.num_steps == 1000
+    assert long.total_s == pytest.approx(sum(run.step_s))
+
+
+@pytest.mark.parametrize("num_steps", [4_095, 4_097, 9_000, 50_000])
+def test_stretches_follow_each_other_and_hold_every_step(num_steps: int) -> None:
+    _, long = long_of(row(step) for step in range(20, 20 + num_steps))
+    assert long.num_steps == num_steps
+    assert sum(part.num_steps for part in long.stretches) == num_steps
+    expected = 20
+    for part in long.stretches:
+        assert part.first_step == expected
+        expected += part.num_steps
+    assert len(long.stretches) <= 512
+    assert long.total_s == pytest.approx(num_steps * 0.00151)
+
+
+def test_the_sample_is_of_whole_blocks_spread_evenly_over_the_run() -> None:
+    run, _ = long_of(row(step) for step in range(200_000))
+    assert 2_000 <= len(run.step_index) <= 4_200
+    assert list(run.step_index) == sorted(set(run.step_index))
+    breaks = sum(b - a > 1 for a, b in zip(run.step_index, run.step_index[1:], strict=False))
+    assert breaks < len(run.step_index) / 20
+    in_tenth = [sum(step // 20_000 == tenth for step in run.step_index) for tenth in range(10)]
+    assert min(in_tenth) > 0.5 * max(in_tenth)
+
+
+def test_a_drift_of_the_step_time_is_kept() -> None:
+    _, long = long_of(row(step, forward_s=0.001 * (1 + step / 60_000)) for step in range(60_000))
+    first, last = long.stretches[0], long.stretches[-1]
+    assert first.p50_s == pytest.approx(0.00151, rel=0.03)
+    assert last.p50_s == pytest.approx(0.00251, rel=0.03)
+    assert last.phase_s[Phase.FORWARD] == pytest.approx(0.002, rel=0.02)
+    assert last.phase_s[Phase.BACKWARD] is None
+
+
+def test_the_longest_steps_are_kept_with_what_took_so_long() -> None:
+    def rows() -> Iterator[Row]:
+        for step in range(30_000):
+            yield row(step, input_s=0.5 + step * 1e-6 if step % 7_001 == 5 else 0.0005)
+
+    _, long = long_of(rows())
+    worst = [outlier for outlier in long.outliers if outlier.step_s > 0.1]
+    assert [outlier.step for outlier in worst] == [28_009, 21_008, 14_007, 7_006, 5]
+    assert {outlier.phase for outlier in worst} == {Phase.INPUT}
+    assert worst[0].excess_s == pytest.approx(0.528, rel=0.02)
+    assert len(long.outliers) == 64
+
+
+def test_losses_are_averaged_and_those_that_are_none_are_counted() -> None:
+    losses = [math.nan if step == 700 else math.inf if step == 800 else 3.0 for step in range(10_000)]
+    _, long = long_of(row(step, loss=losses[step]) for step in range(10_000))
+    assert sum(part.num_not_finite for part in long.stretches) == 2
+    assert {part.loss for part in long.stretches} == {3.0}
+
+
+def test_validations_are_no_part_of_steps() -> None:
+    run, long = long_of(row(step, aside_s=2.0 if step % 500 == 499 else 0.0) for step in range(5_000))
+    assert run.num_validations == 10
+    assert run.validation_s == pytest.approx(20.0)
+    assert long.outliers[0].step_s < 0.01
+
+
+def test_a_record_can_be_made_at_any_time_and_changes_nothing() -> None:
+    often, once = Ledger(Thinning()), Ledger(Thinning())
+    draw = random.Random(3)
+    for step in range(20_000):
+        one = row(step, forward_s=0.001 * draw.lognormvariate(0, 0.3))
+        often.add(one)
+        once.add(one)
+        if step % 3_333 == 0:
+            run_of(often)
+    first, second = run_of(often), run_of(once)
+    assert first.long is not None
+    assert second.long is not None
+    assert first.step_index == second.step_index
+    assert [part.mean_s for part in first.long.stretches] == [part.mean_s for part in second.long.stretches]
+    assert first.long.p99_s == second.long.p99_s
+
+
+def test_an_error_of_ours_is_counted_and_does_not_reach_the_training() -> None:
+    broken = row(300)._replace(losses=["no number"])  # type: ignore[list-item]
+    run, long = long_of(broken if step == 300 else row(step) for step in range(1000))
+    assert long.num_lost == 256
+    assert long.num_steps == 1000 - 256
+    assert run.step_s
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99])
+def test_quantiles_are_right_to_one_percent(share: float) -> None:
+    draw = random.Random(0)
+    values = sorted(draw.lognormvariate(-6, 1.2) for _ in range(20_000))
+    left, right = Sketch(), Sketch()
+    for i, value in enumerate(values):
+        (left if i % 3 else right).add(value)
+    left.join(right)
+    (found,) = left.quantiles((share,))
+    assert found == pytest.approx(values[int(share * (len(values) - 1))], rel=0.0101)
+
+
+def test_a_sketch_of_nothing_says_nothing() -> None:
+    assert Sketch().quantiles((0.5, 0.9)) == [0.0, 0.0]
+
+
+def test_the_sample_stands_for_the_run() -> None:
+    draw = random.Random(7)
+    times = [0.001 * draw.lognormvariate(0, 0.5) for _ in range(100_000)]
+    run, _ = long_of(row(step, forward_s=times[step]) for step in range(100_000))
+    assert statistics.fmean(run.phase_s[Phase.FORWARD] or ()) == pytest.approx(statistics.fmean(times), rel=0.05)
+
+
+def memory_of(num_steps: int) -> tuple[int, int]:
+    """Most bytes that were allocated while so many steps were taken up, and the size of the record."""
+    draw = random.Random(0)
+    noise = [draw.lognormvariate(0, 0.4) for _ in range(4096)]
+    tracemalloc.start()
+    ledger = Ledger(Thinning())
+    for step in range(num_steps):
+        ledger.add(row(step, forward_s=0.001 * noise[step % 4093] * (1 + step / num_steps), loss=noise[step % 4091]))
+    size = len(encode(run_of(ledger)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak, size
+
+
+def test_memory_and_record_stop_growing() -> None:
+    # 300,000 steps fill all that is bounded; `benchmarks/long_run.py` does the same with ten million.
+    peak, size = memory_of(300_000)
+    assert peak < 50e6
+    assert size < 10e6

@@ -1,0 +1,60 @@
+"""What was seen besides the phases, in rows; nothing is said of what was not looked at."""
+
+import dataclasses
+
+from hotlap.report.details import details, drift_sentence, place
+from tests.sample_measured import run_on_gpu, study_long
+from tests.samples import SCRIPT, run_with
+
+
+def test_a_run_without_watches_has_nothing_to_add() -> None:
+    assert details(run_with()) == ()
+
+
+def test_every_part_that_was_looked_at_is_told() -> None:
+    titles = [detail.title for detail in details(run_on_gpu())]
+    assert titles == [
+        "Inside the input",
+        "Hottest lines of your source",
+        "Seen at lines of your source",
+        "Operators of a step",
+        "Processor",
+        "Memory",
+        "Shapes",
+        "Validation",
+        "Processes that train together",
+    ]
+
+
+def test_parts_that_could_not_be_measured_are_left_out_and_the_costliest_come_first() -> None:
+    (found,) = (detail for detail in details(run_on_gpu()) if detail.title == "Inside the input")
+    assert [what for _, what in found.rows] == [
+        "making the items (`__getitem__`)",
+        "making a batch of the items (collate)",
+    ]
+    assert found.rows[0][0].startswith("1.20 ms")
+
+
+def test_a_line_is_named_from_the_folder_of_the_script() -> None:
+    assert place(SCRIPT, 51, run_with()) == "digits.py:51"
+    assert place("/elsewhere/x.py", 3, run_with()) == "/elsewhere/x.py:3"
+
+
+def test_a_window_that_is_not_complete_says_so() -> None:
+    run = run_on_gpu()
+    assert run.operators is not None
+    broken = dataclasses.replace(run.operators, complete=False, why_not="kernels were lost")
+    (found,) = (
+        one for one in details(dataclasses.replace(run, operators=broken)) if one.title == "Operators of a step"
+    )
+    assert "not complete: kernels were lost" in found.lead
+
+
+def test_drift_over_a_long_run_is_told() -> None:
+    run = study_long().baseline[0]
+    assert "(+18%)" in drift_sentence(run)
+    assert "2 losses were NaN" in drift_sentence(run)
+    assert drift_sentence(run_with()) == ""
+    whole = details(run)[0]
+    assert whole.title == "The whole run"
+    assert "step 204,113" in whole.rows[0][1]

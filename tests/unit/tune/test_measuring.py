@@ -1,0 +1,171 @@
+"""A study without trials, in a world without processes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.record import (
+    Operator,
+    OperatorWindow,
+    Plan,
+    Purpose,
+    Run,
+    Sighting,
+    SightingKind,
+    State,
+    Status,
+    Study,
+)
+from hotlap.tune import Measurer, Scope, Wanted
+from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
+
+WINDOW = OperatorWindow(
+    num_steps=3, wall_s=0.004, operators=(Operator(name="aten::add", per_step=4, self_s=1e-4),), num_calls=100.0,
+    covered=0.8, dispatch_s=3e-6,
+)  # fmt: skip
+
+
+def measure(
+    world: World, *, wanted: Wanted | None = None, repeat: bool = True, observer: Silent | None = None
+) -> Study:
+    options = options_for(world.path, more_time="raise --timeout")
+    scope = Scope(wanted=wanted or Wanted(watches=("operators",)), repeat=repeat)
+    measurer = Measurer(world, options, MACHINE, observer or Silent(), scope=scope, now=world.now)
+    return measurer.run(replace(new_study(options), purpose=Purpose.MEASURE))
+
+
+def world(**settings: object) -> World:
+    return World(path="/home/ada/train.py", sha256="0" * 64, **settings)  # type: ignore[arg-type]
+
+
+def ceilings(study: Study) -> dict[str, float]:
+    return {ceiling.name: ceiling.speedup.mid for ceiling in study.ceilings}
+
+
+def test_tells_what_a_step_waits_for_and_tries_nothing() -> None:
+    here = world()
+    study = measure(here)
+    assert study.state is State.COMPLETE
+    assert study.findings[0].code == "input-bound"
+    assert study.trials == ()
+    assert study.result is None
+    assert study.patch is None
+    assert all(not plan.always and plan.arms == ((),) for plan in here.plans)
+
+
+def test_only_the_first_run_is_watched() -> None:
+    here = world()
+    measure(here)
+    assert here.plans[0].watches == ("operators",)
+    assert not any(plan.watches for plan in here.plans[1:])
+
+
+def test_the_ceiling_of_free_batches_is_measured_and_the_others_are_taken_from_the_phases() -> None:
+    study = measure(world())
+    found = ceilings(study)
+    # The world makes a step without its input 0.4 times as long; the optimizer takes 12% of it, other 4%.
+    assert found["input"] == pytest.approx(1 / 0.4, rel=0.05)
+    assert found["optimizer"] == pytest.approx(1 / 0.88, rel=0.02)
+    assert found["host"] == pytest.approx(1 / 0.96, rel=0.02)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    for ceiling in study.ceilings:
+        assert ceiling.speedup.low <= ceiling.speedup.mid <= ceiling.speedup.high
+
+
+def test_quick_runs_the_script_once_and_still_bounds_the_input() -> None:
+    here = world()
+    study = measure(here, repeat=False)
+    assert len(here.plans) == 1
+    assert ceilings(study)["input"] == pytest.approx(1 / 0.4, rel=0.02)
+    assert study.noise == ()
+
+
+def test_knows_how_far_one_run_differs_from_the_next() -> None:
+    (noise,) = measure(world(process_sd=0.05)).noise
+    assert noise.scope == "again"
+    assert 2 <= len(noise.log_ratios) <= 3
+    spread = math.sqrt(sum(x * x for x in noise.log_ratios) / len(noise.log_ratios))
+    assert 0.005 < spread < 0.3
+
+
+def test_a_slow_start_limits_the_number_of_runs() -> None:
+    here = world(start_s=40.0)
+    measure(here)
+    assert len(here.plans) == 1 + 2 * 2
+    here = world(start_s=500.0)
+    study = measure(here)
+    assert len(here.plans) == 1
+    assert "too long to start" in study.warnings[0]
+
+
+def test_more_steps_can_be_wanted() -> None:
+    here = world()
+    study = measure(here, wanted=Wanted(steps=500, warmup=5), repeat=False)
+    assert len(study.baseline[0].step_s) == 500
+    assert here.plans[0].warmup == 5
+
+
+class Short(World):
+    """Its script makes so few steps that the windows get none, unless fewer are recorded."""
+
+    def run(self, plan: Plan) -> Run:
+        made = 60
+        num_steps = min(plan.steps, made - plan.warmup)
+        run = super().run(replace(plan, steps=num_steps))
+        if not plan.watches:
+            return run
+        if num_steps + plan.warmup + 8 > made:
+            return replace(run, status=Status.ENDED)
+        seen = Sighting(kind=SightingKind.SYNC, what="Tensor.item", path="/a.py", line=3, per_step=1.0)
+        return replace(run, operators=WINDOW, sightings=(seen,))
+
+
+def test_a_short_script_runs_again_for_what_needs_steps_of_its_own() -> None:
+    here = Short(path="/home/ada/train.py", sha256="0" * 64)
+    study = measure(here, repeat=False)
+    assert [plan.steps for plan in here.plans] == [200, 15]
+    run = study.baseline[0]
+    assert len(run.step_s) == 40
+    assert run.operators == WINDOW
+    assert len(run.sightings) == 1
+    assert "launches" in ceilings(study)
+
+
+def test_a_second_look_that_fails_leaves_the_first_one_as_it_is() -> None:
+    class FailsLater(Short):
+        def run(self, plan: Plan) -> Run:
+            if self.num_runs:
+                return Run(status=Status.CRASHED, error="OSError: gone")
+            return super().run(plan)
+
+    study = measure(FailsLater(path="/home/ada/train.py", sha256="0" * 64), repeat=False)
+    assert study.state is State.COMPLETE
+    assert study.baseline[0].operators is None
+    assert "OSError: gone" in study.warnings[0]
+
+
+class Failing(World):
+    """Answers each plan with one run."""
+
+    answer: Run
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        return [self.answer for _ in plans]
+
+
+@pytest.mark.parametrize(
+    ("run", "error", "says"),
+    [
+        (Run(status=Status.CRASHED, error="ValueError: no"), ScriptFailed, "before its first training step"),
+        (Run(status=Status.ENDED), NoSteps, "ended without a training step"),
+        (Run(status=Status.ENDED, step_s=(0.1,) * 3), NoSteps, "raise --timeout"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_a_reason(run: Run, error: type[Exception], says: str) -> None:
+    here = Failing(path="/home/ada/train.py", sha256="0" * 64)
+    here.answer = run
+    with pytest.raises(error, match=says):
+        measure(here)
