@@ -44,7 +44,7 @@ class _Sum:
 class Calls(Watch):
     """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too. CPU only."""
 
-    num_steps: ClassVar[int] = 4
+    num_steps: ClassVar[int] = 5
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -64,6 +64,11 @@ class Calls(Watch):
         modes.put_on(mode)
         self._mode = mode
 
+    def step_ended(self, step: int) -> None:
+        """Keep the steps apart: one during which the machine was elsewhere must not speak for the others."""
+        if self._mode is not None:
+            self._mode.next_step()
+
     def goes_on(self, num_steps: int) -> bool:
         """Where there is something to see."""
         return self._mode is not None
@@ -75,7 +80,7 @@ class Calls(Watch):
             return
         modes.take_off(mode)
         if num_steps:
-            self._facts = mode.facts(num_steps)
+            self._facts = mode.facts()
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.calls`."""
@@ -89,6 +94,7 @@ class _Mode(modes.Onlooker):
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
         self._sums: dict[int, _Sum] = {}
+        self._steps: list[dict[int, _Sum]] = []
         self._kinds: dict[Any, str] = {}
         with self:
             self._price_s = median(_price(_tiny) for _ in range(5))
@@ -121,21 +127,28 @@ class _Mode(modes.Onlooker):
             if moved >= _LARGE_BYTES and (kind == "gather" or moved / arithmetic_s >= _NEAR * self._bytes_per_s):
                 total.streaming_s += arithmetic_s
 
-    def facts(self, num_steps: int) -> CallFacts:
+    def next_step(self) -> None:
+        self._steps.append(self._sums)
+        self._sums = {}
+
+    def facts(self) -> CallFacts:
+        """Medians over the steps."""
+        phases = sorted({phase for step in self._steps for phase in step})
         return CallFacts(
-            num_steps=num_steps,
+            num_steps=len(self._steps),
             call_s=self._call_s,
-            phases={
-                PHASES[phase]: PhaseCalls(
-                    calls=total.calls / num_steps,
-                    arithmetic_s=total.arithmetic_s / num_steps,
-                    graph_calls=total.graph_calls / num_steps,
-                    graph_s=total.graph_s / num_steps,
-                    streaming_s=total.streaming_s / num_steps,
-                )
-                for phase, total in self._sums.items()
-            },
+            phases={PHASES[phase]: _medians([step.get(phase, _Sum()) for step in self._steps]) for phase in phases},
         )
+
+
+def _medians(sums: list[_Sum]) -> PhaseCalls:
+    return PhaseCalls(
+        calls=median(total.calls for total in sums),
+        arithmetic_s=median(total.arithmetic_s for total in sums),
+        graph_calls=median(total.graph_calls for total in sums),
+        graph_s=median(total.graph_s for total in sums),
+        streaming_s=median(total.streaming_s for total in sums),
+    )
 
 
 def _kind(name: str) -> str:

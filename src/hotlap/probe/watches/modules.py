@@ -208,7 +208,7 @@ class Modules(Watch):
 
     def _runs_over_the_batch(self, seen: _Attention) -> bool:
         """Is the first dimension, which the module takes for the sequence, surely the batch?"""
-        if seen.length == seen.batch or seen.length == 1:
+        if seen.length in (seen.batch, 1):
             return False
         if self._batch_sizes:
             return seen.length in self._batch_sizes and seen.batch not in self._batch_sizes

@@ -280,7 +280,11 @@ def _device_kind(raw: Any, name: str) -> Kind | None:
     if name.startswith("Memcpy"):
         return Kind.COPY
     # Waits of streams and of the host are events of the device's lane too.
-    return None if "Sync" in name.split("(")[0].split("<")[0] and "Kernel" not in name else Kind.KERNEL
+    return (
+        None
+        if "Sync" in name.split("(", maxsplit=1)[0].split("<", maxsplit=1)[0] and "Kernel" not in name
+        else Kind.KERNEL
+    )
 
 
 def _profiler_runs() -> bool:
