@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotlap.probe.clock import FORWARD, INPUT, OTHER, PHASES, Clock
+from hotlap.probe.clock import (
+    DRAW,
+    EPOCH,
+    FORWARD,
+    INPUT,
+    LOOK,
+    LOSS,
+    OTHER,
+    PHASES,
+    SAMPLES,
+    STEP,
+    TRAIN,
+    Clock,
+)
 
 
 @dataclass
@@ -20,61 +33,60 @@ class Now:
         return self.seconds
 
 
-# (what happens, phase, time that passes before it). Whole numbers, so that sums are exact.
-Event = tuple[str, int, int]
-events = st.lists(
-    st.tuples(
-        st.sampled_from(["enter", "enter", "leave", "leave", "lap", "pause", "own"]),
-        st.integers(0, len(PHASES) - 1),
-        st.integers(0, 1000),
+def lap(clock: Clock) -> list[float]:
+    """The step that ends now, by phase."""
+    clock.lap()
+    (step,) = clock.read()
+    return step.spent
+
+
+# A story: a phase with a story inside, or something that happens between. Whole seconds, so that sums are exact.
+Story = Sequence[tuple[str, int, int, "Story"]]
+stories: st.SearchStrategy[Story] = st.recursive(
+    st.just([]),
+    lambda inner: st.lists(
+        st.tuples(
+            st.sampled_from(["phase", "phase", "own"]), st.integers(0, len(PHASES) - 1), st.integers(0, 9), inner
+        ),
+        max_size=4,
     ),
-    max_size=60,
+    max_leaves=12,
 )
 
 
-class Model:
-    """What the clock must say, told in the simplest way: one second after the other."""
-
-    def __init__(self) -> None:
-        self.stack: list[int] = []
-        self.spent = [0.0] * len(PHASES)
-
-    def passes(self, seconds: float) -> None:
-        self.spent[self.stack[-1] if self.stack else OTHER] += seconds
-
-    def lap(self) -> list[float]:
-        spent, self.spent = self.spent, [0.0] * len(PHASES)
-        return spent
-
-
-@given(story=events)
-@settings(deadline=None)
-def test_time_goes_to_the_innermost_phase_and_laps_sum_to_the_wall(story: Sequence[Event]) -> None:
-    now = Now()
-    clock, model = Clock(now), Model()
-    since_lap = 0.0
-    for what, phase, passed in story:
+def tell(story: Story, clock: Clock, now: Now, spent: list[float], where: int) -> None:
+    """Live through `story`, and book each second by hand into `spent`."""
+    for what, phase, passed, inner in story:
         now.seconds += passed
-        since_lap += passed
-        model.passes(passed)
-        if what == "enter":
-            clock.enter(phase)
-            model.stack.append(phase)
-        elif what == "leave":
-            clock.leave()
-            model.stack = model.stack[:-1]
-        elif what == "lap":
-            spent = clock.lap()
-            assert sum(spent) == since_lap
-            assert spent == model.lap()
-            since_lap = 0.0
-        elif what == "pause":
-            clock.pause()
-        else:
-            clock.pause()
-            now.seconds += 7.0  # hotlap's own work, which no phase may pay for
-            clock.restart()
-    assert clock.lap() == model.lap()
+        spent[where] += passed
+        if what == "own":
+            begin = now()
+            now.seconds += 7  # hotlap's own work, which no phase may pay for
+            clock.own(begin)
+            continue
+        clock.enter(phase)
+        now.seconds += passed
+        spent[phase] += passed
+        tell(inner, clock, now, spent, phase)
+        assert clock.phase() is PHASES[phase]
+        clock.leave()
+
+
+@given(steps=st.lists(stories, max_size=5), pieces=st.integers(1, 3))
+@settings(deadline=None)
+def test_time_goes_to_the_innermost_phase_however_rarely_it_is_read(steps: Sequence[Story], pieces: int) -> None:
+    now = Now()
+    clock = Clock(now)
+    expected: list[list[float]] = []
+    found: list[list[float]] = []
+    for k, story in enumerate(steps):
+        spent = [0.0] * len(PHASES)
+        tell(story, clock, now, spent, OTHER)
+        clock.lap()
+        expected.append(spent)
+        if k % pieces == 0:
+            found += [step.spent for step in clock.read()]
+    assert found + [step.spent for step in clock.read()] == expected
 
 
 @given(parts=st.lists(st.tuples(st.integers(0, len(PHASES) - 1), st.floats(0, 10)), max_size=40))
@@ -87,49 +99,120 @@ def test_phases_sum_to_the_step_up_to_rounding(parts: list[tuple[int, float]]) -
         clock.enter(phase)
         now.seconds += seconds
         clock.leave()
-    assert sum(clock.lap()) == pytest.approx(now.seconds - begun, rel=1e-9, abs=1e-9)
+    assert sum(lap(clock)) == pytest.approx(now.seconds - begun, rel=1e-9, abs=1e-9)
 
 
-@given(story=events)
-@settings(deadline=None)
-def test_every_enter_and_leave_is_counted(story: Sequence[Event]) -> None:
+def test_every_interval_is_counted_for_its_price() -> None:
     clock = Clock(Now())
-    for what, phase, _ in story:
-        if what == "enter":
-            clock.enter(phase)
-        elif what == "leave":
-            clock.leave()
-    assert clock.num_events == sum(what in ("enter", "leave") for what, _, _ in story)
+    for _ in range(3):
+        clock.enter(FORWARD)
+        clock.leave()
+    clock.own(clock.now())
+    clock.read()
+    assert clock.num_intervals == 3
+    assert clock.entered == {FORWARD}
 
 
-def test_a_step_that_ends_within_a_phase_goes_on_in_it() -> None:
-    # The optimizer's step ends the training step from inside: the rest of that call belongs to the next one.
+def test_a_phase_that_is_open_when_a_step_ends_counts_in_the_next_one() -> None:
     now = Now()
     clock = Clock(now)
     clock.enter(FORWARD)
     now.seconds += 2
-    assert clock.lap()[FORWARD] == 2
+    clock.lap()
     now.seconds += 3
     clock.leave()
     now.seconds += 1
-    spent = clock.lap()
-    assert (spent[FORWARD], spent[OTHER]) == (3, 1)
+    clock.lap()
+    first, second = (step.spent for step in clock.read())
+    assert (first[FORWARD], first[OTHER]) == (0, 2)
+    assert (second[FORWARD], second[OTHER]) == (3, 1)
 
 
-def test_a_leave_too_many_goes_back_to_other() -> None:
+def test_a_leave_too_many_changes_nothing() -> None:
     now = Now()
     clock = Clock(now)
     clock.leave()
     now.seconds += 1
-    assert clock.lap()[OTHER] == 1
+    assert lap(clock)[OTHER] == 1
 
 
 def test_setup_before_the_first_lap_can_be_forgotten() -> None:
     now = Now()
     clock = Clock(now)
+    begin = now()
     now.seconds += 60
-    clock.restart()
+    clock.own(begin)
     clock.enter(INPUT)
     now.seconds += 1
     clock.leave()
-    assert sum(clock.lap()) == 1
+    assert sum(lap(clock)) == 1
+
+
+def test_what_a_step_brought_is_in_its_lap() -> None:
+    now = Now()
+    clock = Clock(now)
+    clock.tell(EPOCH, True)
+    for samples in (32, 16):
+        clock.enter(DRAW)
+        clock.leave()
+        clock.tell(SAMPLES, samples)
+    clock.tell(LOSS, 0.5)
+    for _ in range(2):
+        clock.enter(STEP)
+        clock.leave()
+    clock.lap()
+    clock.lap()
+    first, second = clock.read()
+    assert (first.num_samples, first.losses, first.num_updates, first.epoch_started) == (48, [0.5], 2, True)
+    assert (second.num_samples, second.losses, second.num_updates, second.epoch_started) == (None, [], 0, False)
+
+
+def validation(clock: Clock, now: Now, *, batches: int) -> None:
+    """Two seconds to draw, one to look, half a second of metrics, for each batch."""
+    for _ in range(batches):
+        clock.enter(DRAW)
+        now.seconds += 2
+        clock.leave()
+        clock.enter(LOOK)
+        now.seconds += 1
+        clock.leave()
+        now.seconds += 0.5
+
+
+def train(clock: Clock, now: Now) -> None:
+    clock.enter(DRAW)
+    now.seconds += 4
+    clock.leave()
+    clock.enter(TRAIN)
+    now.seconds += 8
+    clock.leave()
+    clock.lap()
+
+
+def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> None:
+    now = Now()
+    clock = Clock(now)
+    train(clock, now)
+    validation(clock, now, batches=3)
+    train(clock, now)
+    without, with_validation = clock.read()
+    assert without.aside is None
+    assert with_validation.aside is not None
+    assert sum(with_validation.aside) == 3 * 3.5
+    assert sum(with_validation.spent) - sum(with_validation.aside) == 12
+
+
+def test_a_look_without_batches_ends_where_training_begins() -> None:
+    now = Now()
+    clock = Clock(now)
+    clock.enter(LOOK)
+    now.seconds += 1
+    clock.leave()
+    now.seconds += 0.25  # prints what it saw
+    clock.enter(TRAIN)
+    now.seconds += 8
+    clock.leave()
+    clock.lap()
+    (step,) = clock.read()
+    assert step.aside is not None
+    assert sum(step.aside) == 1.25

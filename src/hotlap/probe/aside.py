@@ -1,6 +1,4 @@
-"""Validation between steps -> time that is set aside from the step in which it happens."""
-
-from hotlap.probe.clock import Clock
+"""Validation between steps -> the stretch that is set aside from the step in which it happens."""
 
 # What happens in more than this part of the steps belongs to training: a target network, a teacher, the frozen half of
 # a GAN run their forward passes without gradients in each step, while a validation comes once in many.
@@ -11,45 +9,38 @@ class Aside:
     """Between two step boundaries: from the first forward pass without training to the last, batches included.
 
     A stretch begins where the batch of the first such pass was drawn, and ends where the next thing of training begins.
+    Times are seconds of the clock, told in order.
     """
 
-    __slots__ = ("_begin", "_clock", "_drawn_at", "_end")
+    __slots__ = ("_begin", "_drawn_at", "_end")
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._drawn_at: list[float] | None = None
-        self._begin: list[float] | None = None
-        self._end: list[float] | None = None
+    def __init__(self) -> None:
+        self._drawn_at: float | None = None
+        self._begin: float | None = None
+        self._end: float | None = None
 
-    def draws(self) -> None:
-        """A batch is about to be drawn, or a loader to be started or to end."""
-        now = self._clock.totals()
-        self._drawn_at = now
+    def draws(self, begin: float) -> None:
+        """A batch was drawn, or a loader started or ended, from `begin` on."""
+        self._drawn_at = begin
         if self._begin is not None:
-            self._end = now
+            self._end = begin
 
-    def looks(self) -> None:
-        """A forward pass that does not train begins."""
+    def looks(self, begin: float, end: float) -> None:
+        """A forward pass that does not train."""
         if self._begin is None:
-            self._begin = self._drawn_at or self._clock.totals()
+            self._begin = begin if self._drawn_at is None else self._drawn_at
+        self._end, self._drawn_at = end, None
 
-    def looked(self) -> None:
-        """It is over."""
-        self._end = self._clock.totals()
-        self._drawn_at = None
-
-    def trains(self) -> None:
+    def trains(self, begin: float) -> None:
         """A forward pass that trains begins. (Where a batch was drawn for it, the stretch ended there.)"""
         if self._begin is not None and self._drawn_at is None:
-            self._end = self._clock.totals()
+            self._end = begin
 
-    def take(self) -> list[float] | None:
-        """Seconds by phase of the stretch in the step that is over; None without one."""
+    def take(self) -> tuple[float, float] | None:
+        """Begin and end of the stretch in the step that is over; None without one."""
         begin, end = self._begin, self._end
         self._begin = self._end = self._drawn_at = None
-        if begin is None or end is None:
-            return None
-        return [b - a for a, b in zip(begin, end, strict=True)]
+        return None if begin is None or end is None else (begin, end)
 
 
 def is_rare(num_stretches: int, num_steps: int) -> bool:

@@ -1,74 +1,215 @@
-"""Splits the time of a step into phases: each moment belongs to exactly one."""
+"""The clock writes down what happens when; it is read later, many steps at once, into the phases of each step.
+
+A step of a small network takes a few hundred microseconds, and code that runs once a step runs with cold caches: adding
+up phases on the spot cost several times there what it costs in a loop of its own. So the training thread only appends
+three values to a list for each interval, when it is over.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
+from hotlap.probe.aside import Aside
 from hotlap.record import Phase
 
 PHASES = tuple(Phase)
 INPUT, TRANSFER, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, SYNC, OTHER = range(len(PHASES))
 
+# Intervals that belong to a phase and mean more than that.
+DRAW = 8
+"""INPUT: a batch is drawn, or a loader started."""
+LOOK = 9
+"""FORWARD: a forward pass that does not train (without gradients, or in evaluation mode)."""
+TRAIN = 10
+"""FORWARD: one that does."""
+STEP = 11
+"""OPTIMIZER: an optimizer steps."""
+_PHASE_OF = (*range(len(PHASES)), INPUT, FORWARD, FORWARD, OPTIMIZER)
+_NUM_TIMED = len(_PHASE_OF)
+
+OWN = _NUM_TIMED
+"""Hotlap's own work: in no phase, and in no step's time."""
+_LAP = OWN + 1
+
+# Not times: what the step brought.
+LOSS, SAMPLES, EPOCH = range(_LAP + 1, _LAP + 4)
+
+
+@dataclass(slots=True)
+class Lap:
+    """One step, as it was read."""
+
+    spent: list[float] = field(default_factory=lambda: [0.0] * len(PHASES))
+    """Seconds by phase; they sum to the wall time of the step without hotlap's own work, up to float rounding."""
+    aside: list[float] | None = None
+    """Of these, in a stretch without training; None if there was none."""
+    losses: list[Any] = field(default_factory=list)
+    """Scalars that backward was called on: floats, or tensors that still live on a device."""
+    num_samples: int | None = None
+    num_updates: int = 0
+    epoch_started: bool = False
+
 
 class Clock:
-    """A stack of phases; time goes to the innermost one. `lap` closes a step.
+    """Intervals nest: time goes to the innermost one. `lap` ends a step; `read` gives the steps so far.
 
-    The sum of a lap is the wall time between the two laps, up to float rounding, by construction.
+    A hook that runs in every step writes its interval by itself, for speed:
+
+        before, clock.where = clock.where, phases.TRAIN
+        begin = clock.now()
+        try: ...
+        finally:
+            clock.note((phases.TRAIN, begin, clock.now()))
+            clock.where = before
+
+    Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_last", "_now", "_phase", "_spent", "_stack", "num_events")
+    __slots__ = ("_open", "_reader", "_tape", "note", "now", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
-        self._now = now
-        self._stack: list[int] = []
-        self._phase = OTHER
-        self._spent = [0.0] * len(PHASES)
-        self._last = now()
-        self.num_events = 0
-        """Calls of `enter` and `leave`: each costs the same, so the probe can tell its own price."""
+        self.now = now
+        self._tape: list[Any] = []
+        self.note = self._tape.extend
+        """Takes (what, begin, end) of an interval that is over."""
+        self.where = OTHER
+        """What this moment is spent on: a phase, or DRAW, LOOK, TRAIN, STEP."""
+        self._open: list[tuple[int, int, float]] = []
+        self._reader = _Reader(now())
 
-    def enter(self, phase: int) -> None:
-        """From now on time goes to `phase`, until `leave`."""
-        now = self._now()
-        self._spent[self._phase] += now - self._last
-        self._last = now
-        self._stack.append(self._phase)
-        self._phase = phase
-        self.num_events += 1
+    def enter(self, what: int) -> None:
+        """From now on time goes to a phase (or one of DRAW, LOOK, TRAIN, STEP), until `leave`."""
+        self._open.append((what, self.where, self.now()))
+        self.where = what
 
     def leave(self) -> None:
-        """Back to the phase that `enter` interrupted."""
-        now = self._now()
-        self._spent[self._phase] += now - self._last
-        self._last = now
-        self._phase = self._stack.pop() if self._stack else OTHER
-        self.num_events += 1
+        """Back to what `enter` interrupted."""
+        if self._open:
+            what, self.where, begin = self._open.pop()
+            self.note((what, begin, self.now()))
 
-    def lap(self) -> list[float]:
-        """Seconds by phase since the last `restart` or lap."""
-        now = self._now()
-        self._spent[self._phase] += now - self._last
-        self._last = now
-        spent = self._spent
-        self._spent = [0.0] * len(PHASES)
+    def own(self, begin: float) -> None:
+        """Hotlap's own work, from `begin` until now, is over."""
+        self.note((OWN, begin, self.now()))
+
+    def lap(self) -> None:
+        """A step is over. What is still open goes on in the next step; its part of this one counts as OTHER."""
+        now = self.now()
+        self.note((_LAP, now, now))
+
+    def tell(self, what: int, value: Any) -> None:
+        """Something that belongs to this step: LOSS, SAMPLES or EPOCH."""
+        self.note((what, value, None))
+
+    def read(self) -> list[Lap]:
+        """The steps that were completed since the last call."""
+        laps = self._reader.read(self._tape)
+        self._tape.clear()
+        return laps
+
+    def last_s(self) -> float:
+        """Seconds of the interval that was written last (0 before the first): a hook's own, just after it wrote it."""
+        return self._tape[-1] - self._tape[-2] if self._tape and self._tape[-3] <= OWN else 0.0
+
+    def phase(self) -> Phase:
+        """The phase of this moment; may be asked from any thread."""
+        return Phase(PHASES[_PHASE_OF[self.where]])
+
+    @property
+    def entered(self) -> frozenset[int]:
+        """Phases that were entered at all, up to the last reading."""
+        return frozenset(_PHASE_OF[what] for what, number in enumerate(self._reader.num_of) if number)
+
+    @property
+    def num_intervals(self) -> int:
+        """How many were written, up to the last reading: each costs the same."""
+        return sum(self._reader.num_of)
+
+
+class _Reader:
+    """Intervals in the order of their ends -> laps. Knows nothing of the present."""
+
+    def __init__(self, begin: float) -> None:
+        self.num_of = [0] * _NUM_TIMED
+        self._begin = begin
+        self._lap = Lap()
+        self._outer: list[tuple[float, float]] = []
+        """(begin, end) of what lies in no other interval of the lap yet."""
+        self._pieces: list[tuple[float, float, int | None, float]] = []
+        """(begin, end, phase or None for our own, seconds without what lies within) of the lap."""
+        self._aside = Aside()
+
+    def read(self, tape: list[Any]) -> list[Lap]:
+        laps: list[Lap] = []
+        triples = iter(tape)
+        for what, begin, end in zip(triples, triples, triples, strict=True):
+            if what <= OWN:
+                self._interval(what, begin, end)
+            elif what == _LAP:
+                laps.append(self._close(end))
+            else:
+                self._told(what, begin)
+        return laps
+
+    def _interval(self, what: int, begin: float, end: float) -> None:
+        # It may have begun in an earlier lap.
+        begin = max(begin, self._begin)
+        seconds = end - begin
+        outer = self._outer
+        # What lies within it was written before it, and its time is not counted twice.
+        while outer and outer[-1][0] >= begin:
+            inner_begin, inner_end = outer.pop()
+            seconds -= inner_end - inner_begin
+        outer.append((begin, end))
+        if what == OWN:
+            self._pieces.append((begin, end, None, seconds))
+            return
+        phase = _PHASE_OF[what]
+        self.num_of[what] += 1
+        self._lap.spent[phase] += seconds
+        self._pieces.append((begin, end, phase, seconds))
+        if what >= DRAW:
+            self._note_kind(what, begin, end)
+
+    def _note_kind(self, what: int, begin: float, end: float) -> None:
+        if what == DRAW:
+            self._aside.draws(begin)
+        elif what == LOOK:
+            self._aside.looks(begin, end)
+        elif what == TRAIN:
+            self._aside.trains(begin)
+        elif what == STEP:
+            self._lap.num_updates += 1
+
+    def _told(self, what: int, value: Any) -> None:
+        lap = self._lap
+        if what == LOSS:
+            lap.losses.append(value)
+        elif what == SAMPLES:
+            lap.num_samples = (lap.num_samples or 0) + value
+        else:
+            lap.epoch_started = True
+
+    def _close(self, end: float) -> Lap:
+        lap = self._lap
+        covered = sum(interval_end - begin for begin, interval_end in self._outer)
+        # Rounding must not make the rest negative.
+        lap.spent[OTHER] += max(0.0, end - self._begin - covered)
+        stretch = self._aside.take()
+        if stretch is not None:
+            lap.aside = self._within(*stretch)
+        self._begin, self._lap, self._outer, self._pieces = end, Lap(), [], []
+        return lap
+
+    def _within(self, begin: float, end: float) -> list[float]:
+        """Seconds by phase of a stretch of the lap."""
+        spent = [0.0] * len(PHASES)
+        rest = end - begin
+        for piece_begin, piece_end, phase, seconds in self._pieces:
+            if piece_begin >= begin and piece_end <= end:
+                rest -= seconds
+                if phase is not None:
+                    spent[phase] += seconds
+        spent[OTHER] += max(0.0, rest)
         return spent
-
-    def totals(self) -> list[float]:
-        """Seconds by phase since the last lap, up to now."""
-        now = self._now()
-        self._spent[self._phase] += now - self._last
-        self._last = now
-        return self._spent.copy()
-
-    def phase(self) -> int:
-        """The phase that time goes to now."""
-        return self._phase
-
-    def pause(self) -> None:
-        """Hotlap's own work begins in the middle of a step."""
-        now = self._now()
-        self._spent[self._phase] += now - self._last
-        self._last = now
-
-    def restart(self) -> None:
-        """Forget the time since the last lap: it was spent on hotlap's own affairs."""
-        self._last = self._now()

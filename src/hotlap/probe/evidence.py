@@ -36,7 +36,10 @@ def num_samples(batch: Any) -> int | None:
     """Length of the first tensor (or list of leaves) in a batch; None when it has none."""
     # Nearly all batches, without a generator: this runs in every step.
     if type(batch) in (list, tuple) and batch and type(batch[0]) is torch.Tensor:
-        return len(batch[0]) if batch[0].dim() else 1
+        try:
+            return len(batch[0])
+        except TypeError:  # no dimensions
+            return 1
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
             return leaf.shape[0] if leaf.dim() else 1

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
+from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 
 
@@ -35,11 +36,10 @@ class _Thread:
 
     def __init__(self) -> None:
         self.id = main_thread().ident
-        self._sure = False
+        self.sure = False
 
     def trains(self) -> None:
-        if not self._sure:
-            self.id, self._sure = get_ident(), True
+        self.id, self.sure = get_ident(), True
 
 
 def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
@@ -49,7 +49,8 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
     of `_call_impl` (about 2 us each), while this adds one branch to the inner calls.
     """
     call = torch.nn.Module.__call__
-    clock, aside = session.clock, session.aside
+    clock = session.clock
+    now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
     is_compiling = torch.compiler.is_compiling
 
@@ -57,39 +58,42 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
         if session.in_forward or is_compiling() or get_ident() != thread.id:
             return call(self, *args, **kwargs)
         session.in_forward = True
-        looks = not (is_grad_enabled() and self.training)
-        clock.enter(phases.FORWARD)
-        if looks:
-            aside.looks()
-        else:
-            aside.trains()
+        before = clock.where
+        clock.where = what = phases.TRAIN if self.training and is_grad_enabled() else phases.LOOK
+        begin = now()
         try:
             result = call(self, *args, **kwargs)
         finally:
+            note((what, begin, now()))
+            clock.where = before
             session.in_forward = False
-            clock.leave()
-            if looks:
-                aside.looked()
-        session.forward_made(self, args, kwargs, result)
+        if session.attentive:
+            session.forward_made(self, args, kwargs, result)
         return result
 
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
 def _hook_backward(session: Session, patch: Patch, thread: _Thread) -> None:
+    clock = session.clock
+    now, note = clock.now, clock.note
+
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if session.in_backward:
                 return function(*args, **kwargs)
-            thread.trains()
+            if not thread.sure:
+                thread.trains()
             session.in_backward = True
-            session.clock.enter(phases.BACKWARD)
+            before, clock.where = clock.where, phases.BACKWARD
+            begin = now()
             try:
                 result = function(*args, **kwargs)
             finally:
+                note((phases.BACKWARD, begin, now()))
+                clock.where = before
                 session.in_backward = False
-                session.clock.leave()
             session.backward_made((args[0] if args else kwargs.get("tensors")) if losses else None)
             return result
 
@@ -105,24 +109,32 @@ class _Steps:
     def __init__(self, session: Session, thread: _Thread) -> None:
         self._session = session
         self._thread = thread
+        self._clock = session.clock
         self._depth = 0
+        self._before = phases.OTHER
+        self._begin = 0.0
 
     def before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if get_ident() != self._thread.id:
             return
         self._depth += 1
         if self._depth == 1:
-            self._session.clock.enter(phases.OPTIMIZER)
+            clock = self._clock
+            self._before, clock.where = clock.where, phases.STEP
             if len(args) > 1 or kwargs.get("closure") is not None:
                 self._session.facts.used_closure(optimizer)
-            self._session.update_begins(optimizer)
+            if self._session.plan.evidence:
+                self._session.update_begins()
+            self._begin = clock.now()
 
     def after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if get_ident() != self._thread.id or not self._depth:
             return
         self._depth -= 1
         if self._depth == 0:
-            self._session.clock.leave()
+            clock = self._clock
+            clock.note((phases.STEP, self._begin, clock.now()))
+            clock.where = self._before
             self._session.update_made(optimizer)
 
 
@@ -131,17 +143,21 @@ def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
     patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(steps.before).remove)
     patch.on_undo(optimizer_module.register_optimizer_step_post_hook(steps.after).remove)
 
+    clock = session.clock
+    now, note = clock.now, clock.note
     zero_grad = torch.optim.Optimizer.zero_grad
 
     @functools.wraps(zero_grad)
     def timed_zero_grad(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         if get_ident() != thread.id:
             return zero_grad(self, *args, **kwargs)
-        session.clock.enter(phases.OPTIMIZER)
+        before, clock.where = clock.where, phases.OPTIMIZER
+        begin = now()
         try:
             return zero_grad(self, *args, **kwargs)
         finally:
-            session.clock.leave()
+            note((phases.OPTIMIZER, begin, now()))
+            clock.where = before
 
     patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
 
@@ -164,29 +180,34 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
 def _hook_loaders(session: Session, patch: Patch, thread: _Thread) -> None:
     kind = dataloader._BaseDataLoaderIter
     next_batch = kind.__next__
-    begin = DataLoader.__iter__
-    clock, aside = session.clock, session.aside
+    start = DataLoader.__iter__
+    clock = session.clock
+    now, note, tell = clock.now, clock.note, clock.tell
 
     def __next__(self: Any) -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
             return next_batch(self)
-        clock.enter(phases.INPUT)
-        aside.draws()
+        before, clock.where = clock.where, phases.DRAW
+        begin = now()
         try:
             batch = session.replay(self) if session.replaying else next_batch(self)
         finally:
-            clock.leave()
-        session.batch_drawn(self, batch)
+            note((phases.DRAW, begin, now()))
+            clock.where = before
+        count = num_samples(batch)
+        if count is not None:
+            tell(phases.SAMPLES, count)
+        if session.attentive:
+            session.batch_drawn(self, batch)
         return batch
 
-    @functools.wraps(begin)
+    @functools.wraps(start)
     def __iter__(self: "DataLoader[Any]") -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
-            return begin(self)
-        clock.enter(phases.INPUT)
-        aside.draws()
+            return start(self)
+        clock.enter(phases.DRAW)
         try:
-            iterator = begin(self)
+            iterator = start(self)
         finally:
             clock.leave()
         session.loader_started(self, iterator)

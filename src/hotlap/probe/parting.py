@@ -56,7 +56,7 @@ def make_run(session: "Session", status: Status, *, sample: bool) -> Run:
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         notes=tuple(dict.fromkeys(notes)),
-        **session.ledger.columns(measured=frozenset(session.measured), evidence=plan.evidence),
+        **session.ledger.columns(measured=session.clock.entered, evidence=plan.evidence),
         **seen,
     )
 
@@ -72,7 +72,7 @@ def _cost_s(session: "Session") -> float | None:
     """What the probe cost a step: its own work between steps, and its events at their price."""
     if not session.steps:
         return None
-    return (session.own_s + session.clock.num_events * _event_s()) / session.steps
+    return (session.own_s + session.clock.num_intervals * _interval_s()) / session.steps
 
 
 def _device_of(optimizers: list[torch.optim.Optimizer]) -> torch.device:
@@ -101,19 +101,21 @@ def _rss_peak_bytes() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _event_s() -> float:
-    """What one `enter` or `leave` costs here and now, the caller's wrapper included."""
+def _interval_s() -> float:
+    """What writing one interval costs here and now, the hook around it included."""
     clock = Clock()
     repeats = 2000
 
-    def wrapper() -> None:
-        clock.enter(phases.FORWARD)
+    def hook() -> None:
+        before, clock.where = clock.where, phases.FORWARD
+        begin = clock.now()
         try:
             pass
         finally:
-            clock.leave()
+            clock.note((phases.FORWARD, begin, clock.now()))
+            clock.where = before
 
     begun = time.perf_counter()
     for _ in range(repeats):
-        wrapper()
-    return (time.perf_counter() - begun) / (2 * repeats)
+        hook()
+    return (time.perf_counter() - begun) / repeats

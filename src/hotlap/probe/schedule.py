@@ -15,6 +15,9 @@ _BEYOND_EPOCH = 10
 _WARM_TURN = 4
 
 
+_ENDLESS = 2**62
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """What the next step is."""
@@ -38,6 +41,8 @@ class Schedule:
         self._plan = plan
         self._block_steps = plan.turn.steps if plan.turn else plan.block
         self._num_arms = len(plan.arms)
+        self.switches = self._num_arms > 1 or plan.turn is not None
+        """At the end of a block something changes: the arm, or the process whose turn it is."""
         self._made = 0
         self._recorded = 0
         self._in_block = 0
@@ -63,6 +68,19 @@ class Schedule:
         self._endless = True
         self._in_block = 0
         self._go(self._at(block=self.move.block + 1, new=True))
+
+    @property
+    def sure(self) -> int:
+        """The next decision falls in so many steps, at the earliest (at least 1): none before needs `advance` at once.
+
+        For a run of one arm that takes no turns the end of a block decides nothing.
+        """
+        if not self._warm or self.move.done or not self.move.recorded:
+            return 1
+        left = self._block_steps - self._in_block if self.switches else _ENDLESS
+        if not self._endless:
+            left = min(left, self.wanted - self._recorded)
+        return max(1, left)
 
     @property
     def warm(self) -> bool:

@@ -14,9 +14,8 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe import parting
 from hotlap.probe.arms import Arms
-from hotlap.probe.aside import Aside
-from hotlap.probe.clock import Clock
-from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use, num_samples
+from hotlap.probe.clock import Clock, Lap
+from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
 from hotlap.probe.facts import Facts, seed_everything
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.replay import Replay
@@ -29,6 +28,14 @@ from hotlap.record.progress import Progress
 
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 _LOADERS_SEEN_BY = 50
+
+# Between two looks up from the road, for watches that want to be called: about so long, at most so many steps.
+_LOOK_S = 0.05
+_MOST_UNSEEN = 256
+
+# Steps whose events wait to be read, about a kilobyte each. A window is read when it is over, and costs the steps in it
+# nothing; a whole run is read as it goes on.
+_MOST_UNREAD = 4096
 
 Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
 """(module, args, kwargs, result) of an outermost forward pass."""
@@ -43,7 +50,6 @@ class Session:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.clock = Clock()
-        self.aside = Aside(self.clock)
         self.facts = Facts()
         self.marker = StepMarker()
         self.ledger = Ledger()
@@ -55,12 +61,12 @@ class Session:
         """Watches that want to see each outermost forward pass."""
         self.on_batch: list[Callable[[Any, Any], None]] = []
         """Watches that want to see each batch: (iterator, batch)."""
+        self.attentive = True
+        """Somebody wants to see forward passes and batches."""
         self.in_forward = False
         self.in_backward = False
         self.updates_made = 0
         self.skipped_updates = 0
-        self.measured: set[int] = set()
-        """Phases that were seen at all."""
         self.steps = 0
         """Steps made so far."""
         self.setup_s: float | None = None
@@ -75,24 +81,24 @@ class Session:
         self._digest = Digest()
         self._inputs = Digest()
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
-        self._first_step_at: float | None = None
-        self._in_window = False
-        self._finished = False
-        self._new_step()
-
-    def _new_step(self) -> None:
-        self._losses: list[torch.Tensor | float] = []
-        self._samples: int | None = None
-        self._step_updates = 0
-        self._epoch_started = False
         self._drawn_from: list[int | None] = []
         self._went_backward = False
+        self._until = 0
+        """Number of the step at whose end we look up; until then the clock only writes."""
+        self._sure_until = 0
+        """Number of the step at whose end something must be decided, which takes reading what the clock wrote."""
+        self._looked = (time.perf_counter(), 0)
+        self._read = 0
+        """Steps whose events were read."""
+        self._first_step_at: float | None = None
+        self._wait_for_turn = False
+        self._in_window = False
+        self._finished = False
 
     # Reports of the hooks
 
     def forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        """The outermost module call is over (a loss module counts as one)."""
-        self.measured.add(phases.FORWARD)
+        """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
         if self.steps < 2 and torch.is_grad_enabled():
             self.facts.saw_forward(module, result)
             self.facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
@@ -104,12 +110,11 @@ class Session:
 
     def backward_made(self, tensors: Any) -> None:
         """A backward pass is over; `tensors` is what it started from."""
-        self.measured.add(phases.BACKWARD)
         self._went_backward = True
         for tensor in tensors if isinstance(tensors, tuple | list) else (tensors,):
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
                 # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
-                self._losses.append(tensor.item() if tensor.is_cpu else tensor.detach().clone())
+                self.clock.tell(phases.LOSS, tensor.item() if tensor.is_cpu else tensor.detach().clone())
         if self.marker.went_backward():
             self._boundary()
 
@@ -120,30 +125,24 @@ class Session:
         weakref.finalize(optimizer, self.marker.gone, number).atexit = False
         self.arms.optimizer_made(optimizer)
 
-    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer is about to step."""
-        if self.plan.evidence and Updates.wanted(self.steps):
+    def update_begins(self) -> None:
+        """An optimizer is about to step. Only called where evidence is wanted."""
+        if Updates.wanted(self.steps):
             self.own(lambda: self.updates.before(self._parameters()))
 
     def update_made(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has stepped."""
-        self.measured.add(phases.OPTIMIZER)
         self.updates_made += 1
-        self._step_updates += 1
         if self.marker.stepped(self.facts.made_optimizer(optimizer)):
             self._boundary()
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
-        self.measured.add(phases.INPUT)
-        self._epoch_started = True
+        self.clock.tell(phases.EPOCH, True)
         self._replay.started(iterator, loader_id=self.facts.loader_id(loader), length=_length(loader))
 
     def batch_drawn(self, iterator: Any, batch: Any) -> None:
-        """A loader's iterator gave `batch`."""
-        count = num_samples(batch)
-        if count is not None:
-            self._samples = (self._samples or 0) + count
+        """A loader's iterator gave `batch`. Only called while `attentive`."""
         if self.steps < _LOADERS_SEEN_BY:
             self._drawn_from.append(self._replay.loader_id(iterator))
         if self.plan.evidence:
@@ -169,37 +168,58 @@ class Session:
     # The end of a step
 
     def _boundary(self) -> None:
-        spent = self.clock.lap()
-        begun = time.perf_counter()
-        if self.steps == 0:
-            self._note_first_step(begun)
-        move = self.schedule.move
-        if move.recorded:
-            self._record(spent, arm=move.arm, block=move.block)
-        elif not self._in_window:
-            self.ledger.warm_up(spent)
-        self.aside.take()
-        if self._nudge is not None:
-            self._nudge.apply(self._parameters())
+        self.clock.lap()
         self.steps += 1
         self._progress.steps = self.steps
-        if self._went_backward and self.steps < _LOADERS_SEEN_BY:
-            self.facts.drawn_for_training(self._drawn_from)
-        epoch_started = self._epoch_started
-        self._new_step()
+        if self.steps >= self._until or self._progress.stop:
+            self._decide()
+
+    def _decide(self) -> None:
+        """Look up between two steps; where something is to be decided, read what the clock wrote. Not a part of any
+        step."""
+        begun = time.perf_counter()
+        if self._first_step_at is None:
+            self._note_first_step(begun)
         for told in self.windows.each_step:
             told(self.steps - 1)
-        self._next_move(begun, epoch_started=epoch_started)
+        if self._must_read():
+            self.account(now=begun)
+            if self._nudge is not None:
+                self._nudge.apply(self._parameters())
+            if self._went_backward and self.steps < _LOADERS_SEEN_BY:
+                self.facts.drawn_for_training(self._drawn_from)
+            self._drawn_from, self._went_backward = [], False
+            self._go_on()
+        self._until = min(self._sure_until, self.steps + self._affordable(begun))
+        self.own_s += time.perf_counter() - begun
+        if self._wait_for_turn:
+            self._wait_for_turn = False
+            self._token.wait(self._leave, warm=self.schedule.warm)
+        self.clock.own(begun)
 
-    def _next_move(self, begun: float, *, epoch_started: bool) -> None:
+    def _must_read(self) -> bool:
+        """Something is to be decided, or enough was written; until then reading would only cost."""
+        return self.steps >= self._sure_until or self.steps - self._read >= _MOST_UNREAD or self._progress.stop
+
+    def account(self, *, now: float) -> None:
+        """The steps that were made since the last look -> rows of the ledger."""
         schedule = self.schedule
-        move = schedule.move
-        if not self._in_window:
-            move = schedule.advance(
-                settled=schedule.warm or self._settled(),
-                elapsed_s=begun - (self._first_step_at or begun),
-                epoch_started=epoch_started,
-            )
+        for lap in self.clock.read():
+            move = schedule.move
+            if move.recorded:
+                self._record(lap, arm=move.arm, block=move.block)
+            elif not self._in_window:
+                self.ledger.warm_up(lap.spent)
+            self._read += 1
+            if not self._in_window:
+                schedule.advance(
+                    settled=schedule.warm or self._settled(),
+                    elapsed_s=now - (self._first_step_at or now),
+                    epoch_started=lap.epoch_started,
+                )
+
+    def _go_on(self) -> None:
+        move = self.schedule.move
         if self._progress.stop:
             self.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
@@ -207,39 +227,43 @@ class Session:
             if not self._in_window:
                 if not self.plan.whole:
                     self.finish(Status.COMPLETE)
-                schedule.go_on()
+                self.schedule.go_on()
+                move = self.schedule.move
         if move.new_block:
             self._begin_block(move.arm)
-        self.own_s += time.perf_counter() - begun
-        if move.new_block or self.steps == 1:
-            self._token.wait(self._leave, warm=schedule.warm)
-        self.clock.restart()
+        watched = self.plan.evidence or self._nudge is not None or self.steps < _LOADERS_SEEN_BY
+        self._sure_until = self.steps + (1 if watched else self.schedule.sure)
+        self.attentive = watched or self.plan.free_input or bool(self.on_forward or self.on_batch)
+        self._wait_for_turn = move.new_block or self.steps == 1
+
+    def _affordable(self, now: float) -> int:
+        """Steps until the next look: a short time for all, so that looking costs short steps next to nothing."""
+        seconds, steps = now - self._looked[0], self.steps - self._looked[1]
+        self._looked = now, self.steps
+        return max(1, min(_MOST_UNSEEN, int(_LOOK_S * steps / seconds))) if seconds > 0 else 1
 
     def _settled(self) -> bool:
         """Levers have reached their steady state, and there is something to replay where that is wanted."""
         return self.arms.settled() and (self._replay.ready() or not self.plan.free_input)
 
-    def _record(self, spent: list[float], *, arm: int, block: int) -> None:
-        ledger = self.ledger
-        ledger.add(
+    def _record(self, lap: Lap, *, arm: int, block: int) -> None:
+        self.ledger.add(
             Row(
-                spent,
-                self.aside.take(),
+                lap.spent,
+                lap.aside,
                 arm,
                 block,
-                self.steps,
-                self._losses,
-                self._samples,
-                self._step_updates,
-                self._epoch_started,
+                self._read,
+                lap.losses,
+                lap.num_samples,
+                lap.num_updates,
+                lap.epoch_started,
             )
         )
-        if not self.plan.evidence:
-            return
-        optimizers = self.facts.optimizers()
-        batch, inputs = self._digest.take(), self._inputs.take()
-        ledger.note_evidence(batch or inputs, optimizers)
-        self.updates.after(self.steps)
+        if self.plan.evidence:
+            batch, inputs = self._digest.take(), self._inputs.take()
+            self.ledger.note_evidence(batch or inputs, self.facts.optimizers())
+            self.updates.after(self._read)
 
     def _note_first_step(self, now: float) -> None:
         self._first_step_at = now
@@ -249,7 +273,7 @@ class Session:
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm
         self.arms.switch(arm, self.facts.optimizers())
-        if cuda_in_use():
+        if self.schedule.switches and cuda_in_use():
             # A block's time must hold the block's own work, whole: host and device meet between blocks, not within.
             torch.cuda.synchronize()
 
@@ -264,9 +288,9 @@ class Session:
 
     def own(self, work: Callable[[], None]) -> None:
         """Do our own work in the middle of a step, without charging it to the step."""
-        self.clock.pause()
+        begin = self.clock.now()
         work()
-        self.clock.restart()
+        self.clock.own(begin)
 
     # The end of the run
 
@@ -278,6 +302,7 @@ class Session:
         """The interpreter is about to leave: write what is known."""
         if not self._finished:
             self._finished = True
+            self.account(now=time.perf_counter())
             parting.write(self, Status.CRASHED if self.error else Status.ENDED, sample=False)
 
     def finish(self, status: Status) -> NoReturn:

@@ -10,9 +10,8 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
-from hotlap.probe.clock import PHASES
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import CallFacts, PhaseCalls
+from hotlap.record import CallFacts, Phase, PhaseCalls
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -64,13 +63,10 @@ class Calls(Watch):
         modes.put_on(mode)
         self._mode = mode
 
-    def step_ended(self, step: int) -> None:
-        """Keep the steps apart: one during which the machine was elsewhere must not speak for the others."""
-        if self._mode is not None:
-            self._mode.next_step()
-
     def goes_on(self, num_steps: int) -> bool:
-        """Where there is something to see."""
+        """Keep the steps apart: one during which the machine was elsewhere must not speak for the others."""
+        if self._mode is not None and num_steps:
+            self._mode.next_step()
         return self._mode is not None
 
     def close(self, num_steps: int) -> None:
@@ -79,6 +75,7 @@ class Calls(Watch):
         if mode is None:
             return
         modes.take_off(mode)
+        mode.next_step()
         if num_steps:
             self._facts = mode.facts()
 
@@ -88,13 +85,13 @@ class Calls(Watch):
 
 
 class _Mode(modes.Onlooker):
-    def __init__(self, phase: Callable[[], int], *, bytes_per_s: float) -> None:
+    def __init__(self, phase: Callable[[], Phase], *, bytes_per_s: float) -> None:
         super().__init__()
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
-        self._sums: dict[int, _Sum] = {}
-        self._steps: list[dict[int, _Sum]] = []
+        self._sums: dict[Phase, _Sum] = {}
+        self._steps: list[dict[Phase, _Sum]] = []
         self._kinds: dict[Any, str] = {}
         with self:
             self._price_s = median(_price(_tiny) for _ in range(5))
@@ -128,7 +125,8 @@ class _Mode(modes.Onlooker):
                 total.streaming_s += arithmetic_s
 
     def next_step(self) -> None:
-        self._steps.append(self._sums)
+        if self._sums:
+            self._steps.append(self._sums)
         self._sums = {}
 
     def facts(self) -> CallFacts:
@@ -137,7 +135,7 @@ class _Mode(modes.Onlooker):
         return CallFacts(
             num_steps=len(self._steps),
             call_s=self._call_s,
-            phases={PHASES[phase]: _medians([step.get(phase, _Sum()) for step in self._steps]) for phase in phases},
+            phases={phase: _medians([step.get(phase, _Sum()) for step in self._steps]) for phase in phases},
         )
 
 

@@ -25,7 +25,8 @@ class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none al
         """Once, when torch has been imported and before the script goes on. `session` has lists to join."""
 
     def step_ended(self, step: int) -> None:  # noqa: B027 - called only where it is overridden
-        """PASSIVE: step number `step` (from 0, the warm-up counts) is over."""
+        """PASSIVE: step number `step` (from 0, the warm-up counts) is over. Called about every ten steps: at the end of
+        a block, where hotlap looks up, and after each step of the warm-up."""
 
     def open(self) -> None:  # noqa: B027 - passive watches have no window
         """WINDOW: the next steps are this watch's own."""

@@ -1,0 +1,215 @@
+"""What does measuring cost a step? The same training plain, under hotlap's probe, torch.profiler and TraceML.
+
+One process; the four take turns in blocks, in serpentine order (A B C D, D C B A, ...), and the first steps of a block
+are thrown away, so that the switch itself is not counted. Five networks, from a fraction of a millisecond to some
+tenths of a second a step. TraceML takes part where it is installed (`pip install traceml-ai`); its patches and its
+background threads stay in the process during the others' blocks, which makes its own cost look smaller, if anything.
+torch.profiler records what it does by default (operators, no stacks, no shapes); what it gathered is thrown away at the
+end of each block, outside of the time.
+"""
+
+import argparse
+import contextlib
+import math
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import results_file
+from hotlap.levers import Patch
+from hotlap.probe import hooks
+from hotlap.probe.session import Session
+from hotlap.record import Plan
+
+# (name, widths of the network, batch)
+MODELS = {
+    "linear 10-10, batch 8": ([10, 10], 8),
+    "MLP 784-128-10, batch 64": ([784, 128, 10], 64),
+    "MLP 784-512-512-10, batch 256": ([784, 512, 512, 10], 256),
+    "10 layers of 512, batch 256": ([512] * 11, 256),
+    "10 layers of 1024, batch 512": ([1024] * 11, 512),
+}
+
+# A block lasts about so long, within these numbers of steps.
+BLOCK_S, FEWEST, MOST = 0.15, 2, 200
+ROUNDS = 16
+
+_SERVE = "from traceml_ai.launcher.cli import main; main()"
+
+
+@dataclass
+class Training:
+    """An ordinary loop over a DataLoader."""
+
+    sizes: list[int]
+    batch: int
+
+    def __post_init__(self) -> None:
+        layers: list[nn.Module] = []
+        for width, after in pairwise(self.sizes):
+            layers += [nn.Linear(width, after), nn.ReLU()]
+        self.model = nn.Sequential(*layers)
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        data = TensorDataset(torch.randn(16 * self.batch, self.sizes[0]), torch.randn(16 * self.batch, self.sizes[-1]))
+        self.loader = DataLoader(data, batch_size=self.batch, shuffle=True)
+        self.batches = self._forever()
+
+    def _forever(self) -> Iterator[Any]:
+        while True:
+            yield from self.loader
+
+    def steps(self, number: int, around: Callable[[nn.Module], Any] | None = None) -> float:
+        """Seconds of a step, the loader included."""
+        loss_fn = nn.functional.mse_loss
+        begun = time.perf_counter()
+        for _ in range(number):
+            x, y = next(self.batches)
+            with around(self.model) if around else contextlib.nullcontext():
+                self.optimizer.zero_grad()
+                loss = loss_fn(self.model(x), y)
+                loss.backward()
+                self.optimizer.step()
+            loss.item()
+        return (time.perf_counter() - begun) / number
+
+
+def plain(training: Training, block: int) -> float:
+    return training.steps(block)
+
+
+def under_hotlap(training: Training, block: int) -> float:
+    with tempfile.TemporaryDirectory() as out:
+        session = Session(Plan(command=("x",), cwd=".", out=out, steps=10**8, warmup=0))
+        patch = Patch()
+        hooks.install(session, patch)
+        try:
+            # The probe looks closer at the first steps of a run; a training has many more than a block.
+            training.steps(60 if block > 60 else FEWEST)
+            return training.steps(block)
+        finally:
+            patch.undo()
+
+
+def under_torch_profiler(training: Training, block: int) -> float:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        training.steps(FEWEST)
+        return training.steps(block)
+
+
+def under_traceml(training: Training, block: int) -> float:
+    import traceml_ai
+
+    training.steps(FEWEST, traceml_ai.trace_step)
+    return training.steps(block, traceml_ai.trace_step)
+
+
+@contextlib.contextmanager
+def traceml_service() -> Iterator[bool]:
+    """Starts what TraceML needs; False where it is not installed."""
+    try:
+        import traceml_ai
+    except ImportError:
+        yield False
+        return
+    with socket.socket() as free, tempfile.TemporaryDirectory() as logs:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        service = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, "serve", "--aggregator-port", str(port)],
+            cwd=logs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            traceml_ai.init(aggregator_port=port, logs_dir=logs, connect_timeout_sec=30, on_missing_aggregator="raise")
+            yield True
+        finally:
+            service.terminate()
+            service.wait()
+
+
+def measure(name: str, arms: dict[str, Callable[[Training, int], float]]) -> dict[str, list[float]]:
+    """Arm -> seconds of a step, one figure a block."""
+    training = Training(*MODELS[name])
+    training.steps(20)
+    block = max(FEWEST, min(MOST, round(BLOCK_S / training.steps(10))))
+    found: dict[str, list[float]] = {arm: [] for arm in arms}
+    for k in range(ROUNDS):
+        for arm in list(arms) if k % 2 == 0 else list(arms)[::-1]:
+            training.steps(FEWEST)  # what the last arm left in the caches
+            found[arm].append(arms[arm](training, block))
+    return found
+
+
+def row(name: str, arm: str, base: list[float], with_it: list[float]) -> dict[str, Any]:
+    """Median difference of neighbouring blocks, and its 95% interval from their quartiles."""
+    differences = [b - a for a, b in zip(base, with_it, strict=True)]
+    low, mid, high = statistics.quantiles(differences, n=4)
+    half = 1.96 * 1.2533 * (high - low) / 1.349 / math.sqrt(len(differences))
+    step_s = statistics.median(base)
+    return {
+        "model": name,
+        "tool": arm,
+        "step_s": step_s,
+        "cost_s": mid,
+        "low_s": mid - half,
+        "high_s": mid + half,
+        "cost_percent": 100 * mid / step_s,
+    }
+
+
+def claim(found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "claim": f"{found['tool']}, per step of {1e3 * found['step_s']:.2g} ms ({found['model']})",
+        "mid": 1e6 * found["cost_s"],
+        "low": 1e6 * found["low_s"],
+        "high": 1e6 * found["high_s"],
+        "unit": " us",
+    }
+
+
+def main() -> None:
+    """One row a network and tool."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=None, help="torch's threads (default: torch's own choice)")
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    rows = []
+    with traceml_service() as traceml:
+        arms: dict[str, Callable[[Training, int], float]] = {
+            "plain": plain,
+            "hotlap": under_hotlap,
+            "torch.profiler": under_torch_profiler,
+        }
+        if traceml:
+            arms["TraceML"] = under_traceml
+        for name in MODELS:
+            found = measure(name, arms)
+            rows += [row(name, arm, found["plain"], found[arm]) for arm in arms if arm != "plain"]
+            for one in rows[-len(arms) + 1 :]:
+                print(f"{one['model']:32s} {one['tool']:15s} {1e3 * one['step_s']:8.2f} ms {claim(one)['mid']:9.1f} us")
+        results_file.write(
+            "overhead",
+            threads=torch.get_num_threads(),
+            environment={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
+            results=rows,
+            claims=[claim(one) for one in rows],
+        )
+
+
+if __name__ == "__main__":
+    main()
