@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from hotlap.probe.watches.calls import Calls
 from hotlap.probe.watches.cpu import Cpu
 from hotlap.probe.watches.input import Input
+from hotlap.probe.watches.lines import Lines
 from hotlap.probe.watches.memory import Memory
 from hotlap.probe.watches.modules import Modules
 from hotlap.probe.watches.operators import Operators
@@ -22,6 +23,7 @@ ALL: Mapping[str, type[Watch]] = {
     "modules": Modules,
     "cpu": Cpu,
     "input": Input,
+    "lines": Lines,
     "operators": Operators,
     "calls": Calls,
     "what-if": WhatIfs,
