@@ -18,8 +18,8 @@ sys.path.insert(0, str(HERE.parent))
 import results_file  # noqa: E402 - it stands one folder above
 from hotlap import machine, rules  # noqa: E402
 from hotlap.launch import Launcher  # noqa: E402
+from hotlap.probe.watches import ALL  # noqa: E402
 from hotlap.record import Plan, Run, save  # noqa: E402
-from hotlap.record.plan import WATCHES  # noqa: E402
 
 VARIATIONS = 3
 LIMIT_S = 90.0
@@ -70,7 +70,7 @@ HEALTHY_TUNED = ("perceptron", "convolutional", "transformer", "characters", "wo
 HEALTHY_HELD_OUT = ("lstm", "gan", "accumulation", "autoencoder", "residual")
 
 
-def measure(script: Path, *words: str) -> Run:
+def measure(script: Path, *words: str, steps: int) -> Run:
     """What `hotlap measure` would record of it."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -80,16 +80,16 @@ def measure(script: Path, *words: str) -> Run:
             command=(sys.executable, str(script), *words),
             cwd=folder,
             out="",
-            steps=200,
+            steps=steps,
             whole_epoch=True,
-            watches=WATCHES,
+            watches=tuple(ALL),
         )
         return run([plan], limit_s=LIMIT_S)[0]
 
 
-def look(name: str, wanted: set[str], words: Sequence[str], *, half: str, keep: Path | None) -> dict[str, Any]:
+def look(name: str, wanted: set[str], words: Sequence[str], *, half: str, keep: Path | None, steps: int) -> dict[str, Any]:
     """One row of the result."""
-    run = measure(HERE / ("scripts" if words else "healthy") / f"{name}.py", *words)
+    run = measure(HERE / ("scripts" if words else "healthy") / f"{name}.py", *words, steps=steps)
     if keep is not None:
         save(run, keep / f"{name}-{'-'.join(words)}.json")
     found = rules.check(run, machine.look())
@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--half", choices=("tuned", "held-out"))
     parser.add_argument("--variation", type=int, choices=range(VARIATIONS))
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--keep", type=Path, help="folder for the records")
     args = parser.parse_args()
     rows = []
@@ -134,7 +135,7 @@ def main() -> None:
         for name, wanted, words in jobs:
             named = not args.names or name in args.names
             if named and (args.variation is None or not words or int(words[0]) == args.variation):
-                rows.append(look(name, wanted, words, half=half, keep=args.keep))
+                rows.append(look(name, wanted, words, half=half, keep=args.keep, steps=args.steps))
     planted = [row for row in rows if row["variation"] is not None]
     summary = {
         "planted": rate(planted),
