@@ -87,7 +87,9 @@ def measure(script: Path, *words: str, steps: int) -> Run:
         return run([plan], limit_s=LIMIT_S)[0]
 
 
-def look(name: str, wanted: set[str], words: Sequence[str], *, half: str, keep: Path | None, steps: int) -> dict[str, Any]:
+def look(
+    name: str, wanted: set[str], words: Sequence[str], *, half: str, keep: Path | None, steps: int
+) -> dict[str, Any]:
     """One row of the result."""
     run = measure(HERE / ("scripts" if words else "healthy") / f"{name}.py", *words, steps=steps)
     if keep is not None:

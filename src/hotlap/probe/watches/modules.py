@@ -220,6 +220,10 @@ class Modules(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.sightings` of two kinds."""
+        if self._session is not None:
+            self._judge(before=self._session.steps)
+            self._followed_steps += self._follows and self._step < self._session.steps
+            self._follows = False
         sightings = [self._wasted_sighting(waste) for waste in self._wasted.values()]
         sightings += [
             _sighting(
