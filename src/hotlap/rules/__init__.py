@@ -38,9 +38,6 @@ __all__ = ["ALL", "EXPLAINS", "Rule", "check"]
 class Rule(Protocol):
     """What each file of this folder has as `check`. `machine`: where the run was made; None where that is unknown."""
 
-    @property
-    def __module__(self) -> str: ...
-
     def __call__(self, run: Run, machine: Machine | None = None) -> Finding | None:
         """The finding, or None where there is nothing to say."""
 

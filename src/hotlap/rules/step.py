@@ -6,8 +6,8 @@ from hotlap.record import Finding, HotLine, Phase, Run, Sighting
 from hotlap.units import duration
 
 # What a call costs in a training, in calls of a tiny operator in a loop: beside the call itself the module or the
-# autograd node around it, and the Python line. Measured on a recurrent net written as a loop (2.4 forward, 2.1 backward)
-# and a chain of elementwise operators (1.2, 1.5) on two cores; above it, somebody computes in Python.
+# autograd node around it, and the Python line. 2.2 forward and 1.1 backward were seen on a recurrent net written as a
+# loop (benchmarks/diagnosis, launch_recurrent, two cores); above three, somebody computes in Python.
 CALL_PRICE = 3.0
 
 
@@ -57,10 +57,20 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     if seen is None:
         return Parts(arithmetic_s=0.0, calls_s=0.0, python_s=spent_s)
     ours = phase is Phase.OTHER
-    arithmetic_s = min(spent_s, seen.graph_s if ours else seen.arithmetic_s)
+    # Prices were taken undisturbed; where cores are shared with others, everything in a step takes longer by so much.
+    longer = _waiting_for_cores(run)
+    arithmetic_s = min(spent_s, longer * (seen.graph_s if ours else seen.arithmetic_s))
     calls = seen.graph_calls if ours else seen.calls
-    calls_s = min(spent_s - arithmetic_s, CALL_PRICE * calls * run.calls.call_s)
+    calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s)
     return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - arithmetic_s - calls_s)
+
+
+def _waiting_for_cores(run: Run) -> float:
+    """How many times as long threads took because they had to wait for a core; 1 where that is not known."""
+    cpu = run.cpu
+    if cpu is None or cpu.runnable is None or cpu.main + cpu.others <= 0:
+        return 1.0
+    return max(1.0, cpu.runnable / (cpu.main + cpu.others))
 
 
 def hottest(run: Run, *phases: Phase) -> HotLine | None:

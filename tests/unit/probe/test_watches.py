@@ -30,7 +30,7 @@ def test_an_operator_is_known_by_its_name(name: str, kind: str) -> None:
 
 def test_data_sets_are_found_inside_of_those_that_wrap_them() -> None:
     inner = TensorDataset(torch.zeros(4))
-    outer = Subset(ConcatDataset([inner, TensorDataset(torch.zeros(2))]), [0, 1])
+    outer: Subset[object] = Subset(ConcatDataset([inner, TensorDataset(torch.zeros(2))]), [0, 1])
     assert any(found is inner for found in parts._chain(outer))
 
 

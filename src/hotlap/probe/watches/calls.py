@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,16 +28,21 @@ _GATHER = ("embedding", "index", "gather", "scatter")
 _LARGE_BYTES = 1 << 20
 _NEAR = 0.25
 
+# In a training an operator under the mode takes two to four times as long as the same tiny one in a loop of its own
+# (caches are cold): what takes less than this many times its price is a call, and no arithmetic.
+_TINY_PRICES = 5.0
+
 _COPY_BYTES = 32 << 20
 
 
 @dataclass(slots=True)
-class _Sum:
-    calls: int = 0
-    arithmetic_s: float = 0.0
-    graph_calls: int = 0
-    graph_s: float = 0.0
-    streaming_s: float = 0.0
+class _Calls:
+    """Calls of one operator in one phase on tensors of about one size."""
+
+    kind: str
+    graph: bool
+    num_bytes: int
+    seconds: list[float] = field(default_factory=list)
 
 
 class Calls(Watch):
@@ -64,9 +69,7 @@ class Calls(Watch):
         self._mode = mode
 
     def goes_on(self, num_steps: int) -> bool:
-        """Keep the steps apart: one during which the machine was elsewhere must not speak for the others."""
-        if self._mode is not None and num_steps:
-            self._mode.next_step()
+        """Where there is something to see."""
         return self._mode is not None
 
     def close(self, num_steps: int) -> None:
@@ -75,29 +78,32 @@ class Calls(Watch):
         if mode is None:
             return
         modes.take_off(mode)
-        mode.next_step()
         if num_steps:
-            self._facts = mode.facts()
+            self._facts = mode.facts(num_steps)
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.calls`."""
         return {} if self._facts is None else {"calls": self._facts}
 
 
-class _Mode(modes.Onlooker):
+class _Mode(modes.Onlooker):  # type: ignore[no-untyped-call]
     def __init__(self, phase: Callable[[], Phase], *, bytes_per_s: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
-        self._sums: dict[Phase, _Sum] = {}
-        self._steps: list[dict[Phase, _Sum]] = []
+        self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
         self._kinds: dict[Any, str] = {}
-        with self:
-            self._price_s = median(_price(_tiny) for _ in range(5))
-        self._sums.clear()
         self._call_s = median(_price(_tiny_graph) for _ in range(5))
-        self._sums.clear()
+        self._price_s = median(self._own_price() for _ in range(5))
+
+    def _own_price(self) -> float:
+        """What we see a tiny operator take: nothing of that is arithmetic."""
+        with self:
+            _price(_tiny)
+        (calls,) = self._seen.values()
+        self._seen.clear()
+        return median(calls.seconds)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         begun = time.perf_counter()
@@ -111,42 +117,43 @@ class _Mode(modes.Onlooker):
             kind = self._kinds[function] = _kind(str(function))
         if kind == "none":
             return
-        total = self._sums.setdefault(self._phase(), _Sum())
-        arithmetic_s = max(0.0, seconds - self._price_s)
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
-        total.calls += 1
-        total.arithmetic_s += arithmetic_s
-        if any(tensor.requires_grad for tensor in tensors):
-            total.graph_calls += 1
-            total.graph_s += arithmetic_s
-        if kind != "dense" and arithmetic_s > 0:
-            moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
-            if moved >= _LARGE_BYTES and (kind == "gather" or moved / arithmetic_s >= _NEAR * self._bytes_per_s):
-                total.streaming_s += arithmetic_s
+        moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
+        graph = any(tensor.requires_grad for tensor in tensors)
+        key = self._phase(), function, graph, moved.bit_length()
+        calls = self._seen.get(key)
+        if calls is None:
+            calls = self._seen[key] = _Calls(kind, graph, moved)
+        calls.seconds.append(seconds)
 
-    def next_step(self) -> None:
-        if self._sums:
-            self._steps.append(self._sums)
-        self._sums = {}
+    def facts(self, num_steps: int) -> CallFacts:
+        """Each operator counts with the median of its calls: those during which the core was taken away do not."""
+        totals: dict[Phase, dict[str, float]] = {}
+        for (phase, *_), calls in self._seen.items():
+            total = totals.setdefault(phase, dict.fromkeys(_FIELDS, 0.0))
+            number = len(calls.seconds) / num_steps
+            arithmetic_s = number * self._arithmetic_s(median(calls.seconds))
+            total["calls"] += number
+            total["arithmetic_s"] += arithmetic_s
+            if calls.graph:
+                total["graph_calls"] += number
+                total["graph_s"] += arithmetic_s
+            if self._streams(calls):
+                total["streaming_s"] += arithmetic_s
+        phases = {phase: PhaseCalls(**total) for phase, total in totals.items()}
+        return CallFacts(num_steps=num_steps, call_s=self._call_s, phases=phases)
 
-    def facts(self) -> CallFacts:
-        """Medians over the steps."""
-        phases = sorted({phase for step in self._steps for phase in step})
-        return CallFacts(
-            num_steps=len(self._steps),
-            call_s=self._call_s,
-            phases={phase: _medians([step.get(phase, _Sum()) for step in self._steps]) for phase in phases},
-        )
+    def _arithmetic_s(self, seconds: float) -> float:
+        return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0
+
+    def _streams(self, calls: _Calls) -> bool:
+        seconds = self._arithmetic_s(median(calls.seconds))
+        if calls.kind == "dense" or seconds <= 0 or calls.num_bytes < _LARGE_BYTES:
+            return False
+        return calls.kind == "gather" or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
 
 
-def _medians(sums: list[_Sum]) -> PhaseCalls:
-    return PhaseCalls(
-        calls=median(total.calls for total in sums),
-        arithmetic_s=median(total.arithmetic_s for total in sums),
-        graph_calls=median(total.graph_calls for total in sums),
-        graph_s=median(total.graph_s for total in sums),
-        streaming_s=median(total.streaming_s for total in sums),
-    )
+_FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s")
 
 
 def _kind(name: str) -> str:

@@ -64,7 +64,7 @@ class Input(Watch):
                 self._prepare(iterator)
             begun = time.perf_counter()
             try:
-                return next_data(iterator)
+                return next_data(iterator)  # type: ignore[no-untyped-call]
             finally:
                 self._window_s += time.perf_counter() - begun
 

@@ -89,7 +89,7 @@ def _switches_on() -> set[str]:
         on.add("anomaly_mode")
     if torch.are_deterministic_algorithms_enabled():
         on.add("deterministic")
-    if torch.autograd._profiler_enabled():
+    if torch._C._autograd._profiler_enabled():
         on.add("profiler")
     if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.get_sync_debug_mode():  # type: ignore[no-untyped-call]
         on.add("sync_debug")
