@@ -60,7 +60,7 @@ def healthy(*, step_s: float = 0.01) -> Run:
         run_of_shares(HEALTHY_SHARES, step_s=step_s),
         calls=calls(step_s=step_s),
         switches=SwitchFacts(environment={"OMP_NUM_THREADS": "2"}),
-        cpu=CpuUse(usable_cores=2.0, main=1.8, others=0.1, runnable=2.1, throttled=0.0, busiest_worker=0.1),
+        cpu=CpuUse(usable_cores=2.0, main=1.8, others=0.1, runnable=1.9, throttled=0.0, busiest_worker=0.1),
         memory=memory(per_step=0),
         shapes=ShapeFacts(num_steps=60, num_shapes=2, num_new_late=1, new_steps=(0, 40)),
         what_ifs=(WhatIf(setting="threads", now=1, other=2, now_s=step_s, other_s=0.95 * step_s, agree=0.8),),
