@@ -45,7 +45,7 @@ def test_every_watch_sees_what_it_is_for(launcher: Launcher) -> None:
     assert set(kinds) == {SightingKind.WASTED_FORWARD, SightingKind.ATTENTION_OVER_BATCH}
     wasted, attention = kinds[SightingKind.WASTED_FORWARD], kinds[SightingKind.ATTENTION_OVER_BATCH]
     assert wasted.text.startswith("guess = net(x)")
-    assert wasted.per_step == pytest.approx(1)
+    assert wasted.per_step == pytest.approx(1, abs=0.1), "some steps are followed, and the last may not be judged"
     assert attention.what == "MultiheadAttention"
     assert attention.detail == {"length": 8, "batch": 12}
 

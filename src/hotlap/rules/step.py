@@ -62,7 +62,9 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     arithmetic_s = min(spent_s, longer * (seen.graph_s if ours else seen.arithmetic_s))
     calls = seen.graph_calls if ours else seen.calls
     calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s)
-    return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - arithmetic_s - calls_s)
+    # Threads that share their cores wait for each other within operators: that is not Python either.
+    known_s = arithmetic_s + calls_s if ours else max(arithmetic_s + calls_s, min(spent_s, seen.inside_s))
+    return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - known_s)
 
 
 def _waiting_for_cores(run: Run) -> float:

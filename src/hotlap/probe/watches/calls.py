@@ -134,6 +134,7 @@ class _Mode(modes.Onlooker):  # type: ignore[no-untyped-call]
             number = len(calls.seconds) / num_steps
             arithmetic_s = number * self._arithmetic_s(median(calls.seconds))
             total["calls"] += number
+            total["inside_s"] += sum(calls.seconds) / num_steps
             total["arithmetic_s"] += arithmetic_s
             if calls.graph:
                 total["graph_calls"] += number
@@ -153,7 +154,7 @@ class _Mode(modes.Onlooker):  # type: ignore[no-untyped-call]
         return calls.kind == "gather" or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
 
 
-_FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s")
+_FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s", "inside_s")
 
 
 def _kind(name: str) -> str:

@@ -25,6 +25,8 @@ _THEN_EVERY = 64
 # Attention is looked at in the first steps; the shapes do not change their meaning later.
 _ATTENTION_STEPS = 6
 
+_is_grad_enabled = torch.is_grad_enabled
+
 
 @dataclass(slots=True, eq=False)
 class _Pass:
@@ -94,18 +96,21 @@ class Modules(Watch):
     # Forward passes
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        if not torch.is_grad_enabled():
+        session = self._session
+        if session is None or not _is_grad_enabled():
             return
-        assert self._session is not None
-        if self._session.steps != self._step:
-            self._new_step(self._session.steps)
-        self._in_step += 1
+        if session.steps == self._step:
+            self._in_step += 1
+        else:
+            self._new_step(session.steps)
         extra = self._in_step > self._usual
-        if not (self._follows or extra):
-            return
-        seconds = self._session.clock.last_s()
+        if self._follows or extra:
+            self._look_at(session, module, args, result, extra=extra)
+
+    def _look_at(self, session: "Session", module: torch.nn.Module, args: Any, result: Any, *, extra: bool) -> None:
+        seconds = session.clock.last_s()
         self._handed_on(args)
-        if self._session.steps < _ATTENTION_STEPS:
+        if session.steps < _ATTENTION_STEPS:
             self._note_shapes(args, result)
         if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
@@ -134,7 +139,8 @@ class Modules(Watch):
 
     def _handed_on(self, args: Any) -> None:
         """A result that goes into another module without its gradient (a GAN's sample) was not made in vain."""
-        pending = [passed for passed in self._passes if not passed.used]
+        # Of this step only: memory that was given back since may be anybody's now.
+        pending = [passed for passed in self._passes if not passed.used and passed.step == self._step]
         if not pending:
             return
         given = {leaf.untyped_storage().data_ptr() for leaf in _results(args)}
@@ -148,11 +154,13 @@ class Modules(Watch):
         if self._follows:
             self._followed_steps += 1
             self._usual = max(self._usual, self._in_step)
-        self._step, self._in_step = step, 0
+        self._step, self._in_step = step, 1
         self._follows = step in _FOLLOWED or step % _THEN_EVERY == 0
         if step >= _ATTENTION_STEPS and self._attention_patch is not None:
             self._attention_patch.undo()
             self._attention_patch = None
+            if self._session is not None:
+                self._session.on_batch.remove(self._batch_drawn)
 
     def _judge(self, *, before: int) -> None:
         for passed in self._passes:
