@@ -24,7 +24,7 @@ MIN_STEADY = 0.5
 _EIGHTHS = 8
 _MIN_RISING = 6
 
-_FEWEST = 16
+_FEWEST = 8
 
 # To zero and map a page of 4 KiB takes the kernel 0.25 us and more; memory that is used again costs nothing.
 _FAULT_S_PER_BYTE = 0.25e-6 / 4096
