@@ -37,7 +37,7 @@ class Shapes(Watch):
             self._num_steps += 1
             # One tensor and nothing else is what nearly all models take.
             if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
-                shapes = args[0].shape
+                shapes: tuple[Any, ...] = args[0].shape
             else:
                 shapes = tuple([value.shape for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)])
             if shapes not in seen and len(seen) < _MAX_SHAPES:
