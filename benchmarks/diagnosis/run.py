@@ -83,7 +83,7 @@ def measure(script: Path, *words: str, steps: int) -> Run:
             steps=steps,
             # Epochs of a hundred steps and more are looked for only where there is time.
             whole_epoch=steps >= 100 or script.stem.startswith(("epoch", "wasted_v")),
-            watches=tuple(ALL),
+            watches=tuple(name for name in ALL if name != "workload"),
         )
         return run([plan], limit_s=LIMIT_S)[0]
 

@@ -14,13 +14,15 @@ from hotlap.predict import trace
 RESULTS = Path(__file__).with_name("results") / "trace.json"
 
 
-def seconds(step: Callable[[], object], repeats: int = 7) -> float:
-    times = []
+def seconds(*steps: Callable[[], object], repeats: int = 11) -> list[float]:
+    """Median time of each; in turns, so that other work on the machine falls on all alike."""
+    times: list[list[float]] = [[] for _ in steps]
     for _ in range(repeats):
-        begin = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - begin)
-    return median(times)
+        for spent, step in zip(times, steps, strict=True):
+            begin = time.perf_counter()
+            step()
+            spent.append(time.perf_counter() - begin)
+    return [median(spent) for spent in times]
 
 
 def main() -> None:
@@ -45,8 +47,7 @@ def main() -> None:
             optimizer.step()
 
         step()
-        plain_s = seconds(step)
-        traced_s = seconds(lambda step=step, net=net: trace.record(step, parameters=net.parameters()))
+        plain_s, traced_s = seconds(step, lambda step=step, net=net: trace.record(step, parameters=net.parameters()))
         found[name] = {"plain_s": plain_s, "traced_s": traced_s, "ratio": round(traced_s / plain_s, 1)}
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")
 

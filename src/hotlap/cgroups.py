@@ -16,6 +16,17 @@ def memory_left_bytes(*, root: Path = ROOT, own: Path = OWN) -> int | None:
     return max(0, min(left)) if left else None
 
 
+def memory_limit_bytes(*, root: Path = ROOT, own: Path = OWN) -> int | None:
+    """The tightest limit, used or not; None without one."""
+    limits = [
+        limit
+        for folder in _folders("memory", root, own)
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (limit := _number(folder / name)) is not None and limit < _NO_LIMIT
+    ]
+    return min(limits, default=None)
+
+
 def cpu_quota(*, root: Path = ROOT, own: Path = OWN) -> float:
     """Cores that the tightest quota grants; infinity without one."""
     return min((quota for folder in _folders("cpu", root, own) for quota in _quota_of(folder)), default=float("inf"))

@@ -28,7 +28,7 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
     return replace(
         run_with(phases=_PHASES),
         num_threads=num_threads,
-        loaders=(loader(),),
+        loaders=(replace(loader(), dataset="TensorDataset"),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
         sources={str(path): hashlib.sha256(data).hexdigest()},

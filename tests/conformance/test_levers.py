@@ -105,7 +105,7 @@ def test_a_setting_of_the_wrong_type_is_refused(kind: type[Lever]) -> None:
 
 @pytest.mark.parametrize("spec", [{"name": "warp-drive"}, {"name": None}, {}, {"count": 1}])
 def test_an_unknown_lever_is_refused_with_the_known_ones(spec: LeverSpec) -> None:
-    with pytest.raises(UserError, match=r"^There is no lever .+\. Known: cached-dataset, .+\.$"):
+    with pytest.raises(UserError, match=r"^There is no lever .+\. Known: batched-fetch, .+\.$"):
         levers.from_spec(spec)
 
 

@@ -1,11 +1,12 @@
 """Forecasts, for any workload and pair of devices."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotlap.predict import Workload, devices, forecast
+from hotlap.predict import Device, Workload, devices, forecast, resolve
 from hotlap.record import codec
 
 NAMES = [device.name for device in devices(kind="gpu")]
@@ -53,3 +54,42 @@ def test_a_slower_measurement_never_makes_the_forecast_faster(
     once = forecast(work, target=there, measured_on=here, measured_step_s=step_s).step_s.mid
     slower = forecast(work, target=there, measured_on=here, measured_step_s=2 * step_s).step_s.mid
     assert slower > once
+
+
+def better(device: Device, *, bandwidth: float = 1.0, rate: float = 1.0) -> Device:
+    """`device`, with so many times its bandwidth and its rates."""
+    return replace(
+        device,
+        name="a better one",
+        bandwidth=device.bandwidth * bandwidth,
+        fp32=device.fp32 * rate,
+        fp16=device.fp16 * rate,
+        fp64=device.fp64 * rate,
+        tensor=device.tensor * rate,
+        tf32=device.tf32 * rate,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads, st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(1, 4), st.floats(1, 4))
+def test_a_device_with_higher_rates_is_never_foretold_slower(
+    work: Workload, here: str, there: str, bandwidth: float, rate: float
+) -> None:
+    device = resolve(there).device
+    pair = (better(device), better(device, bandwidth=bandwidth, rate=rate))
+    steps = [
+        forecast(work, target="a better one", measured_on=here, measured_step_s=0.1, devices=(one,)).step_s
+        for one in pair
+    ]
+    # But for what interpolating between weighted draws does.
+    assert steps[1].mid <= 1.005 * steps[0].mid
+
+
+@settings(max_examples=60, deadline=None)
+@given(workloads, st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(1e-4, 1e2), st.sampled_from([1, 2, 8]))
+def test_no_interval_is_narrower_than_two_percent(
+    work: Workload, here: str, there: str, step_s: float, count: int
+) -> None:
+    step = forecast(work, target=there, count=count, measured_on=here, measured_step_s=step_s).step_s
+    assert math.log(step.mid / step.low) >= 0.0199
+    assert math.log(step.high / step.mid) >= 0.0199

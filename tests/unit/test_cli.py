@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hotlap
 from hotlap import cli
-from hotlap.cli import target, tune
+from hotlap.cli import predict, target, tune
 from hotlap.errors import HotlapError, NoSteps, RecordError, ScriptFailed, UserError
 
 
@@ -72,6 +73,8 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
         (["tune", "-m", "pkg.train", "--help"], ["tune"], ["-m", "pkg.train", "--help"]),
         (["tune", "--", "bash", "a.sh"], ["tune"], ["--", "bash", "a.sh"]),
         (["tune", "a.py", "--", "b"], ["tune"], ["a.py", "--", "b"]),
+        (["predict", "--gpu", "4090", "a.py", "--gpu", "x"], ["predict", "--gpu", "4090"], ["a.py", "--gpu", "x"]),
+        (["predict", "--levers", "-m", "pkg"], ["predict", "--levers"], ["-m", "pkg"]),
         (["tune"], ["tune"], []),
         (["tune", "--help"], ["tune", "--help"], []),
         (["apply", "x", "--revert"], ["apply", "x", "--revert"], []),
@@ -79,18 +82,20 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
     ],
 )
 def test_words_behind_the_script_are_the_scripts(words: list[str], ours: list[str], theirs: list[str]) -> None:
-    assert tune.split_command(words) == (ours, theirs)
+    assert cli.split(words) == (ours, theirs)
 
 
-def test_every_option_that_takes_a_value_is_known_where_words_are_cut() -> None:
+@pytest.mark.parametrize("command", [tune, predict])
+def test_every_option_that_takes_a_value_is_known_where_words_are_cut(command: Any) -> None:
     # Otherwise the value of a new option would be taken for the script.
     text = next(
         parser.format_help()
         for action in cli.build_parser()._actions
         for name, parser in (getattr(action, "choices", None) or {}).items()
-        if name == "tune"
+        if name == command.__name__.split(".")[-1]
     )
-    assert set(re.findall(r"^  (--[a-z]+) [A-Z]", text, re.MULTILINE)) == set(tune._VALUE_OPTIONS)
+    taking = re.findall(r"^  (--[a-z-]+) [A-Z{]", text, re.MULTILINE)
+    assert set(taking) == set(command.VALUE_OPTIONS)
 
 
 # What is refused before anything runs

@@ -36,8 +36,9 @@ FIRST_LAYER = {
 
 # Torch may be imported at module level here: in the child, or on the user's own wish.
 TORCH_AT_HOME = ("probe", "data", "small")
-# These two run in the training process only.
-TORCH_IN_THE_CHILD = ("predict/trace.py", "predict/child.py")
+# These run in the training process only.
+TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
+TORCH_IN_THE_CHILD += ("machine/measure/__main__.py", "machine/measure/on_cpu.py", "machine/measure/on_gpu.py")
 
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -146,7 +147,16 @@ PARENT: tuple[str, ...] = (
     "report.terminal",
 )
 PARENT += ("rules", "source", "source.disk", "source.patching", "statistics", "tune", "data", "cli.live", "cli.shelf")
-PARENT += ("predict", "predict.prediction", "predict.outlook", "predict.page", "cli.predict")
+PARENT += ("machine.checkup", "machine.threads", "machine.limits", "report.machine", "tune.sweep", "cli.machine")
+PARENT += (
+    "predict",
+    "predict.prediction",
+    "predict.outlook",
+    "report.devices",
+    "cli.predict",
+    "cli.traced",
+    "cli.forecast_table",
+)
 
 
 def test_the_parent_never_loads_torch() -> None:

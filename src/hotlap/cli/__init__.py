@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, predict, tune
+from hotlap.cli import apply, machine, predict, tune
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed
 
 _EPILOG = """\
@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (tune, predict, apply):
+    for command in (tune, predict, machine, apply):
         command.add_parser(subparsers)
     return parser
 
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser.print_help()
         return 2
-    head, tail = tune.split_command(words)
+    head, tail = split(words)
     args = parser.parse_args(head)
     args.tail = tail
     try:
@@ -59,6 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Words for hotlap, and words of the training that it runs."""
+    from hotlap.cli import target
+
+    options = {"tune": tune.VALUE_OPTIONS, "predict": predict.VALUE_OPTIONS}.get(words[0] if words else "")
+    return (words, []) if options is None else target.cut(words, value_options=options)
 
 
 def _tell(error: HotlapError) -> None:

@@ -44,6 +44,22 @@ def parse(words: Sequence[str], *, cwd: Path) -> Target:
     return Target(command=(sys.executable, *words), title=Path(words[0]).name, script=script)
 
 
+def cut(words: Sequence[str], *, value_options: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Command line -> (words for hotlap, words of the training): cut at the first word that is no option of ours.
+
+    Arguments:
+        words: the first is the command of hotlap's.
+        value_options: options that take one value each.
+    """
+    index = 1
+    while index < len(words):
+        word = words[index]
+        if word in ("-m", "--") or not word.startswith("-"):
+            break
+        index += 2 if word in value_options else 1
+    return list(words[:index]), list(words[index:])
+
+
 def check_script(script: Path, name: str) -> None:
     """Refuse what Python could not even begin.
 

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 _USAGE = "hotlap tune [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
 
-_VALUE_OPTIONS = ("--budget", "--timeout", "--json", "--html", "--levers", "--seed")
+VALUE_OPTIONS = ("--budget", "--timeout", "--json", "--html", "--levers", "--seed")
 """Options of commands that run a training; each takes one value. Behind the script all words are the script's."""
 
 
@@ -47,19 +46,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="begin anew; do not go on with an interrupted study")
     parser.set_defaults(run=run)
-
-
-def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Command line -> (words for hotlap, words of the training): cut at the first word that is no option of ours."""
-    if not words or words[0] != "tune":
-        return list(words), []
-    index = 1
-    while index < len(words):
-        word = words[index]
-        if word in ("-m", "--") or not word.startswith("-"):
-            break
-        index += 2 if word in _VALUE_OPTIONS else 1
-    return list(words[:index]), list(words[index:])
 
 
 def run(args: argparse.Namespace) -> int:

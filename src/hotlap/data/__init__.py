@@ -1,19 +1,22 @@
 """Loaders that hand out the same samples sooner. Public; the data levers install exactly these.
 
-`cached` is imported on first use, so that importing hotlap does not import torch.
+They are imported on first use, so that importing hotlap does not import torch.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hotlap.data.cache import CachedDataset, cached
+    from hotlap.data.gathering import BatchedDataset, batched
 
-__all__ = ["CachedDataset", "cached"]
+__all__ = ["BatchedDataset", "CachedDataset", "batched", "cached"]
+
+_HOMES = {"BatchedDataset": "gathering", "CachedDataset": "cache", "batched": "gathering", "cached": "cache"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from hotlap.data import cache
-
-        return getattr(cache, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"hotlap.data.{home}"), name)

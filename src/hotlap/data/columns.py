@@ -5,6 +5,7 @@ Shape letters: N items of the data set, B items of a batch.
 
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from math import prod
 from operator import itemgetter
 from typing import Any, cast, final
@@ -13,7 +14,11 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
+from hotlap.data.buffers import Buffers
 from hotlap.data.items import Unsupported, copy_tensor, is_plain_tensor, same_array, same_tensor, tensor_bytes
+
+Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
+"""(shape, dtype) -> a CPU tensor for all items: in memory, or in a file that is mapped into it."""
 
 # index_select divides more elements than this among threads (GRAIN_SIZE in aten/src/ATen/Parallel.h).
 _ONE_THREAD_ELEMENTS = 32_768
@@ -21,6 +26,11 @@ _ONE_THREAD_ELEMENTS = 32_768
 # with one on a quiet two-core machine, but 3,000 to 10,000 us against 56 us when the other core was in use (256 rows:
 # 3,200 us and more against 230 to 670 us).
 _ONE_THREAD_BYTES = 1 << 20
+
+
+def in_memory(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Memory of this process alone."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _as_array(rows: torch.Tensor) -> Any:
@@ -38,6 +48,13 @@ class Column(ABC):
     """Memory for one value."""
     exact_items = True
     """False if a value taken out again could be told from the one put in (so that it must not be handed out)."""
+    mappable = True
+    """True if all values lie in the memory that was allocated, so that other processes and a file can share them."""
+
+    @property
+    def layout(self) -> str:
+        """What the allocated bytes mean; equal layouts can share them."""
+        return type(self).__name__
 
     @abstractmethod
     def accepts(self, value: Any) -> bool:
@@ -66,7 +83,14 @@ class Column(ABC):
 class _Rows(Column):
     """A column whose values lie in `self.store`, (N, ...) with the dimensions in the order of a batch's memory."""
 
-    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, num_items: int) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: torch.dtype,
+        num_items: int,
+        allocate: Allocate,
+    ) -> None:
         # Which order of dimensions a stack of such values comes out in (images held channels-last stay so) is
         # torch's to decide, so torch is asked.
         with torch.inference_mode(False):
@@ -80,10 +104,15 @@ class _Rows(Column):
         self._batch_strides: dict[int, tuple[int, ...]] = {}
         # Normal tensors also when made inside of inference mode: those could not be written to outside of it.
         with torch.inference_mode(False):
-            self.store = torch.empty((num_items, *(shape[dim] for dim in order)), dtype=dtype, device="cpu")
+            self.store = allocate((num_items, *(shape[dim] for dim in order)), dtype)
+        self._buffers = Buffers(tuple(self.store.shape[1:]), dtype)
         self.item_bytes = max(1, prod(shape) * self.store.element_size())
         self._row_elements = prod(shape)
         self._array = _as_array(self.store)
+
+    @property
+    def layout(self) -> str:
+        return f"{type(self).__name__} {self._dtype} {list(self._shape)} strides {list(self._strides)}"
 
     def put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         """Keep the (B, ...) rows."""
@@ -91,12 +120,13 @@ class _Rows(Column):
         self._array[index.numpy()] = _as_array(rows.detach().permute(self._order))
 
     def rows(self, index: torch.Tensor) -> torch.Tensor:
-        """(B, ...) fresh memory."""
+        """(B, ...) memory that nobody else holds."""
         num_elements = len(index) * self._row_elements
+        rows = self._buffers.take(len(index))
         if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
-            rows = self.store.index_select(0, index)
+            with torch.no_grad():
+                torch.index_select(self.store, 0, index, out=rows)
         else:
-            rows = torch.empty((len(index), *self.store.shape[1:]), dtype=self._dtype, device="cpu")
             # The positions are known to be there; with "raise", NumPy would copy twice.
             np.take(self._array, index.numpy(), axis=0, out=_as_array(rows), mode="clip")
         return rows if self._straight else rows.permute(self._inverse)
@@ -125,8 +155,8 @@ class _Rows(Column):
 class _TensorColumn(_Rows):
     """Tensors of one dtype, shape and strides."""
 
-    def __init__(self, sample: torch.Tensor, num_items: int) -> None:
-        super().__init__(tuple(sample.shape), sample.stride(), sample.dtype, num_items)
+    def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
+        super().__init__(tuple(sample.shape), sample.stride(), sample.dtype, num_items, allocate)
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -155,7 +185,7 @@ class _TensorColumn(_Rows):
 class _ArrayColumn(_Rows):
     """NumPy arrays of one class, dtype, shape and strides; a batch of them is a tensor."""
 
-    def __init__(self, sample: Any, num_items: int) -> None:
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
         if sample.dtype.kind not in "biufc" or not sample.dtype.isnative or min(sample.strides, default=0) < 0:
             raise Unsupported(f"an item holds an array of {sample.dtype}")
         probe = np.empty(1, dtype=sample.dtype)
@@ -164,7 +194,7 @@ class _ArrayColumn(_Rows):
         except TypeError as error:
             raise Unsupported(f"an item holds an array of {sample.dtype}") from error
         strides = tuple(stride // sample.itemsize for stride in sample.strides)
-        super().__init__(sample.shape, strides, dtype, num_items)
+        super().__init__(sample.shape, strides, dtype, num_items, allocate)
         self._type, self._array_dtype, self._array_strides = type(sample), sample.dtype, sample.strides
         self._writeable = sample.flags.writeable
         # Other strides than these are rebuilt through torch, which keeps odd ones (of a dimension of size 1) as well.
@@ -198,11 +228,15 @@ class _NumberColumn(Column):
 
     _DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool}  # noqa: RUF012 - never changed
 
-    def __init__(self, sample: Any, num_items: int) -> None:
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
         self._type = type(sample)
         with torch.inference_mode(False):
-            self.store = torch.empty(num_items, dtype=self._DTYPES[self._type], device="cpu")
+            self.store = allocate((num_items,), self._DTYPES[self._type])
         self.item_bytes = self.store.element_size()
+
+    @property
+    def layout(self) -> str:
+        return f"{type(self).__name__} {self._type.__name__}"
 
     def accepts(self, value: Any) -> bool:
         return type(value) is self._type and (self._type is not int or -(2**63) <= value < 2**63)
@@ -228,14 +262,20 @@ class _NumberColumn(Column):
 class _ScalarColumn(Column):
     """NumPy scalars of one type."""
 
-    def __init__(self, sample: Any, num_items: int) -> None:
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
         self._type = type(sample)
-        self.array = np.empty(num_items, dtype=sample.dtype)
         try:
-            self._rows = torch.from_numpy(self.array)
+            dtype = torch.from_numpy(np.empty(1, dtype=sample.dtype)).dtype
         except TypeError as error:
             raise Unsupported(f"an item holds a NumPy scalar of {sample.dtype}") from error
+        with torch.inference_mode(False):
+            self._rows = allocate((num_items,), dtype)
+        self.array = self._rows.numpy()
         self.item_bytes = self.array.itemsize
+
+    @property
+    def layout(self) -> str:
+        return f"{type(self).__name__} {self._type.__name__}"
 
     def accepts(self, value: Any) -> bool:
         return type(value) is self._type
@@ -256,6 +296,8 @@ class _ScalarColumn(Column):
 @final
 class _TextColumn(Column):
     """str or bytes; a batch of them is a tuple inside of a sequence, and a list elsewhere."""
+
+    mappable = False
 
     def __init__(self, sample: Any, num_items: int, *, in_sequence: bool) -> None:
         self._type = type(sample)
@@ -284,16 +326,16 @@ class _TextColumn(Column):
         return bool(self._values[position] == value)
 
 
-def column_for(sample: Any, num_items: int, *, in_sequence: bool) -> Column:
+def column_for(sample: Any, num_items: int, *, in_sequence: bool, allocate: Allocate = in_memory) -> Column:
     """An empty column for values like `sample`; `Unsupported` if there is none."""
     if is_plain_tensor(sample):
-        return _TensorColumn(sample, num_items)
+        return _TensorColumn(sample, num_items, allocate)
     if isinstance(sample, np.ndarray):
-        return _ArrayColumn(sample, num_items)
+        return _ArrayColumn(sample, num_items, allocate)
     if isinstance(sample, np.bool_ | np.number):
-        return _ScalarColumn(sample, num_items)
+        return _ScalarColumn(sample, num_items, allocate)
     if type(sample) in (int, float, bool):
-        return _NumberColumn(sample, num_items)
+        return _NumberColumn(sample, num_items, allocate)
     if type(sample) in (str, bytes):
         return _TextColumn(sample, num_items, in_sequence=in_sequence)
     raise Unsupported(f"an item holds a {type(sample).__name__}")

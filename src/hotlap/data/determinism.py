@@ -238,10 +238,10 @@ class Watch:
             return  # their globals are not settings of a script
         cells = function.__closure__ or ()
         if cells:
-            self._places.append(_Seen(f"a variable around {name}", partial(_contents, cells)))
-        yield from ((f"{name} (closure)", value) for value in _contents(cells))
+            self._places.append(_Seen(f"a variable around {name}", partial(contents, cells)))
+        yield from ((f"{name} (closure)", value) for value in contents(cells))
         yield f"{name} (defaults)", function.__defaults__ or ()
-        names = [key for key in _global_names(function) if key in function.__globals__]
+        names = [key for key in global_names(function) if key in function.__globals__]
         if names:
             read = partial(_values, function.__globals__, names)
             self._places.append(_Seen(f"a global name used by {name}", read))
@@ -251,7 +251,7 @@ class Watch:
                 yield key, value
 
 
-def _contents(cells: tuple[types.CellType, ...]) -> list[Any]:
+def contents(cells: tuple[types.CellType, ...]) -> list[Any]:
     """What the variables of a closure hold; one that is not bound (yet, or any more) counts as None."""
     values = []
     for cell in cells:
@@ -262,7 +262,7 @@ def _contents(cells: tuple[types.CellType, ...]) -> list[Any]:
     return values
 
 
-def _global_names(function: types.FunctionType) -> list[str]:
+def global_names(function: types.FunctionType) -> list[str]:
     """Global names that the function reads. (`co_names` has those of attributes too: `self.data` is no `data`.)"""
     code = dis.get_instructions(function)
     return sorted({str(step.argval) for step in code if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")})

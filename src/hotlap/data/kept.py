@@ -1,11 +1,9 @@
 """The kept items of one data set, and the doubts about them: when they are filled, checked again, and dropped."""
 
 import operator
-import sys
 import threading
-import warnings
-from array import array
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import Any, final
 
@@ -14,10 +12,12 @@ import torch
 from torch.utils.data import get_worker_info
 
 from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
-from hotlap.data.items import Unsupported, entangled, num_bytes, same, shares_memory
-from hotlap.data.memory import SHARE_OF_FREE, available_bytes
-from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store, Varies
-from hotlap.units import size
+from hotlap.data.filling import Filling
+from hotlap.data.indices import is_index_tensor, positions
+from hotlap.data.items import Unsupported, entangled, same, shares_memory
+from hotlap.data.opening import require
+from hotlap.data.store import ItemStore, Store, Varies
+from hotlap.data.warning import warn
 
 # A kept item is computed again once in so many batches, but never for more than one part in RECHECK_SHARE of the time.
 RECHECK_EVERY = 16
@@ -35,29 +35,19 @@ SETTLED_WINDOW = 1024
 
 
 @final
-class Kept:
+class Kept(Filling):
     """The kept items of one data set, and the doubts about them."""
 
-    def __init__(self, dataset: Any, *, memory_bytes: int | None = None) -> None:
-        self.dataset = dataset
-        self.memory_bytes = memory_bytes
-        self.note: str | None = None
+    def __init__(self, dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
+        super().__init__(dataset, memory_bytes=memory_bytes, disk=disk)
         self.given_up = False
-        self.full = False
         self.used = False
         """True once an item was asked for."""
-        self.num_cached = 0
-        self.on_note: Callable[[str], None] | None = None
-        """Called with each note as it is made."""
         self._lock = threading.RLock()
         self._whole = fetches_whole_batches(dataset)
         self._watch: Watch | None = None
-        self._streams = Streams()
-        self._store: Store | None = None
-        self._present = np.zeros(0, dtype=np.bool_)
-        self._own_memory = False
+        self._for_workers: Any = None
         self._index_types: set[type] = set()
-        self._limit_bytes = 0
         self._num_computed = 0
         self._restarts = 0
         self._num_batches = 0
@@ -69,9 +59,18 @@ class Kept:
     @property
     def settled(self) -> bool:
         """True if it is full but for 1 item in 100, has given up, or hardly computes anything any more."""
+        if self._fillers is not None:
+            self._absorb(self._fillers.poll())
+        if self.by_workers is not None:
+            return bool(self.by_workers.full or self.by_workers.settled)
         left = len(self._present) - self.num_cached
         almost = self._store is not None and left <= max(1, len(self._present) // 100)
         return self.given_up or almost or self._hits_often
+
+    @property
+    def by_workers(self) -> Any:
+        """Items kept for loaders with worker processes: `hotlap.data.workers.Filled`, or None."""
+        return None if self._for_workers is None else self._for_workers.filled
 
     @property
     def exact_items(self) -> bool:
@@ -81,10 +80,13 @@ class Kept:
     def locate(self, indices: Sequence[Any]) -> tuple[Store, torch.Tensor] | None:
         """(store, (B,) positions in it) if all these items are kept and not in doubt; otherwise None."""
         self.used = True
-        if self._drop_if_changed() or not self._index_types.issuperset(map(type, indices)) or not len(indices):
+        types = set(map(type, indices))
+        if self._drop_if_changed() or not types or not self._index_types.issuperset(types):
             return None
+        if self._fillers is not None:
+            self._absorb(self._fillers.poll())
         store, present = self._store, self._present
-        index = _positions(indices, len(present))
+        index = positions(indices, types, len(present))
         if index is None or store is None or not (self.full or present[index.numpy()].all()):
             return None
         self._num_batches += 1
@@ -93,18 +95,41 @@ class Kept:
             return None
         return store, index
 
+    def ready(self, indices: Sequence[Any]) -> Store | None:
+        """The store if it holds all items, of which these (plain numbers) are wanted now, and is not in doubt."""
+        self.used = True
+        if self._drop_if_changed() or not self.full or int not in self._index_types:
+            return None
+        self._num_batches += 1
+        self._count(asked=len(indices), missed=0)
+        if self._num_batches % RECHECK_EVERY == 0 and not self._recheck(indices):
+            return None
+        return self._store
+
+    def for_workers(self, make: Callable[["Kept"], Any]) -> Any:
+        """What serves loaders with worker processes; made once."""
+        if self._for_workers is None:
+            self._for_workers = make(self)
+        return self._for_workers
+
     def plain(self, indices: Any, *, single: bool = False) -> Any:
         """The items as the data set gives them."""
         return self.dataset[indices[0]] if single else fetch(self.dataset, indices)
 
     def compute(self, indices: Sequence[Any], *, single: bool = False) -> Any:
         """The items in the order and with the draws that they have without a cache; what may be kept is kept."""
+        if get_worker_info() is not None:
+            return self.plain(indices, single=single)  # what this process computes is lost with it
         before_first = self._watch is None
         if self._watch is None:
             self._watch = Watch(self.dataset)
             self._streams = Streams(self._watch.streams)
         before = self._streams.states()
+        started_s = perf_counter()
         items, rows = self._first(indices, single=single) if before_first else self._more(indices, single=single)
+        item_s = (perf_counter() - started_s) / max(1, len(indices))
+        # The first item also imports and opens what it needs.
+        self._item_s = min(item_s, self._item_s or item_s)
         reason = self._why_not_kept(before)
         if reason is not None:
             self.give_up(reason)
@@ -127,14 +152,15 @@ class Kept:
             if self._restarts > MAX_RESTARTS:
                 self.give_up(f"{reason} was changed again and again while items were kept; items are computed")
             else:
-                self._say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")
+                self.say(f"{reason} was changed: {kept} kept items were dropped, and are computed anew")
 
     def give_up(self, reason: str) -> None:
         """Hand out true items from now on."""
         with self._lock:
             self._forget()
+            self._for_workers = None
             self.given_up = True
-            self._say(reason)
+            self.say(reason)
 
     def _first(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
         """(items, rows that may be kept). A file opened with the very first item is no change of the data set."""
@@ -206,40 +232,8 @@ class Kept:
         if rows:
             self._check_cost_s = (self._checked_s - started_s) / len(rows)
             self._index_types = {type(indices[rows[0]])}
-            self._open(items, length)
-
-    def _open(self, items: list[Any], length: int) -> None:
-        """Choose and make the store, if it fits into memory."""
-        self._limit_bytes = self._limit()
-        try:
-            self._store = self._new_store(items, length)
-        except Unsupported as unsupported:
-            self.give_up(f"{self._name} is not kept: {unsupported}")
-        except (MemoryError, RuntimeError) as error:
-            self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
-        else:
-            self._present = np.zeros(length, dtype=np.bool_)
-
-    def _new_store(self, items: list[Any], length: int) -> Store:
-        try:
-            self._require(ColumnStore.would_take_bytes(items[0], length))
-            return ColumnStore(items[0], length)
-        except NotAlike:
-            if self._own_memory:
-                raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-            self._require(length * sum(map(num_bytes, items)) // len(items))
-            return ItemStore(length)
-
-    def _require(self, needed_bytes: int) -> None:
-        if needed_bytes > self._limit_bytes:
-            raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(self._limit_bytes)} may be used")
-
-    def _limit(self) -> int:
-        """Bytes that this process may use for items."""
-        limit = int(SHARE_OF_FREE * available_bytes()) if self.memory_bytes is None else self.memory_bytes
-        worker = get_worker_info()
-        # Each worker process fills a cache of its own.
-        return limit if worker is None else limit // worker.num_workers
+            self._item_s = min(self._item_s, self._check_cost_s)
+            self._open(items, length, shared=not self._whole and self._pays_to_share(length))
 
     def _put(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> None:
         new: dict[int, Any] = {}
@@ -268,14 +262,15 @@ class Kept:
         except Varies:
             if self._own_memory:
                 raise Unsupported("its items differ in structure, and share memory with the data set") from None
+            self._stop()
             store = self._store = ItemStore(len(self._present))
             self._present[:] = False
             store.put(positions, items)
         self._present[positions] = True
         self.num_cached = int(self._present.sum())
-        self.full = self.num_cached == len(self._present)
+        self._now_full()
         if isinstance(store, ItemStore):
-            self._require(store.used_bytes * len(self._present) // self.num_cached)
+            require(store.used_bytes * len(self._present) // self.num_cached, self._limit_bytes)
 
     def _try_index_type(self, index: Any, position: int, item: Any) -> None:
         """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""
@@ -329,15 +324,11 @@ class Kept:
         self.give_up(
             f"an item of {self._name} came out different when it was computed again{kept}; items are computed each time"
         )
-        warnings.warn(f"hotlap: {self.note}", RuntimeWarning, stacklevel=_level_of_script())
-
-    @property
-    def _name(self) -> str:
-        return type(self.dataset).__name__
+        warn(str(self.note))
 
     def _position(self, index: Any) -> int | None:
         """The place of an item, for indices that can only mean that one."""
-        if type(index) is not int and not isinstance(index, np.integer) and not _is_index_tensor(index):
+        if type(index) is not int and not isinstance(index, np.integer) and not is_index_tensor(index):
             return None
         length = self._watch.length if self._watch is not None else None
         position = operator.index(index)
@@ -355,39 +346,10 @@ class Kept:
             self._asked = self._missed = 0
 
     def _forget(self) -> None:
+        self._stop()
         self._store = None
         self._watch = None
         self._present = np.zeros(0, dtype=np.bool_)
         self._index_types = set()
         self.num_cached = 0
-        self.full = self._hits_often = self._own_memory = False
-
-    def _say(self, note: str) -> None:
-        self.note = note
-        if self.on_note is not None:
-            self.on_note(note)
-
-
-def _is_index_tensor(index: Any) -> bool:
-    """True for what `for index in torch.randperm(n)` gives; one of a single element in a row means a batch of one."""
-    return type(index) is torch.Tensor and index.ndim == 0 and index.dtype == torch.int64
-
-
-def _positions(indices: Sequence[Any], length: int) -> torch.Tensor | None:
-    """Indices as one tensor; None if one of them is no plain position in [0, length)."""
-    if torch.Tensor in map(type, indices) and not all(map(_is_index_tensor, indices)):
-        return None
-    if min(indices) < 0 or max(indices) >= length:
-        return None
-    # 4 times as fast as torch.tensor(list): 7 us against 29 us for 64 of them.
-    return torch.frombuffer(array("q", indices), dtype=torch.int64)
-
-
-def _level_of_script() -> int:
-    """`stacklevel` that lets a warning point to the first line that is neither ours nor torch's."""
-    level = 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("hotlap", "torch"):
-        frame = frame.f_back
-        level += 1
-    return level
+        self.full = self.warm = self._hits_often = self._own_memory = False

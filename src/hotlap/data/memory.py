@@ -1,4 +1,6 @@
-"""How many bytes this process may still take: what the machine has free, and what its cgroup leaves of it."""
+"""What this process may still take: memory and cores that the machine has free, and what its cgroup leaves of it."""
+
+import os
 
 import psutil
 
@@ -13,3 +15,9 @@ def available_bytes() -> int:
     free = int(psutil.virtual_memory().available)
     left = cgroups.memory_left_bytes()
     return free if left is None else min(free, left)
+
+
+def usable_cores() -> int:
+    """Cores that this process may be on at once, at least 1."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(min(allowed, cgroups.cpu_quota())))

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import torch
 
-from hotlap.data.columns import Column, collate, column_for, same_batch
+from hotlap.data.columns import Allocate, Column, collate, column_for, in_memory, same_batch
 from hotlap.data.items import Unsupported, copy_item, is_named_tuple, num_bytes, same
 
 
@@ -26,6 +26,8 @@ class Store(ABC):
     """False if items taken out could be told from those put in; batches still could not."""
     used_bytes: int
     """What it takes now, or has reserved."""
+    mappable = False
+    """True if all of it lies in the memory that was allocated for it, and in no object of this process."""
 
     @abstractmethod
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
@@ -47,7 +49,15 @@ class Store(ABC):
 class _Node:
     """A place in the structure of an item: a container with its children, or a leaf with its column."""
 
-    def __init__(self, sample: Any, columns: list[Column], num_items: int, *, in_sequence: bool = False) -> None:
+    def __init__(
+        self,
+        sample: Any,
+        columns: list[Column],
+        num_items: int,
+        *,
+        in_sequence: bool = False,
+        allocate: Allocate = in_memory,
+    ) -> None:
         self.type = type(sample)
         self.keys: list[Any] | None = None
         self.children: list[_Node] = []
@@ -61,9 +71,17 @@ class _Node:
             parts = list(sample)
         else:
             self.leaf = len(columns)
-            columns.append(column_for(sample, num_items, in_sequence=in_sequence))
+            columns.append(column_for(sample, num_items, in_sequence=in_sequence, allocate=allocate))
             return
-        self.children = [_Node(part, columns, num_items, in_sequence=self.keys is None) for part in parts]
+        in_sequence = self.keys is None
+        self.children = [_Node(part, columns, num_items, in_sequence=in_sequence, allocate=allocate) for part in parts]
+
+    def structure(self) -> str:
+        """How items are built, for comparison."""
+        if self.leaf is not None:
+            return str(self.leaf)
+        inside = ", ".join(child.structure() for child in self.children)
+        return f"{self.type.__module__}.{self.type.__qualname__}{self.keys or ''}({inside})"
 
     def flatten(self, item: Any, columns: list[Column], leaves: list[Any]) -> None:
         """Append the item's leaves in the order of the columns; `Varies` if it is built otherwise."""
@@ -118,12 +136,18 @@ class _Node:
 class ColumnStore(Store):
     """Items that are all built alike: each leaf in one contiguous array, a batch is one gather per leaf."""
 
-    def __init__(self, sample: Any, num_items: int) -> None:
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate = in_memory) -> None:
         self._columns: list[Column] = []
-        self._root = _Node(sample, self._columns, num_items)
+        self._root = _Node(sample, self._columns, num_items, allocate=allocate)
+        self.mappable = all(column.mappable for column in self._columns)
         self._checked: dict[tuple[int, torch.dtype], bool] = {}
         self.exact_items = all(column.exact_items for column in self._columns)
         self.used_bytes = num_items * sum(column.item_bytes for column in self._columns)
+
+    @property
+    def layout(self) -> str:
+        """What the allocated bytes mean; equal layouts can share them."""
+        return "; ".join([self._root.structure(), *(column.layout for column in self._columns)])
 
     @staticmethod
     def would_take_bytes(sample: Any, num_items: int) -> int:

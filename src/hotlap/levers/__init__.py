@@ -5,6 +5,7 @@ from dataclasses import fields
 import msgspec
 
 from hotlap.errors import UserError
+from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.fused_optimizer import FusedOptimizer
@@ -13,9 +14,9 @@ from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.threads import Threads
 from hotlap.record import LeverSpec
 
-__all__ = ["ALL", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
+__all__ = ["ALL", "BatchedFetch", "CachedDataset", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
 
-ALL: tuple[type[Lever], ...] = (CachedDataset, FusedOptimizer, Bf16Autocast, HugePages, Threads)
+ALL: tuple[type[Lever], ...] = (BatchedFetch, CachedDataset, FusedOptimizer, Bf16Autocast, HugePages, Threads)
 
 
 def by_name(name: str) -> type[Lever]:

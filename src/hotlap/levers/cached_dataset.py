@@ -26,17 +26,17 @@ MAX_HELD = 8
 @final
 @dataclass(frozen=True, slots=True)
 class CachedDataset(Lever):
-    """Wraps map-style data sets, read without worker processes, in `hotlap.data.cached`.
+    """Wraps map-style data sets in `hotlap.data.cached`.
 
-    What: each item is computed once and kept in contiguous arrays; from the second epoch on a batch is one gather per
-    tensor instead of a Python loop over the items and a stack. Same samples, same order, same random draws.
+    What: each item is computed once (where that is safe, in parallel) and kept in contiguous arrays; then a batch is
+    one gather per tensor instead of a Python loop over the items and a stack. Same samples, same order, same random
+    draws. Worker processes of the script are needed for the first epoch at most.
     Why: reading, decoding and collating item by item is most of a small model's step: 5.5 days became 24 hours in
     pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
     #4959).
     When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
     the true items handed out); the first epoch is a little slower; the items must fit into memory; a data set that
-    counts, logs or mutates things as it is read does so less often. Within worker processes it is not used: each would
-    keep a copy.
+    counts, logs or mutates things as it is read does so less often.
     """
 
     name: ClassVar[str] = "cached-dataset"
@@ -60,13 +60,13 @@ class CachedDataset(Lever):
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
-        mean_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-        promised = [mean_s * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
-        return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
+        return saves_at_most_s(run, ceilings)
 
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from torch.utils.data import DataLoader
+
+        from hotlap.data.iterators import taught
 
         wrapped = _Wrapped(patch)
         make = DataLoader.__init__
@@ -78,7 +78,7 @@ class CachedDataset(Lever):
                 given = parameters.bind(loader, *args, **kwargs).arguments
             except TypeError:
                 given = {}  # torch itself says what is wrong
-            if "dataset" in given and given.get("num_workers", 0) == 0 and _has_items(given["dataset"]):
+            if "dataset" in given and _has_items(given["dataset"]):
                 replacement = wrapped.cached(given["dataset"])
                 if "dataset" in kwargs:
                     kwargs["dataset"] = replacement
@@ -87,14 +87,13 @@ class CachedDataset(Lever):
             make(loader, *args, **kwargs)
 
         patch.set(DataLoader, "__init__", __init__)
+        patch.set(DataLoader, "_get_iterator", taught(DataLoader._get_iterator))
         patch.settled.append(wrapped.settled)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
         served = {
-            loader.id
-            for loader in run.loaders
-            if loader.num_items is not None and loader.num_workers == 0 and loader.deterministic is not False
+            loader.id for loader in run.loaders if loader.num_items is not None and loader.deterministic is not False
         }
         sites = {
             (site.path, site.line, site.col): site  # one line may make several loaders
@@ -108,15 +107,17 @@ class CachedDataset(Lever):
         )
 
 
+def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:
+    """What free batches would save per step: the waiting, or what the ceiling promises at best."""
+    mean_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+    promised = [mean_s * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
+    return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
+
+
 def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
     """Why the data set of this loader is not worth wrapping."""
     if loader.num_items is None:
         return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
-    if loader.num_workers > 0:
-        return (
-            f"Items of {loader.dataset} are fetched in {loader.num_workers} worker process"
-            f"{'es' if loader.num_workers > 1 else ''}, and this lever does not serve those yet."
-        )
     if loader.deterministic is False:
         return f"Items of {loader.dataset} are not always the same: {loader.why_not or 'two computations differed'}."
     if loader.item_bytes is None:

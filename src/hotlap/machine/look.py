@@ -1,52 +1,49 @@
 """The system's own files and calls -> Machine. Reads, never changes; works without torch."""
 
-import os
 import platform
 import sys
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from hotlap import cgroups
+from hotlap.machine import cores, nvidia
+from hotlap.machine.files import in_brackets, text
 from hotlap.record import Machine
 
 # /proc/cpuinfo's names of what decides between kernels. "bf16" is Arm's.
 _FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "bf16", "sve")
 
 
-def look(*, root: Path = Path("/")) -> Machine:
-    """What levers and rules must know of this machine, as this process may use it. `root` is for tests."""
+def look(*, root: Path = Path("/"), driver: nvidia.Driver | None = None) -> Machine:
+    """What levers and rules must know of this machine, as this process may use it.
+
+    Arguments:
+        root: for tests.
+        driver: NVIDIA's, if somebody asked it already; asking again takes up to some seconds.
+    """
     import psutil
 
     memory = psutil.virtual_memory()
-    groups = {"root": root / "sys/fs/cgroup", "own": root / "proc/self/cgroup"}
-    limit = cgroups.memory_left_bytes(**groups)
-    cores = psutil.cpu_count() or 1
+    limit = cgroups.memory_left_bytes(root=root / "sys/fs/cgroup", own=root / "proc/self/cgroup")
+    processors = cores.look(root=root)
+    driver = driver or nvidia.ask()
     return Machine(
         system=platform.system(),
         processor=_processor(root),
-        num_cores=cores,
-        usable_cores=min(float(cores), _affinity(cores), cgroups.cpu_quota(**groups)),
+        num_cores=processors.logical,
+        usable_cores=min(float(processors.allowed), processors.quota or float("inf")),
         memory_bytes=int(memory.total),
         available_bytes=int(memory.available if limit is None else min(memory.available, limit)),
         shm_bytes=_free(root / "dev/shm"),
-        huge_pages=_huge_pages(root),
+        huge_pages=in_brackets(text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         libc=" ".join(platform.libc_ver()).strip() if sys.platform == "linux" else "",
         cpu_flags=_cpu_flags(root),
-        gpus=_gpus(),
+        gpus=tuple(gpu.name for gpu in driver.gpus) if driver else (),
     )
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
 def _cpuinfo(root: Path, names: Iterable[str]) -> str | None:
-    for line in (_read(root / "proc/cpuinfo") or "").splitlines():
+    for line in (text(root / "proc/cpuinfo") or "").splitlines():
         key, _, value = line.partition(":")
         if key.strip().lower() in names:
             return value.strip()
@@ -63,12 +60,6 @@ def _cpu_flags(root: Path) -> tuple[str, ...]:
     return tuple(flag for flag in _FLAGS if flag in present)
 
 
-def _affinity(cores: int) -> float:
-    if not hasattr(os, "sched_getaffinity"):
-        return float(cores)
-    return float(len(os.sched_getaffinity(0)))
-
-
 def _free(folder: Path) -> int | None:
     try:
         import shutil
@@ -76,27 +67,3 @@ def _free(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
-
-
-def _huge_pages(root: Path) -> str | None:
-    """The word in brackets: "always [madvise] never"."""
-    text = _read(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
-    start, end = text.find("["), text.find("]")
-    return text[start + 1 : end] if 0 <= start < end else None
-
-
-def _gpus() -> tuple[str, ...]:
-    """Names that NVIDIA's driver gives; empty without a card, a driver or its Python package."""
-    try:
-        pynvml: Any = import_module("pynvml")
-    except ImportError:
-        return ()
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return ()
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
-    finally:
-        pynvml.nvmlShutdown()

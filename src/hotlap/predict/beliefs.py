@@ -3,7 +3,7 @@
 Fixed draws (no random state): the same question always gets the same answer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
@@ -36,10 +36,6 @@ FIXED_SIGMA = 0.8
 FIXED_MOST = 0.3
 
 
-MOVED = {True: "mixed", False: "full"}
-"""Row of the table of bytes that really move, by whether the precision is mixed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beliefs:
     """Draws, with what each device adds to them."""
@@ -54,14 +50,17 @@ class Beliefs:
     residual: Array
     fixed: Array
     """(D,) part of a measured step that stays as it is on any device."""
+    there_host: Array
+    """(D,) factors on host time beside the target, on a machine of the same year."""
     machine: Array
     """(D,) standard normal: how another machine with the same device differs."""
     chance: Chance
     """What differs between machines with several GPUs."""
 
-    def there(self) -> Draws:
-        """As the target sees them."""
-        return self._on(self.there_compute, self.there_memory)
+    def there(self, *, host_factor: float = 1.0) -> Draws:
+        """As the target sees them; `host_factor`: on host time, for what is known of the machine around it."""
+        drawn = self._on(self.there_compute, self.there_memory)
+        return replace(drawn, host_s=drawn.host_s * self.there_host * host_factor)
 
     def here(self) -> Draws:
         """As the measured device sees them."""
@@ -91,13 +90,13 @@ def _normals(dimensions: int) -> Array:
 @lru_cache(maxsize=8)
 def prior(workload: Workload) -> Beliefs:
     """What is believed before anything was measured."""
-    normal = _normals(14)
-    moved = timing.constants()["prior"]["memory"]["really_moved"][MOVED[workload.precision.mixed]]
+    normal = _normals(15)
+    moved = timing.really_moved(workload.precision)
     compute_sigma = TOTALS_COMPUTE_SIGMA if workload.totals_only else COMPUTE_SIGMA
     memory_sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
     host = timing.constants()["prior"]["host"]
     per_operator_s = workload.host_s or host["per_operator_s"]
-    host_sigma = 0.25 if workload.host_s else host["sigma"]
+    host_sigma = host["measured_sigma"] if workload.host_s else host["sigma"]
     if workload.matmul_tf32 is None:
         from scipy.special import ndtr
 
@@ -117,6 +116,7 @@ def prior(workload: Workload) -> Beliefs:
         here_memory=np.exp(DEVICE_MEMORY_SIGMA * normal[:, 7]),
         residual=np.exp(RESIDUAL_SIGMA * normal[:, 8]),
         fixed=np.minimum(FIXED_MOST, FIXED_SHARE * np.exp(FIXED_SIGMA * normal[:, 13])),
+        there_host=np.exp(host["other"] * normal[:, 14]),
         machine=normal[:, 9],
         chance=Chance(bus=normal[:, 10], hidden=normal[:, 11], jitter=normal[:, 12]),
     )

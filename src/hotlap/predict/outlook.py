@@ -38,24 +38,45 @@ class LeverOutlook:
     """Probability that it gets slower, in [0, 1]."""
 
 
-def levers(workload: Workload, *, target: str, devices: Iterable[Device] = ()) -> tuple[LeverOutlook, ...]:
-    """What levers would give on `target`, best first."""
-    device = resolve(target, extra=devices).device
+def levers(
+    workload: Workload,
+    *,
+    target: str,
+    devices: Iterable[Device] = (),
+    measured: tuple[str, float] | None = None,
+) -> tuple[LeverOutlook, ...]:
+    """What levers would give on `target`, best first.
+
+    Arguments:
+        measured: device and seconds of the step of today: draws that explain it badly count less.
+    """
+    extra = tuple(devices)
+    device = resolve(target, extra=extra).device
     drawn = beliefs.prior(workload)
     draws = drawn.there()
+    weights = _weights(workload, measured, extra, drawn)
     before_s = _step_s(workload, device, workload.precision, draws)
     found = []
     for name, after_s in _tried(workload, device, draws):
         ratio = np.log(before_s / after_s) + LEVER_SIGMA * drawn.machine
-        low, mid, high = beliefs.quantiles(ratio, np.ones_like(ratio), (0.1, 0.5, 0.9))
+        low, mid, high = beliefs.quantiles(ratio, weights, (0.1, 0.5, 0.9))
         found.append(
             LeverOutlook(
                 lever=name,
                 speedup=Interval(low=math.exp(low), mid=math.exp(mid), high=math.exp(high)),
-                slower_chance=float(np.mean(ratio < 0)),
+                slower_chance=float(np.average(ratio < 0, weights=weights)),
             )
         )
     return tuple(sorted(found, key=lambda outlook: -outlook.speedup.mid))
+
+
+def _weights(
+    workload: Workload, measured: tuple[str, float] | None, extra: tuple[Device, ...], drawn: beliefs.Beliefs
+) -> Array:
+    here = resolve(measured[0], extra=extra).device if measured else None
+    if measured is None or here is None or here.kind == "cpu":
+        return np.ones(beliefs.NUM_DRAWS)
+    return beliefs.weigh(measured[1] / _step_s(workload, here, workload.precision, drawn.here()))
 
 
 def _step_s(workload: Workload, device: Device, precision: Precision, draws: Draws, *, moved: float = 1.0) -> Array:
@@ -67,14 +88,15 @@ def _tried(workload: Workload, device: Device, draws: Draws) -> Iterator[tuple[s
     """Lever -> seconds of a step with it, for the batch of today."""
     now = workload.precision
     if not now.mixed and now is not Precision.FP64:
-        if device.bf16:
-            yield "bf16", _step_s(workload, device, Precision.BF16, draws, moved=0.62)
-        if device.tensor:
-            yield "fp16", _step_s(workload, device, Precision.FP16, draws, moved=0.62)
+        for precision, has_unit in ((Precision.BF16, device.bf16), (Precision.FP16, bool(device.tensor))):
+            if has_unit:
+                moved = timing.byte_factor(now, precision)
+                yield precision.value, _step_s(workload, device, precision, draws, moved=moved)
         if device.tf32 and now is Precision.FP32:
             yield "tf32", _step_s(workload, device, Precision.TF32, draws)
-    if not workload.totals_only:
+    if not workload.totals_only and not workload.compiled:
         yield "compile", _step_s(_compiled(workload), device, now, draws)
+    if not workload.totals_only:
         yield "fused-optimizer", _step_s(_fused_optimizer(workload), device, now, draws)
         if now.mixed and any(operator.kind is Kind.CONV for operator in workload.operators):
             # Convolutions on matrix units turn NCHW around and back: the traffic beyond what was counted.

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.errors import UserError
 from hotlap.predict import beliefs, links, memory, scaling, timing
 from hotlap.predict.beliefs import Beliefs
 from hotlap.predict.catalogue import Device, Match, resolve
-from hotlap.predict.precision import Precision, parse
+from hotlap.predict.precision import Precision, matrix_rate, parse
 from hotlap.predict.timing import Array, Parts
 from hotlap.predict.workload import Workload
 from hotlap.record import Interval, Prediction
@@ -21,7 +22,7 @@ LOW, MID, HIGH = 0.10, 0.50, 0.90
 LEAST_WIDTH = 0.02
 # Spread between two machines with one model of device (host, cooling, drivers, versions), and what is added when the
 # two devices are of different families: fitted to the coverage of held-out pairs (benchmarks/predict).
-MACHINE_SIGMA = 0.09
+MACHINE_SIGMA = 0.12
 FAMILY_SIGMA = 0.07
 # Added where a family was never seen in the data that the constants come from, and where the power limit rules.
 UNSEEN_SIGMA = 0.06
@@ -30,8 +31,10 @@ POWER_RULES_BELOW = 0.8
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
-# Bytes under mixed precision for each byte in FP32: norms, losses, parameters and their updates stay in FP32.
-MIXED_BYTES = 0.62
+# The model is pulled by this part towards the plain ratio of peaks and bandwidths (their geometric mean). Of 0, 0.15,
+# 0.3 and 0.45 tried with refitted constants, 0.3 and 0.45 are best for devices that nothing was fitted to, and 0.15 and
+# 0.3 for models: what the model believes of a device that nothing was measured on is worth that much less than all.
+PEAKS_WEIGHT = 0.3
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
 KNOWN_FAMILIES = frozenset({"gp102", "gp100", "volta", "turing", "ga102", "ga100"})
@@ -124,7 +127,7 @@ def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...])
 
 
 def _assumed(workload: Workload, device: Device, precision: Precision) -> list[str]:
-    notes = []
+    notes = list(workload.notes)
     if workload.totals_only:
         notes.append("only totals are known: sizes of single operators are assumed")
     if precision is Precision.BF16 and device.kind == "gpu" and not device.bf16:
@@ -144,9 +147,14 @@ def _from_cpu(here: Match | None, target: Device) -> list[str]:
 
 def _answer(question: _Question) -> Prediction:
     believed = beliefs.prior(question.workload)
-    parts, one_s, weights = _one_device(question, believed)
+    parts, one_s, weights, spread = _one_device(question, believed)
     step_s, notes = _several(question, believed, one_s)
-    low, mid, high = beliefs.quantiles(np.log(step_s), weights, (LOW, MID, HIGH))
+    logs = np.log(step_s)
+    # The middle is that of the draws alone: being less sure must not move it.
+    (mid,) = beliefs.quantiles(logs, weights, (MID,))
+    low, high = beliefs.quantiles(logs + spread * believed.machine, weights, (LOW, HIGH))
+    width = max(1.0, timing.constants()["prior"]["interval"]["width"])
+    low, high = mid - width * (mid - low), mid + width * (high - mid)
     need = memory.need(question.share, precision=question.precision)
     one_mid = beliefs.quantiles(one_s / step_s, weights, (MID,))[0]
     return Prediction(
@@ -179,34 +187,60 @@ def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
         yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
 
 
-def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array]:
-    """(D,) seconds of what one target does, and the weight of each draw."""
+def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array, float]:
+    """(D,) seconds of what one target does, the weight of each draw, and the spread of logarithms on top of theirs."""
     workload, target = question.workload, question.target
     parts = timing.step(
         timing.columns(question.share),
         target,
         precision=question.precision,
-        draws=believed.there(),
-        byte_factor=_byte_factor(workload.precision, question.precision),
+        draws=believed.there(host_factor=_host_factor(question.here, target)),
+        byte_factor=timing.byte_factor(workload.precision, question.precision),
     )
-    there_s = _with_input(parts.step_s, question.share, target)
     spread = MACHINE_SIGMA if question.here is not None else 2 * MACHINE_SIGMA
     if question.here is None or question.measured_step_s is None:
-        return parts, there_s * believed.residual * np.exp(spread * believed.machine), np.ones_like(there_s)
+        there_s = _with_input(parts.step_s, question.share, target)
+        return parts, there_s * believed.residual, np.ones_like(there_s), spread
     here = question.here
     here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here())
+    if here.kind == target.kind == "gpu":
+        parts = parts.times(_towards_peaks(question, here, parts, here_parts, believed.shared.tf32))
+    there_s = _with_input(parts.step_s, question.share, target)
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
-        guess = there_s * ratio**CPU_WEIGHT * np.exp(CPU_SIGMA * believed.machine)
-        return parts, guess, beliefs.weigh(ratio**CPU_WEIGHT)
+        return parts, there_s * ratio**CPU_WEIGHT, beliefs.weigh(ratio**CPU_WEIGHT), CPU_SIGMA
     if here == target and workload.precision is question.precision and question.share is workload:
         # The same model of device: what was measured is the answer, but for another machine around it.
         same = np.full_like(there_s, question.measured_step_s)
-        return parts, same * np.exp(0.5 * MACHINE_SIGMA * believed.machine), beliefs.weigh(ratio)
+        return parts, same, beliefs.weigh(ratio), 0.5 * MACHINE_SIGMA
     spread = math.hypot(spread, *_pair_sigmas(here, target))
     fixed_s = believed.fixed * question.measured_step_s
     scaled_s = there_s * ratio * (1 - believed.fixed)
-    return parts, (fixed_s + scaled_s) * np.exp(spread * believed.machine), beliefs.weigh(ratio)
+    return parts, fixed_s + scaled_s, beliefs.weigh(ratio), spread
+
+
+def _towards_peaks(
+    question: _Question, here: Device, there_parts: Parts, here_parts: Parts, tf32: NDArray[np.bool_]
+) -> Array:
+    """(D,) factors that pull the work of the target towards the ratio of the two devices' peaks."""
+    workload, target = question.workload, question.target
+
+    def slowness(device: Device, precision: Precision) -> Array:
+        rates = [matrix_rate(device, precision, tf32=choice) for choice in (False, True)]
+        counted = timing.BYTES_COUNTED.get(precision, 1.0)
+        return np.asarray(np.sqrt(counted / np.array(rates) / device.bandwidth)[tf32.astype(int)])
+
+    plain = slowness(target, question.precision) / slowness(here, workload.precision)
+    share = question.share.memory_bytes / workload.memory_bytes if workload.memory_bytes else 1.0
+    modelled = there_parts.device_s / here_parts.device_s
+    return np.asarray((plain * share / modelled) ** PEAKS_WEIGHT)
+
+
+def _host_factor(here: Device | None, there: Device) -> float:
+    """Host time beside `there` for each second beside `here`: machines are about as old as their GPUs."""
+    if here is None or here.kind == "cpu" or not here.year or not there.year:
+        return 1.0
+    return float((1 - timing.constants()["prior"]["host"]["faster_a_year"]) ** (there.year - here.year))
 
 
 def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
@@ -218,15 +252,6 @@ def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
     slowest = min(timing.sustained(device) for device in (here, there))
     if slowest < POWER_RULES_BELOW and here.name != there.name:
         yield POWER_SIGMA
-
-
-def _byte_factor(recorded: Precision, wanted: Precision) -> float:
-    """Bytes in `wanted` for each byte in `recorded`."""
-
-    def relative(precision: Precision) -> float:
-        return MIXED_BYTES if precision.mixed else 2.0 if precision is Precision.FP64 else 1.0
-
-    return relative(wanted) / relative(recorded)
 
 
 def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:

@@ -11,12 +11,13 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
+from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.predict.catalogue import Device
+from hotlap.predict.catalogue import Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import Kind, Operator, Workload
 
@@ -26,16 +27,24 @@ Array = NDArray[np.float64]
 GAP_S = 2.5e-6
 # Matrix products fill the device in waves of tiles: about this time is lost in each (fits the ND A100 GEMM table).
 WAVE_S = 6.0e-6
+# Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
+# updates stay in FP32.
+MIXED_BYTES = 0.62
+BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
 
 
 @cache
 def constants() -> dict[str, Any]:
     """facts/constants.toml, with what facts/fitted.toml puts in the place of its priors."""
-    found = _table("constants.toml")
-    fitted = _table("fitted.toml")
-    found["prior"]["fp32_efficiency"].update(fitted["fp32_efficiency"])
-    found["prior"]["memory"]["really_moved"].update(fitted["memory"]["really_moved"])
-    return found
+    return _merged(_table("constants.toml"), {"prior": _table("fitted.toml")})
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`below` with what `above` says in its place, table by table."""
+    return below | {
+        key: _merged(below[key], value) if isinstance(value, dict) and key in below else value
+        for key, value in above.items()
+    }
 
 
 def _table(name: str) -> dict[str, Any]:
@@ -75,6 +84,15 @@ class Parts:
         """The slower of host and device; near the balance each waits for the other now and then."""
         return (self.device_s**6 + self.host_s**6) ** (1 / 6)
 
+    def times(self, factor: Array) -> "Parts":
+        """With the work of the device taking `factor` times as long; the host's stays."""
+        return Parts(
+            compute_s=self.compute_s * factor,
+            memory_s=self.memory_s * factor,
+            floor_s=self.floor_s * factor,
+            host_s=self.host_s,
+        )
+
     def bound_by(self, weights: Array) -> str:
         """What takes most of the time: "compute", "memory", "launch" (floors of small operators) or "host"."""
 
@@ -87,14 +105,20 @@ class Parts:
         return max(shares, key=lambda name: shares[name])
 
 
+@cache
+def _watts_per_flop(family: str) -> float | None:
+    """Board power for each operation a second of FP32 peak, as boards of `family` usually have it."""
+    found = [one.power_w / one.fp32 for one in devices(kind="gpu") if one.family == family]
+    return median(found) if found else None
+
+
 def sustained(device: Device) -> float:
     """Part of the boost clock that the board's power limit lets matrix work hold, in (0, 1]."""
     power = constants()["prior"]["power"]
-    wanted = power["w_per_tflops"].get(device.family)
-    if wanted is None:
+    usual = _watts_per_flop(device.family)
+    if usual is None or device.kind != "gpu":
         return 1.0
-    needed_w = wanted * device.fp32 / 1e12 - power["base_w"]
-    held = (device.power_w - power["base_w"]) / max(needed_w, 1.0)
+    held = (device.power_w - power["base_w"]) / (power["share"] * usual * device.fp32)
     return float(min(1.0, held ** power["exponent"]))
 
 
@@ -106,21 +130,39 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
         return vector * sustained(device)
     rate = matrix_rate(device, precision, tf32=tf32)
     if precision is Precision.FP64:
-        return rate * 0.8 * sustained(device)
+        return rate * float(prior["fp64_efficiency"]) * sustained(device)
     if precision.mixed and device.tensor and rate == device.tensor:
         return max(rate * _matrix_efficiency(device), vector) * sustained(device)
     if rate == device.tf32 and rate > 0:
         feed = float(prior["tensor"]["tf32"])
         return max(rate * feed * _matrix_efficiency(device), vector) * sustained(device)
-    return vector / device.fp32 * rate * sustained(device)
+    reached = vector / device.fp32 * rate * sustained(device)
+    # Winograd's algorithm multiplies less than is counted.
+    return reached * float(prior["conv"]["fp32"]) if kind is Kind.CONV else reached
 
 
 def _matrix_efficiency(device: Device) -> float:
-    """Part of the matrix peak that operators of real nets reach, by the balance of the device."""
+    """Part of the matrix peak that large operators of real nets reach: the faster a unit, the harder it is to feed."""
     prior = constants()["prior"]["tensor"]
-    balance = device.tensor / device.bandwidth
-    line = prior["efficiency"] * (prior["balance"] / balance) ** prior["exponent"]
-    return float(min(0.92, line * prior["family"].get(device.family, 1.0)))
+    # A device of the user's that does not say how many units it has is taken for one on the line's anchor.
+    each = device.tensor / 1e12 / device.units if device.units > 1 else prior["unit_tflops"]
+    line = prior["efficiency"] * (prior["unit_tflops"] / each) ** prior["exponent"]
+    return float(prior["nets"] * min(1.0, line * prior["family"].get(device.family, 1.0)))
+
+
+def really_moved(precision: Precision) -> float:
+    """Bytes that travel for each byte that operators read and write, counted alone."""
+    table = constants()["prior"]["memory"]["really_moved"]
+    return float(table["mixed" if precision.mixed else "full"])
+
+
+def byte_factor(recorded: Precision, wanted: Precision) -> float:
+    """Bytes that travel in `wanted` for each that travels in `recorded`."""
+
+    def relative(precision: Precision) -> float:
+        return BYTES_COUNTED.get(precision, 1.0) * really_moved(precision)
+
+    return relative(wanted) / relative(recorded)
 
 
 def memory_rate(device: Device) -> float:
@@ -146,12 +188,12 @@ def columns(workload: Workload) -> Columns:
     groups: dict[tuple[Kind, int, int], list[Operator]] = {}
     for operator in workload.operators:
         if operator.kind is not Kind.TRANSFER and operator.count > 0:
-            sizes = _size_class(operator.flop), _size_class(operator.moved_bytes)
+            sizes = _size_class(operator.done_flop), _size_class(operator.moved_bytes)
             groups.setdefault((operator.kind, *sizes), []).append(operator)
     rows = []
     for (kind, *_), members in groups.items():
         count = math.fsum(operator.count for operator in members)
-        flop = math.fsum(operator.flop * operator.count for operator in members) / count
+        flop = math.fsum(operator.done_flop * operator.count for operator in members) / count
         moved = math.fsum(operator.moved_bytes * operator.count for operator in members) / count
         rows.append((kind, flop, moved, count))
     return Columns(

@@ -113,6 +113,7 @@ class _Key:
     shapes: tuple[tuple[int, ...], ...]
     dtype: str
     flop: float
+    overcounted: float
     read: float
     written: float
 
@@ -125,6 +126,8 @@ class _Seen:
     batch_bytes: float = 0.0
     saved: dict[int, int] = field(default_factory=dict)
     """Storage -> bytes that the forward pass keeps for the backward pass."""
+    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
+    """Storage -> a tensor that wants a gradient and was not computed: a parameter."""
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -142,7 +145,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._overloadpacket.__name__
-        if not self.aside and name not in _NO_KERNEL and not _is_view(func):
+        # Collectives of a run on several processes are the model's to foretell, not work of one device.
+        if not self.aside and name not in _NO_KERNEL and "c10d" not in func.namespace:
             self._record(func, name, args, kwargs, out)
         return out
 
@@ -156,7 +160,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         outputs = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         if not inputs and not outputs:
             return
-        flop = _flop(func, name, args, kwargs, out)
+        for tensor in inputs:
+            if tensor.requires_grad and tensor.is_leaf:
+                self._seen.leaves[tensor.untyped_storage()._cdata] = tensor
+        if _is_view(func):
+            return
+        flop = _flop(func, args, kwargs, out)
         written = _bytes(outputs)
         read = written + _bytes(inputs[1:]) if name in _SPARSE_READS else _bytes(inputs)
         if name in ("zero_", "fill_", "copy_"):
@@ -173,25 +182,29 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             shapes=tuple(tuple(tensor.shape) for tensor in inputs[:4]),
             dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
             flop=flop / kernels,
+            overcounted=_overcounted(name, args, flop),
             read=read / kernels,
             written=written / kernels,
         )
         self._seen.counts[key] = self._seen.counts.get(key, 0) + kernels
 
 
-def _flop(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
-    """Operations as torch.utils.flop_counter counts them, but for the backward pass of grouped convolutions.
-
-    There torch 2.13 takes every input channel for every output channel, which overstates MobileNets by a factor of 10.
-    """
-    if name == "convolution_backward" and int(args[-2]) > 1:
-        grad_output, weight = args[0], args[2]
-        transposed = bool(args[7])
-        spread = args[1] if transposed else grad_output
-        one_way = 2.0 * spread.numel() * math.prod(weight.shape[1:])
-        return float(one_way) * (int(args[-1][0]) + int(args[-1][1]))
+def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
+    """Operations as torch.utils.flop_counter counts them."""
     count = flop_registry.get(func._overloadpacket)
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
+
+
+def _overcounted(name: str, args: tuple[Any, ...], flop: float) -> float:
+    """How many times what is computed `flop` is: in the backward pass of grouped convolutions the counter of torch 2.13
+    takes every input channel for every output channel, which overstates a MobileNet by a factor of 10."""
+    if name != "convolution_backward" or int(args[-2]) == 1 or not flop:
+        return 1.0
+    grad_output, weight = args[0], args[2]
+    spread = args[1] if args[7] else grad_output
+    one_way = 2.0 * spread.numel() * math.prod(weight.shape[1:])
+    done = float(one_way) * (int(args[-1][0]) + int(args[-1][1]))
+    return flop / done if done else 1.0
 
 
 def _crosses(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
@@ -216,14 +229,15 @@ class Tracer:
     def __init__(self) -> None:
         self._seen = _Seen()
         self._recorder = _Recorder(self._seen)
-        self._known: set[int] = set()
         self._trained: list[torch.Tensor] = []
         self._open = ExitStack()
 
     def start(self, parameters: Iterable[torch.Tensor] = ()) -> None:
-        """Begin; `parameters` are trained: no activations, and their gradients are what GPUs exchange."""
+        """Begin; `parameters` are trained: no activations, and their gradients are what GPUs exchange.
+
+        Without any (a script that updates by hand), they are the leaves of the graph that want a gradient.
+        """
         self._trained = [parameter for parameter in parameters if parameter.requires_grad]
-        self._known = {parameter.untyped_storage()._cdata for parameter in self._trained}
         for handle in _mark_optimizer(self._recorder):
             self._open.callback(handle.remove)
         self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
@@ -231,8 +245,7 @@ class Tracer:
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._known:
-            self._seen.saved[storage._cdata] = storage.nbytes()
+        self._seen.saved[storage._cdata] = storage.nbytes()
         return tensor
 
     @contextmanager
@@ -252,7 +265,9 @@ class Tracer:
         """End, and say what was done. `batch_bytes`: that would travel from the host, besides copies that were seen."""
         self._open.close()
         operators = tuple(_mapped(self._seen.counts))
-        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in self._trained)
+        trained = self._trained or list(self._seen.leaves.values())
+        known = {parameter.untyped_storage()._cdata for parameter in trained}
+        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in trained)
         return Workload(
             operators=operators,
             name=name,
@@ -260,7 +275,7 @@ class Tracer:
             matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
             parameter_bytes=weights or None,
             gradient_bytes=weights or None,
-            activation_bytes=float(sum(self._seen.saved.values())),
+            activation_bytes=float(sum(size for storage, size in self._seen.saved.items() if storage not in known)),
             batch_bytes=self._seen.batch_bytes or batch_bytes,
         ).validated()
 
@@ -313,7 +328,7 @@ def _mapped(counts: Mapping[_Key, int]) -> Iterable[Operator]:
             continue
         yield Operator(
             kind=key.kind, name=key.name, stage=key.stage, shapes=key.shapes, dtype=key.dtype, flop=key.flop,
-            read_bytes=key.read, written_bytes=key.written, count=float(count),
+            overcounted=key.overcounted, read_bytes=key.read, written_bytes=key.written, count=float(count),
         )  # fmt: skip
     for (name, dtype), members in updates.items():
         kernels = math.ceil(sum(count for _, count in members) / TENSORS_A_KERNEL)

@@ -64,7 +64,9 @@ class Operator:
     dtype: str = "float32"
     """Of the first tensor argument."""
     flop: float = 0.0
-    """Multiplications and additions, counted as two."""
+    """Multiplications and additions, counted as two, as torch.utils.flop_counter does."""
+    overcounted: float = 1.0
+    """How many times what is really computed `flop` is; above 1 for gradients of grouped convolutions."""
     read_bytes: float = 0.0
     written_bytes: float = 0.0
     count: float = 1.0
@@ -74,6 +76,11 @@ class Operator:
     def moved_bytes(self) -> float:
         """Read and written."""
         return self.read_bytes + self.written_bytes
+
+    @property
+    def done_flop(self) -> float:
+        """Operations that are really computed."""
+        return self.flop / self.overcounted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +188,10 @@ class Workload:
             for value in (operator.flop, operator.read_bytes, operator.written_bytes, operator.count):
                 if not math.isfinite(value) or value < 0:
                     raise UserError(f"The workload is damaged: {operator.name or operator.kind} holds {value}.")
+            if not (math.isfinite(operator.overcounted) and operator.overcounted > 0):
+                raise UserError(
+                    f"The workload is damaged: {operator.name} is overcounted {operator.overcounted} times."
+                )
         if not self.operators:
             raise UserError("The workload is empty: no operator was recorded.")
         return self

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
+from hotlap.probe import device
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 
@@ -27,6 +28,8 @@ def install(session: Session, patch: Patch) -> None:
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch)
     _hook_state(session, patch)
+    if device.may_be_used():
+        device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
     if session.plan.reseed:
         _hook_seeds(session.plan.reseed, patch)
 

@@ -7,11 +7,17 @@ from torch.utils import _python_dispatch as dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Onlooker(TorchDispatchMode):
+class Onlooker(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for its modes
     """Sees every operator that reaches a kernel, and changes nothing. What torch.compile made runs as it is."""
 
     # Else torch refuses higher-order operators (flex_attention, cond) while the mode is on.
     supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # as above
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()  # type: ignore[no-untyped-call] # as above
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -31,7 +37,7 @@ def put_on(mode: Onlooker) -> None:
         TorchDispatchMode, "supports_higher_order_operators"
     ):
         raise RuntimeError("this version of torch allows no dispatch mode around flex_attention")
-    mode.__enter__()
+    mode.__enter__()  # type: ignore[no-untyped-call] # as above
 
 
 def take_off(mode: Onlooker) -> None:
@@ -41,6 +47,6 @@ def take_off(mode: Onlooker) -> None:
     above = []
     while dispatch._get_current_dispatch_mode_stack()[-1] is not mode:
         above.append(dispatch._pop_mode())
-    mode.__exit__(None, None, None)
+    mode.__exit__(None, None, None)  # type: ignore[no-untyped-call] # as above
     for other in reversed(above):
         dispatch._push_mode(other)

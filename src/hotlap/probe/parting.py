@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 def write(session: "Session", status: Status, *, sample: bool) -> None:
     """Save the record of this process. `sample`: items of the data sets may still be computed, nothing follows."""
     session.arms.close()
-    save(make_run(session, status, sample=sample), session.out / f"run-{os.environ.get('RANK', '0')}.json")
+    path = session.out / f"run-{os.environ.get('RANK', '0')}.json"
+    if not session.steps and path.exists():
+        # A launcher (torchrun) imports torch as well, and ends after the processes that trained.
+        return
+    save(make_run(session, status, sample=sample), path)
 
 
 def make_run(session: "Session", status: Status, *, sample: bool) -> Run:

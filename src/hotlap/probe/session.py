@@ -12,7 +12,7 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import parting
+from hotlap.probe import mismatch, parting
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
@@ -297,6 +297,7 @@ class Session:
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
         self.error = f"{type(error).__name__}: {error}"[:500]
+        self.windows.notes += mismatch.explain(error)
 
     def script_ends(self) -> None:
         """The interpreter is about to leave: write what is known."""

@@ -80,8 +80,9 @@ def is_operator(name: str) -> bool:
 def aggregate(
     events: Iterable[Event], *, num_steps: int, wall_s: float, on_device: bool, device_s: float | None = None
 ) -> OperatorWindow:
-    """`wall_s`: of all `num_steps`. `device_s`: between device events around them. `on_device`: kernels must be seen."""
-    events = list(events)
+    """`wall_s`: of all `num_steps`. `device_s`: between device events around. `on_device`: kernels must be seen."""
+    # One that ends before it begins was never written to its end.
+    events = [event for event in events if event.end_s >= event.begin_s]
     host = _Host([event for event in events if event.kind is Kind.OPERATOR])
     device = _Device(events) if on_device else None
     kernels_of = device.seconds_by_operator() if device else {}
@@ -129,7 +130,7 @@ class _Host:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.num_calls = 0
-        self._self_s: list[float] = [max(0.0, event.end_s - event.begin_s) for event in events]
+        self._self_s = [event.end_s - event.begin_s for event in events]
         lanes: dict[int, list[int]] = defaultdict(list)
         for i, event in enumerate(events):
             lanes[event.lane].append(i)
@@ -151,9 +152,7 @@ class _Host:
                 self.num_calls += 1
             open_.append(i)
 
-    def operators(
-        self, kernels_of: dict[int, float], *, num_steps: int, on_device: bool
-    ) -> tuple[Operator, ...]:
+    def operators(self, kernels_of: dict[int, float], *, num_steps: int, on_device: bool) -> tuple[Operator, ...]:
         """Costliest first, by the device where there is one and then by the host."""
         calls: dict[str, int] = defaultdict(int)
         self_s: dict[str, float] = defaultdict(float)
@@ -189,7 +188,7 @@ class _Device:
     def seconds_by_operator(self) -> dict[int, float]:
         found: dict[int, float] = defaultdict(float)
         for event in self._work:
-            found[event.operator] += max(0.0, event.end_s - event.begin_s)
+            found[event.operator] += event.end_s - event.begin_s
         found.pop(0, None)
         return found
 
@@ -199,7 +198,7 @@ class _Device:
         missing = len(launches - {event.id for event in self._work})
         if missing > _MAX_DROPPED * len(launches):
             return f"the profiler lost the kernels of {missing} of {len(launches)} launches"
-        if not self._kernels:
+        if not self._kernels or not self._busy:
             return "the profiler saw no kernel on the device"
         busy_s = length_s(self._busy)
         # What was queued when the window ended still belongs to it.

@@ -126,6 +126,8 @@ class Run:
     """What the reader should know: a cache that was dropped, say."""
     calls: CallFacts | None = None
     what_ifs: tuple[WhatIf, ...] = ()
+    workload: str | None = None
+    """What one step does, as JSON of `hotlap.predict.Workload`; None unless the plan's watches asked for it."""
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

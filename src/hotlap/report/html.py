@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hotlap.record import Study
-from hotlap.report import charts, diff, environment, lanes, story
+from hotlap.report import charts, devices, diff, environment, lanes, story
 from hotlap.report.clean import clean, last_lines
 from hotlap.report.terminal import OUTPUT_LINES
 from hotlap.units import duration, factor, percent
@@ -29,6 +29,7 @@ def render(study: Study) -> str:
         phase_bars=charts.phase_bars(before, study.after),
         forest=charts.forest([trial.speedup for trial in study.trials]),
         losses=charts.loss_chart(before, study.after),
+        device_plot=Markup(devices.plot(study.predictions)),
         diff_lines=tuple(diff.lines(clean(study.patch))) if study.patch else (),
         environment=environment.rows(study),
         failure=story.failure(before) if before is not None else None,

@@ -54,8 +54,13 @@ class Arguments:
         """Plan a `WrapArgument`."""
         value = _argument(edit, call)
         function = snippet.renamed(edit.function, names.spelled(edit.imports))
-        if isinstance(value, cst.Call) and names.agree(self.tree.code(value.func), function, imports=edit.imports):
-            return
+        inner = value
+        while isinstance(inner, cst.Call):
+            if names.agree(self.tree.code(inner.func), function, imports=edit.imports):
+                return
+            if len(inner.args) != 1:
+                break
+            inner = inner.args[0].value  # another function may stand around it
         names.use(edit.imports)
         functions = self._wrapped.setdefault(value, [])
         if function not in functions:

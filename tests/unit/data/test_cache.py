@@ -158,11 +158,11 @@ def test_items_that_are_the_data_sets_own_memory_stay_so() -> None:
     assert images[5].tolist() == [-6.0, -6.0]
 
 
-def test_what_does_not_fit_is_not_kept() -> None:
-    kept = cached(Pictures(), memory_bytes=1000)
-    assert_same_epochs(epochs(kept), epochs(Pictures()))
+def test_text_that_does_not_fit_is_not_kept() -> None:
+    kept = cached(Pictures(50, BUILDS["text"]), memory_bytes=1000)
+    assert_same_epochs(epochs(kept), epochs(Pictures(50, BUILDS["text"])))
     assert kept.num_cached == 0
-    assert kept.note == "Pictures is not kept: it would take about 3.52 KiB, and 1000 B may be used"
+    assert kept.note == "Pictures is not kept: it would take about 3.27 KiB, and 1000 B may be used"
 
 
 def test_items_that_grow_beyond_the_memory_are_dropped() -> None:

@@ -98,9 +98,9 @@ def test_geforce_tensor_peaks_are_those_of_fp32_accumulation() -> None:
 DIFFERENT = {
     "Tesla K40c": "quoted at its base clock",
     "A10G": "80 multiprocessors, as the driver says, not 72",
-    "Instinct MI300X": "vector rate, not packed",
-    "Instinct MI325X": "vector rate, not packed",
-    "Instinct MI355X": "vector rate, not packed",
+    "Instinct MI100": "quoted without the matrix units",
+    "Instinct MI210": "quoted without the matrix units",
+    "Instinct MI250X (2 GCD)": "quoted without the matrix units",
 }
 
 

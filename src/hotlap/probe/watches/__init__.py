@@ -11,8 +11,11 @@ from hotlap.probe.watches.modules import Modules
 from hotlap.probe.watches.operators import Operators
 from hotlap.probe.watches.shapes import Shapes
 from hotlap.probe.watches.switches import Switches
+from hotlap.probe.watches.syncs import Syncs
+from hotlap.probe.watches.trips import Trips
 from hotlap.probe.watches.watch import Watch
 from hotlap.probe.watches.what_if import WhatIfs
+from hotlap.probe.watches.workload import WorkloadWatch
 
 __all__ = ["ALL", "Watch"]
 
@@ -23,9 +26,13 @@ ALL: Mapping[str, type[Watch]] = {
     "modules": Modules,
     "cpu": Cpu,
     "input": Input,
-    "lines": Lines,
     "operators": Operators,
     "calls": Calls,
     "what-if": WhatIfs,
+    "syncs": Syncs,
+    "trips": Trips,
+    # Last: it may take many steps, and a short script has few.
+    "lines": Lines,
+    "workload": WorkloadWatch,
 }
 """Name in a plan -> the watch."""

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.autograd import profiler as torch_profiler
+from torch.profiler import profiler as kineto_profiler
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
@@ -72,7 +74,7 @@ class Operators(Watch):
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of profilers that the script makes: two at a time are an error, which must never hit the script."""
         self._session = session
-        for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, torch.profiler._KinetoProfile):
+        for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, kineto_profiler._KinetoProfile):
             patch.set(kind, "__init__", self._noticing(kind.__init__))
 
     def open(self) -> None:
@@ -93,7 +95,7 @@ class Operators(Watch):
         """At each boundary: the stage may be over."""
         if self._stage is _Stage.REFUSED:
             self._begin_count()
-            return self._stage is not _Stage.OVER
+            return self._counting is not None
         if num_steps == 0:
             return True
         self._steps += 1
@@ -126,7 +128,7 @@ class Operators(Watch):
     def fields(self) -> Mapping[str, Any]:
         """The window, or what could be seen without a profiler."""
         counting = self._counting if self._count_s > 0 else None
-        window = self._window or (counting and self._counted(counting))
+        window = self._window or (self._counted(counting) if counting is not None else None)
         if window is None:
             return {"notes": (f"No operators were seen: {self._refused or 'the script ended too early'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
@@ -163,7 +165,7 @@ class Operators(Watch):
             self._ours = False
         self._profile.__enter__()
         if device == "cuda":
-            self._events_around = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            self._events_around = (_timed_event(), _timed_event())
             self._events_around[0].record()
         self._steps = 0
         self._begun, self._begun_ns = time.perf_counter(), time.time_ns()
@@ -232,6 +234,7 @@ class Operators(Watch):
         return torch.device("cpu")
 
 
+_WAIT = re.compile(r"(Context|Stream|Event|Device)\b.*(Sync|Wait)", re.IGNORECASE)
 _FILLS = ("Memset", "Memcpy DtoD", "Memcpy PtoP", "[memory]")
 
 
@@ -246,7 +249,7 @@ def before(events: list[Event], until_s: float) -> list[Event]:
 def as_event(raw: Any, *, since_ns: int) -> Event | None:
     """An event of torch's profiler -> ours; None for what is neither an operator, nor a launch, nor on the device."""
     name = raw.name()
-    kind = _host_kind(name) if raw.device_type() == torch.autograd.DeviceType.CPU else _device_kind(raw, name)
+    kind = _host_kind(name) if raw.device_type() == torch._C._autograd.DeviceType.CPU else _device_kind(raw, name)
     if kind is None or raw.is_async():
         return None
     on_host = kind in (Kind.OPERATOR, Kind.LAUNCH)
@@ -273,22 +276,26 @@ def _host_kind(name: str) -> Kind | None:
 
 def _device_kind(raw: Any, name: str) -> Kind | None:
     # A range of the script's own (record_function) is shown on the device as well; it is no work.
-    if raw.is_user_annotation() or name.startswith("ProfilerStep"):
+    if getattr(raw, "is_user_annotation", _no)() or name.startswith("ProfilerStep"):
         return None
     if name.startswith(_FILLS):
         return Kind.FILL
     if name.startswith("Memcpy"):
         return Kind.COPY
     # Waits of streams and of the host are events of the device's lane too.
-    return (
-        None
-        if "Sync" in name.split("(", maxsplit=1)[0].split("<", maxsplit=1)[0] and "Kernel" not in name
-        else Kind.KERNEL
-    )
+    return None if _WAIT.match(name) else Kind.KERNEL
+
+
+def _no() -> bool:
+    return False
 
 
 def _profiler_runs() -> bool:
-    return bool(torch.autograd._profiler_enabled() or getattr(torch_profiler, "_is_profiler_enabled", False))
+    return bool(torch._C._autograd._profiler_enabled() or getattr(torch_profiler, "_is_profiler_enabled", False))
+
+
+def _timed_event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call] # torch has no types for it
 
 
 def _profiled_device() -> str | None:

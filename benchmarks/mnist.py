@@ -1,0 +1,160 @@
+"""Real MNIST, a small network, five epochs: as written, with other loaders, and with the data levers cold and warm.
+
+`python benchmarks/mnist.py [FOLDER]` (with the four `.gz` files) writes `benchmarks/results/mnist-<device>.json`. Every
+case is a fresh process, in turn within each round; seconds are from the first `iter(loader)` to the last step, so the
+first epoch, a cache that is filled, and workers that are started count. Losses are compared bit by bit.
+"""
+
+import argparse
+import gzip
+import hashlib
+import json
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+# Beside the project, where its data lie.
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "mnist"
+
+NUM_EPOCHS = 5
+BATCH_SIZE = 64
+NUM_ROUNDS = 3
+
+
+def read(folder: Path) -> tuple[Any, list[int]]:
+    """(60000, 28, 28) bytes and their labels, from the files as they are distributed."""
+    import numpy as np
+
+    pixels = gzip.decompress((folder / "train-images-idx3-ubyte.gz").read_bytes())
+    labels = gzip.decompress((folder / "train-labels-idx1-ubyte.gz").read_bytes())
+    _, count, rows, columns = struct.unpack(">4i", pixels[:16])
+    return np.frombuffer(pixels[16:], np.uint8).reshape(count, rows, columns).copy(), list(labels[8:])
+
+
+def dataset(folder: Path) -> Any:
+    """What torchvision's MNIST with ToTensor does for each item."""
+    import numpy as np
+    import torch
+    from PIL import Image
+    from torch.utils.data import Dataset
+
+    class Mnist(Dataset[Any]):
+        def __init__(self) -> None:
+            images, self.targets = read(folder)
+            self.data = torch.from_numpy(images)
+
+        def __len__(self) -> int:
+            return len(self.data)
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+            image = Image.fromarray(self.data[index].numpy())
+            pixels = torch.from_numpy(np.array(image, copy=True)).view(28, 28, 1).permute(2, 0, 1).contiguous()
+            return pixels.to(torch.float32).div(255), self.targets[index]
+
+    return Mnist()
+
+
+def train(folder: Path, case: str, cache: Path) -> dict[str, Any]:
+    """The script; `case` says what is changed in it."""
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    from hotlap.data import cached
+
+    torch.manual_seed(0)
+    items = dataset(folder)
+    if case.startswith("cached"):
+        items = cached(items, disk=cache if "disk" in case else False)
+    settings: dict[str, Any] = {}
+    if case.startswith("workers"):
+        settings = {"num_workers": int(case.split()[1]), "persistent_workers": True}
+    loader = DataLoader(items, batch_size=BATCH_SIZE, shuffle=True, **settings)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True if "fused" in case else None)
+    criterion = nn.CrossEntropyLoss()
+    losses, epochs = [], []
+    for _ in range(NUM_EPOCHS):
+        begun = perf_counter()
+        for images, labels in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(images), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        epochs.append(perf_counter() - begun)
+    digest = hashlib.sha256(torch.stack(losses).numpy().tobytes()).hexdigest()[:16]
+    return {"train_s": sum(epochs), "first_epoch_s": epochs[0], "later_epoch_s": epochs[-1], "losses": digest}
+
+
+CASES = {
+    "as written": "plain",
+    "1 worker, persistent": "workers 1",
+    "2 workers, persistent": "workers 2",
+    "cached, cold": "cached",
+    "cached on disk, cold": "cached disk",
+    "cached on disk, warm": "cached disk warm",
+    "cached on disk and fused Adam, warm": "cached disk warm fused",
+}
+
+
+def measure(folder: Path, num_rounds: int) -> list[dict[str, Any]]:
+    seen: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in range(num_rounds):
+            for name, case in CASES.items():
+                cache = Path(scratch) / ("warm" if "warm" in case else f"cold-{number}")
+                if "warm" in case and not cache.exists():
+                    one(folder, "cached disk", cache)
+                seen[name].append(one(folder, case, cache))
+    plain = seen["as written"]
+    plain_s = statistics.median(run["train_s"] for run in plain)
+    rows = []
+    for name, runs in seen.items():
+        train_s = statistics.median(run["train_s"] for run in runs)
+        rows.append(
+            {
+                "case": name,
+                "train_s": train_s,
+                "first_epoch_s": statistics.median(run["first_epoch_s"] for run in runs),
+                "later_epoch_s": statistics.median(run["later_epoch_s"] for run in runs),
+                "speedup": plain_s / train_s,
+                "lowest_speedup": min(a["train_s"] / b["train_s"] for a, b in zip(plain, runs, strict=True)),
+                "same_losses": all(run["losses"] == plain[0]["losses"] for run in runs),
+            }
+        )
+    return rows
+
+
+def one(folder: Path, case: str, cache: Path) -> dict[str, Any]:
+    command = [sys.executable, __file__, str(folder), "--case", case, "--cache", str(cache)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
+    parser.add_argument("--rounds", type=int, default=NUM_ROUNDS)
+    parser.add_argument("--case", help="for the processes that this one starts")
+    parser.add_argument("--cache", type=Path, default=Path())
+    options = parser.parse_args()
+    if options.case:
+        print(json.dumps(train(options.folder, options.case, options.cache)))
+        return
+    if not options.folder.exists():
+        print(f"not measured: there is no {options.folder}; give the folder with the four .gz files")
+        return
+    from results_file import write
+
+    write("mnist", results=measure(options.folder, options.rounds))
+
+
+if __name__ == "__main__":
+    main()

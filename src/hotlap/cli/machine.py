@@ -1,0 +1,55 @@
+"""`hotlap machine`: what this machine can do at best, and what is wrong with it."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap.errors import UserError
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser of `hotlap` about this command."""
+    parser = subparsers.add_parser(
+        "machine",
+        usage="hotlap machine [options]",
+        allow_abbrev=False,
+        help="what this machine can do at best, and what is wrong with it",
+        description="Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the "
+        "machine, what it costs, and how to mend it. Figures are kept in the user's cache folder for this "
+        "hardware and these versions; what is wrong is looked at anew each time.",
+    )
+    parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
+    parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats: some seconds")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code."""
+    from rich.console import Console
+
+    from hotlap.machine.checkup import checkup
+    from hotlap.record import encode
+    from hotlap.report import machine
+
+    found = checkup(fresh=args.fresh, quick=args.quick, doing=_say)
+    if args.json == "-":
+        sys.stdout.write(encode(found).decode() + "\n")
+        return 0
+    if args.json:
+        try:
+            Path(args.json).write_bytes(encode(found) + b"\n")
+        except OSError as error:
+            raise UserError(f"{args.json} cannot be written: {error.strerror}.") from None
+    if sys.stdout.isatty():
+        console = Console(highlight=False)
+        for section in machine.sections(found):
+            console.print(section)
+    else:
+        sys.stdout.write(machine.render(found))
+    return 0
+
+
+def _say(text: str) -> None:
+    """Standard output is for the result."""
+    print(f"hotlap: {text} ...", file=sys.stderr)

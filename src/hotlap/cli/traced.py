@@ -1,0 +1,159 @@
+"""A training command -> one of its steps as a workload, with where and how fast it was measured."""
+
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from hotlap.errors import NoSteps, ScriptFailed
+
+if TYPE_CHECKING:
+    from hotlap.cli.target import Target
+    from hotlap.predict import Device, Workload
+    from hotlap.record import Run
+
+WARMUP_STEPS = 3
+TIMED_STEPS = 8
+# From this part of the step on the workers are what it waits for (as the rule input-bound takes it, on the safe side).
+_INPUT_BOUND_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """What was found out about a script."""
+
+    work: "Workload"
+    device: str | None
+    """A name of the catalogue, or of one of `devices`; None (and no time) where nothing was measured."""
+    step_s: float | None
+    devices: "tuple[Device, ...]"
+    """The user's, and this processor where the catalogue does not have it."""
+    steps_per_epoch: int | None = None
+
+
+def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...]") -> Traced:
+    """Run the command until one step is traced.
+
+    Raises:
+        UserError: it cannot be started as it stands.
+        ScriptFailed: it failed before a step was traced.
+        NoSteps: it made too few steps.
+    """
+    from hotlap.cli import target
+
+    cwd = Path(os.getcwd())
+    aim = target.parse(words, cwd=cwd)
+    run = _run(aim, cwd, timeout_s=timeout_s)
+    work = _workload(run, aim.title)
+    device, devices = _here(run.device, devices)
+    return Traced(
+        work=work,
+        device=device,
+        step_s=run.median_step_s(),
+        devices=devices,
+        steps_per_epoch=_steps_per_epoch(run),
+    )
+
+
+def _run(aim: "Target", cwd: Path, *, timeout_s: float) -> "Run":
+    from hotlap.launch import Launcher
+    from hotlap.record import Plan
+
+    asked = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    plan = Plan(
+        command=aim.command,
+        cwd=str(cwd),
+        out="",
+        warmup=WARMUP_STEPS,
+        steps=TIMED_STEPS,
+        seed=None,
+        watches=("workload",),
+    )
+    folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with Launcher(
+            environment=lambda _: {}, folders=folders, timeout_s=timeout_s, interrupted=lambda: asked
+        ) as launcher:
+            (found,) = launcher([plan], limit_s=timeout_s)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return found
+
+
+def _workload(run: "Run", title: str) -> "Workload":
+    from hotlap.predict import Workload
+    from hotlap.record import Status, decode
+
+    if run.workload is None or not run.step_s:
+        if run.status in (Status.CRASHED, Status.KILLED):
+            raise ScriptFailed(f"{title} failed before a step was traced: {run.error}.", output=run.output)
+        why = " ".join((f"{run.error}." if run.error else "", *run.notes)).strip()
+        raise NoSteps(
+            f"{title} ended before a step was traced: {WARMUP_STEPS} steps to warm up, {TIMED_STEPS} to time and 1 to "
+            f"trace are needed. {why}",
+            output=run.output,
+        )
+    work = decode(run.workload.encode(), Workload).validated()
+    input_s, workers = _input(run)
+    notes = work.notes
+    if run.world_size > 1:
+        notes += (f"the step was measured with {run.world_size} processes at work, and holds their communication",)
+    return replace(work, name=title, input_s=input_s, input_workers=workers, batch_size=_batch_size(run), notes=notes)
+
+
+def _input(run: "Run") -> tuple[float | None, int | None]:
+    """One worker's seconds for a batch, and the number of workers; None where the input does not matter."""
+    from hotlap.record import Phase
+
+    parts = run.phase_s.get(Phase.INPUT)
+    trained = [loader for loader in run.loaders if loader.trained_on]
+    if not parts or not trained:
+        return None, None
+    workers = trained[0].num_workers
+    if not workers:
+        return median(parts), 0
+    if (run.share(Phase.INPUT) or 0.0) < _INPUT_BOUND_SHARE:
+        return None, None
+    # All workers are busy all the time: together they deliver one batch a step.
+    return workers * run.median_step_s(), workers
+
+
+def _batch_size(run: "Run") -> int | None:
+    seen = [number for number in run.num_samples if number]
+    return round(median(seen)) if seen else None
+
+
+def _steps_per_epoch(run: "Run") -> int | None:
+    """As the loader that feeds the training has items and samples in a batch."""
+    for loader in run.loaders:
+        if loader.trained_on and loader.num_items and loader.batch_size:
+            return max(1, loader.num_items // loader.batch_size)
+    return None
+
+
+def _here(name: str, devices: "tuple[Device, ...]") -> "tuple[str, tuple[Device, ...]]":
+    """The device of the run, known to the catalogue or described roughly."""
+    from hotlap.errors import UserError
+    from hotlap.predict import catalogue
+
+    if name != "cpu":
+        return name, devices
+    from hotlap.machine.look import look
+
+    here = look()
+    try:
+        catalogue.resolve(here.processor, extra=devices)
+    except UserError:
+        devices = (*devices, catalogue.unknown_cpu(here.processor, cores=here.num_cores))
+    return here.processor, devices

@@ -1,0 +1,181 @@
+"""The store of a data set's items: made, found on disk, filled by other processes, and given up."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hotlap.data.determinism import Streams
+from hotlap.data.fillers import Fillers, Work, cannot_fork, wait_for
+from hotlap.data.items import Unsupported
+from hotlap.data.memory import usable_cores
+from hotlap.data.opening import Opened, close_with, open_store, wish_for
+from hotlap.data.store import Store
+
+# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
+# process with torch takes 10 to 30 ms.
+FILL_LEAST_S = 0.5
+
+# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
+# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
+FILL_WAIT_S = 5.0
+
+# Items of a cache found on disk that are computed and compared before the first is handed out.
+NUM_WARM_CHECKS = 8
+
+
+class Filling(ABC):
+    """Where items are, and who computes them ahead. What may be kept at all is decided by `Kept`."""
+
+    def __init__(self, dataset: Any, *, memory_bytes: int | None, disk: bool | str | Path) -> None:
+        self.dataset = dataset
+        self.memory_bytes = memory_bytes
+        self.disk = disk
+        self.note: str | None = None
+        self.on_note: Callable[[str], None] | None = None
+        """Called with each note as it is made."""
+        self.warm = False
+        """True if the items were found on disk."""
+        self.full = False
+        self.num_cached = 0
+        self._streams = Streams()
+        self._store: Store | None = None
+        self._opened: Opened | None = None
+        self._fillers: Fillers | None = None
+        self._present = np.zeros(0, dtype=np.bool_)
+        self._own_memory = False
+        self._limit_bytes = 0
+        self._item_s = 0.0
+
+    @abstractmethod
+    def give_up(self, reason: str) -> None:
+        """Hand out true items from now on."""
+
+    @abstractmethod
+    def _again(self, index: Any) -> tuple[Any] | None:
+        """(the item computed once more,), leaving no trace in any generator; None if that gave reason to give up."""
+
+    @abstractmethod
+    def _why_not_kept(self, before: list[Any]) -> str | None:
+        """What was seen around computing items that forbids to keep them."""
+
+    @property
+    def _name(self) -> str:
+        return type(self.dataset).__name__
+
+    def say(self, note: str) -> None:
+        """Something that the user should know."""
+        self.note = note
+        if self.on_note is not None:
+            self.on_note(note)
+
+    def _pays_to_share(self, length: int) -> bool:
+        """True if other processes should compute items, and may."""
+        return self._item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
+
+    def _open(self, items: list[Any], length: int, *, shared: bool) -> None:
+        """Choose and make the store, if it fits into memory or on disk."""
+        wish = wish_for(memory_bytes=self.memory_bytes, disk=self.disk, shared=shared, own_memory=self._own_memory)
+        self._limit_bytes = wish.limit_bytes
+        try:
+            opened = open_store(self.dataset, items, length, wish)
+        except Unsupported as unsupported:
+            self.give_up(f"{self._name} is not kept: {unsupported}")
+        except (MemoryError, RuntimeError, OSError) as error:
+            self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
+        else:
+            self._begin_store(opened, length, shared=shared)
+
+    def _begin_store(self, opened: Opened, length: int, *, shared: bool) -> None:
+        self._opened, self._store = opened, opened.store
+        close_with(self, opened)
+        self._present = np.full(length, opened.full, dtype=np.bool_)
+        self._tell(opened)
+        if opened.full:
+            self.warm = self.full = True
+            self.num_cached = length
+            self._check_warm(length)
+        elif shared and opened.store.mappable:
+            self._fill(length)
+
+    def _check_warm(self, length: int) -> None:
+        """Some items of a cache that another run wrote, computed here and compared."""
+        for number in range(min(NUM_WARM_CHECKS, length)):
+            position = number * length // min(NUM_WARM_CHECKS, length)
+            again = self._again(position)
+            if again is None:
+                return
+            if self._store is None or not self._store.holds(position, again[0]):
+                self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
+                self._present[:] = False
+                self.num_cached = 0
+                self.warm = self.full = False
+                return
+
+    def _fill(self, length: int) -> None:
+        """Have all items computed in other processes; wait for them if that is soon done."""
+        cores = usable_cores()
+        soon = self._item_s * length / cores < FILL_WAIT_S
+        present = self._present
+        self._fillers = Fillers(
+            lambda _: self._filler(),
+            num_processes=cores if soon else cores - 1,
+            item_s=self._item_s,
+            is_missing=lambda position: not present[position],
+        )
+        self._fillers.request(range(length))
+        self._fillers.close()
+        if soon:
+            wait_for(self._fillers, self._absorb, lambda: self._fillers is None, 2 * FILL_WAIT_S)
+
+    def _filler(self) -> Work:
+        """IN A FILLER: what computes items into the store."""
+        torch.set_num_threads(1)
+
+        def work(wanted: list[int]) -> str | None:
+            before = self._streams.states()
+            items = [self.dataset[position] for position in wanted]
+            reason = self._why_not_kept(before)
+            if reason is None and self._store is not None:
+                self._store.put(wanted, items)
+            return reason
+
+        return work
+
+    def _absorb(self, done: list[int]) -> None:
+        """Items that the fillers computed are kept from now on."""
+        fillers = self._fillers
+        if fillers is None:
+            return
+        if done:
+            self._present[done] = True
+            self.num_cached = int(self._present.sum())
+            self._now_full()
+        if fillers.trouble is not None or fillers.num_outstanding == 0:
+            self._fillers = None
+            fillers.stop()
+            if fillers.refused and fillers.trouble is not None:
+                self.give_up(fillers.trouble)
+
+    def _now_full(self) -> None:
+        self.full = self.num_cached == len(self._present)
+        if self.full and self._opened is not None:
+            self._opened.publish()
+            self._tell(self._opened)
+
+    def _tell(self, opened: Opened) -> None:
+        for note in opened.notes:
+            self.say(f"{self._name}: {note}")
+        opened.notes.clear()
+
+    def _stop(self) -> None:
+        """End the fillers, and give the file up."""
+        if self._fillers is not None:
+            self._fillers.stop()
+            self._fillers = None
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None

@@ -1,0 +1,199 @@
+"""`batched(dataset)`: a batch of a data set that lies in memory is one gather, not a Python loop and a collate."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
+
+from hotlap.data.collation import Batch, goes_to_default_collate
+from hotlap.data.columns import collate, same_batch
+from hotlap.data.determinism import fetch
+from hotlap.data.indices import positions
+from hotlap.data.items import is_plain_tensor
+from hotlap.data.stand_in import StandIn
+from hotlap.errors import UserError
+
+Gather = Callable[[torch.Tensor], Any]
+"""(B,) positions -> what `default_collate` makes of the items there."""
+
+
+@final
+class BatchedDataset(StandIn):
+    """What `batched` returns: the data set itself to all who look. See `batched`."""
+
+    _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
+
+    def __init__(self, dataset: Any) -> None:
+        object.__setattr__(self, "_hotlap_dataset", dataset)
+        object.__setattr__(self, "_hotlap_agrees", {})
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def __getitems__(self, indices: Any) -> Any:
+        if goes_to_default_collate() and isinstance(indices, list) and indices and set(map(type, indices)) == {int}:
+            index = positions(indices, {int}, len(self))
+            batch = None if index is None else self._hotlap_batch(indices, index)
+            if batch is not None:
+                return [Batch(batch[0])]
+        return fetch(self._hotlap_dataset, indices)
+
+    def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
+        dataset = self._hotlap_dataset
+        gather = gather_of(dataset)  # anew each time: the script may have put other tensors into it
+        if gather is None:
+            return None
+        case = (len(indices), torch.get_default_dtype())
+        agrees = self._hotlap_agrees.get(case)
+        if agrees is None:
+            # Each size of batch is collated by torch itself once, and the gather is used only if it agrees in all.
+            try:
+                agrees = _same(gather(index), collate([dataset[number] for number in indices]))
+            except (TypeError, RuntimeError, ValueError):
+                agrees = False
+            self._hotlap_agrees[case] = agrees
+        return (gather(index),) if agrees else None
+
+    def _hotlap_changed(self, name: str) -> None:
+        self._hotlap_agrees.clear()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BatchedDataset, (self._hotlap_dataset,)
+
+
+def gather_of(dataset: Any) -> Gather | None:
+    """How to gather batches from what this data set holds now; None if its items are made in another way.
+
+    Exactly these classes: a class derived from them may do something else for an item.
+    """
+    look = _KINDS.get(type(dataset))
+    return None if look is None else look(dataset)
+
+
+def _of_tensor(tensor: torch.Tensor) -> Gather | None:
+    if not is_plain_tensor(tensor) or tensor.ndim == 0:
+        return None
+    return lambda index: tensor.index_select(0, index)
+
+
+def _of_array(array: Any) -> Gather | None:
+    if array.ndim == 0 or array.dtype.kind not in "biufc" or not array.dtype.isnative:
+        return None
+    return lambda index: torch.from_numpy(np.asarray(np.take(array, index.numpy(), axis=0)))
+
+
+def _of_tensors(dataset: Any) -> Gather | None:
+    tensors = dataset.tensors
+    if not all(map(is_plain_tensor, tensors)):
+        return None
+    return lambda index: [tensor.index_select(0, index) for tensor in tensors]
+
+
+def _of_subset(dataset: Any) -> Gather | None:
+    inner, chosen, length = gather_of(dataset.dataset), dataset.indices, len(dataset.dataset)
+    if inner is None:
+        return None
+    if isinstance(chosen, range):
+        start, step = chosen.start, chosen.step
+        return lambda index: inner(index * step + start)
+
+    def gather(index: torch.Tensor) -> Any:
+        wanted = [chosen[number] for number in index.tolist()]
+        found = positions(wanted, set(map(type, wanted)), length)
+        if found is None:
+            raise ValueError("an index that counts from the end")
+        return inner(found)
+
+    return gather
+
+
+def _of_chain(dataset: Any) -> Gather | None:
+    parts = [gather_of(part) for part in dataset.datasets]
+    if not parts or None in parts:
+        return None
+    ends = torch.tensor(dataset.cumulative_sizes, dtype=torch.int64, device="cpu")
+    starts = [0, *dataset.cumulative_sizes]
+
+    def gather(index: torch.Tensor) -> Any:
+        part_of = torch.bucketize(index, ends, right=True)
+        batches, order = [], []
+        for number, part in enumerate(parts):
+            rows = torch.nonzero(part_of == number).flatten()
+            if len(rows) and part is not None:
+                batches.append(part(index[rows] - starts[number]))
+                order.append(rows)
+        return _joined(batches, torch.argsort(torch.cat(order)))
+
+    return gather
+
+
+def _joined(batches: Sequence[Any], order: torch.Tensor) -> Any:
+    """Batches of several parts as one, its rows in this order."""
+    if isinstance(batches[0], list):
+        return [_joined(parts, order) for parts in zip(*batches, strict=True)]
+    if len({(batch.dtype, batch.shape[1:]) for batch in batches}) > 1:
+        raise ValueError("the parts differ in shape")
+    return torch.cat(list(batches)).index_select(0, order)
+
+
+def _of_stack(dataset: Any) -> Gather | None:
+    stacked = dataset.datasets
+    names = list(stacked) if isinstance(stacked, dict) else list(range(len(stacked)))
+    gathers = [gather_of(stacked[name]) for name in names]
+    known = [gather for gather in gathers if gather is not None]
+    if len(known) < len(names):
+        return None
+    if isinstance(stacked, dict):
+        return lambda index: {name: gather(index) for name, gather in zip(names, known, strict=True)}
+    return lambda index: [gather(index) for gather in known]
+
+
+_KINDS: dict[type, Callable[[Any], Gather | None]] = {
+    torch.Tensor: _of_tensor,
+    np.ndarray: _of_array,
+    np.memmap: _of_array,
+    TensorDataset: _of_tensors,
+    Subset: _of_subset,
+    ConcatDataset: _of_chain,
+    StackDataset: _of_stack,
+}
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equal in structure, types, strides and bytes."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(_same(left[name], right[name]) for name in left)
+    return same_batch(left, right)
+
+
+def batched(dataset: Any) -> Any:
+    """A data set whose batches are gathered from where its items lie; the same batches, 10 times as fast.
+
+    `DataLoader(batched(TensorDataset(x, y)), batch_size=32, shuffle=True)`. Serves tensors, NumPy arrays and memory
+    maps, `TensorDataset`, and `Subset`, `ConcatDataset` and `StackDataset` of these. Nothing is copied or kept: what
+    the script changes in its tensors is in the next batch. A collate function of the script's own gets the items as
+    before, and so does any index that is no plain number.
+
+    Arguments:
+        dataset: one of these classes themselves; a class derived from them may do something else for an item.
+
+    Returns:
+        The data set, to all who look.
+    """
+    if type(dataset) is BatchedDataset:
+        return dataset
+    if gather_of(dataset) is None:
+        raise UserError(
+            f"batched() got a {type(dataset).__name__}, whose items are not rows of tensors or arrays in memory. "
+            "hotlap.data.cached serves other data sets."
+        )
+    from hotlap.data.iterators import teach
+
+    teach()
+    return BatchedDataset(dataset)

@@ -1,0 +1,289 @@
+"""What `iter(loader)` gives for a loader over a cached data set: torch's own bookkeeping, without the work.
+
+A loader without workers: torch's samplers that draw all at once are asked for the whole epoch, and a batch is a slice
+of that order. A loader with workers: batches are gathered in this process, while base seed, samplers and the batches
+that workers are ahead go on exactly as if the workers were there; on the first doubt they are started after all, at
+that batch, with the seed that they would have had.
+"""
+
+import copy
+import itertools
+from collections import deque
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, final
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    default_collate,
+)
+from torch.utils.data._utils.pin_memory import pin_memory as torch_pins
+from torch.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
+
+from hotlap.data.cache import CachedDataset
+from hotlap.data.collation import torch_collates
+from hotlap.data.determinism import Streams
+from hotlap.data.fillers import Fillers
+from hotlap.data.gathering import BatchedDataset
+from hotlap.data.indices import positions
+from hotlap.data.warning import warn
+from hotlap.data.workers import Filled, ForWorkers, Role
+
+# How long a batch that waits for its items sleeps before it looks again.
+_WAIT_S = 1.0
+
+
+def taught(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`DataLoader._get_iterator`, with a shorter way for cached data sets."""
+
+    @wraps(get_iterator)
+    def _get_iterator(loader: Any) -> Any:
+        short = _shorter(loader)
+        return get_iterator(loader) if short is None else short(loader)
+
+    _get_iterator._hotlap_taught = True  # type: ignore[attr-defined]
+    return _get_iterator
+
+
+def teach() -> None:
+    """For use by hand: from now on, loaders over cached data sets take the shorter way."""
+    if not getattr(DataLoader._get_iterator, "_hotlap_taught", False):
+        loader: Any = DataLoader
+        loader._get_iterator = taught(loader._get_iterator)
+
+
+def _shorter(loader: Any) -> Callable[[Any], Any] | None:
+    if type(loader.dataset) not in (CachedDataset, BatchedDataset) or not loader._auto_collation:
+        return None
+    if loader.num_workers == 0:
+        whole = loader.collate_fn is default_collate and _draws_at_once(loader)
+        return _WholeEpoch if whole else None
+    if type(loader.dataset) is BatchedDataset or loader.dataset._hotlap_kept.given_up:
+        return None
+    context = loader.multiprocessing_context
+    method = context if context is None or isinstance(context, str) else context.get_start_method()
+    method = method or torch.multiprocessing.get_start_method()
+    return InPlaceOfWorkers if method == "fork" and getattr(loader, "in_order", True) else None
+
+
+def _draws_at_once(loader: Any) -> bool:
+    """True if the sampler takes all that it needs from generators before it gives its first index."""
+    sampler = loader.sampler
+    if type(loader.batch_sampler) is not BatchSampler or loader.batch_sampler.sampler is not sampler:
+        return False
+    if type(sampler) is RandomSampler:
+        return not sampler.replacement and sampler.num_samples <= len(sampler.data_source)
+    return type(sampler) in (SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
+
+
+@final
+class _WholeEpoch(_SingleProcessDataLoaderIter):
+    """Without workers: a batch is a gather by a slice of the epoch's order."""
+
+    _dataset: Any
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        self._sampler = loader.sampler
+        self._batch_size = int(loader.batch_size)
+        self._order: Any = None
+        self._given = 0
+
+    def _next_data(self) -> Any:
+        if self._order is None:
+            self._order = list(self._sampler)
+            self._plain = _plain(self._order, len(self._dataset))
+            self._index = torch.tensor(self._order if self._plain else [], dtype=torch.int64, device="cpu")
+        start, end = self._given, self._given + self._batch_size
+        if start >= len(self._order) or (self._drop_last and end > len(self._order)):
+            raise StopIteration
+        self._given = end
+        indices = self._order[start:end]
+        whole = self._plain and torch_collates()
+        batch = self._dataset._hotlap_batch(indices, self._index[start:end]) if whole else None
+        data = batch[0] if batch is not None else self._dataset_fetcher.fetch(indices)
+        return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
+
+
+class InPlaceOfWorkers(_BaseDataLoaderIter):
+    """With workers: what happens in this process happens in their order (torch's `_MultiProcessingDataLoaderIter`)."""
+
+    def __init__(self, loader: Any) -> None:
+        generator = torch.default_generator if loader.generator is None else loader.generator
+        self._state_before_seed = generator.get_state()
+        self._workers: Any = None
+        self._fillers: Fillers | None = None
+        self._filled: Filled | None = None
+        super().__init__(loader)
+        self._kept = loader.dataset._hotlap_kept
+        self._cache: ForWorkers = self._kept.for_workers(ForWorkers)
+        self._role = Role(loader.num_workers, int(self._base_seed), loader.worker_init_fn, loader.collate_fn)
+        # Not the loader itself: it holds this iterator when its workers are persistent.
+        self._loader = copy.copy(loader)
+        self._loader.__dict__["_iterator"] = None
+        self._reset(loader, first_iter=True)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if self._workers is not None:
+            self._workers._reset(loader, first_iter)
+            return
+        super()._reset(loader, first_iter)
+        self._ahead: deque[Any] = deque()
+        self._given = 0
+        for _ in range(self._loader.prefetch_factor * self._num_workers):
+            self._pull()
+        if not self._ahead:
+            return
+        if first_iter:
+            self._filled = self._cache.begin(self._ahead[0], self._role)
+        # Persistent workers live on: what the script changes in the data set does not reach them.
+        filled = self._filled
+        if filled is None or self._kept.given_up:
+            self._filled = None
+            return
+        if filled.present.any():
+            self._cache.check(filled, self._role)
+        for index in self._ahead:
+            self._ask(index)
+
+    def _pull(self) -> None:
+        """One more batch of indices from the sampler, as soon as a worker would have been given it."""
+        index = next(self._sampler_iter, None)
+        if index is not None:
+            self._ahead.append(index)
+            self._ask(index)
+
+    def _ask(self, index: Any) -> None:
+        """Have the missing ones of these items computed."""
+        filled = self._filled
+        if filled is None or filled.full or not _plain(index, len(filled.present)):
+            return
+        missing = filled.missing(index)
+        filled.asked(len(index), len(missing))
+        if missing:
+            if self._fillers is None:
+                self._fillers = self._cache.fillers(filled, self._role)
+            self._fillers.request(missing)
+
+    def _next_data(self) -> Any:
+        if self._workers is not None:
+            return self._workers._next_data()
+        if not self._ahead:
+            if not self._persistent_workers:
+                self._stop()
+            raise StopIteration
+        batch = self._serve(self._ahead[0])
+        if batch is None:
+            return self._start_workers()._next_data()
+        self._ahead.popleft()
+        self._given += 1
+        self._pull()
+        data = batch[0]
+        return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
+
+    def _serve(self, indices: Any) -> tuple[Any] | None:
+        """(the batch,); None if only the script's workers can tell."""
+        filled = self._filled
+        if filled is None or not _plain(indices, len(filled.present)) or not self._healthy():
+            return None
+        while filled.missing(indices):
+            if self._fillers is None or self._fillers.trouble is not None:
+                self._healthy()  # says what the trouble is
+                return None
+            filled.mark(self._fillers.wait(_WAIT_S))
+        index = positions(indices, {int}, len(filled.present))
+        if index is None:
+            return None
+        if self._collate_fn is default_collate:
+            return (filled.store.gather(index) if torch_collates() else None) or self._collated(filled, index)
+        return self._collated(filled, index)
+
+    def _collated(self, filled: Filled, index: torch.Tensor) -> tuple[Any] | None:
+        """By the collate function, as long as it leaves all generators alone."""
+        if not filled.exact_items:
+            return None
+        streams = Streams()
+        before = streams.states()
+        try:
+            batch = self._collate_fn(filled.store.take(index.tolist()))
+        except Exception:  # raised again where it belongs, in a worker
+            streams.restore(before)
+            return None
+        drawn = streams.drawn(before)
+        if drawn is not None:
+            streams.restore(before)
+            self._kept.give_up(f"the collate function draws random numbers (from {drawn}), so its own workers run it")
+            return None
+        return (batch,)
+
+    def _healthy(self) -> bool:
+        """True unless a process that fills or checks has found a reason to stop."""
+        filled = self._filled
+        doubts = None if filled is None else self._cache.doubts(filled)
+        if doubts is not None:
+            self._kept.give_up(f"{doubts}; kept items were dropped")
+            warn(str(self._kept.note))
+        if self._kept.given_up:
+            return False
+        if self._fillers is not None and filled is not None:
+            filled.mark(self._fillers.poll())
+            if self._fillers.refused:
+                self._kept.give_up(str(self._fillers.trouble))
+                return False
+            if filled.full:
+                self._fillers.stop()
+                self._fillers = None
+        return True
+
+    def _start_workers(self) -> Any:
+        """From this batch on the script's own workers, as if they had been there from the begin."""
+        self._stop()
+        rest = itertools.chain(self._ahead, self._sampler_iter)
+        plain = copy.copy(self._loader)
+        generator = torch.Generator()
+        generator.set_state(self._state_before_seed)
+        true_sampler = self._index_sampler
+        plain.__dict__.update(
+            dataset=self._kept.dataset, batch_sampler=rest, generator=generator, pin_memory=self._pin_memory
+        )
+        self._workers = _Late(plain, self._given % self._num_workers)
+        self._workers._index_sampler = true_sampler
+        return self._workers
+
+    def _stop(self) -> None:
+        if self._fillers is not None:
+            self._fillers.stop()
+            self._fillers = None
+
+    def __del__(self) -> None:
+        self._stop()
+
+
+@final
+class _Late(_MultiProcessingDataLoaderIter):
+    """Workers that begin with the batch whose turn it is, not with the first."""
+
+    def __init__(self, loader: Any, first_worker: int) -> None:
+        self._skip = first_worker
+        super().__init__(loader)
+
+    def _try_put_index(self) -> None:
+        while self._skip:
+            next(self._worker_queue_idx_cycle)
+            self._skip -= 1
+        super()._try_put_index()
+
+
+def _plain(indices: Any, length: int) -> bool:
+    """True for a list of positions."""
+    return isinstance(indices, list) and all(type(index) is int and 0 <= index < length for index in indices)

@@ -1,0 +1,164 @@
+"""The first items of a data set -> a store for all of them, in memory or on disk; or a full one off the shelf."""
+
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hotlap.data.arena import Arena, arena_bytes
+from hotlap.data.fingerprint import NoKey, key_of
+from hotlap.data.items import Unsupported, num_bytes
+from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.shelf import Draft, NoShelf, Shelf, default_folder
+from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store
+from hotlap.units import size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Where items are to be kept."""
+
+    limit_bytes: int
+    """Memory that may be used."""
+    shared: bool
+    """Other processes are going to fill it."""
+    own_memory: bool
+    """Items share memory with the data set or with each other: only whole batches can be kept."""
+    on_disk: bool
+    """The next run is to find it."""
+    shelf: Shelf
+    """For that, and for what memory cannot hold."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """A store, and the file behind it."""
+
+    store: Store
+    num_items: int
+    shelf: Shelf
+    draft: Draft | None = None
+    """What it is written to."""
+    key: str | None = None
+    """Under which the draft is to be published."""
+    full: bool = False
+    """It came off the shelf with all items."""
+    notes: list[str] = field(default_factory=list)
+
+    def publish(self) -> None:
+        """All items are there: let the next run find them."""
+        if self.draft is None or self.key is None or not isinstance(self.store, ColumnStore):
+            return
+        try:
+            self.shelf.publish(self.draft, key=self.key, layout=self.store.layout, num_items=self.num_items)
+        except NoShelf as reason:
+            self.notes.append(str(reason))
+        self.close()
+
+    def close(self) -> None:
+        """Give up the draft, if it was not published; memory that tensors lie in stays."""
+        if self.draft is not None:
+            self.draft.close()
+            self.draft = None
+
+
+def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> Opened:
+    """A store for `length` items like these; `Unsupported` says why there is none."""
+    try:
+        needed_bytes = ColumnStore.would_take_bytes(items[0], length)
+    except NotAlike:
+        if wish.own_memory:
+            raise Unsupported("its items share memory with the data set, so that copies could be told") from None
+        require(length * sum(map(num_bytes, items)) // len(items), wish.limit_bytes)
+        return Opened(store=ItemStore(length), shelf=wish.shelf, num_items=length)
+    opened = Opened(store=ColumnStore(items[0], 0), shelf=wish.shelf, num_items=length)
+    if opened.store.mappable and wish.on_disk and _on_disk(dataset, items[0], opened, wish):
+        return opened
+    if needed_bytes > wish.limit_bytes and opened.store.mappable:
+        _spill(items[0], opened, wish, needed_bytes)
+        return opened
+    require(needed_bytes, wish.limit_bytes)
+    if wish.shared and opened.store.mappable:
+        arena = Arena(arena_bytes(items[0], length))
+        opened.store = ColumnStore(items[0], length, arena.allocate)
+    else:
+        opened.store = ColumnStore(items[0], length)
+    return opened
+
+
+def wish_for(*, memory_bytes: int | None, disk: bool | str | Path, shared: bool, own_memory: bool) -> Wish:
+    """What the arguments of `cached` come to here and now."""
+    return Wish(
+        limit_bytes=limit_bytes(memory_bytes),
+        shared=shared,
+        own_memory=own_memory,
+        on_disk=disk is not False,
+        shelf=Shelf(default_folder() if isinstance(disk, bool) else Path(disk)),
+    )
+
+
+def limit_bytes(memory_bytes: int | None) -> int:
+    """Bytes that this process may use for items."""
+    return int(SHARE_OF_FREE * available_bytes()) if memory_bytes is None else memory_bytes
+
+
+def close_with(owner: object, opened: Opened) -> None:
+    """When the owner is gone its unfinished file goes too, unless this is a copy of the process that writes it."""
+    if opened.draft is not None:
+        weakref.finalize(owner, _close_in, os.getpid(), opened)
+
+
+def _close_in(process: int, opened: Opened) -> None:
+    if os.getpid() == process:
+        opened.close()
+
+
+def require(needed_bytes: int, limit_bytes: int) -> None:
+    """`Unsupported` if it does not fit."""
+    if needed_bytes > limit_bytes:
+        raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(limit_bytes)} may be used")
+
+
+def _on_disk(dataset: Any, sample: Any, opened: Opened, wish: Wish) -> bool:
+    """Take the full store off the shelf, or begin one for it; False, with a note, if that is not possible."""
+    length = opened.num_items
+    total = arena_bytes(sample, length)
+    try:
+        opened.key = key_of(dataset)
+    except NoKey as reason:
+        opened.notes.append(f"the cache is not kept on disk: {reason}")
+        return False
+    try:
+        layout = ColumnStore(sample, 0).layout
+        arena = wish.shelf.find(opened.key, layout=layout, num_items=length, num_bytes=total)
+    except NoShelf as reason:
+        opened.notes.append(str(reason))
+        arena = None
+    if arena is not None:
+        opened.store, opened.full = ColumnStore(sample, length, arena.allocate), True
+        return True
+    try:
+        opened.draft = wish.shelf.draft(total, named=True)
+    except NoShelf as reason:
+        opened.notes.append(f"the cache is not kept on disk: {reason}")
+        return False
+    opened.store = ColumnStore(sample, length, opened.draft.arena.allocate)
+    return True
+
+
+def _spill(sample: Any, opened: Opened, wish: Wish, needed_bytes: int) -> None:
+    """Pages of a file without a name: the kernel writes them out when memory gets short."""
+    length = opened.num_items
+    try:
+        opened.draft = wish.shelf.draft(arena_bytes(sample, length), named=False)
+    except NoShelf as reason:
+        raise Unsupported(
+            f"it would take about {size(needed_bytes)}, {size(wish.limit_bytes)} of memory may be used, and {reason}"
+        ) from None
+    opened.store = ColumnStore(sample, length, opened.draft.arena.allocate)
+    opened.notes.append(
+        f"its items take {size(needed_bytes)}, more than the {size(wish.limit_bytes)} of memory that may be used, so "
+        f"they are kept in a file in {wish.shelf.folder}"
+    )

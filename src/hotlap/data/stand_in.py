@@ -1,0 +1,59 @@
+"""A data set in another's place: the other one to all who look."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import Dataset
+
+
+class StandIn(Dataset[Any]):
+    """Wraps a map-style data set. Names that begin with `_hotlap` are its own, all others the wrapped one's."""
+
+    _hotlap_dataset: Any
+    """The wrapped one."""
+
+    @abstractmethod
+    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
+        """(what `default_collate` makes of these items,), or None; `index`: (B,) the same numbers as a tensor."""
+
+    def _hotlap_changed(self, name: str) -> None:
+        """The script sets or deletes this attribute."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The wrapped data set's: a script that asks `isinstance(loader.dataset, MNIST)` must hear what it would."""
+        wrapped = self.__dict__.get("_hotlap_dataset")
+        return type(self) if wrapped is None else type(wrapped)
+
+    def __len__(self) -> int:
+        return len(self._hotlap_dataset)
+
+    def __iter__(self) -> Iterator[Any]:
+        dataset = self._hotlap_dataset
+        if hasattr(type(dataset), "__iter__") and not isinstance(dataset, list | tuple):
+            return iter(dataset)
+        return self._items()
+
+    def _items(self) -> Iterator[Any]:
+        position = 0
+        while True:
+            try:
+                item = self[position]
+            except IndexError:
+                return
+            yield item
+            position += 1
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_hotlap"):
+            raise AttributeError(name)
+        return getattr(self._hotlap_dataset, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._hotlap_changed(name)
+        setattr(self._hotlap_dataset, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self._hotlap_changed(name)
+        delattr(self._hotlap_dataset, name)

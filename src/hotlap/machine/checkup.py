@@ -1,0 +1,173 @@
+"""Facts + figures (measured in a child, or kept from the last time) -> a Checkup."""
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+
+import hotlap
+from hotlap.errors import HotlapError, RecordError
+from hotlap.machine import checks
+from hotlap.machine.facts import Facts
+from hotlap.machine.gather import gather
+from hotlap.machine.measured import Measured
+from hotlap.record import Checkup, load, save
+from hotlap.units import percent
+
+# A machine with eight GPUs takes a minute; what takes longer than this hangs.
+_TIMEOUT_S = 600.0
+# Repeats that lie so far apart make a figure that says little.
+_WIDE = 0.10
+_PACKAGES = ("torch", "numpy")
+
+
+class CannotMeasure(HotlapError):  # noqa: N818 - reads as the sentence "cannot measure"
+    """The measuring process came to nothing; the message carries its last lines."""
+
+
+def checkup(
+    *, fresh: bool = False, quick: bool = False, folder: Path | None = None, doing: Callable[[str], None] = print
+) -> Checkup:
+    """What this machine can do, and what is wrong with it.
+
+    Arguments:
+        fresh: measure, whatever the cache holds.
+        quick: shorter and fewer repeats will do; figures of a thorough measurement are still preferred.
+        folder: where figures are kept (default: the user's cache folder).
+        doing: told what is being done when it takes time.
+
+    Raises:
+        CannotMeasure: torch cannot be imported, or measuring did not end.
+    """
+    folder = folder or cache_folder()
+    facts = gather()
+    key = key_of(facts)
+    path = folder / f"machine-{key}.json"
+    kept = None if fresh else _kept(path, key=key, quick=quick)
+    if kept is None:
+        doing("measuring the machine")
+        kept = _measured(facts, key=key, quick=quick, folder=folder)
+        with suppress(OSError):  # a home that cannot be written to costs the time of measuring again, no more
+            save(kept, path)
+    known = replace(facts, torch=kept.torch, figures=kept.figures, under_load=kept.under_load)
+    return replace(kept, machine=facts.machine, cores=facts.cores, complaints=checks.complaints(known))
+
+
+def cache_folder() -> Path:
+    """`$XDG_CACHE_HOME/hotlap`, or `~/.cache/hotlap`."""
+    # An empty or relative value counts as not set. https://specifications.freedesktop.org/basedir-spec/latest/
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "hotlap"
+
+
+def key_of(facts: Facts) -> str:
+    """Digest of all that figures depend on: hardware as far as this process may use it, versions, variables."""
+    driver = facts.driver
+    parts = [
+        facts.machine.processor,
+        *map(str, (facts.cores, facts.machine.memory_bytes, facts.machine.huge_pages, facts.clocks)),
+        *(f"{gpu.name} {gpu.uuid} {gpu.power_limit_w}" for gpu in (driver.gpus if driver else ())),
+        driver.version if driver else "",
+        platform.release(),
+        *(f"{name}={value}" for name, value in sorted(facts.environment.items())),
+        *(f"{name} {version}" for name, version in _versions().items()),
+    ]
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "hotlap": hotlap.__version__}
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _kept(path: Path, *, key: str, quick: bool) -> Checkup | None:
+    try:
+        found = load(path, Checkup)
+    except RecordError:
+        return None
+    return found if found.key == key and (quick or not found.quick) else None
+
+
+def _measured(facts: Facts, *, key: str, quick: bool, folder: Path) -> Checkup:
+    begun, created = time.monotonic(), datetime.now(UTC)
+    found = _in_child(quick=quick, folder=folder)
+    return Checkup(
+        machine=facts.machine,
+        cores=facts.cores,
+        created=created.isoformat(timespec="seconds"),
+        key=key,
+        hotlap=hotlap.__version__,
+        versions=_versions(),
+        torch=found.torch,
+        figures=found.figures,
+        under_load=found.under_load,
+        quick=quick,
+        elapsed_s=time.monotonic() - begun,
+        notes=(*found.failures, *_noise(facts, found)),
+    )
+
+
+def _in_child(*, quick: bool, folder: Path) -> Measured:
+    """A process of its own measures: this one never imports torch."""
+    # The user's folder must not shadow our packages (-P), and the child must find this hotlap.
+    root = str(Path(hotlap.__file__).parents[1])
+    path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
+    with tempfile.TemporaryDirectory(prefix="hotlap-") as scratch:
+        out = Path(scratch) / "measured.json"
+        command = [sys.executable, "-P", "-m", "hotlap.machine.measure", str(out), _disk_folder(folder, scratch)]
+        try:
+            done = subprocess.run(
+                [*command, *(["quick"] if quick else [])],
+                env={**os.environ, "PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CannotMeasure(
+                f"Measuring did not end in {_TIMEOUT_S:.0f} s. Does python -c 'import torch; "
+                "torch.zeros(1).cuda()' come to an end?"
+            ) from None
+        if done.returncode != 0 or not out.exists():
+            last = (done.stderr.strip() or "no message").splitlines()[-1]
+            raise CannotMeasure(f"Measuring ended with code {done.returncode}: {last}")
+        return load(out, Measured)
+
+
+def _disk_folder(folder: Path, scratch: str) -> str:
+    """The cache folder is on the user's disk; a temporary one may be in memory."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return scratch
+    return str(folder) if os.access(folder, os.W_OK) else scratch
+
+
+def _noise(facts: Facts, found: Measured) -> tuple[str, ...]:
+    """One sentence about how far the figures can be trusted."""
+    if not found.figures:
+        return ()
+    typical = median(figure.spread for figure in found.figures)
+    wide = [f"{figure.name} {figure.variant}".strip() for figure in found.figures if figure.spread > _WIDE]
+    parts = [f"Repeats of a figure lie {percent(typical)} apart (half of the middle half, median of all figures)"]
+    if wide:
+        parts.append(f"{len(wide)} of {len(found.figures)} more than {percent(_WIDE)}")
+    if facts.load is not None:
+        parts.append(f"{facts.load:.1f} processes wanted a processor when it began")
+    return ("; ".join(parts) + ".",)

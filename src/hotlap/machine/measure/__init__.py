@@ -1,0 +1,1 @@
+"""CHILD: measures what the machine can do at best, in a process of its own, with torch."""

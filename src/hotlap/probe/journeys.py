@@ -1,0 +1,202 @@
+"""Where data come from, and whether they had to travel: every operator of a few steps, followed by its storages."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from hotlap.probe.evidence import leaves
+from hotlap.probe.modes import Onlooker
+from hotlap.probe.notion import Notion
+from hotlap.probe.tally import Spot, Tally, here
+from hotlap.record import SightingKind
+
+_COPIES = ("aten::_to_copy", "aten::copy_")
+
+# The names under which scripts know what torch calls otherwise.
+_KNOWN_AS = {"aten::lift_fresh": "torch.tensor", "aten::_to_copy": "Tensor.to", "aten::copy_": "Tensor.copy_"}
+
+
+class _From(Enum):
+    CREATED = auto()
+    """Made on the host out of nothing: `torch.randn`, `torch.zeros`, and what was computed from such alone."""
+    DEVICE = auto()
+    """Copied from the device, and what was computed from that on the host."""
+    DATA = auto()
+    """Anything else: a batch, or what the script held before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    kind: _From
+    what: str
+    spot: Spot
+    step: int
+    cost_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The reference keeps the storage's address from being given to another one."""
+
+    reference: StorageWeakRef
+    origin: _Origin
+
+
+_DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
+
+
+class Journeys(Onlooker):
+    """Tells a Tally of needless, blocking and unsafe copies."""
+
+    def __init__(self, tally: Tally, notion: Notion) -> None:
+        super().__init__()
+        self._tally = tally
+        self._notion = notion
+        self.is_loading: Callable[[], bool] = lambda: False
+        """The script draws a batch: what is made now are data."""
+        self.failures = 0
+        """Operators that could not be followed."""
+        self._known: dict[int, _Known] = {}
+        self._in_flight: dict[int, tuple[StorageWeakRef, Spot, str]] = {}
+        """Storages on the host that a copy from the device may still be writing to."""
+        self._is_view: dict[Any, bool] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        begun = time.perf_counter()
+        result = func(*args, **kwargs)
+        seconds = time.perf_counter() - begun
+        # Our book-keeping must never become the script's error.
+        try:
+            self._follow(func, args, kwargs, result, seconds)
+        except Exception:
+            self.failures += 1
+        return result
+
+    def waited(self) -> None:
+        """The host waited for the device: all copies have arrived."""
+        self._in_flight.clear()
+
+    def data(self, batch: Any) -> None:
+        """A loader gave this."""
+        for tensor in _tensors(batch):
+            self._remember(tensor, _DATA)
+
+    def read(self, tensor: torch.Tensor) -> None:
+        """The host looks at the values of a tensor, here and now."""
+        found = self._in_flight.pop(_address(tensor), None)
+        if found is not None:
+            _, spot, what = found
+            reader = here()
+            self._tally.add(SightingKind.UNSAFE_COPY, what, spot, detail={"read_line": reader.line})
+
+    # Operators
+
+    def _follow(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        name = func._schema.name
+        inputs = list(_tensors((args, kwargs)))
+        on_device = self._notion.on_device
+        if name in _COPIES:
+            source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
+            if on_device(source) != on_device(target):
+                self._copied(name, source, target, _non_blocking(name, args, kwargs), seconds)
+                return
+        if name == "aten::_local_scalar_dense" and on_device(args[0]):
+            self.waited()
+        on_host = [tensor for tensor in inputs if not on_device(tensor)]
+        if self._views(func):
+            return
+        for tensor in on_host:
+            self.read(tensor)
+        outputs = [tensor for tensor in _tensors(result) if not on_device(tensor)]
+        if outputs and len(on_host) == len(inputs):
+            self._made(name, on_host, outputs, seconds)
+
+    def _copied(self, name: str, source: Any, target: Any, non_blocking: bool, seconds: float) -> None:
+        what = _KNOWN_AS[name]
+        spot = here()
+        if self._notion.on_device(source):
+            origin = _Origin(_From.DEVICE, what, spot, self._tally.step, seconds)
+            self._remember(target, origin)
+            # Into memory that is not page-locked the driver copies while the host waits, whatever was asked for.
+            if non_blocking and self._notion.is_pinned(target):
+                storage = target.untyped_storage()
+                self._in_flight[storage._cdata] = (_reference(storage), spot, what)
+            else:
+                self.waited()
+            return
+        num_bytes = source.numel() * source.element_size()
+        origin = self._origin(source)
+        if origin.kind is _From.CREATED and origin.step == self._tally.step:
+            kind, at, what = SightingKind.CREATED_AND_MOVED, origin.spot, origin.what
+        elif origin.kind is _From.DEVICE and origin.step == self._tally.step:
+            kind, at, what = SightingKind.THERE_AND_BACK, origin.spot, origin.what
+        elif not (non_blocking and self._notion.is_pinned(source)):
+            self._tally.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
+            return
+        else:
+            return
+        detail = {"moved_line": spot.line, "moved_path": spot.path}
+        self._tally.add(kind, what, at, cost_s=origin.cost_s + seconds, num_bytes=num_bytes, detail=detail)
+
+    def _made(self, name: str, inputs: list[Any], outputs: list[Any], seconds: float) -> None:
+        """On the host, out of what is on the host."""
+        origins = [self._origin(tensor) for tensor in inputs]
+        if not inputs or name == "aten::lift_fresh":
+            # What wraps foreign memory (`torch.from_numpy`) cannot be resized: it holds the script's data.
+            fresh = not self.is_loading() and outputs[0].untyped_storage().resizable()
+            what = _KNOWN_AS.get(name, name.replace("aten::", "torch."))
+            origin = _Origin(_From.CREATED, what, here(), self._tally.step, seconds) if fresh else _DATA
+        elif any(origin.kind is _From.DEVICE for origin in origins):
+            origin = next(origin for origin in origins if origin.kind is _From.DEVICE)
+        elif all(origin.kind is _From.CREATED for origin in origins):
+            origin = origins[0]
+        else:
+            origin = _DATA
+        for tensor in outputs:
+            self._remember(tensor, origin)
+
+    def _origin(self, tensor: torch.Tensor) -> _Origin:
+        known = self._known.get(_address(tensor))
+        return known.origin if known is not None else _DATA
+
+    def _remember(self, tensor: torch.Tensor, origin: _Origin) -> None:
+        storage = tensor.untyped_storage()
+        if origin is _DATA:
+            self._known.pop(storage._cdata, None)
+        else:
+            self._known[storage._cdata] = _Known(_reference(storage), origin)
+
+    def _views(self, func: Any) -> bool:
+        """It reads no values: `view`, `t`, `detach`. (`lift_fresh` is declared as one, but it brings a new tensor.)"""
+        known = self._is_view.get(func)
+        if known is None:
+            schema = func._schema
+            known = (
+                schema.name != "aten::lift_fresh"
+                and bool(schema.returns)
+                and all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+            )
+            self._is_view[func] = known
+        return known
+
+
+def _reference(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call] # torch has no types for it
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _non_blocking(name: str, args: Any, kwargs: Any) -> bool:
+    return bool(args[2] if name == "aten::copy_" and len(args) > 2 else kwargs.get("non_blocking", False))
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    return (leaf for leaf in leaves(values) if isinstance(leaf, torch.Tensor))

@@ -1,0 +1,82 @@
+"""What was seen at lines of the user's source, step by step -> Sightings."""
+
+import linecache
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from hotlap.probe.sites import users_frame
+from hotlap.record import Scalar, Sighting, SightingKind
+
+
+class Spot(NamedTuple):
+    """A line of the user's source; no path where none was on the stack."""
+
+    path: str | None = None
+    line: int | None = None
+
+
+def here() -> Spot:
+    """The line of the user's that is being executed."""
+    frame = users_frame(sys._getframe(1))
+    return Spot() if frame is None else Spot(frame.f_code.co_filename, frame.f_lineno)
+
+
+@dataclass(slots=True)
+class _Seen:
+    steps: list[int] = field(default_factory=list)
+    costs_s: list[float | None] = field(default_factory=list)
+    num_bytes: list[int | None] = field(default_factory=list)
+    detail: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+class Tally:
+    """Counts by kind, call and line. What happens after the last whole step is left out in the end."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        """Whole steps so far."""
+        self._seen: dict[tuple[SightingKind, str, Spot], _Seen] = {}
+
+    def add(
+        self,
+        kind: SightingKind,
+        what: str,
+        spot: Spot,
+        *,
+        cost_s: float | None = None,
+        num_bytes: int | None = None,
+        detail: Mapping[str, Scalar] | None = None,
+    ) -> None:
+        """It happened once more."""
+        seen = self._seen.setdefault((kind, what, spot), _Seen())
+        seen.steps.append(self.step)
+        seen.costs_s.append(cost_s)
+        seen.num_bytes.append(num_bytes)
+        seen.detail = {**seen.detail, **(detail or {})}
+
+    def sightings(self) -> tuple[Sighting, ...]:
+        """Costliest first."""
+        if not self.step:
+            return ()
+        found = [_sighting(*key, seen, num_steps=self.step) for key, seen in self._seen.items()]
+        return tuple(sorted((s for s in found if s.per_step), key=lambda s: (-(s.cost_s or 0.0), -s.per_step)))
+
+
+def _sighting(kind: SightingKind, what: str, spot: Spot, seen: _Seen, *, num_steps: int) -> Sighting:
+    count = sum(step < num_steps for step in seen.steps)
+    costs_s = [cost_s for cost_s in seen.costs_s[:count] if cost_s is not None]
+    num_bytes = [number for number in seen.num_bytes[:count] if number is not None]
+    return Sighting(
+        kind=kind,
+        what=what,
+        path=None if spot.path is None else str(Path(spot.path).resolve()),
+        line=spot.line,
+        text=linecache.getline(spot.path, spot.line).strip() if spot.path and spot.line else "",
+        per_step=count / num_steps,
+        cost_s=sum(costs_s) / num_steps if costs_s else None,
+        num_bytes=sum(num_bytes) / num_steps if num_bytes else None,
+        detail=seen.detail,
+    )

@@ -1,0 +1,205 @@
+"""`syncs`: calls that make the host wait for the device, with their line and what they cost.
+
+torch itself tells of them, as warnings, in its synchronisation debug mode. How long each took is seen by a dispatch
+mode: a warning comes when the call from Python is over, so it belongs to what was dispatched since the last one.
+"""
+
+import functools
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe import modes
+from hotlap.probe.modes import Onlooker
+from hotlap.probe.notion import CUDA, Notion
+from hotlap.probe.tally import Tally, here
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import SightingKind
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# c10/cuda/CUDAFunctions.cpp, warn_or_error_on_sync
+_TEXT = "called a synchronizing CUDA operation"
+
+_PATIENCE_S = 10.0
+_FEWEST_STEPS = 2
+
+# Operators that wait for the device, and the names by which scripts call them.
+_WAITS = {
+    "aten::_local_scalar_dense": "Tensor.item",
+    "aten::nonzero": "torch.nonzero",
+    "aten::masked_select": "torch.masked_select",
+    "aten::index": "indexing with a mask",
+    "aten::index_put_": "assignment with a mask",
+    "aten::_unique2": "torch.unique",
+    "aten::unique_consecutive": "torch.unique_consecutive",
+    "aten::repeat_interleave": "torch.repeat_interleave",
+    "aten::equal": "torch.equal",
+    "aten::_to_copy": "Tensor.to",
+    "aten::copy_": "Tensor.copy_",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebugMode:
+    """torch's synchronisation debug mode: 0 off, 1 warns, 2 raises."""
+
+    get: Callable[[], int]
+    set: Callable[[int], None]
+
+
+def _get_mode() -> int:
+    return int(torch.cuda.get_sync_debug_mode())
+
+
+def _set_mode(mode: int) -> None:
+    with warnings.catch_warnings():
+        # It tells that it is a prototype.
+        warnings.simplefilter("ignore")
+        torch.cuda.set_sync_debug_mode(mode)
+
+
+class Syncs(Watch):
+    """Silent without a device: on the CPU nothing waits, and `.item()` costs nothing."""
+
+    num_steps: ClassVar[int] = 8
+
+    def __init__(self, notion: Notion = CUDA, debug: DebugMode = DebugMode(get=_get_mode, set=_set_mode)) -> None:
+        self._notion = notion
+        self._debug = debug
+        self._tally = Tally()
+        self._durations: _Durations | None = None
+        self._before: int | None = None
+        self._filter: tuple[Any, ...] | None = None
+        self._patch = Patch()
+        self._begun = 0.0
+        self._note: str | None = None
+        self._explicit = False
+        """Within a call that the script makes in order to wait."""
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Nothing is hooked until the window opens."""
+
+    def open(self) -> None:
+        """Have torch warn, and hear the warnings before anybody else does."""
+        if not self._notion.in_use():
+            return
+        before = self._debug.get()
+        if before > 1:
+            self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
+            return
+        durations = _Durations()
+        modes.put_on(durations)
+        self._durations = durations
+        self._listen()
+        self._before = before
+        self._debug.set(1)
+        self._begun = time.perf_counter()
+
+    def goes_on(self, num_steps: int) -> bool:
+        """A few steps; of very long ones only two."""
+        self._tally.step = num_steps
+        late = time.perf_counter() - self._begun > _PATIENCE_S
+        return self._before is not None and not (late and num_steps >= _FEWEST_STEPS)
+
+    def close(self, num_steps: int) -> None:
+        """Everything is as it was, also what the script set meanwhile."""
+        self._tally.step = num_steps
+        if self._before is not None and self._debug.get() == 1:
+            self._debug.set(self._before)
+        self._patch.undo()
+        # The list itself stays: the script may have put filters of its own into it.
+        if self._filter in warnings.filters:
+            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+            _filters_changed()
+        if self._durations is not None:
+            modes.take_off(self._durations)
+
+    def fields(self) -> Mapping[str, Any]:
+        """One sighting for each line and call."""
+        return {"sightings": self._tally.sightings(), "notes": (self._note,) if self._note else ()}
+
+    def _listen(self) -> None:
+        show = warnings.showwarning
+
+        def showwarning(message: Any, category: Any, filename: str, lineno: int, *args: Any, **kwargs: Any) -> None:
+            if _TEXT in str(message):
+                self._heard()
+            else:
+                show(message, category, filename, lineno, *args, **kwargs)
+
+        # Without ours in front, one that is shown once a line, or never, or raised, would hide the rest.
+        warnings.filterwarnings("always", message=f".*{_TEXT}")
+        self._filter = warnings.filters[0]
+        self._patch.set(warnings, "showwarning", showwarning)
+        # Those that wait for the whole device raise no warning.
+        for owner, name, what in (
+            (torch.cuda, "synchronize", "torch.cuda.synchronize"),
+            (torch.cuda.Stream, "synchronize", "Stream.synchronize"),
+            (torch.cuda.Event, "synchronize", "Event.synchronize"),
+        ):
+            self._patch.set(owner, name, self._timed(getattr(owner, name), what))
+
+    def _timed(self, function: Callable[..., Any], what: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if self._explicit:
+                return function(*args, **kwargs)
+            self._explicit = True
+            begun = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._explicit = False
+                self._tally.add(SightingKind.SYNC, what, here(), cost_s=time.perf_counter() - begun)
+
+        return wrapper
+
+    def _heard(self) -> None:
+        if self._durations is not None and not self._explicit:
+            what, cost_s = self._durations.take()
+            self._tally.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
+
+
+class _Durations(Onlooker):
+    """What was dispatched since the last warning, and how long it took on the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waits: list[tuple[str, float]] = []
+        self._longest: tuple[str, float] | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        begun = time.perf_counter()
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self._add(str(func), time.perf_counter() - begun)
+
+    def take(self) -> tuple[str, float | None]:
+        """(call, seconds) that a warning is about. Several may come at once: the first one gets the time of all."""
+        waits, longest = self._waits, self._longest
+        self._waits, self._longest = [], None
+        if waits:
+            return _WAITS[waits[-1][0]], sum(seconds for _, seconds in waits)
+        return (longest[0], longest[1]) if longest is not None else ("a waiting call", None)
+
+    def _add(self, overload: str, seconds: float) -> None:
+        # "aten.index.Tensor" -> "aten::index"
+        name = "::".join(overload.split(".")[:2])
+        if name in _WAITS:
+            self._waits.append((name, seconds))
+        if self._longest is None or seconds > self._longest[1]:
+            self._longest = (name, seconds)
+
+
+def _filters_changed() -> None:
+    changed = getattr(warnings, "_filters_mutated", None)
+    if changed is not None:
+        changed()

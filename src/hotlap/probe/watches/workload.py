@@ -1,0 +1,154 @@
+"""workload: one step of the script, operator by operator, for `hotlap predict`."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import dataloader
+
+from hotlap.levers.lever import Patch
+from hotlap.predict.trace import Tracer
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import encode
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Time for measuring the host: a few hundred operators.
+_HOST_S = 0.01
+# A launch costs the host this much on top of what dispatching costs on a CPU (1 to 3 us; the shared data's launch
+# points).
+_LAUNCH_S = 2e-6
+
+
+class WorkloadWatch(Watch):
+    """Traces one step. A compiled model runs as it was written for this step: the trace wants operators, not kernels
+    of a CPU's compiler."""
+
+    num_steps: ClassVar[int] = 1
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._tracer: Tracer | None = None
+        self._batch_bytes = 0.0
+        self._called_with_bytes = 0.0
+        self._host_s: float | None = None
+        self._found: str | None = None
+        self._free: Callable[[], None] = lambda: None
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Loading a batch is no work of the device: what runs within it is left out."""
+        self._session = session
+        session.on_batch.append(self._drawn)
+        session.on_forward.append(self._called)
+        kind = dataloader._BaseDataLoaderIter
+        draw = kind.__next__
+
+        def __next__(iterator: Any) -> Any:  # noqa: N807 - it becomes that method
+            if self._tracer is None:
+                return draw(iterator)
+            with self._tracer.aside():
+                return draw(iterator)
+
+        patch.set(kind, "__next__", __next__)
+
+    def open(self) -> None:
+        """WINDOW: trace from here."""
+        session = self._known()
+        parameters = session._parameters()
+        self._host_s = self._measured_host_s(parameters)
+        self._free = _eager()
+        tracer = Tracer()
+        tracer.start(parameters)
+        self._tracer = tracer
+
+    def close(self, num_steps: int) -> None:
+        """WINDOW: the step is over."""
+        tracer, self._tracer = self._tracer, None
+        self._free()
+        if tracer is None:
+            return
+        if not num_steps:
+            tracer.cancel()
+            return
+        session = self._known()
+        work = tracer.stop(batch_bytes=self._batch_bytes or self._called_with_bytes)
+        state_bytes = sum(
+            leaf.nbytes for one in session.facts.optimizers() for leaf in tree_leaves(dict(one.state)) if _sized(leaf)
+        )
+        work = replace(
+            work,
+            optimizer_state_bytes=float(state_bytes),
+            host_s=self._host_s,
+            compiled=session.facts.compiled,
+        )
+        self._found = encode(work).decode()
+
+    def fields(self) -> Mapping[str, Any]:
+        """The workload, as JSON."""
+        return {} if self._found is None else {"workload": self._found}
+
+    def _known(self) -> "Session":
+        assert self._session is not None, "the watch was not installed"
+        return self._session
+
+    def _drawn(self, iterator: Any, batch: Any) -> None:
+        if self._tracer is not None:
+            self._batch_bytes += _num_bytes(batch)
+
+    def _called(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        # A loss module is called as well, with what the net gave; the first call of a step is the net's.
+        if self._tracer is not None and not self._called_with_bytes:
+            self._called_with_bytes = _num_bytes((args, kwargs))
+
+    def _measured_host_s(self, parameters: list[torch.Tensor]) -> float:
+        """Seconds of the host for one operator: a chain of tiny products and sums, forward and backward.
+
+        Nothing is drawn, and no module is called, so the script's random numbers and the probe's phases stay as they
+        are.
+        """
+        device = parameters[0].device if parameters else torch.device("cpu")
+        session = self._known()
+        weight = torch.full((8, 8), 0.1, device=device, requires_grad=True)
+        x = torch.full((8, 8), 0.1, device=device)
+        length = 8
+        begun_inside, session.in_backward = session.in_backward, True
+        try:
+            with torch.enable_grad(), torch.autocast(device.type, enabled=False):
+                _chain(x, weight, length)
+                repeats, begun = 0, time.perf_counter()
+                while time.perf_counter() - begun < _HOST_S:
+                    _chain(x, weight, length)
+                    repeats += 1
+                spent_s = time.perf_counter() - begun
+        finally:
+            session.in_backward = begun_inside
+        # For each link a product and a relu; their gradients (two products and a comparison), and adding them up.
+        num_operators = repeats * (6 * length - 1)
+        return spent_s / num_operators + (_LAUNCH_S if device.type == "cpu" else 0.0)
+
+
+def _chain(x: torch.Tensor, weight: torch.Tensor, length: int) -> None:
+    for _ in range(length):
+        x = torch.relu(torch.mm(x, weight))
+    torch.autograd.grad(x.sum(), weight)
+
+
+def _eager() -> Callable[[], None]:
+    """Let compiled functions run uncompiled; returns what undoes it."""
+    stance = getattr(torch.compiler, "set_stance", None)
+    if stance is None:
+        return lambda: None
+    stance("force_eager")
+    return lambda: stance("default")
+
+
+def _sized(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor)
+
+
+def _num_bytes(value: Any) -> float:
+    return float(sum(leaf.nbytes for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)))

@@ -1,0 +1,235 @@
+"""The record of a machine: what it can do at best, what is wrong with it, and how a step scales with threads.
+
+Shape letters: C counts of threads, F figures. Rates are per second, times in seconds, memory in bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hotlap.record.plan import SCHEMA
+from hotlap.record.study import Interval, Machine
+
+
+class Unit(StrEnum):
+    """What a figure counts."""
+
+    FLOP_PER_S = "flop/s"
+    """Floating-point operations; a multiplication and an addition are two."""
+    OP_PER_S = "op/s"
+    """The same of whole numbers."""
+    BYTE_PER_S = "B/s"
+    SECOND = "s"
+
+
+class Weight(StrEnum):
+    """How much a complaint can cost."""
+
+    BROKEN = "broken"
+    """Something that was paid for does not work at all."""
+    COSTLY = "costly"
+    """Training can be slower by a factor, or end with an error."""
+    MINOR = "minor"
+    """Some percent, or only under some conditions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One thing that a device can do at best, as measured."""
+
+    name: str
+    """"matmul", "read", "copy", "triad", "operator", "operator-autograd", "launch", "round-trip", "to-device",
+    "to-host", or "disk-read"."""
+    device: str
+    """"cpu", "cuda:0", ..., or "disk"."""
+    variant: str = ""
+    """What else tells it from figures of this name: a dtype, "pinned 1 MiB", ..."""
+    unit: Unit
+    value: Interval
+    """Median of the repeats, and the 95% interval of that median: this process, in this minute."""
+    spread: float
+    """Half of the distance between the quartiles of the repeats, as a part of the median."""
+    num_repeats: int
+    threads: int | None = None
+    """CPU threads that took part; None where they do not matter."""
+    how: str = ""
+    """How it was measured, a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """Something that is wrong with the machine, as far as training is concerned. Each text is one plain sentence."""
+
+    code: str
+    weight: Weight
+    what: str
+    """What is so, with the numbers."""
+    cost: str
+    """What it costs."""
+    mend: str
+    """What to do about it."""
+    about: str = ""
+    """The device concerned, where there are several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cores:
+    """Processors as the scheduler sees them. None: could not be read."""
+
+    logical: int
+    """Of the whole machine."""
+    allowed: int
+    """Logical processors that the affinity of this process leaves."""
+    quota: float | None = None
+    """Cores of the tightest cgroup quota; None without one."""
+    physical: int | None = None
+    """Cores behind the allowed processors: hyper-threads of one core count once."""
+    fast: int | None = None
+    """Of these, those of the fastest kind; equal to `physical` where all are alike."""
+    numa_nodes: int | None = None
+    """Memory nodes that the allowed processors belong to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchDevice:
+    """A GPU as torch sees it."""
+
+    name: str
+    capability: tuple[int, int]
+    memory_bytes: int
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchBuild:
+    """The torch that is installed, as a process of its own found it."""
+
+    version: str
+    """"2.13.0+cpu"."""
+    cuda: str | None = None
+    """CUDA that it was built for, "12.8"; None for a build without."""
+    hip: str | None = None
+    """ROCm that it was built for."""
+    cuda_works: bool = False
+    """torch.cuda.is_available()."""
+    arch_list: tuple[str, ...] = ()
+    """"sm_80", "compute_90", ...: what the build holds code for; empty where that is unknown."""
+    tf32: bool | None = None
+    """float32 products may use tensor cores by default."""
+    num_threads: int | None = None
+    """As it chose itself in this environment."""
+    devices: tuple[TorchDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderLoad:
+    """What the driver said of a GPU while it multiplied matrices."""
+
+    device: str
+    """"cuda:0"."""
+    uuid: str | None = None
+    slowdowns: tuple[str, ...] = ()
+    """Reasons for lower clocks that were active: "sw_power_cap", "hw_thermal_slowdown", ..."""
+    sm_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    link_generation: int | None = None
+    link_width: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """What `hotlap machine` hands over."""
+
+    machine: Machine
+    cores: Cores
+    created: str
+    """When the figures were measured: ISO 8601, UTC."""
+    key: str
+    """Digest of hardware and versions: figures of another key say nothing about this machine."""
+    schema: int = SCHEMA
+    hotlap: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    torch: TorchBuild | None = None
+    figures: tuple[Figure, ...] = ()
+    under_load: tuple[UnderLoad, ...] = ()
+    complaints: tuple[Complaint, ...] = ()
+    """Weightiest first; looked at anew each time, while figures may come from the cache."""
+    quick: bool = False
+    """Figures are of fewer and shorter repeats."""
+    elapsed_s: float = 0.0
+    """What measuring took."""
+    notes: tuple[str, ...] = ()
+    """About the figures: noise, and what could not be measured, with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadTime:
+    """A step at one number of threads."""
+
+    threads: int
+    step_s: Interval
+    """Median over blocks of steps, with its 95% interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What a step is made of, by how it scales: seconds on one thread.
+
+    `step(n) = serial_s + parallel_s / n + memory_s / min(n, memory_threads) + waking_s * (n - 1)`
+    """
+
+    serial_s: float
+    parallel_s: float
+    memory_s: float = 0.0
+    """Bound by memory: no faster from `memory_threads` on. 0 where that cannot be told from the parallel part."""
+    memory_threads: float = 1.0
+    waking_s: float = 0.0
+    """What each further thread costs: waking it, and waiting for it."""
+    error: float = 0.0
+    """Largest distance between a measured step and this model, as a part of the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The same step at several numbers of threads."""
+
+    times: tuple[ThreadTime, ...]
+    """(C,) by rising number of threads."""
+    cores: Cores
+    best_threads: int | None
+    """The smallest number whose step is as fast as the fastest; None where nothing could be timed."""
+    default_threads: int | None = None
+    """What the script runs with, untouched."""
+    scaling: Scaling | None = None
+    """None with fewer than two numbers of threads."""
+    busy: float | None = None
+    """Part of all logical processors that works, at `default_threads` (or at most threads), as a monitor shows it, by
+    the model; in [0, 1]."""
+    why: str = ""
+    """One sentence: why the processors are not busier, and which number of threads is best."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One floor of a step: the time that this machine needs at least."""
+
+    name: str
+    """"compute", "memory" or "operators"."""
+    floor_s: float
+    share: float
+    """`floor_s` as a part of the step; above 1 if the totals or the machine's figure are off."""
+    by: str
+    """The figure it rests on: "matmul bfloat16 of cuda:0, 620 TFLOP/s"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLimits:
+    """A step beside the best that this machine could do with its totals."""
+
+    step_s: float
+    limits: tuple[Limit, ...]
+    """Highest floor first."""
+    why: str
+    """One sentence with numbers."""

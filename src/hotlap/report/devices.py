@@ -1,0 +1,93 @@
+"""Predictions -> a picture of step times by device, with intervals, on a logarithmic axis; and a page around it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from hotlap.record import Prediction
+from hotlap.report.clean import clean
+from hotlap.units import duration
+
+_ROW = 26
+_LEFT = 230
+_WIDTH = 480
+_RIGHT = 110
+_STYLE = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em}svg{max-width:100%}"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+# 1, 2 and 5 in each decade that the axis covers; all of them only where it covers few.
+_TICKS = (1.0, 2.0, 5.0)
+
+
+def page(found: Sequence[Prediction], *, title: str, measured: tuple[str, float] | None = None) -> str:
+    """A whole page. `measured`: device and seconds of the step that was measured, drawn as a line."""
+    notes = dict.fromkeys(note for one in found for note in one.assumptions)
+    listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
+    heading = _text(title)
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{heading}: foretold</title>'
+        f"<style>{_STYLE}</style><h1>{heading}, foretold</h1>{plot(found, measured=measured)}"
+        f"<p>Bars are 80% intervals: eight of ten truths should lie inside.</p>"
+        f"<h2>Assumed</h2><ul>{listed}</ul></html>\n"
+    )
+
+
+def plot(found: Sequence[Prediction], *, measured: tuple[str, float] | None = None) -> str:
+    """An SVG element, all texts escaped; "" where there is nothing that can be drawn."""
+    drawn = [one for one in found if 0 < one.step_s.low <= one.step_s.mid <= one.step_s.high < math.inf]
+    if not drawn:
+        return ""
+    ends = [value for one in drawn for value in (one.step_s.low, one.step_s.high)]
+    ends += [measured[1]] if measured else []
+    axis = _Axis(min(ends) * 0.9, max(ends) * 1.1)
+    height = _ROW * (len(drawn) + 2)
+    width = _LEFT + _WIDTH + _RIGHT
+    parts = [
+        f'<svg role="img" aria-label="Step time by device" viewBox="0 0 {width} {height}" width="{width}" '
+        'font-family="system-ui,sans-serif" font-size="13" fill="currentColor">'
+    ]
+    parts += _scale(axis, height)
+    if measured:
+        x = axis.x(measured[1])
+        label = _text(f"{duration(measured[1])} on {measured[0]}")
+        parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{height - 2 * _ROW}" stroke="#c60" stroke-dasharray="4 3"/>')
+        parts.append(f'<text x="{x}" y="{height - _ROW - 6}" text-anchor="middle" fill="#c60">{label}</text>')
+    for index, one in enumerate(drawn):
+        parts += _row(axis, one, _ROW * index + _ROW / 2)
+    return "".join((*parts, "</svg>"))
+
+
+class _Axis:
+    """Seconds -> the place on a logarithmic axis."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def x(self, seconds: float) -> float:
+        return round(_LEFT + _WIDTH * math.log(seconds / self.low) / math.log(self.high / self.low), 1)
+
+    def ticks(self) -> list[float]:
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        steps = _TICKS if self.high / self.low < 100 else (1.0,)
+        return [value for k in decades for step in steps if self.low < (value := step * 10.0**k) < self.high]
+
+
+def _scale(axis: _Axis, height: int) -> Iterator[str]:
+    for seconds in axis.ticks():
+        x = axis.x(seconds)
+        yield f'<line x1="{x}" x2="{x}" y1="0" y2="{height - 2 * _ROW}" stroke="currentColor" stroke-opacity="0.15"/>'
+        yield f'<text x="{x}" y="{height - 6}" text-anchor="middle" fill-opacity="0.7">{duration(seconds)}</text>'
+
+
+def _row(axis: _Axis, one: Prediction, y: float) -> Iterator[str]:
+    step = one.step_s
+    name = f"{one.count} x {one.device}" if one.count > 1 else one.device
+    low, mid, high = axis.x(step.low), axis.x(step.mid), axis.x(step.high)
+    yield f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_text(name)}</text>'
+    yield f'<line x1="{low}" x2="{high}" y1="{y}" y2="{y}" stroke="#36c" stroke-width="6" stroke-opacity="0.6"/>'
+    yield f'<circle cx="{mid}" cy="{y}" r="5" fill="#36c"/>'
+    yield f'<text x="{high + 8}" y="{y + 4}">{_text(duration(step.mid))}</text>'
+
+
+def _text(text: str) -> str:
+    return escape(clean(text))

@@ -1,0 +1,93 @@
+"""`hotlap machine` as a user types it, on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotlap.record import Checkup, Unit, Weight, decode
+
+pytestmark = pytest.mark.e2e
+
+
+def hotlap(*words: str, cwd: Path, cache: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "hotlap", "machine", *words],
+        cwd=cwd,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_machine_is_measured_once_shown_and_kept(tmp_path: Path) -> None:
+    home, cache = tmp_path / "home", tmp_path / "cache"
+    home.mkdir()
+    # A user's file of this name must not get into the measuring process.
+    (home / "torch.py").write_text("raise SystemExit('shadowed')\n")
+    first = hotlap("--quick", "--json", "-", cwd=home, cache=cache)
+    assert first.returncode == 0, first.stderr
+    assert "measuring the machine" in first.stderr
+    found = decode(first.stdout.encode(), Checkup)
+    assert {figure.name for figure in found.figures} >= {
+        "matmul",
+        "read",
+        "copy",
+        "triad",
+        "operator",
+        "operator-autograd",
+        "launch",
+        "disk-read",
+    }
+    for figure in found.figures:
+        assert 0 < figure.value.low <= figure.value.mid <= figure.value.high, figure
+        assert figure.num_repeats >= 6
+    rates = {(figure.name, figure.variant): figure.value.mid for figure in found.figures}
+    # Wide bounds: what no machine of today is beyond.
+    assert 1e8 < rates["matmul", "float32"] < 1e16
+    assert all(1e8 < f.value.mid < 1e14 for f in found.figures if f.unit is Unit.BYTE_PER_S and f.device == "cpu")
+    assert 1e-8 < rates["operator", ""] < rates["operator-autograd", ""] < 1e-2
+    assert found.quick and found.torch is not None
+    assert all(complaint.weight in Weight for complaint in found.complaints)
+    assert {path.name for path in home.iterdir()} == {"torch.py"}
+
+    again = hotlap("--quick", "--json", "kept.json", cwd=home, cache=cache)
+    assert again.returncode == 0, again.stderr
+    assert "measuring" not in again.stderr
+    assert "matrix product" in again.stdout
+    kept = json.loads((home / "kept.json").read_text())
+    assert kept["created"] == found.created
+    assert kept["key"] == found.key
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    done = hotlap("--quick", "--json", str(tmp_path / "no" / "such.json"), cwd=tmp_path, cache=cache)
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.gpu
+def test_each_gpu_has_its_figures(tmp_path: Path) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    done = hotlap("--quick", "--json", "-", cwd=tmp_path, cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    found = decode(done.stdout.encode(), Checkup)
+    assert found.torch is not None and len(found.torch.devices) == torch.cuda.device_count()
+    assert not [note for note in found.notes if "ended early" in note]
+    for number in range(torch.cuda.device_count()):
+        here = {(f.name, f.variant): f.value for f in found.figures if f.device == f"cuda:{number}"}
+        names = {name for name, _ in here}
+        assert names >= {"matmul", "read", "copy", "triad", "operator", "launch", "round-trip", "to-device", "to-host"}
+        assert here["matmul", "float16"].mid > here["matmul", "float64"].mid
+        assert here["to-device", "pinned 16 MiB"].mid > here["to-device", "pinned 64 KiB"].mid
+        assert here["round-trip", ""].mid > here["launch", ""].mid

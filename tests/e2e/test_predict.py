@@ -1,0 +1,121 @@
+"""Real commands under `hotlap predict`: whatever marks a step, one of them comes back as operators."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotlap.launch import Launcher
+from hotlap.predict import Kind, Stage, Workload
+from hotlap.record import Plan, Run, Status, decode
+
+pytestmark = pytest.mark.e2e
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=60.0) as launcher:
+        yield launcher
+
+
+def traced(launcher: Launcher, *command: str) -> tuple[Run, Workload]:
+    plan = Plan(
+        command=(sys.executable, *command),
+        cwd=str(SCRIPTS),
+        out="",
+        steps=8,
+        warmup=3,
+        watches=("workload",),
+    )
+    (run,) = launcher([plan], limit_s=90.0)
+    assert run.status is Status.COMPLETE, run.output
+    assert not run.notes
+    assert run.workload is not None
+    return run, decode(run.workload.encode(), Workload).validated()
+
+
+def test_a_plain_loop(launcher: Launcher) -> None:
+    run, work = traced(launcher, "plain.py")
+    assert len(run.step_s) == 8, "the traced step is not among the timed ones"
+    assert {operator.stage for operator in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
+    assert work.flop > 0
+    assert work.parameter_bytes
+    assert work.batch_bytes
+    assert work.host_s is not None
+    assert 1e-7 < work.host_s < 1e-3
+
+
+def test_an_optimizers_state_is_counted(launcher: Launcher) -> None:
+    _, work = traced(launcher, "gan.py")
+    # Adam keeps two numbers beside each parameter (and a step count).
+    assert work.optimizer_state_bytes is not None and work.parameter_bytes is not None
+    assert work.optimizer_state_bytes == pytest.approx(2 * work.parameter_bytes, rel=0.2)
+
+
+def test_a_step_of_a_gan_holds_both_updates(launcher: Launcher) -> None:
+    _, work = traced(launcher, "gan.py")
+    products = [operator for operator in work.operators if operator.kind is Kind.MATMUL]
+    # Two forward passes of the generator (4 x 8), three of the critic (8 x 1), with 16 rows each.
+    forward = sum(one.flop * one.count for one in products if one.stage is Stage.FORWARD)
+    assert forward == 2 * 16 * (2 * 4 * 8 + 3 * 8)
+
+
+def test_parameters_that_the_script_updates_by_hand(launcher: Launcher) -> None:
+    _, work = traced(launcher, "by_hand.py")
+    assert work.parameter_bytes == 10 * 4
+    assert any(operator.stage is Stage.BACKWARD for operator in work.operators)
+
+
+def test_accumulated_gradients_belong_to_one_step(launcher: Launcher) -> None:
+    _, work = traced(launcher, "accumulation.py")
+    backward = [one for one in work.operators if one.stage is Stage.BACKWARD and one.kind is Kind.MATMUL]
+    assert sum(one.count for one in backward) >= 2
+
+
+def test_a_script_that_executes_its_configuration(launcher: Launcher) -> None:
+    _, work = traced(launcher, str(SCRIPTS / "configured.py"))
+    assert work.parameter_bytes == 5 * 4
+
+
+def test_a_closure(launcher: Launcher) -> None:
+    _, work = traced(launcher, "lbfgs.py")
+    assert work.num_kernels > 10
+
+
+def test_a_module(launcher: Launcher) -> None:
+    _, work = traced(launcher, "-m", "package.train", "--name", "value")
+    assert work.flop > 0
+
+
+def test_a_command_of_the_shell(launcher: Launcher) -> None:
+    plan = Plan(
+        command=("sh", "-c", f"cd . && {sys.executable} plain.py"), cwd=str(SCRIPTS), out="", steps=8, warmup=3,
+        watches=("workload",),
+    )  # fmt: skip
+    (run,) = launcher([plan], limit_s=90.0)
+    assert run.workload is not None
+
+
+def test_loading_in_the_same_process_is_no_work_of_the_device(launcher: Launcher) -> None:
+    _, work = traced(launcher, "plain.py")
+    # Collating a batch stacks its items: none of that would run on a GPU.
+    assert not any(operator.name == "aten::stack" for operator in work.operators)
+
+
+def test_a_compiled_model_is_traced_as_it_was_written(launcher: Launcher) -> None:
+    _, work = traced(launcher, "compiled.py")
+    assert work.compiled
+    products = [one for one in work.operators if one.kind is Kind.MATMUL]
+    # Forward: both layers; backward: two gradients of each but the input's.
+    assert sum(one.flop * one.count for one in products) == 2 * 8 * (2 * 16 * 32 + 3 * 32 * 4)
+
+
+def test_several_processes_of_torchrun(launcher: Launcher) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "two_processes.py")
+    run, work = traced(launcher, *torchrun)
+    assert run.world_size == 2
+    assert work.parameter_bytes == (32 * 8 + 8) * 4
+    assert not any("allreduce" in operator.name for operator in work.operators)

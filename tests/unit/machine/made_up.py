@@ -1,0 +1,104 @@
+"""Facts of machines that nobody has, for tests of what is said about them."""
+
+from dataclasses import replace
+
+from hotlap.machine.facts import Facts
+from hotlap.machine.nvidia import Driver, Gpu
+from hotlap.record import Cores, Figure, Interval, Machine, TorchBuild, TorchDevice, Unit
+
+GIB = 1 << 30
+
+MACHINE = Machine(
+    system="Linux",
+    processor="a processor",
+    num_cores=16,
+    usable_cores=16.0,
+    memory_bytes=64 * GIB,
+    available_bytes=48 * GIB,
+    shm_bytes=16 * GIB,
+    huge_pages="madvise",
+    libc="glibc 2.36",
+)
+CORES = Cores(logical=16, allowed=16, physical=16, fast=16, numa_nodes=1)
+HEALTHY = Facts(
+    machine=MACHINE,
+    cores=CORES,
+    load=0.1,
+    allocator="jemalloc",
+    torch=TorchBuild(version="2.8.0+cpu", num_threads=16),
+)
+CARD = Gpu(
+    name="NVIDIA H200",
+    uuid="GPU-1",
+    persistence=True,
+    mig=False,
+    ecc=True,
+    ecc_uncorrected=0,
+    link_generation=1,
+    link_generation_most=5,
+    link_generation_card=5,
+    link_width=16,
+    link_width_most=16,
+    power_limit_w=700.0,
+    power_limit_default_w=700.0,
+    memory_bytes=141 * GIB,
+    used_bytes=0,
+    utilisation=0.0,
+)
+H200 = TorchDevice(name="NVIDIA H200", capability=(9, 0), memory_bytes=141 * GIB)
+CUDA_BUILD = TorchBuild(
+    version="2.8.0a0+5228986c39.nv25.06",
+    cuda="12.9",
+    cuda_works=True,
+    arch_list=("sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"),
+    tf32=True,
+    num_threads=16,
+    devices=(H200,),
+)
+WITH_GPU = replace(
+    HEALTHY,
+    machine=replace(MACHINE, gpus=("NVIDIA H200",)),
+    driver=Driver(version="575.57.08", cuda="12.9", gpus=(CARD,)),
+    nvidia_cards=1,
+    nvidia_nodes=True,
+    torch=CUDA_BUILD,
+)
+
+
+def with_card(**changes: object) -> Facts:
+    """The healthy machine with a GPU that differs in something."""
+    assert WITH_GPU.driver is not None
+    card = replace(CARD, **changes)  # type: ignore[arg-type]  # names are those of Gpu
+    return replace(WITH_GPU, driver=replace(WITH_GPU.driver, gpus=(card,)))
+
+
+def with_torch(**changes: object) -> Facts:
+    """The healthy machine with a GPU and another torch."""
+    return replace(WITH_GPU, torch=replace(CUDA_BUILD, **changes))  # type: ignore[arg-type]  # names of TorchBuild
+
+
+def with_cores(**changes: object) -> Facts:
+    """The healthy machine without a GPU, with other processors."""
+    return replace(HEALTHY, cores=replace(CORES, **changes))  # type: ignore[arg-type]  # names of Cores
+
+
+def figure(
+    name: str,
+    mid: float,
+    *,
+    device: str = "cpu",
+    variant: str = "",
+    unit: Unit = Unit.FLOP_PER_S,
+    threads: int | None = None,
+) -> Figure:
+    """A figure that is known within 2%."""
+    return Figure(
+        name=name,
+        device=device,
+        variant=variant,
+        unit=unit,
+        value=Interval(low=0.98 * mid, mid=mid, high=1.02 * mid),
+        spread=0.01,
+        num_repeats=11,
+        threads=threads,
+    )

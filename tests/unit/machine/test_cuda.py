@@ -1,0 +1,42 @@
+"""Which code runs on which GPU, and which container goes with which driver."""
+
+import pytest
+
+from hotlap.machine import cuda
+
+
+@pytest.mark.parametrize(
+    ("arch", "capability", "how"),
+    [
+        ("sm_80", (8, 0), "binary"),
+        ("sm_80", (8, 6), "binary"),
+        ("sm_86", (8, 0), None),
+        ("sm_80", (9, 0), None),
+        ("compute_80", (9, 0), "compiled"),
+        ("compute_90", (8, 0), None),
+        ("sm_90a", (9, 0), "binary"),
+        ("sm_100a", (10, 3), None),
+        ("sm_100f", (10, 3), "binary"),
+        ("sm_120", (12, 0), "binary"),
+        ("gfx942", (9, 4), None),
+    ],
+)
+def test_how_code_runs(arch: str, capability: tuple[int, int], how: str | None) -> None:
+    assert cuda.runs(arch, capability) == how
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("550.54.15", (550, 54)), ("12", (12, 0)), ("2.13.0+cpu", (2, 13)), ("", None), (None, None)]
+)
+def test_versions(text: str | None, numbers: tuple[int, int] | None) -> None:
+    assert cuda.version(text) == numbers
+
+
+def test_no_container_is_fitting_that_is_far_from_the_torch_that_is_used() -> None:
+    assert cuda.fitting(torch=(2, 13), driver=590) is None
+    assert cuda.newest(driver=590) == cuda.CONTAINERS[-1]
+    assert cuda.newest(driver=450) is None
+
+
+def test_containers_are_in_order() -> None:
+    assert list(cuda.CONTAINERS) == sorted(cuda.CONTAINERS, key=lambda one: (one.torch, one.tag))

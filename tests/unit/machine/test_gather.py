@@ -1,0 +1,76 @@
+"""What is read of a system, from trees of files that look like one."""
+
+from pathlib import Path
+
+from hotlap.machine.facts import Facts
+from hotlap.machine.gather import gather
+
+GIB = 1 << 30
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def seen(root: Path, **environment: str) -> Facts:
+    return gather(root=root, environment=environment)
+
+
+def test_a_card_on_the_bus_is_seen_without_any_driver(tmp_path: Path) -> None:
+    write(tmp_path, "sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n")
+    write(tmp_path, "sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n")
+    write(tmp_path, "sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n")
+    write(tmp_path, "sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n")  # its sound
+    write(tmp_path, "sys/bus/pci/devices/0000:02:00.0/vendor", "0x8086\n")
+    write(tmp_path, "sys/bus/pci/devices/0000:02:00.0/class", "0x030000\n")
+    assert seen(tmp_path).nvidia_cards == 1
+
+
+def test_clocks_are_read_under_the_names_of_intel_and_of_others(tmp_path: Path) -> None:
+    cpus = "sys/devices/system/cpu"
+    write(tmp_path, f"{cpus}/cpu0/cpufreq/scaling_governor", "powersave\n")
+    write(tmp_path, f"{cpus}/cpu0/cpufreq/scaling_driver", "intel_pstate\n")
+    write(tmp_path, f"{cpus}/intel_pstate/no_turbo", "1\n")
+    clocks = seen(tmp_path).clocks
+    assert (clocks.governor, clocks.driver, clocks.turbo) == ("powersave", "intel_pstate", False)
+    other = tmp_path / "other"
+    write(other, f"{cpus}/cpufreq/boost", "1\n")
+    assert seen(other).clocks.turbo is True
+    assert seen(tmp_path / "none").clocks.turbo is None
+
+
+def test_the_allocator_is_known_by_the_library_that_is_mapped(tmp_path: Path) -> None:
+    write(tmp_path, "proc/self/maps", "7f00 r-xp /usr/lib/libjemalloc.so.2\n7f10 r-xp /lib/libc.so.6\n")
+    assert seen(tmp_path).allocator == "jemalloc"
+    write(tmp_path, "proc/self/maps", "7f10 r-xp /lib/x86_64-linux-gnu/libc.so.6\n")
+    assert seen(tmp_path).allocator == "glibc"
+    write(tmp_path, "proc/self/maps", "7f10 r-xp /lib/ld-musl-x86_64.so.1\n")
+    assert seen(tmp_path).allocator is None
+
+
+def test_only_variables_that_matter_are_kept(tmp_path: Path) -> None:
+    facts = seen(tmp_path, OMP_NUM_THREADS="1", SECRET="x", NVIDIA_PYTORCH_VERSION="25.06")
+    assert facts.environment == {"OMP_NUM_THREADS": "1", "NVIDIA_PYTORCH_VERSION": "25.06"}
+    assert facts.nvidia_container == "25.06"
+
+
+def test_the_limit_of_memory_is_told_used_or_not(tmp_path: Path) -> None:
+    assert seen(tmp_path).memory.limit_bytes is None
+    write(tmp_path, "sys/fs/cgroup/memory.max", str(4 * GIB))
+    write(tmp_path, "sys/fs/cgroup/memory.current", str(GIB))
+    assert seen(tmp_path).memory.limit_bytes == 4 * GIB
+
+
+def test_a_container_is_known_by_its_marks(tmp_path: Path) -> None:
+    assert not seen(tmp_path).container
+    assert seen(tmp_path, KUBERNETES_SERVICE_HOST="10.0.0.1").container
+    write(tmp_path, ".dockerenv", "")
+    assert seen(tmp_path).container
+
+
+def test_this_machine_can_be_read() -> None:
+    facts = gather()
+    assert facts.machine.memory_bytes > 0
+    assert facts.cores.allowed >= 1

@@ -1,0 +1,215 @@
+"""Events of a profiler, real in kind and hostile in shape -> the figures of a step."""
+
+import math
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from hotlap.probe.timeline import Event, Kind, aggregate, is_operator, length_s, tensor_core_share, union, without_s
+from hotlap.record import OperatorWindow
+
+
+def operator(name: str, begin: float, end: float, *, lane: int = 1, id: int = 0) -> Event:
+    return Event(name=f"aten::{name}", kind=Kind.OPERATOR, begin_s=begin, end_s=end, lane=lane, id=id)
+
+
+def launch(begin: float, number: int, *, name: str = "cudaLaunchKernel") -> Event:
+    return Event(name=name, kind=Kind.LAUNCH, begin_s=begin, end_s=begin + 0.1, lane=1, id=number)
+
+
+def work(
+    begin: float,
+    end: float,
+    number: int,
+    *,
+    name: str = "sm80_xmma_gemm",
+    kind: Kind = Kind.KERNEL,
+    lane: int = 7,
+    operator: int = 0,
+) -> Event:
+    return Event(name=name, kind=kind, begin_s=begin, end_s=end, lane=lane, id=number, operator=operator)
+
+
+def on_cpu(*events: Event, num_steps: int = 1, wall_s: float = 10.0) -> OperatorWindow:
+    return aggregate(events, num_steps=num_steps, wall_s=wall_s, on_device=False)
+
+
+def on_gpu(*events: Event, num_steps: int = 1, wall_s: float = 10.0, device_s: float | None = None) -> OperatorWindow:
+    return aggregate(events, num_steps=num_steps, wall_s=wall_s, on_device=True, device_s=device_s)
+
+
+def test_an_operators_own_time_is_without_what_it_calls() -> None:
+    window = on_cpu(operator("linear", 0, 5), operator("t", 0, 1), operator("addmm", 1, 4), operator("copy_", 2, 3))
+    own = {one.name: one.self_s for one in window.operators}
+    assert own == {"aten::linear": 1, "aten::t": 1, "aten::addmm": 2, "aten::copy_": 1}
+    assert window.num_calls == 1
+    assert window.covered == 0.5
+    assert window.complete
+
+
+def test_figures_are_per_step() -> None:
+    window = on_cpu(operator("mm", 0, 1), operator("mm", 2, 3), num_steps=2)
+    assert (window.operators[0].per_step, window.operators[0].self_s, window.wall_s) == (1, 1, 5)
+
+
+def test_threads_do_not_nest_in_each_other() -> None:
+    window = on_cpu(operator("mm", 0, 4), operator("mul", 1, 2, lane=2))
+    assert window.num_calls == 2
+    assert {one.self_s for one in window.operators} == {4, 1}
+    assert window.covered == 0.4
+
+
+def test_autograds_frames_are_no_operators_and_a_compiled_graph_is_one() -> None:
+    assert is_operator("aten::mm")
+    assert is_operator("torchvision::nms")
+    assert not is_operator("autograd::engine::evaluate_function: AddmmBackward0")
+    assert not is_operator("torch::autograd::AccumulateGrad")
+    assert not is_operator("Optimizer.step#Adam.step")
+    graph = Event(name="## Call CompiledFxGraph fabc ##", kind=Kind.OPERATOR, begin_s=0, end_s=2)
+    assert is_operator(graph.name)
+    assert on_cpu(graph).operators[0].name == "compiled graph"
+
+
+def test_only_the_costliest_operators_are_kept() -> None:
+    window = on_cpu(*(operator(f"op{i}", i / 10, i / 10 + i / 1000) for i in range(60)))
+    assert len(window.operators) == 40
+    assert window.operators[0].name == "aten::op59"
+
+
+def test_an_empty_trace_is_not_complete() -> None:
+    window = on_cpu()
+    assert not window.complete
+    assert window.why_not == "the profiler saw no operator"
+    assert (window.num_calls, window.covered, window.operators) == (0, 0, ())
+
+
+def test_overlapping_events_never_make_a_time_negative_or_the_whole_longer_than_the_window() -> None:
+    window = on_cpu(operator("a", 0, 5), operator("b", 3, 8), operator("c", 4, 4), operator("d", 6, 2), wall_s=8)
+    assert all(one.self_s >= 0 for one in window.operators)
+    assert window.covered <= 1
+
+
+def test_operators_beyond_the_window_are_noticed() -> None:
+    assert "in a window of" in (on_cpu(operator("mm", 0, 30)).why_not or "")
+
+
+def test_the_device_is_busy_when_anything_runs_and_kernels_belong_to_operators() -> None:
+    window = on_gpu(
+        operator("mm", 0, 1, id=3), launch(0.5, 1), launch(0.7, 2), work(1, 3, 1, operator=3), work(2, 5, 2, lane=8)
+    )
+    assert window.complete
+    assert (window.num_kernels, window.kernel_s, window.device_busy_s) == (2, 2.5, 4)
+    assert window.operators[0].device_s == 2
+
+
+def test_idle_time_before_what_was_launched_too_late_is_a_launch_gap() -> None:
+    late = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(4, 2), work(1, 2, 1), work(5, 6, 2))
+    assert late.launch_gap_s == 3
+    # Launched while the device was busy: it waited for something else.
+    early = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0.2, 2), work(1, 2, 1), work(5, 6, 2))
+    assert early.launch_gap_s == 0
+
+
+def test_kernels_of_one_graph_share_a_launch_and_have_no_gap() -> None:
+    graph = launch(0, 1, name="cudaGraphLaunch")
+    window = on_gpu(operator("mm", 0, 9), graph, work(1, 2, 1), work(2.5, 3, 1))
+    assert window.launch_gap_s == 0
+    assert window.complete
+
+
+def test_copies_are_exposed_where_no_kernel_runs() -> None:
+    copy = work(1, 4, 2, name="Memcpy HtoD (Pageable -> Device)", kind=Kind.COPY, lane=9)
+    window = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0, 2, name="cudaMemcpyAsync"), work(3, 6, 1), copy)
+    assert (window.copy_s, window.copy_exposed_s, window.device_busy_s) == (3, 2, 5)
+
+
+def test_communication_is_exposed_where_nothing_is_computed() -> None:
+    talk = work(2, 6, 2, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL", lane=9)
+    window = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0, 2), work(1, 3, 1), talk)
+    assert (window.communication_s, window.communication_exposed_s) == (4, 3)
+    assert on_gpu(operator("mm", 0, 9), launch(0, 1), work(1, 3, 1)).communication_s is None
+
+
+def test_lost_kernels_are_noticed_and_no_figure_of_the_device_is_given() -> None:
+    window = on_gpu(operator("mm", 0, 9), *(launch(i / 10, i) for i in range(1, 11)), work(1, 3, 1))
+    assert window.why_not == "the profiler lost the kernels of 9 of 10 launches"
+    assert (window.num_kernels, window.device_busy_s, window.launch_gap_s) == (None, None, None)
+    assert window.operators
+
+
+def test_a_device_without_any_kernel_is_noticed() -> None:
+    assert on_gpu(operator("mm", 0, 9)).why_not == "the profiler saw no kernel on the device"
+
+
+def test_a_device_that_was_busy_for_longer_than_time_passed_is_noticed() -> None:
+    events = operator("mm", 0, 1), launch(0, 1), work(1, 9, 1)
+    assert on_gpu(*events, wall_s=9, device_s=9).complete
+    assert "between its own events" in (on_gpu(*events, wall_s=9, device_s=4).why_not or "")
+
+
+def test_work_that_was_queued_when_the_host_was_done_is_no_contradiction() -> None:
+    assert on_gpu(operator("mm", 0, 1), launch(0, 1), work(0.5, 9, 1), wall_s=1).complete
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("ampere_sgemm_128x64_tn", 0.0),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4", 0.0),
+        ("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn", 1.0),
+        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", 1.0),
+        ("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn", 1.0),
+        ("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_tensor16x8x8", 1.0),
+        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT", 1.0),
+        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8", 1.0),
+        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>", 1.0),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", None),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", None),
+    ],
+)
+def test_tensor_cores_are_known_by_the_names_of_kernels(name: str, share: float | None) -> None:
+    assert tensor_core_share([work(0, 1, 1, name=name)]) == share
+
+
+spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda s: (float(min(s)), float(max(s)))))
+
+
+@given(a=spans, b=spans)
+def test_unions_count_each_moment_once(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> None:
+    def moments(spans: list[tuple[float, float]]) -> set[int]:
+        return {k for begin, end in spans for k in range(int(begin), int(end))}
+
+    assert length_s(union(a)) == len(moments(a))
+    assert without_s(union(a), union(b)) == len(moments(a) - moments(b))
+
+
+times = st.floats(-5, 50, allow_nan=False)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Event,
+            name=st.sampled_from(["aten::mm", "cudaLaunchKernel", "gemm", "nccl", "Memcpy HtoD"]),
+            kind=st.sampled_from(Kind),
+            begin_s=times,
+            end_s=times,
+            lane=st.integers(0, 2),
+            id=st.integers(0, 5),
+            operator=st.integers(0, 5),
+        ),
+        max_size=12,
+    )
+)
+@settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))
+def test_no_list_of_events_makes_a_figure_absurd(events: list[Event]) -> None:
+    for on_device in (False, True):
+        window = aggregate(events, num_steps=2, wall_s=40.0, on_device=on_device)
+        figures = [
+            window.covered, window.num_calls, window.device_busy_s, window.launch_gap_s, window.copy_s, window.kernel_s,
+            window.copy_exposed_s, window.communication_s, window.communication_exposed_s, window.tensor_core_share,
+        ]  # fmt: skip
+        assert all(value is None or (math.isfinite(value) and value >= -1e-9) for value in figures)
+        assert all(one.self_s >= 0 for one in window.operators)
+        assert window.complete == (window.why_not is None)

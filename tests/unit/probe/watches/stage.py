@@ -1,0 +1,67 @@
+"""A stage for one watch: what it needs of a session, and a script that is stepped through by hand."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.notion import Notion
+from hotlap.probe.session import Session
+from hotlap.probe.watches import Watch
+from hotlap.record import Phase
+
+# A device that every machine has: what is in double precision counts as being on it. So `.to(torch.float64)` is a copy
+# to the device, and `.to(torch.float32)` one back; all of it happens, with real values.
+DOUBLES = Notion(
+    in_use=lambda: True,
+    on_device=lambda tensor: tensor.dtype is torch.float64,
+    is_pinned=lambda tensor: tensor.dtype is torch.float16 or getattr(tensor, "pinned", False),
+)
+
+
+class Clock:
+    """Always in the phase that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = Phase.OTHER
+
+    def phase(self) -> Phase:
+        return self.now
+
+
+class Facts:
+    """No optimizer, nothing compiled."""
+
+    compiled = False
+
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return []
+
+
+class Stage:
+    """What a watch asks of its session."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.facts = Facts()
+        self.on_batch: list[Callable[[Any, Any], None]] = []
+        self.on_forward: list[Any] = []
+
+
+def play(watch: Watch, step: Callable[[], object], *, stage: Stage | None = None, num_steps: int = 4) -> dict[str, Any]:
+    """Let `watch` look at some steps; its fields, when its window is over."""
+    patch = Patch()
+    watch.install(cast(Session, stage or Stage()), patch)
+    made = 0
+    try:
+        watch.open()
+        while made < min(num_steps, watch.num_steps) and watch.goes_on(made):
+            step()
+            made += 1
+        if made:
+            watch.goes_on(made)
+    finally:
+        watch.close(made)
+        patch.undo()
+    return dict(watch.fields())

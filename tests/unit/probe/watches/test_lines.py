@@ -1,0 +1,103 @@
+"""The sampling look: where time goes, whatever holds the interpreter meanwhile."""
+
+import random
+import sys
+import threading
+import time
+
+import torch
+
+from hotlap.probe.watches.lines import Lines, hot_lines
+from hotlap.probe.watches.lines import _Place as Place
+from hotlap.record import HotLine, Phase
+from tests.unit.probe.watches.stage import Stage, play
+
+
+def python_work(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def test_time_is_shared_out_among_lines_by_weight_and_not_by_count() -> None:
+    slow, quick = (Place(__file__, line, "step", Phase.OTHER) for line in (1, 2))
+    samples: list[tuple[float, Place | None]] = [(0.050, slow)] + [(0.001, quick)] * 20 + [(0.5, None)]
+    first, second = hot_lines(samples, num_steps=2)
+    assert (first.line, first.step_s) == (1, 0.025)
+    assert (second.line, round(second.step_s, 6)) == (2, 0.010)
+    assert first.text.startswith('"""The sampling look')
+
+
+def test_python_sleep_and_calls_that_hold_the_interpreter_are_all_found() -> None:
+    stage = Stage()
+    words = [b"ab", b"c"] * 150_000
+    marks: list[float] = []
+
+    def step() -> None:
+        marks.append(time.perf_counter())
+        stage.clock.now = Phase.FORWARD
+        python_work(0.010)
+        stage.clock.now = Phase.OTHER
+        marks.append(time.perf_counter())
+        time.sleep(0.010)
+        marks.append(time.perf_counter())
+        sorted(words)
+        marks.append(time.perf_counter())
+
+    found: tuple[HotLine, ...] = play(Lines(), step, stage=stage, num_steps=40)["hot_lines"]
+    places = (
+        ("while time.perf_counter()", Phase.FORWARD),
+        ("time.sleep(0.010)", Phase.OTHER),
+        ("sorted(words)", Phase.OTHER),
+    )
+    for k, (text, phase) in enumerate(places):
+        lines = [one for one in found if one.text.startswith(text)]
+        spent_s = [marks[i + k + 1] - marks[i + k] for i in range(0, len(marks), 4)]
+        mean_s = sum(spent_s) / len(spent_s)
+        assert 0.6 * mean_s < sum(one.step_s for one in lines if one.phase is phase) < 1.5 * mean_s
+
+
+def test_only_the_training_thread_is_looked_at() -> None:
+    stop = threading.Event()
+
+    def elsewhere() -> None:
+        while not stop.wait(0.0005):
+            sum(range(2000))  # another thread
+
+    other = threading.Thread(target=elsewhere)
+    other.start()
+    try:
+        found = play(Lines(), lambda: time.sleep(0.005), num_steps=30)["hot_lines"]
+    finally:
+        stop.set()
+        other.join()
+    assert not [one for one in found if "another thread" in one.text]
+
+
+def test_it_leaves_no_thread_no_setting_and_no_random_number_behind() -> None:
+    before = sys.getswitchinterval(), random.getstate(), torch.get_rng_state().tolist()
+    threads = threading.active_count()
+    play(Lines(), lambda: time.sleep(0.002), num_steps=5)
+    assert threading.active_count() == threads
+    assert (sys.getswitchinterval(), random.getstate(), torch.get_rng_state().tolist()) == before
+
+
+def test_it_ends_when_it_has_seen_enough() -> None:
+    made: list[float] = []
+
+    def step() -> None:
+        made.append(time.perf_counter())
+        time.sleep(0.02)
+
+    play(Lines(), step, num_steps=10_000)
+    assert 3 <= len(made) < 500
+
+
+def test_a_window_without_a_whole_step_says_nothing() -> None:
+    watch = Lines()
+    watch.install(Stage(), None)  # type: ignore[arg-type]
+    watch.open()
+    assert watch.goes_on(0)
+    time.sleep(0.01)
+    watch.close(0)
+    assert watch.fields() == {}

@@ -1,0 +1,47 @@
+"""The picture of step times by device."""
+
+import re
+
+from hotlap.record import Interval, Prediction
+from hotlap.report import devices
+
+
+def foretold(device: str, mid: float, *, count: int = 1) -> Prediction:
+    return Prediction(
+        device=device, count=count, step_s=Interval(low=mid / 1.3, mid=mid, high=mid * 1.4), bound_by="memory"
+    )
+
+
+def places(svg: str) -> list[float]:
+    return [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', svg)]
+
+
+def test_a_faster_device_lies_further_left() -> None:
+    svg = devices.plot([foretold("slow", 0.2), foretold("fast", 0.02)])
+    slow, fast = places(svg)
+    assert fast < slow
+
+
+def test_every_prediction_is_named_with_its_count() -> None:
+    svg = devices.plot([foretold("RTX 4090", 0.1), foretold("RTX 4090", 0.11, count=4)])
+    assert ">RTX 4090<" in svg
+    assert ">4 x RTX 4090<" in svg
+
+
+def test_the_measured_step_is_a_line() -> None:
+    svg = devices.plot([foretold("A100", 0.1)], measured=("V100", 0.3))
+    assert "300 ms on V100" in svg
+    assert "stroke-dasharray" in svg
+
+
+def test_what_cannot_be_drawn_is_left_out() -> None:
+    assert devices.plot([]) == ""
+    assert devices.plot([foretold("broken", float("inf"))]) == ""
+    assert len(places(devices.plot([foretold("broken", float("nan")), foretold("sound", 1.0)]))) == 1
+
+
+def test_texts_are_escaped() -> None:
+    page = devices.page([foretold("<script>alert(1)</script>", 0.1)], title="<b>\x1b[31m")
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "\x1b" not in page

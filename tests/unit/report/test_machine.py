@@ -1,0 +1,145 @@
+"""A checkup, a sweep and a step's limits as text."""
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console, RenderableType
+
+from hotlap.record import (
+    Checkup,
+    Complaint,
+    Cores,
+    Figure,
+    Interval,
+    Limit,
+    Machine,
+    StepLimits,
+    Sweep,
+    ThreadTime,
+    TorchBuild,
+    TorchDevice,
+    Unit,
+    Weight,
+)
+from hotlap.report import machine
+
+FIGURE = Figure(
+    name="matmul",
+    device="cpu",
+    variant="float32",
+    unit=Unit.FLOP_PER_S,
+    value=Interval(low=98e9, mid=100e9, high=102e9),
+    spread=0.01,
+    num_repeats=11,
+    threads=8,
+)
+COMPLAINT = Complaint(
+    code="small-shm", weight=Weight.COSTLY, what="It is small.", cost="Workers die.", mend="Make it larger."
+)
+CHECKUP = Checkup(
+    machine=Machine(
+        system="Linux",
+        processor="A processor",
+        num_cores=16,
+        usable_cores=16.0,
+        memory_bytes=64 << 30,
+        available_bytes=48 << 30,
+        shm_bytes=None,
+        huge_pages=None,
+        libc="",
+        gpus=("NVIDIA H200",),
+    ),
+    cores=Cores(logical=16, allowed=16, physical=10, fast=6),
+    created="2026-01-01T00:00:00+00:00",
+    key="k",
+    torch=TorchBuild(
+        version="2.8.0",
+        cuda="12.9",
+        num_threads=10,
+        devices=(TorchDevice(name="NVIDIA H200", capability=(9, 0), memory_bytes=1),),
+    ),
+    figures=(FIGURE, replace(FIGURE, device="cuda:0", threads=None, value=Interval(low=6e14, mid=7e14, high=8e14))),
+    complaints=(COMPLAINT,),
+    notes=("Repeats lie 1% apart.",),
+    elapsed_s=9.0,
+)
+
+
+def text(section: RenderableType) -> str:
+    console = Console(width=100, color_system=None, force_terminal=False, highlight=False, _environ={})
+    with console.capture() as captured:
+        console.print(section)
+    return " ".join(captured.get().split())
+
+
+def test_everything_that_is_known_is_shown() -> None:
+    shown = machine.render(CHECKUP)
+    for part in (
+        "A processor",
+        "10 cores, 6 of them fast",
+        "NVIDIA H200",
+        "CUDA 12.9",
+        "100 GFLOP/s",
+        "98 GFLOP/s to 102 GFLOP/s",
+        "cuda:0: NVIDIA H200",
+        "700 TFLOP/s",
+        "costly  small-shm: It is small.",
+        "Workers die.",
+        "Mend: Make it larger.",
+        "Repeats lie 1% apart.",
+        "2026-01-01",
+    ):
+        assert part in shown, part
+    assert all(len(line) <= machine.WIDTH for line in shown.splitlines())
+
+
+def test_a_machine_without_fault_and_figures_is_shown_too() -> None:
+    shown = machine.render(replace(CHECKUP, figures=(), complaints=(), torch=None))
+    assert "Nothing is wrong with it" in shown
+
+
+def test_what_a_file_says_cannot_steer_the_terminal() -> None:
+    evil = "\x1b[31mred\x1b]0;title\x07 [bold]x"
+    shown = machine.render(
+        replace(
+            CHECKUP,
+            machine=replace(CHECKUP.machine, processor=evil, gpus=(evil,)),
+            figures=(replace(FIGURE, name=evil, variant=evil, device=evil),),
+            complaints=(replace(COMPLAINT, code=evil, what=evil, cost=evil, mend=evil),),
+            notes=(evil,),
+        )
+    )
+    assert "\x1b" not in shown and "\x07" not in shown
+    assert "[bold]x" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (3.12e11, Unit.FLOP_PER_S, "312 GFLOP/s"),
+        (9.89e14, Unit.FLOP_PER_S, "989 TFLOP/s"),
+        (1.979e15, Unit.OP_PER_S, "1.98 Pop/s"),
+        (1.04e10, Unit.BYTE_PER_S, "10.4 GB/s"),
+        (12.0, Unit.BYTE_PER_S, "12 B/s"),
+        (2.3e-6, Unit.SECOND, "2.30 us"),
+    ],
+)
+def test_quantities_carry_the_unit_that_fits(value: float, unit: Unit, shown: str) -> None:
+    assert machine.quantity(value, unit) == shown
+
+
+def test_a_sweep_marks_the_best_number_and_says_why() -> None:
+    times = tuple(
+        ThreadTime(threads=n, step_s=Interval(low=0.9 * s, mid=s, high=1.1 * s)) for n, s in ((1, 0.04), (4, 0.01))
+    )
+    sweep = Sweep(times=times, cores=CHECKUP.cores, best_threads=4, why="Four are best.", notes=("A note.",))
+    shown = text(machine.sweep(sweep))
+    for part in ("4 * 10.0 ms", "4.00x", "Four are best.", "A note."):
+        assert part in shown
+
+
+def test_limits_are_shown_with_what_they_rest_on() -> None:
+    limit = Limit(name="compute", floor_s=0.004, share=0.4, by="matmul float32 of cpu")
+    shown = text(machine.limits(StepLimits(step_s=0.01, limits=(limit,), why="It runs at 40%.")))
+    assert "It runs at 40%." in shown
+    assert "compute: 4.00 ms at least (matmul float32 of cpu)" in shown
