@@ -15,8 +15,9 @@ from hotlap.units import duration, percent
 MIN_SHARE = 0.10
 
 # Within the model Python is told from the calls of operators by an estimate of their price (step.CALL_PRICE), so a
-# small difference there says nothing: ours, from double on.
-MIN_SHARE_IN_MODEL = 0.20
+# small difference there says nothing. Ours: a sound convolutional net on a machine that others used as well came out
+# with 24% (benchmarks/diagnosis), hooks that were planted with 70%.
+MIN_SHARE_IN_MODEL = 0.30
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
