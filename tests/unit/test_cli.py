@@ -101,7 +101,7 @@ def test_every_option_that_takes_a_value_is_known_where_words_are_cut(command: s
         for name, parser in (getattr(action, "choices", None) or {}).items()
         if name == command
     )
-    assert set(re.findall(r"^  (--[a-z-]+) [A-Z]", text, re.MULTILINE)) == words.VALUE_OPTIONS[command]
+    assert set(re.findall(r"^  (--[a-z-]+) [A-Z{]", text, re.MULTILINE)) == words.VALUE_OPTIONS[command]
 
 
 # What is refused before anything runs

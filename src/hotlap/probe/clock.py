@@ -108,6 +108,10 @@ class Clock:
         self._tape.clear()
         return laps
 
+    def last_s(self) -> float:
+        """Seconds of the interval that was written last (0 before the first): a hook's own, just after it wrote it."""
+        return self._tape[-1] - self._tape[-2] if self._tape and self._tape[-3] <= OWN else 0.0
+
     def phase(self) -> Phase:
         """The phase of this moment; may be asked from any thread."""
         return Phase(PHASES[_PHASE_OF[self.where]])

@@ -101,11 +101,12 @@ class Ledger:
 def _set_aside(rows: list[Row]) -> tuple[list[Row], list[float]]:
     """Rows without the time and the samples of validations, and the seconds of each of these."""
     stretches = validations([row.aside for row in rows])
-    trained = [row if stretch is None else _without(row, stretch) for row, stretch in zip(rows, stretches, strict=True)]
+    trained = [row if stretch is None else without(row, stretch) for row, stretch in zip(rows, stretches, strict=True)]
     return trained, [sum(stretch.spent) for stretch in stretches if stretch is not None]
 
 
-def _without(row: Row, stretch: Stretch) -> Row:
+def without(row: Row, stretch: Stretch) -> Row:
+    """A step without the time and the samples of its validation."""
     return row._replace(
         # Rounding of the clock must not make a phase negative.
         spent=[max(0.0, whole - part) for whole, part in zip(row.spent, stretch.spent, strict=True)],

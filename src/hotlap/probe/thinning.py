@@ -21,7 +21,7 @@ import torch
 from hotlap.probe import aside
 from hotlap.probe.clock import PHASES
 from hotlap.probe.evidence import cuda_in_use
-from hotlap.probe.ledger import Row, phases_of
+from hotlap.probe.ledger import Row, phases_of, without
 from hotlap.probe.sketch import Sketch
 from hotlap.record import LongRun, Outlier, Phase, Stretch, as_number
 
@@ -45,8 +45,6 @@ class Thinning:
         self._sample = _Sample(random.Random(draws))
         self._stretches = _Stretches()
         self._outliers: list[tuple[float, int, Outlier]] = []
-        self._num_aside = 0
-        self._num_rows = 0
         self._num_lost = 0
         self.validations = 0
         self.validation_s = 0.0
@@ -131,22 +129,20 @@ class Thinning:
         )
 
     def _fold(self, chunk: list[Row]) -> None:
-        self._num_rows += len(chunk)
-        self._num_aside += sum(row.aside is not None for row in chunk)
-        rare = aside.is_rare(self._num_aside, self._num_rows)
-        trained = [self._trained(row) for row in chunk] if rare else chunk
+        stretches = aside.validations([row.aside for row in chunk])
+        trained = [self._trained(row, stretch) for row, stretch in zip(chunk, stretches, strict=True)]
         for row in trained:
             self._note_outlier(row)
             self._sample.add(row)
         self._stretches.add(trained)
 
-    def _trained(self, row: Row) -> Row:
+    def _trained(self, row: Row, validation: aside.Stretch | None) -> Row:
         """The row without its validation."""
-        if row.aside is None:
+        if validation is None:
             return row
         self.validations += 1
-        self.validation_s += sum(row.aside)
-        return row._replace(spent=[max(0.0, s - a) for s, a in zip(row.spent, row.aside, strict=True)], aside=None)
+        self.validation_s += sum(validation.spent)
+        return without(row, validation)._replace(aside=None)
 
     def _note_outlier(self, row: Row) -> None:
         step_s = sum(row.spent)

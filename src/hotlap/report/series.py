@@ -1,6 +1,6 @@
 """Numbers over the steps of a run -> lines on common axes: memory, and step times of a long run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -68,7 +68,7 @@ def step_times(run: Run | None) -> Series | None:
     return series(middles, found, duration)
 
 
-def series(steps: Sequence[int], values: dict[str, Values], unit: Callable[[float], str]) -> Series | None:
+def series(steps: Sequence[int], values: Mapping[str, Values], unit: Callable[[float], str]) -> Series | None:
     """Lines from 0 up; None where no line has two points."""
     usable = {
         name: [one if one is not None and isfinite(one) and one >= 0 else None for one in line]

@@ -1,31 +1,32 @@
 """compute-bound: the step is forward and backward passes, as it should be.
 
-What it says: nothing around the model costs much; only a faster model, other numerics or other hardware help.
+What it says: nothing around the model costs much; only a faster model, other numerics or other hardware help. It is
+said last of all: only where no other finding has anything to mend.
 Why it matters: it says where not to look.
 Example: a transformer whose batches are ready in time.
 """
 
-from hotlap.record import Finding, Phase, Run
+from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.step import finding
 from hotlap.units import duration, percent
 
 # Ours: with half of the step in the model, no other phase can be larger. (TraceML says so from 90% on only; between the
-# two, what costs the rest is told by a finding of its own beside this one.)
+# two, what costs the rest is told by a finding of its own in place of this one.)
 MIN_SHARE = 0.50
 
 
-def check(run: Run) -> Finding | None:
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in forward and backward."""
     forward, backward = run.share(Phase.FORWARD), run.share(Phase.BACKWARD)
     if forward is None or backward is None or forward + backward < MIN_SHARE:
         return None
     cost_s = (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
-    return Finding(
-        code="compute-bound",
-        cost_s=cost_s,
-        share=forward + backward,
-        evidence=(
-            f"Each step spends {duration(cost_s)} ({percent(forward + backward)} of it) in the model: "
-            f"{percent(forward)} forward, {percent(backward)} backward."
-        ),
-        try_levers=("bf16-autocast", "threads", "huge-pages"),
+    levers = () if run.autocast else ("bf16-autocast",)
+    return finding(
+        run,
+        "compute-bound",
+        cost_s,
+        f"Each step spends {duration(cost_s)} ({percent(forward + backward)} of it) in the model: "
+        f"{percent(forward)} forward, {percent(backward)} backward.",
+        levers=(*levers, *(() if run.compiled else ("compile",)), "threads", "huge-pages"),
     )

@@ -1,19 +1,32 @@
 """input-bound: training waits for the next batch.
 
-What it says: this part of each step passes in the data loader, before the model sees the batch.
+What it says: this part of each step passes in the data loader, before the model sees the batch, and most of it in the
+part that is named: making items, their transforms, collating, waiting for workers.
 Why it is bad: the processor that trains does nothing useful meanwhile; no change to the model can win that time back.
 Example: a `Dataset` that decodes and transforms images in the training process (num_workers=0) beside a small network.
 """
 
-from hotlap.record import Finding, Phase, Run
+from hotlap.record import Finding, InputPart, LoaderFacts, Machine, Phase, Run
+from hotlap.rules.step import finding
 from hotlap.units import duration, percent
 
-# XProf calls a training input-bound from 5% of the step on, the PyTorch profiler's former adviser as well
-# (input_pipeline_analysis.cc; torch_tb_profiler/profiler/data.py). Below, a faster loader drowns in a trial's noise.
-MIN_SHARE = 0.05
+# XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
+# (input_pipeline_analysis.cc). Ours: a tenth, because fetching plain tensors in the training process costs 3-8% in
+# trainings that nobody would call slow, and the most there is to gain below is 1.11x.
+MIN_SHARE = 0.10
+
+_WORDS = {
+    InputPart.INDICES: "drawing indices",
+    InputPart.ITEMS: "making the items (__getitem__)",
+    InputPart.TRANSFORMS: "the data set's transforms",
+    InputPart.COLLATE: "collating items into batches",
+    InputPart.WORKERS: "waiting for workers",
+    InputPart.START: "starting the loader",
+    InputPart.PIN: "pinning",
+}
 
 
-def check(run: Run) -> Finding | None:
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in the loader."""
     share, wait_s = run.share(Phase.INPUT), run.mean_phase_s(Phase.INPUT)
     if share is None or wait_s is None or share < MIN_SHARE:
@@ -24,10 +37,41 @@ def check(run: Run) -> Finding | None:
         how = (
             ", made by the training process itself" if loader.num_workers == 0 else f" of {loader.num_workers} workers"
         )
-    return Finding(
-        code="input-bound",
-        cost_s=wait_s,
-        share=share,
-        evidence=f"Each step waits {duration(wait_s)} ({percent(share)} of it) for its batch{how}.",
-        try_levers=("cached-dataset",),
+    return finding(
+        run,
+        "input-bound",
+        wait_s,
+        f"Each step waits {duration(wait_s)} ({percent(share)} of it) for its batch{how}{_largest(run, wait_s)}.",
+        levers=_levers(loader, _part(run)),
     )
+
+
+def _part(run: Run) -> InputPart | None:
+    known = {part: seconds for part, seconds in run.input_s.items() if seconds}
+    return max(known, key=lambda part: known[part], default=None)
+
+
+def _largest(run: Run, wait_s: float) -> str:
+    part = _part(run)
+    if part is None:
+        return ""
+    seconds = run.input_s.get(part) or 0.0
+    return f"; {percent(min(1.0, seconds / wait_s))} of that is {_WORDS[part]}"
+
+
+def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ...]:
+    if loader is None:
+        return ("workers", "cached-dataset")
+    if loader.iterable:
+        return ("workers", "prefetch-thread")
+    levers = []
+    if loader.deterministic is not False:
+        levers.append("cached-dataset")
+    if loader.deterministic is False and part is not InputPart.COLLATE:
+        levers.append("cached-prefix")
+    levers.append("workers")
+    if loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE, InputPart.INDICES):
+        levers.append("batched-fetch")
+    if part is InputPart.TRANSFORMS:
+        levers.append("late-transform")
+    return tuple(levers)

@@ -85,7 +85,7 @@ class Tuner:
             desk.doing(f"running {self._options.title} as it is")
             run = first_look(desk, self._runs)
             desk.change("baseline", baseline=(run,), machine=self._machine)
-            desk.change("findings", findings=rules.check(run))
+            desk.change("findings", findings=rules.check(run, self._machine))
         return Sizes.of(desk.study.baseline[0], self._machine)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hotlap import cli
 from hotlap.cli import predict
+from hotlap.cli.words import split_command
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.predict import Workload, workload
 
@@ -32,7 +32,7 @@ END
 def call(*words: str) -> int:
     parser = argparse.ArgumentParser()
     predict.add_parser(parser.add_subparsers())
-    head, tail = cli.split(["predict", *words])
+    head, tail = split_command(["predict", *words])
     args = parser.parse_args(head)
     args.tail = tail
     code: int = args.run(args)

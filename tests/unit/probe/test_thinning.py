@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from hotlap.probe.aside import Stretch
 from hotlap.probe.clock import FORWARD, INPUT, OPTIMIZER, OTHER, PHASES
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.sketch import Sketch
@@ -22,8 +23,8 @@ def row(step: int, *, forward_s: float = 0.001, input_s: float = 0.0005, loss: f
     spent[FORWARD], spent[INPUT], spent[OTHER] = forward_s, input_s, 1e-5 + aside_s
     away = None
     if aside_s:
-        away = [0.0] * len(PHASES)
-        away[OTHER] = aside_s
+        away = Stretch([0.0] * len(PHASES), num_looks=10, num_samples=0)
+        away.spent[OTHER] = aside_s
     return Row(spent, away, 0, step // 11, step, [loss], 16, 1, step % 1000 == 0)
 
 

@@ -1,31 +1,70 @@
 """What each rule says, word by word, and where its threshold lies."""
 
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hotlap import rules
-from hotlap.record import Phase, Run
-from hotlap.rules import compute_bound, host_bound, input_bound, optimizer_bound
-from tests.sample_runs import loader, optimizer, run_with
+from hotlap.record import CpuUse, HotLine, InputPart, LoaderFacts, Phase, Run, Sighting, SightingKind, SwitchFacts
+from hotlap.rules import (
+    compute_bound,
+    debug_left_on,
+    epoch_gap,
+    host_bound,
+    input_bound,
+    launch_bound,
+    memory_growth,
+    optimizer_bound,
+    shape_churn,
+    sync_bound,
+    thread_oversubscription,
+    thread_starvation,
+    wasted_forward,
+)
+from tests.rule_runs import calls, device_window, firing, healthy, memory, run_of_shares, sighting
+from tests.sample_runs import SCRIPT, loader, optimizer, run_with
 
 
 def run_of(**phases: float) -> Run:
     return run_with(phases={Phase(name): seconds for name, seconds in phases.items()})
 
 
+def said(code: str) -> str:
+    finding = rules.ALL[code](firing(code), None)
+    assert finding is not None
+    return finding.evidence
+
+
+def waiting(facts: LoaderFacts) -> Run:
+    return replace(run_with(step_s=0.100, input_s=0.040), loaders=(facts,))
+
+
 def test_input_bound_says_how_long_a_step_waits_and_who_makes_the_batch() -> None:
-    run = replace(run_with(step_s=0.100, input_s=0.040), loaders=(loader(),))
-    finding = input_bound.check(run)
+    finding = input_bound.check(waiting(loader()))
     assert finding is not None
     assert finding.cost_s == pytest.approx(0.040)
     assert finding.evidence == (
         "Each step waits 40.0 ms (40% of it) for its batch, made by the training process itself."
     )
-    workers = replace(run, loaders=(replace(loader(), num_workers=4),))
-    finding = input_bound.check(workers)
+    finding = input_bound.check(waiting(replace(loader(), num_workers=4)))
     assert finding is not None
     assert finding.evidence == "Each step waits 40.0 ms (40% of it) for its batch of 4 workers."
+
+
+def test_input_bound_names_the_largest_part() -> None:
+    run = replace(waiting(loader()), input_s={InputPart.ITEMS: 0.004, InputPart.TRANSFORMS: 0.032})
+    finding = input_bound.check(run)
+    assert finding is not None
+    assert finding.evidence.endswith("; 80% of that is the data set's transforms.")
+    assert "late-transform" in finding.try_levers
+
+
+def test_input_bound_offers_no_cache_for_items_that_change() -> None:
+    finding = input_bound.check(waiting(replace(loader(), deterministic=False)))
+    assert finding is not None
+    assert "cached-dataset" not in finding.try_levers
 
 
 def test_input_bound_looks_at_the_loader_that_is_trained_on() -> None:
@@ -42,13 +81,33 @@ def test_input_bound_knows_nothing_of_a_loader_it_did_not_see() -> None:
     assert finding.evidence == "Each step waits 40.0 ms (40% of it) for its batch."
 
 
+def test_epoch_gap_spreads_the_wait_over_the_steps_of_an_epoch() -> None:
+    assert said("epoch-gap") == (
+        "Each epoch begins with a wait of 100 ms (its 2 workers are started anew): 5.00 ms a step, 33% of it."
+    )
+
+
+def test_epoch_gap_counts_a_long_epoch_by_its_data_set_not_by_the_steps_that_were_seen() -> None:
+    run = firing("epoch-gap")
+    assert epoch_gap.check(replace(run, loaders=(replace(run.loaders[0], num_items=10_000 * 64),))) is None
+
+
 def test_optimizer_bound_counts_what_is_updated() -> None:
-    run = replace(run_of(forward=0.004, backward=0.004, optimizer=0.002), optimizers=(optimizer(), optimizer()))
+    run = replace(run_of(forward=0.004, backward=0.003, optimizer=0.003), optimizers=(optimizer(), optimizer()))
     finding = optimizer_bound.check(run)
     assert finding is not None
     assert finding.evidence == (
-        "Each step spends 2.00 ms (20% of it) in the optimizer, for 407,060 parameters in 8 tensors."
+        "Each step spends 3.00 ms (30% of it) in the optimizer, for 407,060 parameters in 8 tensors."
     )
+
+
+def test_optimizer_bound_does_not_advise_what_is_on_already() -> None:
+    run = run_of(forward=0.004, backward=0.003, optimizer=0.003)
+    fused = optimizer_bound.check(replace(run, optimizers=(replace(optimizer(), fused=True),)))
+    plain = optimizer_bound.check(replace(run, optimizers=(optimizer(),)))
+    assert fused is not None and plain is not None
+    assert "fused-optimizer" not in fused.try_levers
+    assert plain.try_levers[0] == "fused-optimizer"
 
 
 def test_optimizer_bound_needs_an_optimizer() -> None:
@@ -62,6 +121,31 @@ def test_host_bound_is_about_the_scripts_own_python() -> None:
     assert finding.try_levers == ()
 
 
+def test_host_bound_names_the_line() -> None:
+    line = HotLine(path=SCRIPT, line=31, function="main", text="log(loss)", phase=Phase.OTHER, step_s=0.0015)
+    elsewhere = replace(line, line=3, phase=Phase.INPUT, step_s=0.003)
+    run = replace(run_of(forward=0.004, backward=0.004, other=0.002), hot_lines=(elsewhere, line))
+    finding = host_bound.check(run)
+    assert finding is not None
+    assert finding.evidence.endswith("own Python; 1.50 ms of that in line 31 of digits.py, main: log(loss).")
+
+
+def test_host_bound_sees_python_within_the_forward_pass() -> None:
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.3))
+    finding = host_bound.check(run)
+    assert finding is not None
+    assert "within the model" in finding.evidence
+    assert host_bound.check(replace(run, compiled=True)) is None, "of compiled code operators are not seen"
+
+
+def test_host_bound_leaves_a_loss_that_is_written_as_functions_to_the_model() -> None:
+    run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.4, Phase.OTHER: 0.2})
+    seen = calls(step_s=0.01)
+    loss = replace(seen.phases[Phase.FORWARD], graph_s=0.0019, arithmetic_s=0.0019)
+    assert host_bound.check(run) is not None
+    assert host_bound.check(replace(run, calls=replace(seen, phases={**seen.phases, Phase.OTHER: loss}))) is None
+
+
 def test_host_bound_is_silent_when_the_model_hides_in_other() -> None:
     assert host_bound.check(run_of(backward=0.004, other=0.006)) is None
 
@@ -69,7 +153,117 @@ def test_host_bound_is_silent_when_the_model_hides_in_other() -> None:
 def test_compute_bound_says_how_much_is_forward_and_how_much_backward() -> None:
     finding = compute_bound.check(run_of(forward=0.003, backward=0.005, other=0.002))
     assert finding is not None
-    assert finding.evidence == ("Each step spends 8.00 ms (80% of it) in the model: 30% forward, 50% backward.")
+    assert finding.evidence == "Each step spends 8.00 ms (80% of it) in the model: 30% forward, 50% backward."
+
+
+def test_compute_bound_never_advises_autocast_where_it_is_on() -> None:
+    finding = compute_bound.check(replace(run_of(forward=0.003, backward=0.005), autocast=True, compiled=True))
+    assert finding is not None
+    assert not {"bf16-autocast", "compile"} & set(finding.try_levers)
+
+
+def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None:
+    assert said("launch-bound") == (
+        "Each step makes 700 calls of operators in the model, which cost 7.08 ms (71% of it) beside "
+        "1.84 ms of arithmetic."
+    )
+
+
+def test_launch_bound_believes_no_incomplete_window() -> None:
+    gap = device_window(step_s=0.01, gap=0.5)
+    run = replace(run_of_shares({Phase.FORWARD: 0.5, Phase.BACKWARD: 0.5}, device="NVIDIA H200"), operators=gap)
+    assert launch_bound.check(run) is not None
+    assert launch_bound.check(replace(run, operators=replace(gap, complete=False))) is None
+
+
+def test_thread_starvation_says_what_was_tried() -> None:
+    run = replace(firing("thread-starvation"), switches=SwitchFacts(environment={"OMP_NUM_THREADS": "1"}))
+    finding = thread_starvation.check(run)
+    assert finding is not None
+    assert finding.evidence == (
+        "torch computes with 1 thread (OMP_NUM_THREADS=1) where 2 cores may be used: "
+        "with 2 each step would be 4.00 ms (40%) shorter."
+    )
+    assert thread_oversubscription.check(run) is None
+
+
+def test_thread_starvation_does_not_trust_pairs_that_disagree() -> None:
+    run = firing("thread-starvation")
+    doubtful = tuple(replace(what_if, agree=0.5) for what_if in run.what_ifs)
+    assert thread_starvation.check(replace(run, what_ifs=doubtful)) is None
+
+
+def test_thread_starvation_sees_the_quota() -> None:
+    use = CpuUse(usable_cores=0.5, main=0.5, others=0.0, throttled=0.4)
+    finding = thread_starvation.check(replace(healthy(), cpu=use))
+    assert finding is not None
+    assert finding.share == pytest.approx(0.4)
+
+
+def test_thread_oversubscription_sees_workers_that_compute_with_many_threads() -> None:
+    use = CpuUse(usable_cores=2.0, main=0.4, others=1.6, runnable=20.0, throttled=0.0, busiest_worker=9.0)
+    finding = thread_oversubscription.check(replace(healthy(), cpu=use))
+    assert finding is not None
+    assert finding.evidence.startswith("20.0 threads want to run on 2 cores, 9.0 of them in one worker")
+
+
+def test_debug_left_on_tells_its_price_or_that_it_has_none() -> None:
+    assert said("debug-left-on") == (
+        "Left on while training: anomaly mode; without, each step would be 4.00 ms (40%) shorter."
+    )
+    untried = debug_left_on.check(replace(healthy(), switches=SwitchFacts(profiler=True)))
+    assert untried is not None
+    assert untried.cost_s == 0
+    assert "could not be tried" in untried.evidence
+
+
+def test_debug_left_on_minds_cudas_switches_only_on_a_device() -> None:
+    switches = SwitchFacts(launch_blocking=True, sync_debug=True, cudnn_deterministic=True)
+    run = replace(healthy(), switches=switches)
+    assert debug_left_on.check(run) is None
+    finding = debug_left_on.check(replace(run, device="NVIDIA H200"))
+    assert finding is not None
+    assert "CUDA_LAUNCH_BLOCKING" in finding.evidence
+
+
+def test_memory_growth_says_how_much_a_step_adds() -> None:
+    assert said("memory-growth").startswith("Memory in the process grew by 35.0 MiB in 39 steps, 919 KiB each")
+
+
+def test_memory_growth_does_not_mind_pages_of_a_mapped_file() -> None:
+    mapped = tuple(replace(sample, private_bytes=400 << 20) for sample in memory(per_step=1 << 20))
+    assert memory_growth.check(replace(healthy(), memory=mapped)) is None
+
+
+def test_shape_churn_prices_new_shapes_by_the_steps_that_brought_known_ones() -> None:
+    run = firing("shape-churn")
+    assert run.shapes is not None
+    slow = tuple(
+        2 * s if step in run.shapes.new_steps else s for s, step in zip(run.step_s, run.step_index, strict=True)
+    )
+    finding = shape_churn.check(replace(run, step_s=slow))
+    assert finding is not None
+    share = sum(step in run.shapes.new_steps for step in run.step_index) / len(run.step_index)
+    assert finding.cost_s == pytest.approx(0.01 * share)
+
+
+def test_wasted_forward_tells_a_validation_from_a_result_that_is_not_used() -> None:
+    assert said("wasted-forward") == (
+        "Forward passes whose result no gradient ever reaches, take 2.00 ms a step (20%): Net in line 12 of digits.py."
+    )
+    validating: tuple[Sighting, ...] = (sighting(SightingKind.WASTED_FORWARD, cost_s=0.002, evaluation=True),)
+    finding = wasted_forward.check(replace(healthy(), sightings=validating))
+    assert finding is not None
+    assert finding.try_levers == ("no-grad-validation",)
+    assert "in validation, with gradients on" in finding.evidence
+
+
+def test_sync_bound_counts_waiting_only_as_far_as_the_device_idles() -> None:
+    run = firing("sync-bound")
+    assert run.operators is not None
+    assert sync_bound.check(run) is not None
+    busy = replace(run.operators, device_busy_s=0.0095)
+    assert sync_bound.check(replace(run, operators=busy)) is None
 
 
 @pytest.mark.parametrize(
@@ -89,6 +283,10 @@ def test_the_threshold_is_where_it_is_said_to_be(check: rules.Rule, phase: str, 
     assert check(run_at(least * 0.999)) is None
 
 
-def test_a_healthy_training_is_found_compute_bound_and_nothing_else() -> None:
-    run = run_of(input=0.0001, forward=0.004, backward=0.005, optimizer=0.0004, other=0.0001)
-    assert [finding.code for finding in rules.check(run)] == ["compute-bound"]
+def test_the_page_of_the_rules_is_current() -> None:
+    path = Path(__file__).resolve().parents[3] / "benchmarks" / "rules_page.py"
+    spec = importlib.util.spec_from_file_location("rules_page", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run python benchmarks/rules_page.py"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,22 +28,27 @@ _GATHER = ("embedding", "index", "gather", "scatter")
 _LARGE_BYTES = 1 << 20
 _NEAR = 0.25
 
+# In a training an operator under the mode takes two to four times as long as the same tiny one in a loop of its own
+# (caches are cold): what takes less than this many times its price is a call, and no arithmetic.
+_TINY_PRICES = 5.0
+
 _COPY_BYTES = 32 << 20
 
 
 @dataclass(slots=True)
-class _Sum:
-    calls: int = 0
-    arithmetic_s: float = 0.0
-    graph_calls: int = 0
-    graph_s: float = 0.0
-    streaming_s: float = 0.0
+class _Calls:
+    """Calls of one operator in one phase on tensors of about one size."""
+
+    kind: str
+    graph: bool
+    num_bytes: int
+    seconds: list[float] = field(default_factory=list)
 
 
 class Calls(Watch):
     """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too. CPU only."""
 
-    num_steps: ClassVar[int] = 4
+    num_steps: ClassVar[int] = 5
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -87,13 +92,18 @@ class _Mode(modes.Onlooker):
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
-        self._sums: dict[Phase, _Sum] = {}
+        self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
         self._kinds: dict[Any, str] = {}
-        with self:
-            self._price_s = median(_price(_tiny) for _ in range(5))
-        self._sums.clear()
         self._call_s = median(_price(_tiny_graph) for _ in range(5))
-        self._sums.clear()
+        self._price_s = median(self._own_price() for _ in range(5))
+
+    def _own_price(self) -> float:
+        """What we see a tiny operator take: nothing of that is arithmetic."""
+        with self:
+            _price(_tiny)
+        (calls,) = self._seen.values()
+        self._seen.clear()
+        return median(calls.seconds)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         begun = time.perf_counter()
@@ -107,34 +117,44 @@ class _Mode(modes.Onlooker):
             kind = self._kinds[function] = _kind(str(function))
         if kind == "none":
             return
-        total = self._sums.setdefault(self._phase(), _Sum())
-        arithmetic_s = max(0.0, seconds - self._price_s)
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
-        total.calls += 1
-        total.arithmetic_s += arithmetic_s
-        if any(tensor.requires_grad for tensor in tensors):
-            total.graph_calls += 1
-            total.graph_s += arithmetic_s
-        if kind != "dense" and arithmetic_s > 0:
-            moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
-            if moved >= _LARGE_BYTES and (kind == "gather" or moved / arithmetic_s >= _NEAR * self._bytes_per_s):
-                total.streaming_s += arithmetic_s
+        moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
+        graph = any(tensor.requires_grad for tensor in tensors)
+        key = self._phase(), function, graph, moved.bit_length()
+        calls = self._seen.get(key)
+        if calls is None:
+            calls = self._seen[key] = _Calls(kind, graph, moved)
+        calls.seconds.append(seconds)
 
     def facts(self, num_steps: int) -> CallFacts:
-        return CallFacts(
-            num_steps=num_steps,
-            call_s=self._call_s,
-            phases={
-                phase: PhaseCalls(
-                    calls=total.calls / num_steps,
-                    arithmetic_s=total.arithmetic_s / num_steps,
-                    graph_calls=total.graph_calls / num_steps,
-                    graph_s=total.graph_s / num_steps,
-                    streaming_s=total.streaming_s / num_steps,
-                )
-                for phase, total in self._sums.items()
-            },
-        )
+        """Each operator counts with the median of its calls: those during which the core was taken away do not."""
+        totals: dict[Phase, dict[str, float]] = {}
+        for (phase, *_), calls in self._seen.items():
+            total = totals.setdefault(phase, dict.fromkeys(_FIELDS, 0.0))
+            number = len(calls.seconds) / num_steps
+            arithmetic_s = number * self._arithmetic_s(median(calls.seconds))
+            total["calls"] += number
+            total["inside_s"] += sum(calls.seconds) / num_steps
+            total["arithmetic_s"] += arithmetic_s
+            if calls.graph:
+                total["graph_calls"] += number
+                total["graph_s"] += arithmetic_s
+            if self._streams(calls):
+                total["streaming_s"] += arithmetic_s
+        phases = {phase: PhaseCalls(**total) for phase, total in totals.items()}
+        return CallFacts(num_steps=num_steps, call_s=self._call_s, phases=phases)
+
+    def _arithmetic_s(self, seconds: float) -> float:
+        return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0
+
+    def _streams(self, calls: _Calls) -> bool:
+        seconds = self._arithmetic_s(median(calls.seconds))
+        if calls.kind == "dense" or seconds <= 0 or calls.num_bytes < _LARGE_BYTES:
+            return False
+        return calls.kind == "gather" or calls.num_bytes / seconds >= _NEAR * self._bytes_per_s
+
+
+_FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s", "inside_s")
 
 
 def _kind(name: str) -> str:

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, dataloader
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import InputPart
+from hotlap.record import InputPart, Phase
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -64,7 +64,7 @@ class Input(Watch):
                 self._prepare(iterator)
             begun = time.perf_counter()
             try:
-                return next_data(iterator)
+                return next_data(iterator)  # type: ignore[no-untyped-call]
             finally:
                 self._window_s += time.perf_counter() - begun
 
@@ -73,7 +73,7 @@ class Input(Watch):
     def goes_on(self, num_steps: int) -> bool:
         """Where batches come from loaders at all."""
         assert self._session is not None
-        return phases.INPUT in self._session.measured
+        return phases.INPUT in self._session.clock.entered
 
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher
@@ -152,8 +152,6 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _recorded_input_s(session: "Session") -> tuple[float, int]:
-    columns = session.ledger.columns(measured=frozenset(session.measured), evidence=False)
-    from hotlap.record import Phase
-
+    columns = session.ledger.columns(measured=session.clock.entered, evidence=False)
     values = columns["phase_s"].get(Phase.INPUT)
     return (sum(values) / len(values), len(values)) if values else (0.0, 0)

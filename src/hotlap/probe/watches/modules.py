@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.levers.lever import Patch
-from hotlap.probe import clock as phases
 from hotlap.probe.evidence import leaves
 from hotlap.probe.sites import users_frame
 from hotlap.probe.watches.watch import Watch
@@ -25,6 +24,8 @@ _THEN_EVERY = 64
 
 # Attention is looked at in the first steps; the shapes do not change their meaning later.
 _ATTENTION_STEPS = 6
+
+_is_grad_enabled = torch.is_grad_enabled
 
 
 @dataclass(slots=True, eq=False)
@@ -72,8 +73,7 @@ class Modules(Watch):
         self._in_step = 0
         self._usual = 0
         self._followed_steps = 0
-        self._num_steps = 0
-        self._spent_s = 0.0
+        self._step = -1
         self._follows = False
         self._attention: dict[Any, _Attention] = {}
         self._batch_sizes: set[int] = set()
@@ -96,19 +96,23 @@ class Modules(Watch):
     # Forward passes
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        if not torch.is_grad_enabled():
+        session = self._session
+        if session is None or not _is_grad_enabled():
             return
-        self._in_step += 1
+        if session.steps == self._step:
+            self._in_step += 1
+        else:
+            self._new_step(session.steps)
         extra = self._in_step > self._usual
-        if not (self._follows or extra):
-            return
-        assert self._session is not None
-        spent_s = self._session.clock.totals()[phases.FORWARD]
-        seconds, self._spent_s = spent_s - self._spent_s, spent_s
+        if self._follows or extra:
+            self._look_at(session, module, args, result, extra=extra)
+
+    def _look_at(self, session: "Session", module: torch.nn.Module, args: Any, result: Any, *, extra: bool) -> None:
+        seconds = session.clock.last_s()
         self._handed_on(args)
-        if self._session.steps < _ATTENTION_STEPS:
+        if session.steps < _ATTENTION_STEPS:
             self._note_shapes(args, result)
-        if self._follows or self._num_steps > _FOLLOWED.stop:
+        if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
 
     def _follow(self, module: torch.nn.Module, result: Any, seconds: float, *, extra: bool) -> None:
@@ -135,31 +139,34 @@ class Modules(Watch):
 
     def _handed_on(self, args: Any) -> None:
         """A result that goes into another module without its gradient (a GAN's sample) was not made in vain."""
-        pending = [passed for passed in self._passes if not passed.used]
+        # Of this step only: memory that was given back since may be anybody's now.
+        pending = [passed for passed in self._passes if not passed.used and passed.step == self._step]
         if not pending:
             return
         given = {leaf.untyped_storage().data_ptr() for leaf in _results(args)}
         for passed in pending:
             passed.used |= not given.isdisjoint(passed.storages)
 
-    def step_ended(self, step: int) -> None:
-        """Judge what was followed one step ago: some gradients come late."""
+    def _new_step(self, step: int) -> None:
+        """Judge what was followed two steps ago: some gradients come late."""
         if self._passes:
-            waiting = [passed for passed in self._passes if passed.step >= step]
-            for passed in self._passes:
-                if passed.step < step and not passed.used:
-                    self._add(passed)
-            self._passes = waiting
-        self._num_steps += 1
-        self._followed_steps += self._follows
-        if self._num_steps in _FOLLOWED:
+            self._judge(before=step - 1)
+        if self._follows:
+            self._followed_steps += 1
             self._usual = max(self._usual, self._in_step)
-        self._in_step, self._spent_s = 0, 0.0
-        after = step + 1
-        self._follows = after in _FOLLOWED or after % _THEN_EVERY == 0
-        if after == _ATTENTION_STEPS and self._attention_patch is not None:
+        self._step, self._in_step = step, 1
+        self._follows = step in _FOLLOWED or step % _THEN_EVERY == 0
+        if step >= _ATTENTION_STEPS and self._attention_patch is not None:
             self._attention_patch.undo()
             self._attention_patch = None
+            if self._session is not None:
+                self._session.on_batch.remove(self._batch_drawn)
+
+    def _judge(self, *, before: int) -> None:
+        for passed in self._passes:
+            if passed.step < before and not passed.used:
+                self._add(passed)
+        self._passes = [passed for passed in self._passes if passed.step >= before]
 
     def _add(self, passed: _Pass) -> None:
         key = (passed.name, passed.place, passed.evaluating)
@@ -174,7 +181,7 @@ class Modules(Watch):
     # Attention
 
     def _batch_drawn(self, iterator: Any, batch: Any) -> None:
-        if self._num_steps < _ATTENTION_STEPS:
+        if self._step < _ATTENTION_STEPS:
             first = next((leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.dim()), None)
             if first is not None:
                 self._batch_sizes.add(first.shape[0])
@@ -221,6 +228,10 @@ class Modules(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.sightings` of two kinds."""
+        if self._session is not None:
+            self._judge(before=self._session.steps)
+            self._followed_steps += self._follows and self._step < self._session.steps
+            self._follows = False
         sightings = [self._wasted_sighting(waste) for waste in self._wasted.values()]
         sightings += [
             _sighting(
@@ -236,7 +247,7 @@ class Modules(Watch):
         return {"sightings": tuple(sightings)}
 
     def _wasted_sighting(self, waste: _Waste) -> Sighting:
-        followed, steps = max(1, self._followed_steps), max(1, self._num_steps)
+        followed, steps = max(1, self._followed_steps), max(1, self._step)
         return _sighting(
             SightingKind.WASTED_FORWARD,
             waste.name,

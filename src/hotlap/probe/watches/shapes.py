@@ -26,18 +26,23 @@ class Shapes(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of forward passes."""
-        seen, size_of = self._seen, torch.Tensor.size
+        seen, grad, looked_at = self._seen, torch.is_grad_enabled, -1
 
         def forward_made(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-            if session.steps == self._looked_at or not torch.is_grad_enabled():
+            nonlocal looked_at
+            step = session.steps
+            if step == looked_at or not grad():
                 return
-            self._looked_at = session.steps
+            self._looked_at = looked_at = step
             self._num_steps += 1
-            values = (*args, *kwargs.values()) if kwargs else args
-            shapes = tuple([size_of(value) for value in values if isinstance(value, torch.Tensor)])
+            # One tensor and nothing else is what nearly all models take.
+            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+                shapes: tuple[Any, ...] = args[0].shape
+            else:
+                shapes = tuple([value.shape for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)])
             if shapes not in seen and len(seen) < _MAX_SHAPES:
                 seen.add(shapes)
-                self._new_steps.append(session.steps)
+                self._new_steps.append(step)
 
         session.on_forward.append(forward_made)
 

@@ -59,8 +59,8 @@ class Switches(Watch):
         patch.set(torch, "set_anomaly_enabled", noted)
 
     def step_ended(self, step: int) -> None:
-        """Look after steps 1, 2, 4, 8, ..."""
-        if step & (step - 1) == 0 and step > 0:
+        """Look, but for the first step: what it sets up may come before it or within."""
+        if step > 0:
             self._looks += 1
             for name in _switches_on():
                 self._on[name] = self._on.get(name, 0) + 1
@@ -89,7 +89,7 @@ def _switches_on() -> set[str]:
         on.add("anomaly_mode")
     if torch.are_deterministic_algorithms_enabled():
         on.add("deterministic")
-    if torch.autograd._profiler_enabled():
+    if torch._C._autograd._profiler_enabled():
         on.add("profiler")
     if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.get_sync_debug_mode():  # type: ignore[no-untyped-call]
         on.add("sync_debug")

@@ -46,7 +46,6 @@ class WhatIfs(Watch):
         self._session: Session | None = None
         self._questions: list[_Question] = []
         self._answers: list[WhatIf] = []
-        self._open = False
         self._made = 0
         self._begun = 0.0
         self._block: list[float] = []
@@ -70,7 +69,6 @@ class WhatIfs(Watch):
 
     def open(self) -> None:
         """Which settings are there to be asked about?"""
-        self._open = True
         threads, cores = torch.get_num_threads(), max(1, math.floor(usable_cores()))
         if threads != cores:
             self._questions.append(_Question("threads", threads, cores, torch.set_num_threads))
@@ -98,15 +96,13 @@ class WhatIfs(Watch):
         return switch
 
     def goes_on(self, num_steps: int) -> bool:
-        """Until each question has its answer."""
+        """Time the step; at the end of a block change sides. Until each question has its answer."""
+        if num_steps and self._questions:
+            self._time_step(self._questions[0])
         return bool(self._questions)
 
-    def step_ended(self, step: int) -> None:
-        """Time it; at the end of a block change sides."""
-        if not self._open or not self._questions:
-            return
+    def _time_step(self, question: _Question) -> None:
         now = time.perf_counter()
-        question = self._questions[0]
         self._block.append(now - self._last)
         if len(self._block) == _BLOCK:
             self._end_block(question, now)
@@ -129,7 +125,6 @@ class WhatIfs(Watch):
 
     def close(self, num_steps: int) -> None:
         """Everything as the script had it."""
-        self._open = False
         for question in self._questions:
             question.switch(question.now)
             if min(len(question.now_s), len(question.other_s)) >= _LEAST_PAIRS:

@@ -1,0 +1,39 @@
+"""A validation that records gradients."""
+
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+VARIATION = int(sys.argv[1])
+torch.manual_seed(0)
+inputs, targets = torch.randn(1024, 3, 32, 32), torch.randint(10, (1024,))
+model = nn.Sequential(
+    nn.Conv2d(3, 32, 3, padding=1),
+    nn.ReLU(),
+    nn.Conv2d(32, 64, 3, stride=2, padding=1),
+    nn.ReLU(),
+    nn.Conv2d(64, 64, 3, padding=1),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool2d(1),
+    nn.Flatten(),
+    nn.Linear(64, 10),
+)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loss_fn = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(inputs[:640], targets[:640]), batch_size=64, shuffle=True)
+held_out = DataLoader(TensorDataset(inputs[:640], targets[:640]), batch_size=64)
+for epoch in range(10_000):
+    model.train()
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = loss_fn(model(x), y)
+        loss.backward()
+        optimizer.step()
+    if VARIATION != 1:
+        model.eval()
+    for x, y in held_out:
+        scores = model(x)
+        if VARIATION == 2:
+            loss = loss_fn(scores, y)

@@ -1,0 +1,33 @@
+"""communication-bound: the processes that train together wait for each other's data.
+
+What it says: this part of each step passes while gradients are on their way, waiting for the slowest process left out.
+Why it is bad: the network's time should be hidden behind the backward pass; what shows is lost on every process.
+Example: a large embedding table trained by several machines over a slow network.
+"""
+
+from statistics import median
+
+from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.step import finding, share_of
+from hotlap.units import duration, percent
+
+# TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
+MIN_SHARE = 0.10
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Transfer among the ranks where they were merged; else what this process saw."""
+    moved = [rank.transfer_s for rank in run.ranks if rank.transfer_s is not None]
+    exposed_s = run.operators.communication_exposed_s if run.operators is not None else None
+    cost_s = median(moved) if moved else exposed_s
+    if cost_s is None:
+        cost_s = run.mean_phase_s(Phase.COMMUNICATION)
+    if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
+        return None
+    return finding(
+        run,
+        "communication-bound",
+        cost_s,
+        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on exchanging "
+        f"gradients among {run.world_size} processes.",
+    )

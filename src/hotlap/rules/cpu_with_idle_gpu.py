@@ -1,0 +1,45 @@
+"""cpu-with-idle-gpu: training runs on the CPU of a machine that has a GPU.
+
+What it says: the model's share of each step that a GPU could take over; each call would still cost its launch.
+Why it is bad: a model of more than the smallest size trains many times as fast there.
+Example: a script without `.to("cuda")`, or a CPU build of torch on a machine with a graphics card.
+"""
+
+from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.step import finding, on_cpu, share_of
+from hotlap.units import duration, percent
+
+# Ours: with less to gain the copies of batches and the script's change are not worth it.
+MIN_SHARE = 0.50
+
+# A kernel's launch and its place in the queue: 5-20 us (HTA's documentation); 12 us measured on an old card (a K40c).
+_LAUNCH_S = 12e-6
+
+_MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """The model's time on the CPU, less what launching each of its operators would take."""
+    if machine is None or not machine.gpus or not on_cpu(run) or not run.optimizers:
+        return None
+    spent_s = sum(run.mean_phase_s(phase) or 0.0 for phase in _MODEL)
+    calls = _calls(run)
+    if calls is None:
+        return None
+    cost_s = spent_s - calls * _LAUNCH_S
+    if share_of(run, cost_s) < MIN_SHARE:
+        return None
+    return finding(
+        run,
+        "cpu-with-idle-gpu",
+        cost_s,
+        f"The model runs on the CPU while {machine.gpus[0]} idles: up to {duration(cost_s)} "
+        f"({percent(share_of(run, cost_s))}) of each step could go.",
+        levers=("device",),
+    )
+
+
+def _calls(run: Run) -> float | None:
+    if run.calls is not None:
+        return sum(run.calls.phases[phase].calls for phase in _MODEL if phase in run.calls.phases)
+    return None if run.operators is None else run.operators.num_calls

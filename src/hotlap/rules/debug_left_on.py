@@ -1,0 +1,58 @@
+"""debug-left-on: a switch for finding faults is on while training.
+
+What it says: anomaly mode, deterministic algorithms, sync debugging, blocking launches or a profiler are on, and what
+that costs a step where it could be tried without.
+Why it is bad: each makes every step slower for something that is needed only while a fault is searched for. (If
+deterministic algorithms are wanted for what they are, this is their price.)
+Example: `torch.autograd.set_detect_anomaly(True)` left over from the search for a NaN.
+"""
+
+from collections.abc import Iterator
+
+from hotlap.record import Finding, Machine, Run, SwitchFacts
+from hotlap.rules.step import finding, mean_step_s
+from hotlap.units import duration, percent
+
+# No threshold: such a switch is said whatever it costs, because it is seldom meant to be on, and what it costs depends
+# on operators that a few steps need not contain.
+
+_ASKED = {"anomaly-mode": "anomaly mode", "deterministic": "deterministic algorithms"}
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Switches that were on in most steps; their cost from the same steps without them."""
+    if run.switches is None or not run.step_s:
+        return None
+    on = list(_on(run.switches, device=run.device))
+    if not on:
+        return None
+    shares = {
+        _ASKED[what_if.setting]: max(0.0, 1 - what_if.other_s / what_if.now_s)
+        for what_if in run.what_ifs
+        if what_if.setting in _ASKED and what_if.now_s > 0
+    }
+    share = min(1.0, sum(share for name, share in shares.items() if name in on))
+    cost_s = share * mean_step_s(run)
+    tried = f"without, each step would be {duration(cost_s)} ({percent(share)}) shorter"
+    if not shares:
+        tried = f"what of each step ({duration(mean_step_s(run))}, 100%) that costs could not be tried"
+    return finding(
+        run, "debug-left-on", cost_s, f"Left on while training: {', '.join(on)}; {tried}.", levers=("no-debug",)
+    )
+
+
+def _on(switches: SwitchFacts, *, device: str) -> Iterator[str]:
+    if switches.anomaly_mode:
+        yield "anomaly mode"
+    if switches.deterministic:
+        yield "deterministic algorithms"
+    if switches.profiler:
+        yield "a profiler"
+    if device == "cpu":
+        return
+    if switches.sync_debug:
+        yield "sync debugging"
+    if switches.launch_blocking:
+        yield "CUDA_LAUNCH_BLOCKING"
+    if switches.cudnn_deterministic and not switches.deterministic:
+        yield "deterministic cuDNN"

@@ -1,0 +1,53 @@
+"""epoch-gap: training stands still at the start of each epoch.
+
+What it says: the steps in which a loader is started anew wait so much longer than the others; spread over the steps of
+an epoch, that is this part of each.
+Why it is bad: workers are ended and started again (each imports what the script imports), and the first batch is made
+while nothing trains; with short epochs that can cost more than the epoch itself.
+Example: `DataLoader(data, num_workers=4)` without `persistent_workers=True` over a data set of fifty batches.
+"""
+
+from statistics import mean, median
+
+from hotlap.record import Finding, LoaderFacts, Machine, Phase, Run
+from hotlap.rules.step import finding, share_of
+from hotlap.units import duration, percent
+
+# As for the input as a whole (input_bound.py): below a tenth there is at most 1.11x to gain.
+MIN_SHARE = 0.10
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Wait of the first steps of epochs beyond that of the others."""
+    waits = run.phase_s.get(Phase.INPUT)
+    starts = [i for i in run.epoch_starts if waits is not None and i < len(waits)]
+    if waits is None or not starts or len(starts) == len(waits):
+        return None
+    others = [wait for i, wait in enumerate(waits) if i not in set(starts)]
+    usual_s = median(others)
+    gap_s = mean(max(0.0, waits[i] - usual_s) for i in starts)
+    loader = next((loader for loader in run.loaders if loader.trained_on), None)
+    cost_s = gap_s / _epoch_steps(run, loader, len(starts))
+    share = share_of(run, cost_s)
+    if share < MIN_SHARE:
+        return None
+    who = ""
+    if loader is not None and loader.num_workers and not loader.persistent_workers:
+        who = f" (its {loader.num_workers} workers are started anew)"
+    return finding(
+        run,
+        "epoch-gap",
+        cost_s,
+        f"Each epoch begins with a wait of {duration(gap_s)}{who}: "
+        f"{duration(cost_s)} a step, {percent(min(1.0, share))} of it.",
+        levers=("no-epoch-gap", "workers") if loader is None or loader.num_workers else ("cached-dataset", "workers"),
+    )
+
+
+def _epoch_steps(run: Run, loader: LoaderFacts | None, num_starts: int) -> float:
+    """Steps of an epoch: by the data set's length where it is known, else as many as were seen for each start."""
+    seen = len(run.step_s) / num_starts
+    samples = [count for count in run.num_samples if count]
+    if loader is None or not loader.num_items or not samples:
+        return seen
+    return max(1.0, loader.num_items / median(samples))

@@ -1,0 +1,63 @@
+"""launch-bound: the step is made of so many small operators that calling them costs more than what they compute.
+
+What it says: this part of each step goes into calling the model's operators (Python, dispatch, autograd; on a GPU:
+launching kernels), not into their arithmetic.
+Why it is bad: a call costs microseconds whatever its size, so the processor is busy with handing out work.
+Example: a recurrent net written as a Python loop over time, with a few small operators in each turn.
+"""
+
+from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.step import finding, on_cpu, parts, share_of
+from hotlap.units import duration, percent
+
+# On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
+MIN_SHARE_ON_DEVICE = 0.15
+
+# On a CPU, ours: there calls and arithmetic add up, and a small but sound network (a few layers, a batch of 64) spends
+# a fifth to a third of its step on calls. From this share on a step could be half as long if calls were free.
+MIN_SHARE = 0.40
+
+_MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Calls of the model's operators; those of optimizers are told by optimizer-bound."""
+    return _on_cpu(run) if on_cpu(run) else _on_device(run)
+
+
+def _on_cpu(run: Run) -> Finding | None:
+    divided = [found for phase in _MODEL if (found := parts(run, phase)) is not None]
+    if run.calls is None or not divided:
+        return None
+    cost_s, arithmetic_s = sum(part.calls_s for part in divided), sum(part.arithmetic_s for part in divided)
+    share = share_of(run, cost_s)
+    if share < MIN_SHARE or cost_s < arithmetic_s:
+        return None
+    seen = [run.calls.phases[phase] for phase in (Phase.FORWARD, Phase.BACKWARD) if phase in run.calls.phases]
+    calls = sum(phase.calls for phase in seen)
+    return finding(
+        run,
+        "launch-bound",
+        cost_s,
+        f"Each step makes {calls:,.0f} calls of operators in the model, which cost {duration(cost_s)} "
+        f"({percent(share)} of it) beside {duration(arithmetic_s)} of arithmetic.",
+        levers=("compile",) if not run.compiled else (),
+    )
+
+
+def _on_device(run: Run) -> Finding | None:
+    seen = run.operators
+    if seen is None or not seen.complete or seen.launch_gap_s is None:
+        return None
+    share = share_of(run, seen.launch_gap_s)
+    if share < MIN_SHARE_ON_DEVICE:
+        return None
+    kernels = "" if seen.num_kernels is None else f" between {seen.num_kernels:,.0f} kernels"
+    return finding(
+        run,
+        "launch-bound",
+        seen.launch_gap_s,
+        f"The device idles {duration(seen.launch_gap_s)} ({percent(min(1.0, share))} of each step){kernels} "
+        "because the host has not launched the next one.",
+        levers=("cuda-graphs",) if run.compiled else ("cuda-graphs", "compile"),
+    )

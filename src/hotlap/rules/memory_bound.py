@@ -1,0 +1,54 @@
+"""memory-bound: the model moves numbers through memory and computes little with each.
+
+What it says: this part of each step passes in operators that read and write large tensors at the memory's own rate
+(elementwise operators, normalisation, copies, embedding tables).
+Why it is bad: more cores or faster arithmetic change nothing; fewer passes over the data, smaller numbers or a smaller
+table do.
+Example: a chain of elementwise operators over tensors of tens of megabytes, each written out and read again.
+"""
+
+from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run
+from hotlap.rules.step import finding, on_cpu, share_of
+from hotlap.units import duration, percent
+
+# Ours: a sound convolutional net spends 20-40% of a CPU step in normalisation, activations and pooling; where these
+# take half of it, they and not its products decide.
+MIN_SHARE = 0.50
+
+# Names of kernels' operators that compute much for each number they read.
+_DENSE = ("mm", "conv", "linear", "attention", "lstm", "gru", "rnn")
+
+_MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Operators that stream: on the CPU by their own rate, on a device by what they are."""
+    if on_cpu(run):
+        seen = [] if run.calls is None else [run.calls.phases[p] for p in _MODEL if p in run.calls.phases]
+        cost_s = sum(phase.streaming_s for phase in seen)
+    else:
+        cost_s = _on_device(run.operators)
+    # Under the watch a step is slower than by itself: no more than the model's own time can be meant.
+    cost_s = min(cost_s, sum(run.mean_phase_s(phase) or 0.0 for phase in _MODEL) if on_cpu(run) else cost_s)
+    share = share_of(run, cost_s)
+    if share < MIN_SHARE:
+        return None
+    return finding(
+        run,
+        "memory-bound",
+        cost_s,
+        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share))} of it) in the model's operators that move "
+        "large tensors through memory and compute little.",
+        levers=tuple(name for name, on in (("compile", run.compiled), ("bf16-autocast", run.autocast)) if not on)
+        + (("huge-pages",) if on_cpu(run) else ()),
+    )
+
+
+def _on_device(window: OperatorWindow | None) -> float:
+    if window is None or not window.complete:
+        return 0.0
+    return sum(
+        operator.device_s or 0.0
+        for operator in window.operators
+        if not any(word in operator.name for word in _DENSE) and "::" in operator.name
+    )

@@ -1,0 +1,89 @@
+"""memory-growth: memory grows with every step.
+
+What it says: the process (or the tensors on the device) hold so many bytes more after each step, in the second half of
+the run as in the first, and what that costs a step where steps grow longer too.
+Why it is bad: the run ends when memory does; until then the system pages, caches are evicted, and whoever walks over
+what was kept takes longer and longer.
+Example: `losses.append(loss)` keeps each loss with the graph that made it; `losses.append(loss.detach())` does not.
+"""
+
+from itertools import pairwise
+from statistics import median
+
+from hotlap.record import Finding, Machine, MemorySample, Run
+from hotlap.rules.step import finding, mean_step_s
+from hotlap.units import duration, percent, size
+
+# Ours: caches, allocators and memory pools still settle after the warm-up, by some MiB in all and slower and slower.
+MIN_GROWTH = 8 << 20
+
+# The later half must grow at least this much as fast as the earlier.
+MIN_STEADY = 0.5
+
+# Of the steps from one sample to the next eighth of the run, so many must grow.
+_EIGHTHS = 8
+_MIN_RISING = 6
+
+_FEWEST = 8
+
+# To zero and map a page of 4 KiB takes the kernel 0.25 us and more; memory that is used again costs nothing.
+_FAULT_S_PER_BYTE = 0.25e-6 / 4096
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Growth after the warm-up that does not slow down."""
+    samples = _after_warm_up(run)
+    for what, values in (("on the device", _of_device(samples)), ("in the process", _of_process(samples))):
+        grown = _steady_growth(values)
+        steps = samples[-1].step - samples[0].step if samples else 0
+        if grown is None or steps <= 0:
+            continue
+        per_step = grown / steps
+        cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
+        share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
+        return finding(
+            run,
+            "memory-growth",
+            cost_s,
+            f"Memory {what} grew by {size(grown)} in {steps:,} steps, {size(per_step)} each, and goes on; that costs "
+            f"{duration(cost_s)} ({percent(share)}) of each step so far.",
+        )
+    return None
+
+
+def _after_warm_up(run: Run) -> list[MemorySample]:
+    first = run.step_index[0] if run.step_index else 0
+    last = run.step_index[-1] if run.step_index else 0
+    return [sample for sample in run.memory if first <= sample.step <= last]
+
+
+def _of_process(samples: list[MemorySample]) -> list[int]:
+    return [sample.rss_bytes if sample.private_bytes is None else sample.private_bytes for sample in samples]
+
+
+def _of_device(samples: list[MemorySample]) -> list[int]:
+    return [sample.device_bytes for sample in samples if sample.device_bytes is not None]
+
+
+def _steady_growth(values: list[int]) -> int | None:
+    """Bytes from the first to the last eighth; None where there are too few, or where it levels off."""
+    if len(values) < _FEWEST:
+        return None
+    length = len(values) / _EIGHTHS
+    levels = [median(values[round(k * length) : round((k + 1) * length)]) for k in range(_EIGHTHS)]
+    rising = sum(b > a for a, b in pairwise(levels))
+    half = _EIGHTHS // 2
+    early, late = levels[half] - levels[0], levels[-1] - levels[half - 1]
+    grown = round(levels[-1] - levels[0])
+    if grown < MIN_GROWTH or rising < _MIN_RISING or late < MIN_STEADY * early:
+        return None
+    return grown
+
+
+def _longer_s(run: Run) -> float:
+    """By how much the mean step is longer than the steps of the first eighth."""
+    length = len(run.step_s) // _EIGHTHS
+    if length == 0:
+        return 0.0
+    early_s, late_s = median(run.step_s[:length]), median(run.step_s[-length:])
+    return max(0.0, (late_s - early_s) / 2)

@@ -1,0 +1,54 @@
+"""shape-churn: nearly every batch has a shape that was not seen before.
+
+What it says: the model is given so many different shapes that nothing which is made for one of them is used again.
+Why it is bad: compiled code is compiled again, convolution kernels are prepared or searched for again, and the
+allocator finds no block of the right size. Padding to a few sizes (or sorting by length) makes most of that vanish.
+Example: batches padded to their own longest sentence under `torch.compile(dynamic=False)` or `cudnn.benchmark`.
+"""
+
+from statistics import median
+
+from hotlap.record import Finding, Machine, Run, ShapeFacts, SightingKind
+from hotlap.rules.step import finding, mean_step_s
+from hotlap.units import duration, percent
+
+# Ours: buckets (a handful of lengths) and a shorter last batch are sound; dozens are not. oneDNN keeps 1024 prepared
+# primitives, which a net of twenty layers fills with some dozens of shapes.
+MIN_SHAPES = 16
+MIN_RATIO = 0.10
+
+# Steps that must have been looked at: at the very start every shape is new.
+MIN_STEPS = 30
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Different shapes among the steps; what new ones cost beyond known ones, where both were seen."""
+    shapes = run.shapes
+    if shapes is None or shapes.num_steps < MIN_STEPS or not run.step_s:
+        return None
+    recompiled_s = sum(s.cost_s or 0.0 for s in run.sightings if s.kind is SightingKind.RECOMPILE)
+    if shapes.num_shapes < max(MIN_SHAPES, MIN_RATIO * shapes.num_steps) and recompiled_s < 0.1 * mean_step_s(run):
+        return None
+    cost_s = max(recompiled_s, _new_beyond_known(run, shapes))
+    share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
+    levers = ["pad-shapes"]
+    if run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu":
+        levers.insert(0, "cudnn-benchmark")
+    return finding(
+        run,
+        "shape-churn",
+        cost_s,
+        f"The model met {shapes.num_shapes:,} different input shapes in {shapes.num_steps:,} steps; new ones cost "
+        f"{duration(cost_s)} a step ({percent(share)} of it).",
+        levers=tuple(levers),
+    )
+
+
+def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:
+    new = set(shapes.new_steps)
+    index = run.step_index if len(run.step_index) == len(run.step_s) else ()
+    of_new = [seconds for seconds, step in zip(run.step_s, index, strict=False) if step in new]
+    of_known = [seconds for seconds, step in zip(run.step_s, index, strict=False) if step not in new]
+    if not of_new or not of_known:
+        return 0.0
+    return max(0.0, (median(of_new) - median(of_known)) * len(of_new) / len(run.step_s))

@@ -1,0 +1,98 @@
+"""What rules have in common: how a step's time divides, and how a finding is put."""
+
+from dataclasses import dataclass
+
+from hotlap.record import Finding, HotLine, Phase, Run, Sighting
+from hotlap.units import duration
+
+# What a call costs in a training, in calls of a tiny operator in a loop: beside the call itself the module or the
+# autograd node around it, and the Python line. 2.2 forward and 1.1 backward were seen on a recurrent net written as a
+# loop (benchmarks/diagnosis, launch_recurrent, two cores); above three, somebody computes in Python.
+CALL_PRICE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A phase's seconds a step: arithmetic of operators, the calls as such, and Python in between."""
+
+    arithmetic_s: float
+    calls_s: float
+    python_s: float
+
+
+def mean_step_s(run: Run) -> float:
+    """Mean step; 0 without one."""
+    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+
+
+def finding(run: Run, code: str, cost_s: float, evidence: str, *, levers: tuple[str, ...] = ()) -> Finding:
+    """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it."""
+    step_s = mean_step_s(run)
+    cost_s = min(max(cost_s, 0.0), step_s)
+    share = cost_s / step_s if step_s > 0 else 0.0
+    return Finding(code=code, cost_s=cost_s, share=share, evidence=evidence, try_levers=levers)
+
+
+def share_of(run: Run, seconds: float) -> float:
+    """Part of the mean step; 0 where no step was recorded."""
+    step_s = mean_step_s(run)
+    return seconds / step_s if step_s > 0 else 0.0
+
+
+def on_cpu(run: Run) -> bool:
+    """The parameters live on the CPU."""
+    return run.device == "cpu"
+
+
+def parts(run: Run, phase: Phase) -> Parts | None:
+    """How the phase divides; None where it was not measured, or no operator was looked at.
+
+    In `Phase.OTHER` only the operators of the model count: a loss that is written as functions stands there. What the
+    script computes beside (metrics) is Python's, operators or not.
+    """
+    spent_s = run.mean_phase_s(phase)
+    if spent_s is None or run.calls is None:
+        return None
+    seen = run.calls.phases.get(phase)
+    if seen is None:
+        return Parts(arithmetic_s=0.0, calls_s=0.0, python_s=spent_s)
+    ours = phase is Phase.OTHER
+    # Prices were taken undisturbed; where cores are shared with others, everything in a step takes longer by so much.
+    longer = _waiting_for_cores(run)
+    arithmetic_s = min(spent_s, longer * (seen.graph_s if ours else seen.arithmetic_s))
+    calls = seen.graph_calls if ours else seen.calls
+    calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s)
+    # Threads that share their cores wait for each other within operators: that is not Python either.
+    known_s = arithmetic_s + calls_s if ours else max(arithmetic_s + calls_s, min(spent_s, seen.inside_s))
+    return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - known_s)
+
+
+def _waiting_for_cores(run: Run) -> float:
+    """How many times as long threads took because they had to wait for a core; 1 where that is not known."""
+    cpu = run.cpu
+    if cpu is None or cpu.runnable is None or cpu.main + cpu.others <= 0:
+        return 1.0
+    return max(1.0, cpu.runnable / (cpu.main + cpu.others))
+
+
+def hottest(run: Run, *phases: Phase) -> HotLine | None:
+    """The line that takes longest in these phases; None where no line was seen."""
+    return max((line for line in run.hot_lines if line.phase in phases), key=lambda line: line.step_s, default=None)
+
+
+def at_line(line: HotLine | None) -> str:
+    """A clause for a sentence: where most of it is spent."""
+    if line is None:
+        return ""
+    return f"; {duration(line.step_s)} of that in line {line.line} of {_name(line.path)}, {line.function}: {line.text}"
+
+
+def at_sighting(sighting: Sighting) -> str:
+    """ " in line 12 of train.py", or nothing."""
+    if sighting.path is None or sighting.line is None:
+        return ""
+    return f" in line {sighting.line} of {_name(sighting.path)}"
+
+
+def _name(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]

@@ -1,0 +1,39 @@
+"""sync-bound: the host waits for the device in the middle of its work.
+
+What it says: this part of each step is lost because a call waits until the device has finished, and the device then
+waits for the host's next orders.
+Why it is bad: host and device should work at the same time; each such call makes them take turns.
+Example: `loss_sum += loss.item()` after each batch on a GPU.
+"""
+
+from hotlap.record import Finding, Machine, Phase, Run, SightingKind
+from hotlap.rules.step import at_sighting, finding, mean_step_s, on_cpu, share_of
+from hotlap.units import duration, percent
+
+# Ours, as for copies: 3% would be worth a note, from a tenth on there is more than 1.11x to gain.
+MIN_SHARE = 0.10
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Waiting, as far as the device idled in that step: waiting for a busy device costs nothing by itself."""
+    if on_cpu(run):
+        return None
+    seen = [sighting for sighting in run.sightings if sighting.kind is SightingKind.SYNC]
+    priced = [sighting.cost_s for sighting in seen if sighting.cost_s is not None]
+    waited_s = max(sum(priced), run.mean_phase_s(Phase.SYNC) or 0.0)
+    window = run.operators
+    if window is not None and window.complete and window.device_busy_s is not None:
+        waited_s = min(waited_s, max(0.0, mean_step_s(run) - window.device_busy_s))
+    share = share_of(run, waited_s)
+    if share < MIN_SHARE:
+        return None
+    worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0, default=None)
+    where = "" if worst is None else f", most of it at {worst.what}{at_sighting(worst)}"
+    return finding(
+        run,
+        "sync-bound",
+        waited_s,
+        f"Each step loses {duration(waited_s)} ({percent(min(1.0, share))} of it) where the host waits for the device"
+        f"{where}.",
+        levers=("deferred-scalars",),
+    )

@@ -1,0 +1,57 @@
+"""thread-starvation: cores that this process may use stand idle, because torch was given too few threads.
+
+What it says: with as many threads as cores each step would be that much shorter (it was tried, in turns with the
+script's own setting); or the control group's quota held the process still for that part of the time.
+Why it is bad: torchrun sets OMP_NUM_THREADS=1 for each of its processes, containers cut the number of cores without a
+word, and a line left over from an experiment does the same: the cores are paid for and do nothing.
+Example: `torch.set_num_threads(1)` at the head of a script that trains a large network on eight cores.
+"""
+
+from hotlap.record import Finding, Machine, Run
+from hotlap.rules.step import finding, mean_step_s
+from hotlap.units import duration, percent
+
+# Ours: on a noisy machine, two equal halves of such a window differ by less than this in nine cases out of ten.
+MIN_SHARE = 0.10
+MIN_AGREE = 0.75
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Too few threads, or too little of the processor."""
+    return _too_few(run) or _throttled(run)
+
+
+def _too_few(run: Run) -> Finding | None:
+    asked = next((what_if for what_if in run.what_ifs if what_if.setting == "threads"), None)
+    if asked is None or int(asked.now or 0) >= int(asked.other or 0) or asked.agree < MIN_AGREE or asked.now_s <= 0:
+        return None
+    share = 1 - asked.other_s / asked.now_s
+    if share < MIN_SHARE:
+        return None
+    cost_s = share * mean_step_s(run)
+    variable = "" if run.switches is None else run.switches.environment.get("OMP_NUM_THREADS", "")
+    why = f" (OMP_NUM_THREADS={variable})" if variable else ""
+    threads = f"{asked.now} thread" if asked.now == 1 else f"{asked.now} threads"
+    return finding(
+        run,
+        "thread-starvation",
+        cost_s,
+        f"torch computes with {threads}{why} where {asked.other} cores may be used: with {asked.other} each step "
+        f"would be {duration(cost_s)} ({percent(share)}) shorter.",
+        levers=("threads",),
+    )
+
+
+def _throttled(run: Run) -> Finding | None:
+    cpu = run.cpu
+    if cpu is None or cpu.throttled is None or cpu.throttled < MIN_SHARE:
+        return None
+    cost_s = cpu.throttled * mean_step_s(run)
+    return finding(
+        run,
+        "thread-starvation",
+        cost_s,
+        f"The control group's quota of {cpu.usable_cores:g} cores holds the process still for {duration(cost_s)} "
+        f"({percent(cpu.throttled)}) of each step.",
+        levers=("threads",),
+    )

@@ -1,0 +1,40 @@
+"""too-small-for-gpu: the model is so small that the CPU alone would train it faster.
+
+What it says: by how much a step on the CPU should be shorter, from the operators' number and size.
+Why it is bad: each call of a GPU has a floor of some microseconds, which tiny operators never repay; copies and waits
+come on top.
+Example: a network of two layers of a hundred neurons (a neural ODE, a small agent) on any GPU.
+"""
+
+from hotlap.record import Finding, Machine, Run
+from hotlap.rules.step import finding, mean_step_s, on_cpu
+from hotlap.units import duration, percent
+
+# What one core does without help, so that the estimate is a cautious one: operations, and bytes through its caches.
+_FLOPS = 10e9
+_BYTES_PER_S = 5e9
+
+# Ours: an estimate without a trial should promise a lot before it is said.
+MIN_SHARE = 0.40
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Each operator's call, operations and bytes at a CPU's price, against the step as it is."""
+    window = run.operators
+    if on_cpu(run) or window is None or window.dispatch_s is None:
+        return None
+    if window.flops is None or window.moved_bytes is None:
+        return None
+    on_cpu_s = window.num_calls * window.dispatch_s + window.flops / _FLOPS + window.moved_bytes / _BYTES_PER_S
+    step_s = mean_step_s(run)
+    cost_s = step_s - on_cpu_s
+    if step_s <= 0 or cost_s < MIN_SHARE * step_s:
+        return None
+    return finding(
+        run,
+        "too-small-for-gpu",
+        cost_s,
+        f"A step of {window.flops / 1e6:.3g} million operations takes {duration(step_s)} on {run.device}; a CPU should "
+        f"need about {duration(on_cpu_s)}, {percent(cost_s / step_s)} less.",
+        levers=("device",),
+    )

@@ -1,0 +1,34 @@
+"""transfer-bound: training waits for data on their way to the device.
+
+What it says: this part of each step passes while batches are copied and nothing else goes on.
+Why it is bad: the next batch could travel while this one trains; that takes pinned memory, a copy that does not block,
+and a stream of its own.
+Example: `x = x.to("cuda")` of a batch from a loader without `pin_memory=True`.
+"""
+
+from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.step import finding, on_cpu, share_of
+from hotlap.units import duration, percent
+
+# TraceML notes exposed copies from 5% on and calls them critical from 10% on; below a tenth at most 1.11x is to gain.
+MIN_SHARE = 0.10
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Copies that nothing hides, by the device's clock where it was looked at, else by the host's."""
+    if on_cpu(run):
+        return None
+    exposed_s = run.operators.copy_exposed_s if run.operators is not None and run.operators.complete else None
+    cost_s = exposed_s if exposed_s is not None else run.mean_phase_s(Phase.TRANSFER)
+    if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
+        return None
+    pinned = any(loader.pin_memory for loader in run.loaders if loader.trained_on)
+    how = "from pinned memory" if pinned else "from memory that is not pinned"
+    return finding(
+        run,
+        "transfer-bound",
+        cost_s,
+        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on copies between "
+        f"host and device, {how}, while nothing else runs.",
+        levers=("pin-and-overlap", "device-resident", "late-transform"),
+    )

@@ -1,0 +1,35 @@
+"""wasted-forward: a forward pass records gradients that nobody asks for.
+
+What it says: this part of each step passes in forward passes whose result never reaches a backward pass although
+everything for one was kept: a result that is not needed, or a validation (a teacher, a target) without `no_grad`.
+Why it is bad: the pass itself may be for nothing; at any rate keeping all activations costs memory and time.
+Example: `model(x)` called a second time for a metric; a validation loop that forgot `with torch.no_grad():`.
+"""
+
+from hotlap.record import Finding, Machine, Run, SightingKind
+from hotlap.rules.step import at_sighting, finding, mean_step_s
+from hotlap.units import duration, percent
+
+# Ours: a metric module on a few numbers is no waste to speak of.
+MIN_SHARE = 0.05
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Forward passes that were followed until no gradient could come any more."""
+    seen = [s for s in run.sightings if s.kind is SightingKind.WASTED_FORWARD and s.cost_s]
+    cost_s = sum(sighting.cost_s or 0.0 for sighting in seen)
+    # A validation's time is in no step: the share is of the steps and what lies between them.
+    whole_s = mean_step_s(run) + (run.validation_s / len(run.step_s) if run.step_s else 0.0)
+    if whole_s <= 0 or cost_s < MIN_SHARE * whole_s:
+        return None
+    worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0)
+    validating = bool(worst.detail.get("evaluation"))
+    what = "in validation, with gradients on" if validating else "whose result no gradient ever reaches"
+    return finding(
+        run,
+        "wasted-forward",
+        min(cost_s, mean_step_s(run)),
+        f"Forward passes {what}, take {duration(cost_s)} a step ({percent(min(1.0, cost_s / whole_s))}): "
+        f"{worst.what}{at_sighting(worst)}.",
+        levers=("no-grad-validation",) if validating else (),
+    )

@@ -1,0 +1,84 @@
+"""Watches on real scripts: what each of them sees, and that the script goes on as it would have."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotlap import rules
+from hotlap.launch import Launcher
+from hotlap.record import InputPart, Phase, Plan, Run, SightingKind, Status
+
+pytestmark = pytest.mark.e2e
+
+SCRIPTS = Path(__file__).with_name("scripts")
+MINE = ("switches", "memory", "shapes", "modules", "cpu", "input", "calls", "what-if")
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=60.0) as launcher:
+        yield launcher
+
+
+def run(launcher: Launcher, script: str, *watches: str, whole: bool = False) -> Run:
+    plan = Plan(
+        command=(sys.executable, str(SCRIPTS / script)), cwd=str(SCRIPTS), out="", steps=60, warmup=15,
+        watches=watches, whole=whole,
+    )  # fmt: skip
+    (found,) = launcher([plan], limit_s=90.0)
+    return found
+
+
+def test_every_watch_sees_what_it_is_for(launcher: Launcher) -> None:
+    found = run(launcher, "troubled.py", *MINE)
+    assert found.status is Status.COMPLETE, found.error
+    assert not [note for note in found.notes if "gave up" in note]
+
+    assert found.switches is not None
+    assert found.switches.anomaly_mode
+    assert {what_if.setting for what_if in found.what_ifs} >= {"anomaly-mode", "threads"}
+
+    kinds = {sighting.kind: sighting for sighting in found.sightings}
+    assert set(kinds) == {SightingKind.WASTED_FORWARD, SightingKind.ATTENTION_OVER_BATCH}
+    wasted, attention = kinds[SightingKind.WASTED_FORWARD], kinds[SightingKind.ATTENTION_OVER_BATCH]
+    assert wasted.text.startswith("guess = net(x)")
+    assert wasted.per_step == pytest.approx(1, abs=0.1), "some steps are followed, and the last may not be judged"
+    assert attention.what == "MultiheadAttention"
+    assert attention.detail == {"length": 8, "batch": 12}
+
+    input_s = found.mean_phase_s(Phase.INPUT) or 0.0
+    assert (found.input_s[InputPart.TRANSFORMS] or 0.0) > 0.5 * input_s
+    assert sum(found.input_s.values()) <= input_s * (1 + 1e-9)  # type: ignore[arg-type]
+
+    assert found.calls is not None
+    assert found.calls.phases[Phase.FORWARD].calls > 10
+    assert found.calls.phases[Phase.BACKWARD].calls > 10
+    assert found.shapes is not None
+    assert found.shapes.num_shapes == 1
+    assert len(found.memory) > 3
+    if sys.platform == "linux":
+        assert found.cpu is not None
+        assert found.cpu.main > 0
+
+
+def test_the_worst_fault_comes_first(launcher: Launcher) -> None:
+    found = run(launcher, "slow_items.py", *MINE)
+    codes = [finding.code for finding in rules.check(found)]
+    assert codes[0] == "input-bound"
+
+
+def test_workers_are_waited_for_and_known(launcher: Launcher) -> None:
+    found = run(launcher, "workers.py", "input", "cpu")
+    loader = next(loader for loader in found.loaders if loader.num_workers)
+    assert loader.start_method in ("fork", "spawn", "forkserver")
+    assert loader.prefetch_factor == 2
+    assert set(found.input_s) == {InputPart.START, InputPart.WORKERS}
+
+
+def test_these_watches_together_leave_the_training_as_it_was(launcher: Launcher) -> None:
+    plain, watched = run(launcher, "plain.py"), run(launcher, "plain.py", *MINE)
+    assert watched.status is Status.COMPLETE, watched.error
+    assert watched.loss == plain.loss
+    assert not [note for note in watched.notes if "gave up" in note]

@@ -1,0 +1,70 @@
+"""What watches conclude from what they saw, without a training."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
+
+from hotlap import cgroups
+from hotlap.probe.watches import calls, cpu, what_if
+from hotlap.probe.watches import input as parts
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("aten.addmm.default", "dense"),
+        ("aten.convolution_backward.default", "dense"),
+        ("aten._scaled_dot_product_flash_attention_for_cpu.default", "dense"),
+        ("aten.embedding_dense_backward.default", "gather"),
+        ("aten.index_select.default", "gather"),
+        ("aten.add_.Tensor", "other"),
+        ("aten.native_batch_norm.default", "other"),
+        ("profiler._record_function_enter_new.default", "none"),
+    ],
+)
+def test_an_operator_is_known_by_its_name(name: str, kind: str) -> None:
+    assert calls._kind(name) == kind
+
+
+def test_data_sets_are_found_inside_of_those_that_wrap_them() -> None:
+    inner = TensorDataset(torch.zeros(4))
+    outer: Subset[object] = Subset(ConcatDataset([inner, TensorDataset(torch.zeros(2))]), [0, 1])
+    assert any(found is inner for found in parts._chain(outer))
+
+
+def look(at: float, own: float, worker: float | None, *, throttled_s: float | None = None) -> cpu._Look:
+    processes = {1: cpu._Process(own, 2 * own)}
+    if worker is not None:
+        processes[2] = cpu._Process(worker, 3 * worker)
+    return cpu._Look(at, 1, processes, throttled_s)
+
+
+def test_processor_time_is_told_per_process() -> None:
+    use = cpu._use(look(0, 10, 4, throttled_s=1), look(10, 25, 9, throttled_s=3))
+    assert (use.main, use.others) == (1.5, 0.5)
+    assert use.runnable == pytest.approx(3.0 + 1.5)
+    assert use.busiest_worker == pytest.approx(1.5)
+    assert use.throttled == pytest.approx(0.2)
+
+
+def test_a_worker_that_began_in_between_began_at_zero() -> None:
+    assert cpu._use(look(0, 10, None), look(10, 25, 5)).others == 0.5
+
+
+def test_throttled_time_is_read_in_both_versions_of_control_groups(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/\n")
+    assert cgroups.throttled_s(root=tmp_path, own=own) is None
+    (tmp_path / "cpu.stat").write_text("nr_throttled 4\nthrottled_usec 2500000\n")
+    assert cgroups.throttled_s(root=tmp_path, own=own) == 2.5
+    (tmp_path / "cpu.stat").write_text("nr_throttled 4\nthrottled_time 1500000000\n")
+    assert cgroups.throttled_s(root=tmp_path, own=own) == 1.5
+
+
+def test_a_what_if_says_how_many_pairs_agree() -> None:
+    question = what_if._Question("threads", 1, 2, lambda value: None, [2.0, 2.0, 1.0], [1.0, 1.0, 1.5])
+    answer = what_if._answer(question)
+    assert (answer.now_s, answer.other_s) == (2.0, 1.0)
+    assert answer.agree == pytest.approx(2 / 3)
