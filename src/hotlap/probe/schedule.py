@@ -105,7 +105,7 @@ class Schedule:
         self._in_block += 1
         if self.move.recorded:
             self._recorded += 1
-            if self._finished():
+            if self._finished(elapsed_s):
                 return self._go(replace(self.move, recorded=False, new_block=False, done=True))
         if self._in_block < self._block_steps:
             if self.move.new_block:
@@ -128,9 +128,10 @@ class Schedule:
             self._after_epoch += 1
         self._epochs += started
 
-    def _finished(self) -> bool:
+    def _finished(self, elapsed_s: float) -> bool:
         if self._recorded < self.wanted or self._endless:
             return False
-        if not self._plan.whole_epoch:
+        patience_s = self._plan.whole_epoch_s
+        if not self._plan.whole_epoch or (patience_s is not None and elapsed_s > patience_s):
             return True
         return self._after_epoch >= _BEYOND_EPOCH or self._recorded >= _STRETCH * self.wanted

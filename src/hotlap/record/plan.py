@@ -47,6 +47,8 @@ class Plan:
     """A lever that has not settled (a cache not yet filled) prolongs the warm-up, up to this time."""
     whole_epoch: bool = False
     """Go on beyond `steps`, up to four times as many, until the first steps of the second epoch are recorded."""
+    whole_epoch_s: float | None = None
+    """Go on like that for at most so long after the first step; None: as long as the steps allow."""
     seed: int | None = 0
     """Seeds Python, NumPy and torch before the script starts; None leaves them alone."""
     reseed: int = 0

@@ -13,6 +13,9 @@ FEWEST_STEPS = 8
 # Part of the budget that the first look may take.
 _SHARE = 0.25
 
+# So long after the first step the first look may go on beyond its steps, to see an epoch's end.
+_EPOCH_S = 20.0
+
 # A short warm-up, for scripts that make few steps.
 _SHORT_WARMUP = 2
 
@@ -40,6 +43,9 @@ def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
         steps=wanted.steps,
         warmup=wanted.warmup,
         watches=wanted.watches,
+        # Starting workers anew, and a validation, come with an epoch's end.
+        whole_epoch=wanted.watches != (),
+        whole_epoch_s=_EPOCH_S,
         seed=options.seed,
     )
     limit_s = max(options.timeout_s + 5.0, _SHARE * options.budget_s)

@@ -24,8 +24,9 @@ from hotlap.tune.tuner import noise_of
 LOOKING = ("switches", "memory", "shapes", "modules", "cpu")
 """Those that look on from between the steps: fit for a training that is to be as it would be without us. No profiler,
 no sampling thread, no dispatch mode, no step that is not recorded: what fails would take the training with it."""
-WATCHES = (*LOOKING, "input", "lines", "operators", "calls", "what-if")
-"""All: what they change or slow down for a while is thrown away with the run."""
+WATCHES = (*LOOKING, "operators", "calls", "input", "syncs", "trips", "what-if", "lines")
+"""All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
+The last may take many steps, and a short script has few."""
 
 # Rounds of the script as written against itself with free batches. Two give an interval; more narrow it.
 _ROUNDS = 4
@@ -104,7 +105,7 @@ class Measurer:
         if run.status is not Status.COMPLETE:
             run = self._with_windows(desk, run)
         desk.change("baseline", baseline=(run,), machine=self._machine)
-        desk.change("findings", findings=rules.check(run))
+        desk.change("findings", findings=rules.check(run, self._machine))
         ceilings = bounds(run)
         if self._scope.repeat:
             ceilings = self._repeat(desk, run, ceilings)

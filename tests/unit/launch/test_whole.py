@@ -35,7 +35,7 @@ def ends(whole: WholeRun) -> int:
 @pytest.mark.parametrize("whole", ["raise SystemExit(5)"], indirect=True)
 def test_the_exit_code_is_the_commands_own(whole: WholeRun) -> None:
     assert ends(whole) == 5
-    assert whole.outcome(5).status is Status.SILENT
+    assert whole.outcome(5).status is Status.CRASHED
     assert end_like(5) == 5
 
 
