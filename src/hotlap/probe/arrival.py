@@ -37,7 +37,7 @@ def arrive(plan_path: str) -> "Callable[[], Session | None]":
     sessions: list[Session] = []
 
     def start() -> None:
-        from hotlap.probe.session import start as start_probe
+        from hotlap.probe.start import start as start_probe
 
         sessions.append(start_probe(plan))
 

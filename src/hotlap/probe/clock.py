@@ -66,10 +66,12 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_open", "_reader", "_tape", "note", "now", "where")
+    __slots__ = ("_open", "_reader", "_tape", "kept", "note", "now", "where")
 
-    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, now: Callable[[], float] = perf_counter, *, keep: bool = False) -> None:
         self.now = now
+        self.kept: list[Any] | None = [] if keep else None
+        """Everything that was read, to be read again by another clock."""
         self._tape: list[Any] = []
         self.note = self._tape.extend
         """Takes (what, begin, end) of an interval that is over."""
@@ -105,6 +107,8 @@ class Clock:
     def read(self) -> list[Lap]:
         """The steps that were completed since the last call."""
         laps = self._reader.read(self._tape)
+        if self.kept is not None:
+            self.kept += self._tape
         self._tape.clear()
         return laps
 
@@ -125,6 +129,16 @@ class Clock:
     def num_intervals(self) -> int:
         """How many were written, up to the last reading: each costs the same."""
         return sum(self._reader.num_of)
+
+
+def read_again(tape: list[Any], moment: Callable[[float], float]) -> list[Lap]:
+    """The steps of a tape by another clock: `moment` answers what that one showed at a time of the first."""
+    other: list[Any] = []
+    triples = iter(tape)
+    for what, begin, end in zip(triples, triples, triples, strict=True):
+        if what <= _LAP:
+            other += (what, moment(begin), moment(end))
+    return _Reader(other[1]).read(other) if other else []
 
 
 class _Reader:

@@ -191,7 +191,7 @@ class Collectives:
         Variable._execution_engine.queue_callback(self._gradients_are_there)
 
     def _gradients_are_there(self) -> None:
-        self._last_gradient = perf_counter()
+        self._last_gradient = self._clock.now()
 
     def heard(self) -> None:
         """The backward pass is over: what has passed since its last gradient was communication."""

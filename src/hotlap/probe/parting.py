@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ import torch
 import hotlap
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
+from hotlap.probe.evidence import cuda_in_use
 from hotlap.probe.facts import device_name
 from hotlap.probe.sites import users_sources
-from hotlap.record import Run, Status, save
+from hotlap.record import Phase, Run, Status, save
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -65,9 +67,18 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         notes=tuple(dict.fromkeys(notes)),
+        device_phase_s=_device_phases(session),
         **session.ledger.columns(measured=session.measured, evidence=plan.evidence),
         **seen,
     )
+
+
+def _device_phases(session: "Session") -> Mapping[Phase, tuple[float, ...] | None]:
+    if session.device_clock is None:
+        return {}
+    if cuda_in_use():
+        torch.cuda.synchronize()
+    return session.device_clock.phases(session.clock)
 
 
 def await_end(seconds: float) -> None:

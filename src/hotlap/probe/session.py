@@ -10,17 +10,15 @@ from typing import Any, NoReturn
 
 import torch
 
-from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import mismatch, parting, traces, unseen
+from hotlap.probe import device_clock, mismatch, parting, unseen
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
+from hotlap.probe.device_clock import DeviceClock
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
-from hotlap.probe.facts import Facts, seed_everything
-from hotlap.probe.imports import after_import
+from hotlap.probe.facts import Facts
 from hotlap.probe.ledger import Ledger, Row
-from hotlap.probe.partial import Partial
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.steps import StepMarker
@@ -56,7 +54,9 @@ class Session:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.clock = Clock()
+        self.device_clock = DeviceClock() if device_clock.wanted(plan) else None
+        """The same intervals by the device's clock; None without a device."""
+        self.clock = Clock() if self.device_clock is None else Clock(self.device_clock.now, keep=True)
         self.collectives = Collectives(self.clock)
         self.facts = Facts()
         self.marker = StepMarker()
@@ -73,8 +73,7 @@ class Session:
         """Somebody wants to see forward passes and batches."""
         self.in_forward = self.in_backward = False
         self.hears_solves = False
-        self.updates_made = 0
-        self.skipped_updates = 0
+        self.updates_made = self.skipped_updates = 0
         self.steps = 0
         """Steps made so far."""
         self.setup_s: float | None = None
@@ -101,9 +100,7 @@ class Session:
         self._first_step_at: float | None = None
         self.due = False
         """A watch's window is to begin or end, as soon as we are outside of torch's own calls."""
-        self._wait_for_turn = False
-        self._in_window = False
-        self._finished = False
+        self._wait_for_turn = self._in_window = self._finished = False
         self._pid = os.getpid()
 
     # Reports of the hooks
@@ -204,7 +201,7 @@ class Session:
     def _decide(self) -> None:
         """Look up between two steps; where something is to be decided, read what the clock wrote. Not a part of any
         step."""
-        begun = time.perf_counter()
+        begun = self.clock.now()
         if self._first_step_at is None:
             self._note_first_step(begun)
         for told in self.windows.each_step:
@@ -243,6 +240,8 @@ class Session:
                 self._record(lap, arm=move.arm, block=move.block)
             elif not self._in_window:
                 self.ledger.warm_up(lap.spent)
+            if self.device_clock is not None:
+                self.device_clock.recorded.append(move.recorded)
             self._read += 1
             if not self._in_window:
                 schedule.advance(
@@ -280,7 +279,7 @@ class Session:
         Not within an optimizer's step: torch surrounds that with a range of its profiler's, and a profiler that is
         started or stopped within such a range crashes the process now and then (torch 2.13).
         """
-        begun = time.perf_counter()
+        begun = self.clock.now()
         self.due = False
         self._in_window = self.windows.next()
         if not self._in_window:
@@ -392,35 +391,6 @@ class Session:
         # collective, and a shell script would go on as if the training had been completed.
         parting.await_end(wait_s)
         os._exit(0)
-
-
-def start(plan: Plan) -> Session:
-    """Torch has just been imported: seed, install the levers and the hooks."""
-    import atexit
-
-    from hotlap.probe import hooks, offspring
-
-    if plan.seed is not None:
-        seed_everything(plan.seed + plan.reseed)
-    session = Session(plan)
-    session.arms.install_always()
-    patch = Patch()
-    hooks.install(session, patch)
-    session.windows.install(session, patch)
-    if plan.whole:
-        session.windows.each_step += (Partial(session).step_ended,)
-    atexit.register(session.script_ends)
-    after_import("torch._dynamo", unseen.by_dynamo)
-    os.register_at_fork(after_in_child=session.forked)
-    offspring.follow(session)
-    show = sys.excepthook
-
-    def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
-        session.failed(error)
-        show(kind, error, traces.without_ours(error))
-
-    sys.excepthook = excepthook
-    return session
 
 
 def _length(loader: Any) -> int | None:
