@@ -1,12 +1,13 @@
 """Forward passes whose result no gradient ever asks for, and attention that runs over the batch."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.evidence import leaves
@@ -39,7 +40,7 @@ class _Pass:
     evaluating: bool
     extra: bool
     """It was one more than steps before it had made."""
-    storages: tuple[int, ...]
+    storages: frozenset[StorageWeakRef]
     used: bool = False
 
 
@@ -127,7 +128,7 @@ class Modules(Watch):
             seconds=seconds,
             evaluating=not module.training,
             extra=extra,
-            storages=tuple(tensor.untyped_storage().data_ptr() for tensor in tensors),
+            storages=_storages(tensors),
         )
 
         def asked_for(gradient: torch.Tensor) -> None:
@@ -139,11 +140,10 @@ class Modules(Watch):
 
     def _handed_on(self, args: Any) -> None:
         """A result that goes into another module without its gradient (a GAN's sample) was not made in vain."""
-        # Of this step only: memory that was given back since may be anybody's now.
         pending = [passed for passed in self._passes if not passed.used and passed.step == self._step]
         if not pending:
             return
-        given = {leaf.untyped_storage().data_ptr() for leaf in _results(args)}
+        given = _storages(_results(args))
         for passed in pending:
             passed.used |= not given.isdisjoint(passed.storages)
 
@@ -274,6 +274,11 @@ def _sighting(
     return Sighting(
         kind=kind, what=what, path=path, line=line, text=text, per_step=per_step, cost_s=cost_s, detail=detail
     )
+
+
+def _storages(tensors: Iterable[torch.Tensor]) -> frozenset[StorageWeakRef]:
+    """Where they live, without keeping it alive. (An address would not do: memory given back is soon somebody's.)"""
+    return frozenset(StorageWeakRef(tensor.untyped_storage()) for tensor in tensors)  # type: ignore[no-untyped-call]
 
 
 def _place() -> tuple[str, int] | None:
