@@ -96,7 +96,7 @@ def under_hotlap(training: Training, block: int) -> float:
         hooks.install(session, patch)
         try:
             # The probe looks closer at the first steps of a run; a training has many more than a block.
-            training.steps(60 if block > 60 else FEWEST)
+            training.steps(60 if block > 20 else FEWEST)
             return training.steps(block)
         finally:
             patch.undo()
