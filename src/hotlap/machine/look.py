@@ -2,7 +2,10 @@
 
 import os
 import platform
+import shutil
+import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +38,35 @@ def look(*, root: Path = Path("/")) -> Machine:
         libc=" ".join(platform.libc_ver()).strip() if sys.platform == "linux" else "",
         cpu_flags=_cpu_flags(root),
         gpus=_gpus(),
+        allocators=_allocators(),
+        compiler=_compiler(),
     )
+
+
+# The sonames that Linux distributions ship.
+_ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
+
+
+def _allocators() -> tuple[str, ...]:
+    """Those that the dynamic loader's cache knows, so that LD_PRELOAD finds them by name."""
+    if sys.platform != "linux":
+        return ()
+    try:
+        listed = subprocess.run(
+            ["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=10, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    known = {line.split()[0] for line in listed.splitlines() if "=>" in line}
+    return tuple(name for name in _ALLOCATORS if name in known)
+
+
+def _compiler() -> str | None:
+    """As torch's Inductor looks for it; it includes Python.h in what it compiles."""
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+        return None
+    names = (os.environ.get("CXX", ""), "g++", "clang++")
+    return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
 def _read(path: Path) -> str | None:
@@ -71,8 +102,6 @@ def _affinity(cores: int) -> float:
 
 def _free(folder: Path) -> int | None:
     try:
-        import shutil
-
         return shutil.disk_usage(folder).free
     except OSError:
         return None

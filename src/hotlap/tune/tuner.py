@@ -26,6 +26,9 @@ _FEWEST_STEPS = 8
 # Steps of the first look.
 _FIRST_STEPS, _FIRST_WARMUP = 200, 20
 
+# What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
+_WATCHES = ("switches", "shapes", "modules")
+
 # Part of the budget that the first look may take.
 _FIRST_SHARE = 0.25
 
@@ -107,6 +110,7 @@ def first_look(desk: Desk, runs: Runs) -> Run:
         out="",
         steps=_FIRST_STEPS,
         warmup=_FIRST_WARMUP,
+        watches=_WATCHES,
         seed=options.seed,
     )
     limit_s = max(options.timeout_s + 5.0, _FIRST_SHARE * options.budget_s)
