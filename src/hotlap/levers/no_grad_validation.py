@@ -4,6 +4,7 @@ import ast
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, ClassVar, Self, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
@@ -64,7 +65,7 @@ class NoGradValidation(Lever):
         """Outermost calls of modules from that line of the main script."""
         import torch
 
-        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        main = vars(sys.modules["__main__"])
         call = torch.nn.Module.__call__
         inside = [False]
         line = self.line
@@ -96,11 +97,14 @@ class NoGradValidation(Lever):
 def _wasted(run: Run) -> list[Sighting]:
     """Passes in vain on lines of the main script."""
     main = next(iter(run.sources), None)
-    return [
-        seen
-        for seen in run.sightings
-        if seen.kind is SightingKind.WASTED_FORWARD and seen.path is not None and seen.path == main
-    ]
+    return [seen for seen in run.sightings if seen.kind is SightingKind.WASTED_FORWARD and _is(main, seen.path)]
+
+
+def _is(main: str | None, path: str | None) -> bool:
+    """A frame names its file as the interpreter was given it, which may be relative to where it was started."""
+    if main is None or path is None:
+        return False
+    return main == path or (not PurePath(path).is_absolute() and PurePath(main).match(path))
 
 
 def _call_at(script: Script, line: int) -> ast.Call | None:
@@ -118,11 +122,11 @@ def _call_at(script: Script, line: int) -> ast.Call | None:
     return None
 
 
-def _comes_from(path: str | None, line: int) -> bool:
+def _comes_from(main: dict[str, Any], line: int) -> bool:
     """The nearest frame of the main script is at that line."""
     frame = sys._getframe(2)
     for _ in range(_MOST_FRAMES):
-        if frame.f_code.co_filename == path:
+        if frame.f_globals is main:
             return frame.f_lineno == line
         if frame.f_back is None:
             return False

@@ -1,8 +1,10 @@
 """Levers that act on models and on the lines that call them."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -163,6 +165,15 @@ def test_validation_is_left_alone_where_training_calls_the_model_on_the_same_lin
     assert reason is not None and "too" in reason
 
 
+def test_a_line_of_another_file_is_not_one_of_the_main_script() -> None:
+    run = run_of(OWN["no-grad-validation"])
+    (seen,) = run.sightings
+    relative = replace(run, sightings=(replace(seen, path="own/no_grad_validation.py"),))
+    assert NoGradValidation.candidates(relative, machine()) == NoGradValidation.candidates(run, machine())
+    elsewhere = replace(run, sightings=(replace(seen, path="/x/no_grad_validation.py"),))
+    assert NoGradValidation.candidates(elsewhere, machine()) == (NoGradValidation(),)
+
+
 def test_the_statement_that_calls_the_model_in_vain_is_wrapped(tmp_path: Path) -> None:
     path = OWN["no-grad-validation"]
     run = run_of(path)
@@ -183,12 +194,12 @@ def test_a_call_that_runs_at_another_time_is_refused(tmp_path: Path, line: str) 
 def test_only_that_line_of_the_main_script_loses_its_gradients(
     installed: Patch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import __main__
-
-    monkeypatch.setattr(__main__, "__file__", "/x/train.py", raising=False)
+    main = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
     code = compile("a = model(x)\nb = model(x)\n", "/x/train.py", "exec")
     NoGradValidation(line=2).install(installed)
-    names: dict[str, Any] = {"model": torch.nn.Linear(2, 1), "x": torch.ones(1, 2)}
+    names = vars(main)
+    names |= {"model": torch.nn.Linear(2, 1), "x": torch.ones(1, 2)}
     exec(code, names)
     assert names["a"].requires_grad
     assert not names["b"].requires_grad
