@@ -108,6 +108,7 @@ def awkward_runs() -> Mapping[str, Run]:
     own = {f"for {name} alone": run_of(path) for name, path in OWN.items()}
     images = own["for channels-last alone"]
     grouped = tuple(replace(s, detail={**s.detail, "grouped": 1}) for s in images.call_sites)
+    turned = tuple(replace(s, detail={**s.detail, "channels_last": True}) for s in images.call_sites)
     churning = ShapeFacts(num_steps=100, num_shapes=60, num_new_late=30)
     some = ShapeFacts(num_steps=100, num_shapes=5, num_new_late=0)
     dying = replace(optimizer(), denormals=0.2)
@@ -123,6 +124,7 @@ def awkward_runs() -> Mapping[str, Run]:
         "no denormal number": replace(plain, optimizers=(replace(dying, denormals=0.0),)),
         "another malloc": replace(plain, switches=SwitchFacts(environment={"LD_PRELOAD": "/lib/libtcmalloc.so.4"})),
         "grouped convolutions": replace(images, call_sites=grouped),
+        "channels innermost": replace(images, call_sites=turned),
         "images on a GPU": replace(images, device="NVIDIA H200"),
         "images on a GPU, benchmark on": replace(
             images, device="NVIDIA H200", switches=SwitchFacts(cudnn_benchmark=True), shapes=churning

@@ -132,6 +132,7 @@ class Facts:
             "parameters": trains,
             "convolutions": len(convolutions),
             "grouped": sum(part.groups > 1 for part in convolutions),
+            "channels_last": any(_is_channels_last(part.weight) for part in convolutions),
         }
         site = call_site("forward", detail=detail)
         if site is not None:
@@ -314,6 +315,10 @@ def _denormals(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> 
         return None
     found = sum(int(((t != 0) & (t.abs() < torch.finfo(t.dtype).smallest_normal)).sum()) for t in tensors)
     return found / total
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

@@ -3,11 +3,12 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from hotlap.record import CallSite, Run
 from hotlap.source import snippet
 from hotlap.source.file import read
-from hotlap.source.names import bindings
+from hotlap.source.names import bindings, bound
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -30,8 +31,8 @@ class Script:
                 self._parents[child] = node
             for found in bindings(node):
                 self._names.setdefault(found.name, set()).add(found.target)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self._names.setdefault(node.id, set()).add("")
+            for name in bound(node):
+                self._names.setdefault(name, set()).add("")
 
     def full_name(self, node: ast.expr) -> str | None:
         """`F.relu` -> "torch.nn.functional.relu"; None for what is not reached by attributes of an import."""
@@ -102,15 +103,18 @@ def scripts(run: Run) -> list[Script]:
     Raises:
         UserError: a file is missing or changed since.
     """
-    found = []
-    for path, sha256 in run.sources.items():
-        source = read(path, sha256=sha256)
-        try:
-            tree = snippet.parse(source.text)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        found.append(Script(path=path, sha256=sha256, text=source.text, tree=tree))
-    return found
+    found = (_parsed(path, sha256, read(path, sha256=sha256).text) for path, sha256 in run.sources.items())
+    return [script for script in found if script is not None]
+
+
+@lru_cache(maxsize=1024)
+def _parsed(path: str, sha256: str, text: str) -> Script | None:
+    """Every lever asks for all files, several times in a study."""
+    try:
+        tree = snippet.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    return Script(path=path, sha256=sha256, text=text, tree=tree)
 
 
 def _end(site: CallSite) -> tuple[int, int]:
