@@ -60,13 +60,17 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
 
 def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
     text = data.decode()
-    in_vain = _lines_in_vain(text)
-    detail = {"parameters": True, "returns": "Tensor", "convolutions": text.count("Conv2d("), "grouped": 0}
+    detail: dict[str, str | int | bool] = {
+        "parameters": True,
+        "returns": "Tensor",
+        "convolutions": text.count("Conv2d("),
+        "grouped": 0,
+    }
     return (
         *_sites(path, text, "DataLoader", calls="torch.utils.data.DataLoader", detail={"loader": 0}),
         *_sites(path, text, "Adam", calls="torch.optim.Adam", detail={"optimizer": 0}),
         *_sites(path, text, "SGD", calls="torch.optim.SGD", detail={"optimizer": 0}),
-        *(site for site in _sites(path, text, "model", calls="forward", detail=detail) if site.line not in in_vain),
+        *_sites(path, text, "model", calls="forward", detail=detail),
     )
 
 

@@ -29,6 +29,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep
 every_lever = pytest.mark.parametrize("kind", levers.ALL, ids=lambda kind: kind.name)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_once() -> None:
+    """What torch.compile itself leaves behind in torch when it is first used is not a lever's to restore."""
+    import torch._inductor.compile_fx
+
+    model = torch.nn.Linear(2, 1)
+    torch.compile(model, backend="eager")(torch.ones(1, 2)).sum().backward()
+
+
 def scripts_for(kind: type[Lever]) -> list[Path]:
     """Scripts that the lever has something to change in."""
     return [OWN[kind.name]] if kind.name in OWN else SCRIPTS
@@ -264,7 +273,7 @@ def state(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
         "default dtype": torch.get_default_dtype(),
         "precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "fill": torch.utils.deterministic.fill_uninitialized_memory,
+        "fill": getattr(torch.utils.deterministic, "fill_uninitialized_memory"),  # noqa: B009 - unknown to types
         "anomaly": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         "benchmark": torch.backends.cudnn.benchmark,
         "denormal": (torch.tensor([1e-310], dtype=torch.float64) * 1.0).item(),

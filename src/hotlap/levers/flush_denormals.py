@@ -52,7 +52,11 @@ class FlushDenormals(Lever):
         before = bool((torch.tensor([1e-310], dtype=torch.float64) * 1.0 == 0).item())
         if not torch.set_flush_denormal(True):
             raise RuntimeError("this processor cannot flush denormal numbers")
-        patch.on_undo(lambda: torch.set_flush_denormal(before))
+
+        def restore() -> None:
+            torch.set_flush_denormal(before)
+
+        patch.on_undo(restore)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, arithmetic_s, cannot_write, script_sha256
 from hotlap.record import Ceiling, Machine, Run
@@ -58,7 +58,7 @@ class NoDebug(Lever):
     def install(self, patch: Patch) -> None:
         """Off, and it stays off whatever the script asks for; what it asked for holds again afterwards."""
         import torch
-        from torch.utils import deterministic
+        from torch.utils import deterministic as module
 
         set_anomaly = torch.set_anomaly_enabled
         wanted = [(torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled())]
@@ -70,12 +70,13 @@ class NoDebug(Lever):
         patch.on_undo(lambda: set_anomaly(*wanted[0]))
         patch.set(torch, "set_anomaly_enabled", set_anomaly_enabled)
 
+        deterministic: Any = module  # its attribute is a property that types do not know
         fill = deterministic.fill_uninitialized_memory
-        deterministic.fill_uninitialized_memory = False  # type: ignore[assignment]
+        deterministic.fill_uninitialized_memory = False
         patch.on_undo(lambda: setattr(deterministic, "fill_uninitialized_memory", fill))
 
-        if torch.cuda.is_initialized():
-            mode = torch.cuda.get_sync_debug_mode()  # type: ignore[no-untyped-call]
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            mode = torch.cuda.get_sync_debug_mode()
             torch.cuda.set_sync_debug_mode(0)
             patch.on_undo(lambda: torch.cuda.set_sync_debug_mode(mode))
 

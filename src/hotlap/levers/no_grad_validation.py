@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar, Self, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Run, Sighting, SightingKind
+from hotlap.record import CallSite, Ceiling, Machine, Run, Sighting, SightingKind
 from hotlap.source import Edit, Script, WrapStatement, scripts
 
 _SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)
@@ -29,7 +29,8 @@ class NoGradValidation(Lever):
     Why: without it each operator keeps its inputs for a backward pass that never comes: memory, and time to free it
     (PyTorch's tuning guide, "disable gradient calculation for validation or inference").
     When it hurts: a result that does reach a backward pass would lose its gradient. So it is used only on a line of
-    which the probe saw that no gradient ever came back, and never on one where training calls the model too. Attention
+    which the probe saw that no gradient ever came back, and only if the model is called elsewhere, too; should training
+    use that line as well, its backward pass fails and the trial says so. Attention
     in evaluation mode takes another kernel without gradients, so the printed validation loss may differ by rounding;
     training does not.
     """
@@ -51,8 +52,8 @@ class NoGradValidation(Lever):
         """Was such a line seen, and is it not one of training's own?"""
         if not any(seen.line == self.line for seen in _wasted(run)):
             return "No forward pass was seen whose result never reaches a backward pass, on a line of the main script."
-        if any(site.calls == "forward" and site.line <= self.line <= site.end_line for site in run.call_sites):
-            return f"Training calls the model in line {self.line}, too."
+        if not any(_trains(site, self.line) for site in run.call_sites):
+            return f"Training calls the model in line {self.line}, too: it is called nowhere else."
         return cannot_write(self, run, f"The call in line {self.line} is not in a statement of its own.")
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
@@ -105,6 +106,12 @@ def _is(main: str | None, path: str | None) -> bool:
     if main is None or path is None:
         return False
     return main == path or (not PurePath(path).is_absolute() and PurePath(main).match(path))
+
+
+def _trains(site: CallSite, line: int) -> bool:
+    """A call of a model with gradients that is not the one on this line."""
+    here = site.line <= line <= site.end_line
+    return site.calls == "forward" and bool(site.detail.get("parameters")) and not here
 
 
 def _call_at(script: Script, line: int) -> ast.Call | None:

@@ -15,7 +15,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap.probe.evidence import Digest, leaves, rng_digest
 from hotlap.probe.sites import call_site
-from hotlap.record import CallSite, LoaderFacts, OptimizerFacts
+from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
 
 # Items computed twice to see whether a data set is deterministic, and for how long at most.
 _SAMPLE_ITEMS = 12
@@ -127,7 +127,7 @@ class Facts:
             return
         trains = next(module.parameters(), None) is not None
         convolutions = [part for part in module.modules() if isinstance(part, _CONVOLUTIONS)]
-        detail = {
+        detail: dict[str, Scalar] = {
             "returns": type(result).__name__,
             "parameters": trains,
             "convolutions": len(convolutions),

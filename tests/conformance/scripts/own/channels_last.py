@@ -14,7 +14,7 @@ def main() -> None:
     )
     for _ in range(3):
         loss = nn.functional.mse_loss(model(x), y)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
 

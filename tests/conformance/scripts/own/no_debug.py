@@ -10,6 +10,6 @@ x, y = torch.randn(32, 8), torch.randn(32, 1)
 for _ in range(3):
     with torch.autograd.detect_anomaly(check_nan=True):
         loss = nn.functional.mse_loss(model(x), y)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     optimizer.zero_grad()

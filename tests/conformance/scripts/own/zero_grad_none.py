@@ -10,5 +10,5 @@ for _ in range(3):
     optimizer.zero_grad(set_to_none=False)  # zeros
     model.zero_grad(False)
     loss = nn.functional.mse_loss(model(x), y)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
