@@ -182,12 +182,12 @@ def test_the_statement_that_calls_the_model_in_vain_is_wrapped(tmp_path: Path) -
     assert new.count("no_grad") == path.read_text().count("no_grad") + 1
 
 
-@pytest.mark.parametrize("line", ["total = sum(model(v) for v in x)  # in vain", "if model(x): pass  # in vain"])
+@pytest.mark.parametrize("line", ["f = lambda: model(x)  # in vain", "if model(x): pass  # in vain"])
 def test_a_call_that_runs_at_another_time_is_refused(tmp_path: Path, line: str) -> None:
-    run = run_of(script(tmp_path, f"{line}\n"))
+    run = run_of(script(tmp_path, f"model(y).backward()\n{line}\n"))
     (lever,) = NoGradValidation.candidates(run, machine())
     reason = lever.rejects(run, machine())
-    assert line.startswith("total") or (reason is not None and "statement of its own" in reason)
+    assert reason is not None and "not in a statement of its own" in reason
 
 
 def test_only_that_line_of_the_main_script_loses_its_gradients(
