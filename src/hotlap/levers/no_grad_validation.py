@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, final
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
 from hotlap.record import CallSite, Ceiling, Machine, Run, Sighting, SightingKind
 from hotlap.source import Edit, Script, WrapStatement, scripts
+from hotlap.units import duration
 
 _SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)
 
@@ -52,6 +53,13 @@ class NoGradValidation(Lever):
         """Was such a line seen, and is it not one of training's own?"""
         if not any(seen.line == self.line for seen in _wasted(run)):
             return "No forward pass was seen whose result never reaches a backward pass, on a line of the main script."
+        if run.num_validations and all(
+            seen.detail.get("evaluation") for seen in _wasted(run) if seen.line == self.line
+        ):
+            return (
+                f"Line {self.line} validates with gradients on, between steps ({duration(run.validation_s)} in "
+                f"{run.num_validations}); trials compare steps, so put it under torch.no_grad() by hand."
+            )
         if not any(_trains(site, self.line) for site in run.call_sites):
             return f"Training calls the model in line {self.line}, too: it is called nowhere else."
         return cannot_write(self, run, f"The call in line {self.line} is not in a statement of its own.")

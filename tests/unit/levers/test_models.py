@@ -164,6 +164,15 @@ def test_validation_is_left_alone_where_training_calls_the_model_on_the_same_lin
     assert reason is not None and "nowhere else" in reason
 
 
+def test_a_validation_between_steps_is_told_and_left_to_the_user() -> None:
+    run = run_of(OWN["no-grad-validation"])
+    (seen,) = run.sightings
+    between = replace(run, sightings=(replace(seen, detail={"evaluation": True}),), num_validations=3, validation_s=1.5)
+    (lever,) = NoGradValidation.candidates(between, machine())
+    reason = lever.rejects(between, machine())
+    assert reason is not None and "1.50 s in 3" in reason and "by hand" in reason
+
+
 def test_a_line_of_another_file_is_not_one_of_the_main_script() -> None:
     run = run_of(OWN["no-grad-validation"])
     (seen,) = run.sightings
@@ -211,9 +220,9 @@ def test_gradients_are_dropped_whatever_is_asked_for(installed: Patch) -> None:
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     ZeroGradNone().install(installed)
-    for clear in (lambda: optimizer.zero_grad(set_to_none=False), lambda: model.zero_grad(False)):
+    for clear in (optimizer.zero_grad, model.zero_grad):
         model(torch.ones(1, 2)).sum().backward()
-        clear()
+        clear(set_to_none=False)
         assert model.weight.grad is None
 
 
