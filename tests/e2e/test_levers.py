@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 SCRIPTS = Path(__file__).with_name("scripts")
 
 
-def study(name: str, folder: Path, *, levers: str, budget: str = "200s") -> dict[str, Any]:
+def study(name: str, folder: Path, *, levers: str, budget: str = "300s") -> dict[str, Any]:
     """What `hotlap tune` finds of a script, with some levers only."""
     script = folder / name
     script.write_text((SCRIPTS / name).read_text())
@@ -24,7 +24,7 @@ def study(name: str, folder: Path, *, levers: str, budget: str = "200s") -> dict
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -44,9 +44,11 @@ def test_a_forward_pass_in_vain_keeps_nothing_for_a_backward_pass(tmp_path: Path
     found = study("in_vain.py", tmp_path, levers="no-grad-validation")
     trial = found["trials"][0]
     assert trial["levers"][0]["name"] == "no-grad-validation"
-    assert trial["levers"][0]["line"] == 19, "the line that looks at held-out data"
-    assert trial["runs"] == [] or trial["verdict"] == "UNHARMED"
-    assert "with torch.no_grad():" in (found["patch"] or "with torch.no_grad():")
+    assert trial["levers"][0]["line"] == 17, "the line that looks at held-out data"
+    assert trial["log_ratios"], "it was timed"
+    assert trial["verdict"] != "HARMED"
+    if trial["accepted"]:  # what it saves is little beside the noise of a busy machine
+        assert "with torch.no_grad():" in found["patch"]
 
 
 def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
