@@ -44,7 +44,7 @@ def test_a_forward_pass_in_vain_keeps_nothing_for_a_backward_pass(tmp_path: Path
     found = study("in_vain.py", tmp_path, levers="no-grad-validation")
     trial = found["trials"][0]
     assert trial["levers"][0]["name"] == "no-grad-validation"
-    assert trial["levers"][0]["line"] == 17, "the line that looks at held-out data"
+    assert trial["levers"][0]["line"] == 18, "the line that looks at held-out data"
     assert trial["log_ratios"], "it was timed"
     assert trial["verdict"] != "HARMED"
     if trial["accepted"]:  # what it saves is little beside the noise of a busy machine

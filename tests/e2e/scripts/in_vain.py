@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 torch.manual_seed(0)
+torch.set_num_threads(1)
 model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Tanh())], nn.Linear(64, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=True)
 x, y = torch.randn(1024, 64), torch.randn(1024, 1)
