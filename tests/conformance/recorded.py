@@ -6,11 +6,31 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from hotlap.record import CallSite, Machine, Phase, Run, Status
+from hotlap.record import (
+    CallSite,
+    Machine,
+    Phase,
+    Run,
+    ShapeFacts,
+    Sighting,
+    SightingKind,
+    Status,
+    SwitchFacts,
+)
 from tests.edits.sites import sites
 from tests.sample_runs import loader, machine, optimizer, run_with
 
 SCRIPTS = sorted(path for path in (Path(__file__).parent / "scripts").glob("*.py") if path.name != "__init__.py")
+
+# Scripts with what one lever alone is for, by that lever's name.
+OWN = {
+    path.stem.replace("_", "-"): path
+    for path in (Path(__file__).parent / "scripts" / "own").glob("*.py")
+    if path.name != "__init__.py"
+}
+
+# In these, a forward pass whose result never reaches a backward pass stands on a line with this comment.
+_IN_VAIN = "# in vain"
 
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.
 _PHASES = {
@@ -31,17 +51,46 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
         loaders=(replace(loader(), dataset="TensorDataset"),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
+        switches=SwitchFacts(anomaly_mode="detect_anomaly" in data.decode()),
+        shapes=ShapeFacts(num_steps=100, num_shapes=1, num_new_late=0),
+        sightings=_sightings(str(path), data.decode()),
         sources={str(path): hashlib.sha256(data).hexdigest()},
     )
 
 
 def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
     text = data.decode()
+    detail: dict[str, str | int | bool] = {
+        "parameters": True,
+        "returns": "Tensor",
+        "convolutions": text.count("Conv2d("),
+        "grouped": 0,
+    }
     return (
         *_sites(path, text, "DataLoader", calls="torch.utils.data.DataLoader", detail={"loader": 0}),
         *_sites(path, text, "Adam", calls="torch.optim.Adam", detail={"optimizer": 0}),
         *_sites(path, text, "SGD", calls="torch.optim.SGD", detail={"optimizer": 0}),
-        *_sites(path, text, "model", calls="forward", detail={"parameters": True, "returns": "Tensor"}),
+        *_sites(path, text, "model", calls="forward", detail=detail),
+    )
+
+
+def _lines_in_vain(text: str) -> dict[int, str]:
+    return {number: line for number, line in enumerate(text.splitlines(), 1) if line.endswith(_IN_VAIN)}
+
+
+def _sightings(path: str, text: str) -> tuple[Sighting, ...]:
+    return tuple(
+        Sighting(
+            kind=SightingKind.WASTED_FORWARD,
+            what="Linear",
+            path=path,
+            line=number,
+            text=line.strip(),
+            per_step=1.0,
+            cost_s=0.0005,
+            detail={"evaluation": False},
+        )
+        for number, line in _lines_in_vain(text).items()
     )
 
 
@@ -60,9 +109,35 @@ def awkward_runs() -> Mapping[str, Run]:
     fused = replace(optimizer(), fused=True)
     changing = replace(loader(), deterministic=False, why_not="item 0 draws from a random generator")
     large = replace(loader(), item_bytes=1 << 30)
+    own = {f"for {name} alone": run_of(path) for name, path in OWN.items()}
+    images = own["for channels-last alone"]
+    grouped = tuple(replace(s, detail={**s.detail, "grouped": 1}) for s in images.call_sites)
+    turned = tuple(replace(s, detail={**s.detail, "channels_last": True}) for s in images.call_sites)
+    churning = ShapeFacts(num_steps=100, num_shapes=60, num_new_late=30)
+    some = ShapeFacts(num_steps=100, num_shapes=5, num_new_late=0)
+    dying = replace(optimizer(), denormals=0.2)
     chosen = replace(plain.call_sites[0], calls="torch.set_num_threads", detail={})
     return {
         "plain": plain,
+        **own,
+        "deterministic": replace(plain, switches=SwitchFacts(deterministic=True)),
+        "a profiler": replace(plain, switches=SwitchFacts(profiler=True)),
+        "blocking launches": replace(plain, device="NVIDIA H200", switches=SwitchFacts(launch_blocking=True)),
+        "switches not looked at": replace(plain, switches=None, shapes=None),
+        "denormal numbers": replace(plain, optimizers=(dying,)),
+        "no denormal number": replace(plain, optimizers=(replace(dying, denormals=0.0),)),
+        "another malloc": replace(plain, switches=SwitchFacts(environment={"LD_PRELOAD": "/lib/libtcmalloc.so.4"})),
+        "grouped convolutions": replace(images, call_sites=grouped),
+        "channels innermost": replace(images, call_sites=turned),
+        "images on a GPU": replace(images, device="NVIDIA H200"),
+        "images on a GPU, benchmark on": replace(
+            images, device="NVIDIA H200", switches=SwitchFacts(cudnn_benchmark=True), shapes=churning
+        ),
+        "images of many sizes on a GPU": replace(images, device="NVIDIA H200", shapes=churning),
+        "some sizes on a GPU": replace(images, device="NVIDIA H200", shapes=some),
+        "an old GPU": replace(images, device="Tesla V100-SXM2-16GB"),
+        "precision chosen": replace(plain, device="NVIDIA H200", switches=SwitchFacts(matmul_precision="high")),
+        "a file that is gone": replace(plain, sources={"/nowhere/train.py": "0" * 64}, call_sites=()),
         "nothing recorded": Run(status=Status.SILENT),
         "crashed": Run(status=Status.CRASHED, error="ValueError: no", exit_code=1, first_steps_s=(0.1,)),
         "an ODE": replace(plain, versions={**plain.versions, "torchdiffeq": "0.2.5"}),
@@ -106,6 +181,8 @@ def machines() -> Mapping[str, Machine]:
         "no bfloat16": replace(linux, cpu_flags=("avx2",)),
         "half a core": replace(linux, usable_cores=0.5),
         "no memory": replace(linux, available_bytes=0),
+        "no other malloc": replace(linux, allocators=()),
+        "no compiler": replace(linux, compiler=None),
         "mac": replace(linux, system="Darwin", libc="", huge_pages=None, shm_bytes=None, cpu_flags=()),
         "windows": replace(linux, system="Windows", libc="", huge_pages=None, shm_bytes=None, cpu_flags=()),
     }

@@ -5,6 +5,8 @@ The examples say themselves, in comments, what is to be done to them:
     # edit: add CALL KEYWORD=VALUE
     # edit: wrap CALL POSITION KEYWORD FUNCTION | IMPORTS
     # edit: statement CALL | HEADER | SUFFIX | IMPORTS
+    # edit: call CALL | CODE | IMPORTS
+    # edit: before CALL | CODE | IMPORTS
     # edit: after CODE | IMPORTS
     # edit: top CODE
     # refused: PART OF THE SENTENCE
@@ -22,6 +24,8 @@ from hotlap.source import (
     Edit,
     InsertAfterImports,
     InsertAtTop,
+    InsertBefore,
+    ReplaceCall,
     WrapArgument,
     WrapStatement,
     patch,
@@ -45,6 +49,10 @@ def _edits(line: str, text: str, path: str, sha256: str) -> list[Edit]:
         return [InsertAfterImports(path=path, sha256=sha256, code=parts[0], imports=parts[1])]
     if kind == "top":
         return [InsertAtTop(path=path, sha256=sha256, code=rest)]
+    return _edits_at_calls(kind, parts, text, path)
+
+
+def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[Edit]:
     call, *words = parts[0].split()
     found = sites(text, call, path=path)
     assert found, f"{path} has no call of {call}"
@@ -57,6 +65,10 @@ def _edits(line: str, text: str, path: str, sha256: str) -> list[Edit]:
             WrapArgument(site=site, position=int(position), keyword=keyword, function=function, imports=parts[1])
             for site in found
         ]
+    if kind == "call":
+        return [ReplaceCall(site=site, code=parts[1], imports=parts[2]) for site in found]
+    if kind == "before":
+        return [InsertBefore(site=site, code=parts[1], imports=parts[2]) for site in found]
     assert kind == "statement"
     return [WrapStatement(site=site, header=parts[1], suffix=parts[2], imports=parts[3]) for site in found]
 

@@ -122,6 +122,7 @@ def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Option
         steps=words.whole_number(args.steps or "200", "--steps", least=8),
         warmup=words.whole_number(args.warmup or "20", "--warmup"),
         watches=WATCHES,
+        epoch_end=True,
     )
     return options, Scope(wanted=wanted, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
 

@@ -5,15 +5,24 @@ from dataclasses import fields
 import msgspec
 
 from hotlap.errors import UserError
+from hotlap.levers.allocator import Allocator
 from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.channels_last import ChannelsLast
+from hotlap.levers.cudnn_benchmark import CudnnBenchmark
+from hotlap.levers.expandable_segments import ExpandableSegments
+from hotlap.levers.flush_denormals import FlushDenormals
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
+from hotlap.levers.no_debug import NoDebug
+from hotlap.levers.no_grad_validation import NoGradValidation
+from hotlap.levers.tf32 import Tf32
 from hotlap.levers.threads import Threads
+from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import LeverSpec
 
 __all__ = ["ALL", "BatchedFetch", "CachedDataset", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
@@ -27,6 +36,15 @@ ALL: tuple[type[Lever], ...] = (
     Threads,
     NativeStep,
     NativeOde,
+    NoDebug,
+    FlushDenormals,
+    Allocator,
+    ChannelsLast,
+    NoGradValidation,
+    ZeroGradNone,
+    Tf32,
+    CudnnBenchmark,
+    ExpandableSegments,
 )
 
 

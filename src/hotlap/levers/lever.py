@@ -6,7 +6,8 @@ from dataclasses import asdict
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from hotlap.record import Ceiling, LeverSpec, Machine, Run
+from hotlap.errors import UserError
+from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run
 from hotlap.source import Edit
 
 
@@ -122,3 +123,17 @@ class Lever(ABC):
 def script_sha256(run: Run) -> tuple[str, str] | None:
     """(path, sha256) of the main script; None when the record does not know it."""
     return next(iter(run.sources.items()), None)
+
+
+def cannot_write(lever: Lever, run: Run, otherwise: str) -> str | None:
+    """Why there is no line of source to change (`otherwise`, unless there is a better reason); None where there is."""
+    try:
+        return None if lever.edits(run) else otherwise
+    except UserError as error:
+        return str(error)
+
+
+def arithmetic_s(run: Run) -> float:
+    """Seconds a step in the phases that compute: forward, backward, optimizer, and what the script does beside."""
+    phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
+    return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)

@@ -1,7 +1,11 @@
 """The system's own files and calls -> Machine. Reads, never changes; works without torch."""
 
+import os
 import platform
+import shutil
+import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,7 +43,35 @@ def look(*, root: Path = Path("/"), driver: nvidia.Driver | None = None) -> Mach
         libc=" ".join(platform.libc_ver()).strip() if sys.platform == "linux" else "",
         cpu_flags=_cpu_flags(root),
         gpus=tuple(gpu.name for gpu in driver.gpus) if driver else (),
+        allocators=_allocators(),
+        compiler=_compiler(),
     )
+
+
+# The sonames that Linux distributions ship.
+_ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
+
+
+def _allocators() -> tuple[str, ...]:
+    """Those that the dynamic loader's cache knows, so that LD_PRELOAD finds them by name."""
+    if sys.platform != "linux":
+        return ()
+    try:
+        listed = subprocess.run(
+            ["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=10, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    known = {line.split()[0] for line in listed.splitlines() if "=>" in line}
+    return tuple(name for name in _ALLOCATORS if name in known)
+
+
+def _compiler() -> str | None:
+    """As torch's Inductor looks for it; it includes Python.h in what it compiles."""
+    if not (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file():
+        return None
+    names = (os.environ.get("CXX", ""), "g++", "clang++")
+    return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
 def _cpuinfo(root: Path, names: Iterable[str]) -> str | None:
@@ -62,8 +94,6 @@ def _cpu_flags(root: Path) -> tuple[str, ...]:
 
 def _free(folder: Path) -> int | None:
     try:
-        import shutil
-
         return shutil.disk_usage(folder).free
     except OSError:
         return None

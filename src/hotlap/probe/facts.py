@@ -15,7 +15,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap.probe.evidence import Digest, leaves, rng_digest
 from hotlap.probe.sites import call_site
-from hotlap.record import CallSite, LoaderFacts, OptimizerFacts
+from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
 
 # Items computed twice to see whether a data set is deterministic, and for how long at most.
 _SAMPLE_ITEMS = 12
@@ -24,6 +24,9 @@ _SAMPLE_S = 2.0
 # Forward calls are looked up in the source until this many different ones are known.
 _MAX_FORWARD_SITES = 8
 
+
+# Layers whose kernels depend on the order of dimensions in memory.
+_CONVOLUTIONS = (torch.nn.Conv2d, torch.nn.ConvTranspose2d)
 
 # Loaders made at one place (anew for each epoch, say) count as one; beyond this many places nothing more is noted.
 _MAX_LOADERS = 64
@@ -123,7 +126,15 @@ class Facts:
         if len(self._forward_sites) >= _MAX_FORWARD_SITES:
             return
         trains = next(module.parameters(), None) is not None
-        site = call_site("forward", detail={"returns": type(result).__name__, "parameters": trains})
+        convolutions = [part for part in module.modules() if isinstance(part, _CONVOLUTIONS)]
+        detail: dict[str, Scalar] = {
+            "returns": type(result).__name__,
+            "parameters": trains,
+            "convolutions": len(convolutions),
+            "grouped": sum(part.groups > 1 for part in convolutions),
+            "channels_last": any(_is_channels_last(part.weight) for part in convolutions),
+        }
+        site = call_site("forward", detail=detail)
         if site is not None:
             self._forward_sites.setdefault((site.path, site.line, site.col), site)
 
@@ -290,7 +301,24 @@ def _optimizer_facts(number: int, optimizer: torch.optim.Optimizer, *, closure: 
         if sparse_in_memory is None
         else f"shape {tuple(sparse_in_memory.shape)}, strides {tuple(sparse_in_memory.stride())}",
         closure=closure,
+        denormals=_denormals(optimizer, params),
     )
+
+
+def _denormals(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> float | None:
+    """Part of the elements of parameters and state that are denormal; None where they are not on the CPU."""
+    state = [value for values in optimizer.state.values() for value in values.values()]
+    tensors = [t.detach() for t in (*params, *state) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+    tensors = [t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided]
+    total = sum(t.numel() for t in tensors)
+    if not total:
+        return None
+    found = sum(int(((t != 0) & (t.abs() < torch.finfo(t.dtype).smallest_normal)).sum()) for t in tensors)
+    return found / total
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

@@ -77,6 +77,8 @@ class OptimizerFacts:
     """If not: shape and strides of one that is not."""
     closure: bool
     """step() was called with a closure."""
+    denormals: float | None = None
+    """Part of the elements of parameters and optimizer state that were denormal at the end, in [0, 1]; CPU only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from hotlap.source.edits import AddArgument, Edit, InsertAfterImports, InsertAtTop, WrapArgument, WrapStatement
+from hotlap.source.edits import (
+    AddArgument,
+    Edit,
+    InsertAfterImports,
+    InsertAtTop,
+    InsertBefore,
+    ReplaceCall,
+    WrapArgument,
+    WrapStatement,
+)
+from hotlap.source.script import Script, scripts
 
 if TYPE_CHECKING:
     from hotlap.source.file import CannotEdit as CannotEdit
@@ -15,10 +25,14 @@ __all__ = [
     "Edit",
     "InsertAfterImports",
     "InsertAtTop",
+    "InsertBefore",
     "Patched",
+    "ReplaceCall",
+    "Script",
     "WrapArgument",
     "WrapStatement",
     "patch",
+    "scripts",
 ]
 
 # Public name -> the module that has it. Resolved on first use: levers import this package inside the user's process,

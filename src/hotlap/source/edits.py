@@ -44,6 +44,26 @@ class WrapStatement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceCall:
+    """The whole call becomes `code`: `set_detect_anomaly(True)` -> `set_detect_anomaly(False)`."""
+
+    site: CallSite
+    code: str
+    """One expression; its names are those that `imports` bind, or those that the file has at that place."""
+    imports: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertBefore:
+    """A statement in front of the one that makes a call, unless it stands somewhere in front of it already."""
+
+    site: CallSite
+    code: str
+    """One simple statement; its names as in `ReplaceCall`."""
+    imports: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertAfterImports:
     """Statements behind the last import at the top of the file."""
 
@@ -62,4 +82,5 @@ class InsertAtTop:
     code: str
 
 
-Edit = AddArgument | WrapArgument | WrapStatement | InsertAfterImports | InsertAtTop
+CallEdit = AddArgument | WrapArgument | WrapStatement | ReplaceCall | InsertBefore
+Edit = CallEdit | InsertAfterImports | InsertAtTop

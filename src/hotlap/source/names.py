@@ -126,7 +126,7 @@ class Names:
             self._targets.setdefault(binding.name, set()).add(binding.target)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             self._used.add(node.id)
-        for name in _bound(node):
+        for name in bound(node):
             self._targets.setdefault(name, set()).add("")
 
 
@@ -136,7 +136,7 @@ def same_object(one: str, other: str) -> bool:
     return first == second or (first[0] == second[0] == "hotlap" and first[-1] == second[-1] and first[-1] != "hotlap")
 
 
-def _bound(node: ast.AST) -> tuple[str, ...]:
+def bound(node: ast.AST) -> tuple[str, ...]:
     """Names that `node` binds (or declares, or deletes) other than by an import."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):

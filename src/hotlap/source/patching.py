@@ -8,10 +8,21 @@ from hotlap.errors import UserError
 from hotlap.record import FileChange
 from hotlap.source import diff, snippet
 from hotlap.source.arguments import Arguments
-from hotlap.source.edits import AddArgument, Edit, InsertAfterImports, InsertAtTop, WrapArgument, WrapStatement
+from hotlap.source.edits import (
+    AddArgument,
+    CallEdit,
+    Edit,
+    InsertAfterImports,
+    InsertAtTop,
+    InsertBefore,
+    ReplaceCall,
+    WrapArgument,
+    WrapStatement,
+)
 from hotlap.source.file import Refusal, SourceFile, digest, naming, read, shown
 from hotlap.source.layout import Layout
 from hotlap.source.names import Names, needed
+from hotlap.source.replacements import Replacements
 from hotlap.source.splices import Rank, Splice, compose, insert
 from hotlap.source.statements import Statements
 from hotlap.source.tree import Tree
@@ -85,6 +96,7 @@ class _Pen:
         self._layout = Layout(self._tree)
         self._arguments = Arguments(self._tree)
         self._statements = Statements(self._tree)
+        self._replacements = Replacements(self._tree)
         self._at_top: dict[str, None] = {}
         self._behind: dict[str, None] = {}
         self._code_place, self._import_place = self._places(edits)
@@ -100,18 +112,25 @@ class _Pen:
                 self._arguments.wrap(edit, self._tree.call(edit.site), self._names)
             case WrapStatement():
                 self._statements.wrap(edit, self._tree.call(edit.site), self._names)
-            case InsertAfterImports():
-                code = snippet.renamed(edit.code, self._names.spelled(edit.imports))
-                if not self._layout.holds(code):
-                    self._names.use(edit.imports)
-                    self._behind[code.strip("\n")] = None
-            case InsertAtTop():
-                if not self._layout.holds(edit.code):
-                    self._at_top[edit.code.strip("\n")] = None
+            case ReplaceCall():
+                self._replacements.replace(edit, self._tree.call(edit.site), self._names)
+            case InsertBefore():
+                self._replacements.put_before(edit, self._tree.call(edit.site), self._names)
+            case InsertAfterImports() | InsertAtTop():
+                self._put_at_top(edit)
+
+    def _put_at_top(self, edit: InsertAfterImports | InsertAtTop) -> None:
+        imports = edit.imports if isinstance(edit, InsertAfterImports) else ""
+        code = snippet.renamed(edit.code, self._names.spelled(imports))
+        if self._layout.holds(code):
+            return
+        self._names.use(imports)
+        place = self._behind if isinstance(edit, InsertAfterImports) else self._at_top
+        place[code.strip("\n")] = None
 
     def text(self) -> str:
         """The text with all planned edits made."""
-        splices = [*self._arguments.splices(), *self._statements.splices()]
+        splices = [*self._arguments.splices(), *self._statements.splices(), *self._replacements.splices()]
         splices += self._block(self._layout.head, list(self._at_top), apart=True)
         splices += self._block(self._import_place, list(self._names.added), apart=False)
         splices += self._block(self._code_place, list(self._behind), apart=True)
@@ -130,7 +149,7 @@ class _Pen:
         code_place = self._layout.section_end(names)
         first = len(self._tree.module.body)
         for edit in edits:
-            if isinstance(edit, AddArgument | WrapArgument | WrapStatement):
+            if isinstance(edit, CallEdit):
                 with naming(self._source.path, edit.site.line):
                     first = min(first, self._tree.top_level(self._tree.call(edit.site)))
         imports = self._layout.last_import(before=first)

@@ -21,9 +21,10 @@ class Rank(IntEnum):
     APPEND = 3
     TOP = 4
     SHIFT = 5
-    HEADER = 6
-    WRAP = 7
-    PARENTHESIS = 8
+    BEFORE = 6
+    HEADER = 7
+    WRAP = 8
+    PARENTHESIS = 9
 
 
 @dataclass(frozen=True, slots=True)

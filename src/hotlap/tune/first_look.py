@@ -27,6 +27,8 @@ class Wanted:
     steps: int = 200
     warmup: int = 20
     watches: tuple[str, ...] = ()
+    epoch_end: bool = False
+    """Go on for a while to see one: starting workers anew, and a validation, come with it."""
 
 
 def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
@@ -43,8 +45,7 @@ def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
         steps=wanted.steps,
         warmup=wanted.warmup,
         watches=wanted.watches,
-        # Starting workers anew, and a validation, come with an epoch's end.
-        whole_epoch=wanted.watches != (),
+        whole_epoch=wanted.epoch_end,
         whole_epoch_s=_EPOCH_S,
         seed=options.seed,
     )

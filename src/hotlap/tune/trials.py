@@ -47,8 +47,10 @@ class Trials:
         return 3 * self._timing.estimate_s(3) + self._court.estimate_s(self.stack) + 5.0
 
     def facts(self) -> Run:
-        """The script as written, with all that was found out about its loaders."""
-        return next(iter(self._court.known), self._desk.study.baseline[0])
+        """The script as written, with all that was found out about its loaders, and what the first look watched for."""
+        first = self._desk.study.baseline[0]
+        run = next(iter(self._court.known), first)
+        return replace(run, switches=first.switches, shapes=first.shapes, sightings=first.sightings)
 
     def stack_greedily(self) -> None:
         """Try what could save most first; take the best of what pays and does no harm; look again."""

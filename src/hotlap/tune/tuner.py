@@ -14,11 +14,14 @@ from hotlap.tune.ceilings import free_input
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court
 from hotlap.tune.final import Final, nothing_tried
-from hotlap.tune.first_look import first_look
+from hotlap.tune.first_look import Wanted, first_look
 from hotlap.tune.options import Observer, Options, Runs
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Timing, log_ratio_within
 from hotlap.tune.trials import Trials
+
+# What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
+_WATCHES = ("switches", "shapes", "modules")
 
 # Heats of two equal things before anything is tried: they give the noise, and the variance that later heats share. With
 # four a trial whose outcome is clear needs two heats only (statistics.can_stop).
@@ -83,7 +86,7 @@ class Tuner:
         """The script as written, timed: what does each step wait for?"""
         if not desk.study.baseline:
             desk.doing(f"running {self._options.title} as it is")
-            run = first_look(desk, self._runs)
+            run = first_look(desk, self._runs, Wanted(watches=_WATCHES))
             desk.change("baseline", baseline=(run,), machine=self._machine)
             desk.change("findings", findings=rules.check(run, self._machine))
         return Sizes.of(desk.study.baseline[0], self._machine)

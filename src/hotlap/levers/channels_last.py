@@ -1,0 +1,103 @@
+"""channels-last: images and filters of convolutions are stored with the channels innermost."""
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.models import named_models
+from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.source import Edit, InsertBefore
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ChannelsLast(Lever):
+    """Stores the model's four-dimensional parameters as NHWC; convolutions then hand their images on like that.
+
+    What: `model.to(memory_format=torch.channels_last)` before the optimizer is made.
+    Why: the kernels of cuDNN's tensor cores, and oneDNN's blocked ones, want the channels of a pixel side by side, and
+    otherwise turn each image round before and after (PyTorch's tuning guide; meant to go with autocast).
+    When it hurts: grouped and depthwise convolutions in float32 became up to 35 times slower (pytorch/pytorch#34977,
+    4 ms to 143 ms; #50036), and on an A100 some gained nothing (NVIDIA/apex#1445). An operator without such a kernel
+    turns the image back each time. `view` on what a convolution returns can fail, where `reshape` would not. State that
+    an optimizer loads from a checkpoint keeps its old order, which fused kernels do not look at: it is turned too.
+    """
+
+    name: ClassVar[str] = "channels-last"
+    scope: ClassVar[Scope] = Scope.PROCESS
+    numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Convolutions first, then the hazard of groups, then whether it can be written."""
+        calls = [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]
+        if not any(site.detail.get("convolutions") for site in calls):
+            return "The model has no convolution over images."
+        if any(site.detail.get("channels_last") for site in calls):
+            return "The filters of the model are stored with the channels innermost already."
+        if any(site.detail.get("grouped") for site in calls) and not run.autocast:
+            return "The model has grouped convolutions in float32, which are far slower with the channels innermost."
+        otherwise = "No model was seen that is called and given to its optimizer under one name in the script's source."
+        return cannot_write(self, run, otherwise)
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Forward and backward."""
+        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
+
+    def install(self, patch: Patch) -> None:
+        """At the first call of each model that has convolutions."""
+        import torch
+
+        call = torch.nn.Module.__call__
+        seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        turned: weakref.WeakSet[Any] = weakref.WeakSet()
+        optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        inside = [False]
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
+            if inside[0] or torch.compiler.is_compiling():
+                return call(self, *args, **kwargs)
+            if self not in seen:
+                seen.add(self)
+                if any(isinstance(part, torch.nn.Conv2d | torch.nn.ConvTranspose2d) for part in self.modules()):
+                    turned.add(self)
+                    _turn(self, optimizers, torch.channels_last)
+            inside[0] = True
+            try:
+                return call(self, *args, **kwargs)
+            finally:
+                inside[0] = False
+
+        def undo() -> None:
+            for module in turned:
+                _turn(module, optimizers, torch.contiguous_format)
+
+        patch.set(torch.nn.Module, "__call__", __call__)
+        patch.on_optimizer.append(optimizers.add)
+        patch.on_undo(undo)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """A statement in front of each optimizer."""
+        return tuple(
+            InsertBefore(
+                site=model.optimizer,
+                code=f"{model.name}.to(memory_format=torch.channels_last)",
+                imports="import torch",
+            )
+            for model in named_models(run)
+            if model.forward.detail.get("convolutions")
+        )
+
+
+def _turn(module: Any, optimizers: Any, memory_format: Any) -> None:
+    """Parameters in place, and what optimizers keep for them."""
+    module.to(memory_format=memory_format)
+    ours = set(module.parameters())
+    for optimizer in optimizers:
+        for parameter, state in optimizer.state.items():
+            if parameter not in ours or parameter.dim() != 4:
+                continue
+            for key, value in state.items():
+                if getattr(value, "shape", None) == parameter.shape:
+                    state[key] = value.contiguous(memory_format=memory_format)

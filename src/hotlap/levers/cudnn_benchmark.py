@@ -1,0 +1,76 @@
+"""cudnn-benchmark: cuDNN tries its kernels for each convolution once, and keeps the fastest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256
+from hotlap.record import Ceiling, Machine, Phase, Run, SwitchFacts
+from hotlap.source import Edit, InsertAfterImports
+
+# Each new shape is tried out anew, which takes 0.1 s and more; two are the full batch and the last one of an epoch.
+_MOST_SHAPES = 2
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CudnnBenchmark(Lever):
+    """Sets `torch.backends.cudnn.benchmark = True` where the model's shapes stay the same.
+
+    What: the first convolution of each shape runs all kernels that cuDNN has for it.
+    Why: cuDNN's own guess is often not the fastest (PyTorch's tuning guide).
+    When it hurts: with changing shapes each new one costs more than it can bring: 22 ms became 0.6 to 2.3 s
+    (pytorch/pytorch#2759; pytorch/vision#5985), so it is refused there, and a script that has it on is told. Trying
+    needs memory: 9 GB in the first steps, 1.4 GB afterwards (pytorch/pytorch#15872), so a batch that only just fits no
+    longer does. The choice depends on timing, so two runs differ by rounding.
+    """
+
+    name: ClassVar[str] = "cudnn-benchmark"
+    scope: ClassVar[Scope] = Scope.PROCESS
+    numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Convolutions on a GPU, with shapes that are known."""
+        if run.device == "cpu":
+            return "cuDNN is NVIDIA's library for GPUs; the model is on the CPU."
+        if not any(site.calls == "forward" and site.detail.get("convolutions") for site in run.call_sites):
+            return "The model has no convolution over images."
+        if run.switches is None or run.shapes is None:
+            return "It was not looked at how many shapes the model is given."
+        return _refuses(run.switches, run.shapes.num_shapes) or cannot_write(
+            self, run, "There is no script of the user's to change."
+        )
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Forward and backward, and waiting for the device, where they show."""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.SYNC)
+        return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+
+    def install(self, patch: Patch) -> None:
+        """From the next convolution on."""
+        import torch
+
+        before = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = True
+        patch.on_undo(lambda: setattr(torch.backends.cudnn, "benchmark", before))
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One line behind the imports."""
+        script = script_sha256(run)
+        if script is None:
+            return ()
+        code = "torch.backends.cudnn.benchmark = True"
+        return (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports="import torch"),)
+
+
+def _refuses(switches: SwitchFacts, num_shapes: int) -> str | None:
+    """What speaks against it, of what is set and of the shapes."""
+    if switches.cudnn_deterministic or switches.deterministic:
+        return "The script asks for deterministic kernels."
+    changing = num_shapes > _MOST_SHAPES
+    if switches.cudnn_benchmark:
+        advice = f", with {num_shapes} different shapes, each of which is tried out: take it out" if changing else ""
+        return f"It is on already{advice}."
+    if changing:
+        return f"The model was given {num_shapes} different shapes, and each would be tried out anew."
+    return None

@@ -1,0 +1,73 @@
+"""tf32: float32 products on tensor cores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256
+from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.source import Edit, InsertAfterImports
+
+# NVIDIA's cards before Ampere have none (words of the names that their driver gives).
+_WITHOUT = ("V100", "P100", "P40", "P4", "T4", "K80", "M60", "TITAN", "GTX", "2060", "2070", "2080", "RTX 3000",
+            "RTX 4000", "RTX 5000", "RTX 6000", "RTX 8000")  # fmt: skip
+_WITH = ("Ada Generation", "PRO")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tf32(Lever):
+    """Lets float32 matrix products use TF32: `torch.set_float32_matmul_precision("high")`.
+
+    What: factors are rounded to 10 bits of mantissa, sums stay float32. (Convolutions do so by default.)
+    Why: tensor cores of Ampere and later make several times as many such products; torch leaves them off since 1.12
+    (PyTorch's tuning guide).
+    When it hurts: other numbers, judged statistically. What needs the bits (a solver, a large-scale sum of squares)
+    suffers without a word. Nothing changes under autocast, nor on cards before Ampere.
+    """
+
+    name: ClassVar[str] = "tf32"
+    scope: ClassVar[Scope] = Scope.STEP
+    numerics: ClassVar[Numerics] = Numerics.STATISTICAL
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Present state, then the card."""
+        if run.device == "cpu":
+            return "TF32 is a format of NVIDIA's GPUs; the model is on the CPU."
+        if _is_older(run.device):
+            return f"This card ({run.device}) has no tensor cores for TF32."
+        if run.autocast:
+            return "The script runs under autocast, which leaves few float32 products."
+        if run.switches is not None and run.switches.matmul_precision != "highest":
+            return f"The script chose its precision of products already ({run.switches.matmul_precision})."
+        if run.switches is not None and "NVIDIA_TF32_OVERRIDE" in run.switches.environment:
+            return "NVIDIA_TF32_OVERRIDE is set in the environment, and decides."
+        return cannot_write(self, run, "There is no script of the user's to change.")
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Forward and backward, and waiting for the device, where they show."""
+        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.SYNC)
+        return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+
+    def install(self, patch: Patch) -> None:
+        """From the next product on."""
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        patch.on_undo(lambda: torch.set_float32_matmul_precision(before))
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One line behind the imports."""
+        script = script_sha256(run)
+        if script is None:
+            return ()
+        code = 'torch.set_float32_matmul_precision("high")'
+        return (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports="import torch"),)
+
+
+def _is_older(name: str) -> bool:
+    words = name.replace("-", " ")
+    if any(part in words for part in _WITH):
+        return False
+    return any(f" {part} " in f" {words} " for part in _WITHOUT)

@@ -1,0 +1,79 @@
+"""Edits that put code in the place of a call, or in front of its statement -> splices."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from hotlap.source import snippet
+from hotlap.source.edits import InsertBefore, ReplaceCall
+from hotlap.source.file import Refusal
+from hotlap.source.names import Names
+from hotlap.source.splices import Rank, Splice, insert
+from hotlap.source.tree import Tree
+
+
+@dataclass(slots=True)
+class Replacements:
+    """What is to be put in the place of calls, and in front of statements, in one file."""
+
+    tree: Tree
+    _replaced: dict[cst.Call, str] = field(default_factory=dict)
+    _before: dict[cst.BaseSmallStatement, list[str]] = field(default_factory=dict)
+
+    def replace(self, edit: ReplaceCall, call: cst.Call, names: Names) -> None:
+        """Plan a `ReplaceCall`."""
+        if not snippet.is_value(edit.code):
+            raise ValueError(f"not an expression: {edit.code!r}")
+        code = snippet.renamed(edit.code, names.spelled(edit.imports))
+        if snippet.same(self.tree.code(call), code):
+            return
+        names.use(edit.imports)
+        if self._replaced.setdefault(call, code) != code:
+            raise Refusal(f"two changes want different calls, {self._replaced[call]} and {code}")
+
+    def put_before(self, edit: InsertBefore, call: cst.Call, names: Names) -> None:
+        """Plan an `InsertBefore`."""
+        code = snippet.renamed(edit.code, names.spelled(edit.imports))
+        (wanted,) = snippet.statements(code)
+        statement, block = self._place(call)
+        if wanted in self._in_front(statement, block):
+            return
+        names.use(edit.imports)
+        planned = self._before.setdefault(statement, [])
+        if code not in planned:
+            planned.append(code)
+
+    def splices(self) -> Iterator[Splice]:
+        """All that was planned."""
+        for call, code in self._replaced.items():
+            start, end = self.tree.span(call)
+            yield Splice(start, end, code)
+        for statement, lines in self._before.items():
+            start = self.tree.span(statement)[0]
+            line = self.tree.source.position(start)[0]
+            margin = self.tree.source.text[self.tree.source.starts[line - 1] : start]
+            yield insert(start, "".join(f"{code}\n{margin}" for code in lines), Rank.BEFORE)
+
+    def _place(self, call: cst.Call) -> tuple[cst.BaseSmallStatement, cst.Module | cst.IndentedBlock]:
+        """The statement that makes the call, which must begin a line of its own, and the block that it is in."""
+        for child, parent in self.tree.chain(call):
+            if isinstance(parent, cst.Lambda | cst.BaseCompoundStatement):
+                break
+            if isinstance(child, cst.BaseSmallStatement) and isinstance(parent, cst.SimpleStatementLine):
+                block = self.tree.parent(parent)
+                if parent.body[0] is child and isinstance(block, cst.Module | cst.IndentedBlock):
+                    return child, block
+                break
+        raise Refusal("the call is in a statement that has no line of its own; give it one")
+
+    def _in_front(self, statement: cst.BaseSmallStatement, block: cst.Module | cst.IndentedBlock) -> list[str]:
+        """The statements of the block in front of this one, in one spelling."""
+        found: list[str] = []
+        for line in block.body:
+            if isinstance(line, cst.SimpleStatementLine):
+                if line.body[0] is statement:
+                    break
+                found += [ast.dump(node) for part in line.body for node in snippet.parse(self.tree.code(part)).body]
+        return found

@@ -1,0 +1,1 @@
+"""Scripts with what one lever alone is for: its name is the file's."""

@@ -1,0 +1,59 @@
+"""`hotlap tune` on scripts that hold what one lever is for."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+def study(name: str, folder: Path, *, levers: str, budget: str = "300s") -> dict[str, Any]:
+    """What `hotlap tune` finds of a script, with some levers only."""
+    script = folder / name
+    script.write_text((SCRIPTS / name).read_text())
+    words = ["tune", "--budget", budget, "--levers", levers, "--json", "-", name]
+    done = subprocess.run(
+        [sys.executable, "-m", "hotlap", *words],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_anomaly_mode_left_on_is_switched_off(tmp_path: Path) -> None:
+    found = study("anomaly.py", tmp_path, levers="no-debug")
+    assert [lever["name"] for lever in found["result"]["levers"]] == ["no-debug"]
+    assert found["result"]["verdict"] == "UNHARMED"
+    assert "bit-equal" in found["result"]["why"]
+    assert "+torch.autograd.set_detect_anomaly(False)" in found["patch"]
+
+
+def test_a_forward_pass_in_vain_keeps_nothing_for_a_backward_pass(tmp_path: Path) -> None:
+    found = study("in_vain.py", tmp_path, levers="no-grad-validation")
+    trial = found["trials"][0]
+    assert trial["levers"][0]["name"] == "no-grad-validation"
+    assert trial["levers"][0]["line"] == 18, "the line that looks at held-out data"
+    assert trial["log_ratios"], "it was timed"
+    assert trial["verdict"] != "HARMED"
+    if trial["accepted"]:  # what it saves is little beside the noise of a busy machine
+        assert "with torch.no_grad():" in found["patch"]
+
+
+def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
+    found = study("in_vain.py", tmp_path, levers="no-debug,zero-grad-none,allocator", budget="60s")
+    reasons = {trial["levers"][0]["name"]: trial["why"] for trial in found["trials"]}
+    assert reasons["no-debug"] == "Not tried. No switch for finding faults is on."
+    assert "asks for zeros" in reasons["zero-grad-none"]
+    assert found["result"]["levers"] == []

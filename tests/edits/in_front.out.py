@@ -1,0 +1,21 @@
+import torch
+
+
+def main(model):
+    # the usual one
+    model.to(memory_format=torch.channels_last)
+    model.compile()
+    optimizer = torch.optim.Adam(
+        model.parameters(),
+    )
+    if optimizer: second = 1; x = 2
+    return optimizer
+
+
+class Trainer:
+	def __init__(self, model): # tabs
+		model.to(memory_format=torch.channels_last)
+		model.compile()
+		self.optimizer = torch.optim.Adam(model.parameters())
+# edit: before Adam | model.to(memory_format=torch.channels_last) | import torch
+# edit: before Adam | model.compile() |

@@ -1,0 +1,242 @@
+"""Levers that act on models and on the lines that call them."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from hotlap.levers import Patch
+from hotlap.levers.channels_last import ChannelsLast
+from hotlap.levers.compile import Compile
+from hotlap.levers.models import named_models
+from hotlap.levers.no_grad_validation import NoGradValidation
+from hotlap.levers.zero_grad_none import ZeroGradNone
+from hotlap.record import Run, ShapeFacts
+from hotlap.source import patch
+from tests.conformance.recorded import OWN, SCRIPTS, run_of
+from tests.sample_runs import machine
+
+
+@pytest.fixture
+def installed() -> Iterator[Patch]:
+    patch = Patch()
+    yield patch
+    patch.undo()
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "train.py"
+    path.write_text(text)
+    return path
+
+
+# Names of models
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("model(x)\nAdam(model.parameters())", ["model"]),
+        ("self.model(x)\nAdam(params=self.model.parameters(), lr=1)", ["self.model"]),
+        ("model(x)\nAdam(list(model.parameters()))", []),
+        ("model(x)\nAdam([{'params': model.parameters()}])", []),
+        ("model(x)\nAdam(other.parameters())", []),
+        ("model(x)\nAdam(models[0].parameters())", []),
+    ],
+)
+def test_a_model_is_what_is_called_and_optimized_under_one_name(tmp_path: Path, text: str, names: list[str]) -> None:
+    assert [model.name for model in named_models(run_of(script(tmp_path, text)))] == names
+
+
+# channels-last
+
+
+def images() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 1))
+
+
+def is_turned(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_filters_and_the_optimizers_state_are_turned_together(installed: Patch, fused: bool) -> None:
+    def trained(lever: Patch | None) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        model = images()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=fused)
+        for step in range(4):
+            if step == 2 and lever is not None:  # state is there already
+                ChannelsLast().install(lever)
+                lever.optimizer_made(optimizer)
+            optimizer.zero_grad()
+            model(torch.ones(2, 3, 8, 8)).square().sum().backward()
+            optimizer.step()
+        if lever is not None:
+            assert is_turned(model[0].weight)  # type: ignore[index]
+            assert is_turned(optimizer.state[model[0].weight]["exp_avg"])  # type: ignore[index]
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    for one, other in zip(trained(None), trained(installed), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_without_images_is_left_as_it_is(installed: Patch) -> None:
+    ChannelsLast().install(installed)
+    model = torch.nn.Linear(4, 2)
+    stride = model.weight.stride()
+    model(torch.ones(1, 4))
+    assert model.weight.stride() == stride
+
+
+def test_grouped_convolutions_in_float32_are_refused() -> None:
+    run = run_of(OWN["channels-last"])
+    sites = tuple(replace(site, detail={**site.detail, "grouped": 2}) for site in run.call_sites)
+    reason = ChannelsLast().rejects(replace(run, call_sites=sites), machine())
+    assert reason is not None and "grouped" in reason
+    assert ChannelsLast().rejects(replace(run, call_sites=sites, autocast=True), machine()) is None
+
+
+# compile
+
+
+def with_shapes(num_shapes: int, *, late: int) -> Run:
+    shapes = ShapeFacts(num_steps=100, num_shapes=num_shapes, num_new_late=late)
+    return replace(run_of(SCRIPTS[0]), shapes=shapes)
+
+
+def test_compile_needs_a_compiler() -> None:
+    assert Compile().rejects(run_of(SCRIPTS[0]), machine()) is None
+    reason = Compile().rejects(run_of(SCRIPTS[0]), replace(machine(), compiler=None))
+    assert reason is not None and "compiler" in reason
+
+
+def test_compile_is_refused_where_new_shapes_keep_coming() -> None:
+    reason = Compile().rejects(with_shapes(60, late=40), machine())
+    assert reason is not None and "60 different shapes" in reason
+    assert Compile().rejects(with_shapes(5, late=0), machine()) is None
+
+
+def test_compile_makes_one_graph_for_sizes_known_to_change() -> None:
+    assert Compile.candidates(with_shapes(5, late=0), machine()) == (Compile(dynamic=True),)
+    assert Compile.candidates(with_shapes(2, late=0), machine()) == (Compile(),)
+
+
+def test_compile_tries_all_modes_on_a_gpu() -> None:
+    on_gpu = replace(run_of(SCRIPTS[0]), device="NVIDIA H200")
+    assert [lever.mode for lever in Compile.candidates(on_gpu, machine())] == [
+        "default",
+        "reduce-overhead",
+        "max-autotune",
+    ]
+
+
+def test_compile_waits_for_late_graphs_before_it_is_timed(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(self: torch.nn.Module, **settings: Any) -> None:
+        assert settings["options"] == {"fallback_random": True}
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compiled)
+    Compile().install(installed)
+    (settled,) = installed.settled
+    assert settled(), "nothing was compiled yet, so nothing is waited for"
+    model = torch.nn.Linear(2, 1)
+    model(torch.ones(1, 2))
+    assert not settled()
+    for _ in range(40):
+        model(torch.ones(1, 2))
+    assert settled()
+
+
+# no-grad-validation
+
+
+def test_validation_is_left_alone_where_training_calls_the_model_on_the_same_line(tmp_path: Path) -> None:
+    run = run_of(OWN["no-grad-validation"])
+    (lever,) = NoGradValidation.candidates(run, machine())
+    assert lever.rejects(run, machine()) is None
+    shared = replace(run, call_sites=tuple(site for site in run.call_sites if site.line == lever.line))
+    reason = lever.rejects(shared, machine())
+    assert reason is not None and "nowhere else" in reason
+
+
+def test_a_validation_between_steps_is_told_and_left_to_the_user() -> None:
+    run = run_of(OWN["no-grad-validation"])
+    (seen,) = run.sightings
+    between = replace(run, sightings=(replace(seen, detail={"evaluation": True}),), num_validations=3, validation_s=1.5)
+    (lever,) = NoGradValidation.candidates(between, machine())
+    reason = lever.rejects(between, machine())
+    assert reason is not None and "1.50 s in 3" in reason and "by hand" in reason
+
+
+def test_a_line_of_another_file_is_not_one_of_the_main_script() -> None:
+    run = run_of(OWN["no-grad-validation"])
+    (seen,) = run.sightings
+    relative = replace(run, sightings=(replace(seen, path="own/no_grad_validation.py"),))
+    assert NoGradValidation.candidates(relative, machine()) == NoGradValidation.candidates(run, machine())
+    elsewhere = replace(run, sightings=(replace(seen, path="/x/no_grad_validation.py"),))
+    assert NoGradValidation.candidates(elsewhere, machine()) == (NoGradValidation(),)
+
+
+def test_the_statement_that_calls_the_model_in_vain_is_wrapped(tmp_path: Path) -> None:
+    path = OWN["no-grad-validation"]
+    run = run_of(path)
+    (lever,) = NoGradValidation.candidates(run, machine())
+    new = patch(lever.edits(run), root=path.parent).texts[str(path)]
+    assert "    with torch.no_grad():\n        loss = nn.functional.mse_loss(" in new
+    assert new.count("no_grad") == path.read_text().count("no_grad") + 1
+
+
+@pytest.mark.parametrize("line", ["f = lambda: model(x)  # in vain", "if model(x): pass  # in vain"])
+def test_a_call_that_runs_at_another_time_is_refused(tmp_path: Path, line: str) -> None:
+    run = run_of(script(tmp_path, f"model(y).backward()\n{line}\n"))
+    (lever,) = NoGradValidation.candidates(run, machine())
+    reason = lever.rejects(run, machine())
+    assert reason is not None and "not in a statement of its own" in reason
+
+
+def test_only_that_line_of_the_main_script_loses_its_gradients(
+    installed: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    code = compile("a = model(x)\nb = model(x)\n", "/x/train.py", "exec")
+    NoGradValidation(line=2).install(installed)
+    names = vars(main)
+    names |= {"model": torch.nn.Linear(2, 1), "x": torch.ones(1, 2)}
+    exec(code, names)
+    assert names["a"].requires_grad
+    assert not names["b"].requires_grad
+
+
+# zero-grad-none
+
+
+def test_gradients_are_dropped_whatever_is_asked_for(installed: Patch) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ZeroGradNone().install(installed)
+    for clear in (optimizer.zero_grad, model.zero_grad):
+        model(torch.ones(1, 2)).sum().backward()
+        clear(set_to_none=False)
+        assert model.weight.grad is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "optimizer.zero_grad()",
+        "optimizer.zero_grad(set_to_none=True)",
+        "optimizer.zero_grad(set_to_none=args.none)",
+        "optimizer.zero_grad(*given)",
+        "for p in model.parameters(): p.grad.zero_()",
+    ],
+)
+def test_only_a_written_false_is_changed(tmp_path: Path, text: str) -> None:
+    run = run_of(script(tmp_path, text))
+    assert not ZeroGradNone().edits(run)
+    assert ZeroGradNone().rejects(run, machine()) is not None
