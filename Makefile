@@ -2,6 +2,7 @@
 #
 #   make demo     tune examples/digits.py: what a new user sees
 #   make test     style, types, spelling, tests: what CI runs
+#   make slow     the tests that are whole studies, minutes each
 #   make bench    measure again what the README claims (on this machine)
 #   make gpu      tests and benchmarks of a machine with a GPU
 #   make clean    remove .venv and what the tools left
@@ -25,7 +26,7 @@ STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
 STAMP_TEST := $(VENV)/.test-$(CHOICE)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types spelling unit bench gpu clean
+.PHONY: demo test lint types spelling unit slow bench gpu clean
 
 demo: $(STAMP_DEMO)
 	$(BIN)/hotlap tune examples/digits.py
@@ -44,6 +45,9 @@ spelling: $(STAMP_TEST)
 
 unit: $(STAMP_TEST)
 	$(BIN)/pytest
+
+slow: $(STAMP_TEST)
+	$(BIN)/pytest -m slow
 
 bench: $(STAMP_DEMO)
 	PYTHON=$(BIN)/python benchmarks/all.sh
@@ -65,7 +69,7 @@ $(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
 	touch $@
 
 $(STAMP_TEST): $(STAMP_DEMO) pyproject.toml
-	$(PIP) install --quiet --group dev
+	$(PIP) install --quiet --group dev --group frameworks
 	touch $@
 
 clean:

@@ -182,6 +182,7 @@ def _left_over(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_neural_ode_with_torchdiffeq_runs_natively(tmp_path: Path) -> None:
     """The script that nobody changed becomes many times faster, passes the gate, and so does its patch of one line."""
     if native.core().module is None:
