@@ -95,7 +95,7 @@ def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
     with started("measure", "plain.py", "100000", cwd=tmp_path) as process:
         wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")))
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "Report:" in out
@@ -178,7 +178,7 @@ def test_a_signal_reaches_the_training_once_and_its_end_is_ours(tmp_path: Path, 
     with started("measure", "--full", "to_its_end.py", "waits", "100000", cwd=tmp_path) as process:
         wait_for_line(process, "trains")
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     if number == signal.SIGINT:
         assert process.returncode == 7
         assert out == "interrupted\nfinally\n"
@@ -194,7 +194,7 @@ def test_the_status_is_told_on_request_and_the_training_does_not_notice(tmp_path
     with started("measure", "--full", "to_its_end.py", "waits", "300", cwd=tmp_path) as process:
         wait_for_line(process, "trains")
         process.send_signal(signal.SIGUSR1)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 0
     assert out == "finally\n"
     assert " steps after " in err
@@ -205,7 +205,7 @@ def test_a_signal_that_the_training_listens_to_reaches_it(tmp_path: Path) -> Non
     with started("measure", "--full", "to_its_end.py", "listens", "300", cwd=tmp_path) as process:
         wait_for_line(process, "trains")
         process.send_signal(signal.SIGUSR1)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=240)
     assert "USR1 came" in out
 
 
@@ -215,7 +215,7 @@ def test_what_was_known_survives_a_kill(tmp_path: Path) -> None:
         wait_for_line(process, "trains")
         wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")))
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     run = study_in(tmp_path).baseline[0]
     assert run.long is not None
     assert run.long.num_steps > 100
