@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
@@ -32,7 +32,6 @@ def study(name: str, folder: Path, *, levers: str, budget: str = "300s") -> dict
     return found
 
 
-@pytest.mark.slow
 def test_anomaly_mode_left_on_is_switched_off(tmp_path: Path) -> None:
     found = study("anomaly.py", tmp_path, levers="no-debug")
     assert [lever["name"] for lever in found["result"]["levers"]] == ["no-debug"]
@@ -41,7 +40,6 @@ def test_anomaly_mode_left_on_is_switched_off(tmp_path: Path) -> None:
     assert "+torch.autograd.set_detect_anomaly(False)" in found["patch"]
 
 
-@pytest.mark.slow
 def test_a_forward_pass_in_vain_keeps_nothing_for_a_backward_pass(tmp_path: Path) -> None:
     found = study("in_vain.py", tmp_path, levers="no-grad-validation")
     trial = found["trials"][0]
