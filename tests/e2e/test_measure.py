@@ -96,8 +96,8 @@ def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
         wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=240)
-    # A shell shows 130 for both: Python ends itself by the signal where that met it inside of an exec (an import of ours
-    # that defines a dataclass, say), though the exception was caught.
+    # A shell shows 130 for both: Python ends itself by the signal where that met it inside of an exec (an import of a
+    # module that defines a dataclass, say), though the exception was caught.
     assert process.returncode in (130, -signal.SIGINT), err
     assert "Traceback" not in err
     assert "Report:" in out
