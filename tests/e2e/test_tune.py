@@ -48,7 +48,9 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     script = place("slow_items.py", tmp_path)
     before = script.read_bytes()
     plain = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
-    done = hotlap("tune", "--budget", "150s", "--levers", "cached-dataset", "--json", "-", script.name, cwd=tmp_path)
+    done = hotlap(
+        "tune", "--budget", "300s", "--levers", "cached-dataset", "--json", "-", script.name, cwd=tmp_path, timeout=500
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["findings"][0]["code"] == "input-bound"
