@@ -4,7 +4,7 @@ import functools
 import random
 import sys
 from collections.abc import Callable
-from threading import get_ident, main_thread
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -16,11 +16,12 @@ from hotlap.probe import clock as phases
 from hotlap.probe import collectives, device
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
+from hotlap.probe.thread import TrainingThread
 
 
 def install(session: Session, patch: Patch) -> None:
     """Report everything that belongs to a training step to `session`."""
-    thread = _Thread()
+    thread = session.thread
     _hook_modules(session, patch, thread)
     _hook_backward(session, patch, thread)
     _hook_optimizers(session, patch, thread)
@@ -35,18 +36,7 @@ def install(session: Session, patch: Patch) -> None:
         _hook_seeds(session.plan.reseed, patch)
 
 
-class _Thread:
-    """The thread that trains: the main one, unless the first backward pass is called from another."""
-
-    def __init__(self) -> None:
-        self.id = main_thread().ident
-        self.sure = False
-
-    def trains(self) -> None:
-        self.id, self.sure = get_ident(), True
-
-
-def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
+def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> None:
     """Outermost module calls are the forward phase.
 
     A wrapper around `Module.__call__`, not torch's global module hooks: those send every submodule down the slow path
@@ -78,7 +68,7 @@ def _hook_modules(session: Session, patch: Patch, thread: _Thread) -> None:
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
-def _hook_backward(session: Session, patch: Patch, thread: _Thread) -> None:
+def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:
     clock = session.clock
     now, note = clock.now, clock.note
 
@@ -119,7 +109,7 @@ def _hook_backward(session: Session, patch: Patch, thread: _Thread) -> None:
 class _Steps:
     """Hears of optimizer steps; of nested ones (an optimizer that wraps another) only the outermost counts."""
 
-    def __init__(self, session: Session, thread: _Thread) -> None:
+    def __init__(self, session: Session, thread: TrainingThread) -> None:
         self._session = session
         self._thread = thread
         self._clock = session.clock
@@ -151,7 +141,7 @@ class _Steps:
             self._session.update_made(optimizer)
 
 
-def _hook_optimizers(session: Session, patch: Patch, thread: _Thread) -> None:
+def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> None:
     steps = _Steps(session, thread)
     for hook in (_Steps.before, _Steps.after):
         # What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hooks.
@@ -215,7 +205,7 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
     patch.set(torch.amp.GradScaler, "step", counted_step)
 
 
-def _hook_loaders(session: Session, patch: Patch, thread: _Thread) -> None:
+def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> None:
     kind = dataloader._BaseDataLoaderIter
     next_batch = kind.__next__
     start = DataLoader.__iter__
@@ -255,7 +245,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: _Thread) -> None:
     patch.set(DataLoader, "__iter__", __iter__)
 
 
-def _hook_constructors(session: Session, patch: Patch, thread: _Thread) -> None:
+def _hook_constructors(session: Session, patch: Patch, thread: TrainingThread) -> None:
     def noting(kind: type[Any], note: Callable[[Any], Any]) -> None:
         construct = kind.__init__
 
@@ -275,7 +265,7 @@ def _hook_constructors(session: Session, patch: Patch, thread: _Thread) -> None:
     noting(torch.optim.Optimizer, optimizer_made)
 
 
-def _hook_solves(session: Session, patch: Patch, thread: _Thread) -> None:
+def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None:
     """A whole solve of torchdiffeq's is the forward phase, and its start and times are what goes into it.
 
     The calls of the field inside are the solver's: one that rounds otherwise makes others. torchdiffeq is imported

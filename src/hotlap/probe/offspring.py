@@ -48,7 +48,7 @@ def _around_bootstrap(arrive: "Callable[[], Callable[[], Session | None]]") -> N
         code = bootstrap(self, *args, **kwargs)
         found = session()
         if found is not None:
-            found.child_ends(code or 0)
+            found.ending.child_ends(code or 0)
         return code
 
     setattr(BaseProcess, "_bootstrap", _bootstrap)  # noqa: B010 - a plain assignment to a method is a type error

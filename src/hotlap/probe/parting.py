@@ -42,7 +42,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
     notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
     return Run(
         status=status,
-        error=session.error,
+        error=session.ending.error,
         versions=_versions(),
         device=device_name(_device_of(facts.optimizers())),
         num_threads=session.num_threads,

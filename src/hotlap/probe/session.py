@@ -1,21 +1,20 @@
-"""One training process under a plan: hears the hooks, closes each step, and ends the process when all is recorded."""
+"""One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
-import os
-import sys
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from hotlap.probe import clock as phases
-from hotlap.probe import device_clock, mismatch, parting, unseen
+from hotlap.probe import device_clock, parting
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.device_clock import DeviceClock
+from hotlap.probe.ending import Ending
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
 from hotlap.probe.facts import Facts
 from hotlap.probe.ledger import Ledger, Row
@@ -23,6 +22,7 @@ from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
 from hotlap.probe.steps import StepMarker
 from hotlap.probe.thinning import Thinning
+from hotlap.probe.thread import TrainingThread
 from hotlap.probe.turn import Token
 from hotlap.probe.windows import Windows
 from hotlap.record import Plan, Status
@@ -39,9 +39,6 @@ _MOST_UNSEEN = 256
 # nothing; a whole run is read as it goes on.
 _MOST_UNREAD = 4096
 
-# A process whose record is written waits for so long to be ended by hotlap; longer than hotlap waits for its peers.
-_LEAVE_S = 30.0
-
 Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
 """(module, args, kwargs, result) of an outermost forward pass."""
 
@@ -57,6 +54,8 @@ class Session:
         self.device_clock = DeviceClock() if device_clock.wanted(plan) else None
         """The same intervals by the device's clock; None without a device."""
         self.clock = Clock() if self.device_clock is None else Clock(self.device_clock.now, keep=True)
+        self.thread = TrainingThread()
+        self.ending = Ending(self)
         self.collectives = Collectives(self.clock)
         self.facts = Facts()
         self.marker = StepMarker()
@@ -80,7 +79,6 @@ class Session:
         self.num_threads: int | None = None
         self.own_s = 0.0
         """Seconds spent in our own affairs at the ends of steps."""
-        self.error: str | None = None
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
         self._token = Token(plan.turn)
@@ -100,8 +98,7 @@ class Session:
         self._first_step_at: float | None = None
         self.due = False
         """A watch's window is to begin or end, as soon as we are outside of torch's own calls."""
-        self._wait_for_turn = self._in_window = self._finished = False
-        self._pid = os.getpid()
+        self._wait_for_turn = self._in_window = False
 
     # Reports of the hooks
 
@@ -190,7 +187,7 @@ class Session:
     # The end of a step
 
     def _boundary(self) -> None:
-        if self._finished:
+        if self.ending.finished:
             return
         self.clock.lap()
         self.steps += 1
@@ -218,7 +215,8 @@ class Session:
         self.own_s += time.perf_counter() - begun
         if self._wait_for_turn:
             self._wait_for_turn = False
-            self._token.wait(self._leave, warm=self.schedule.warm)
+            self._token.wait(self.ending.leave, warm=self.schedule.warm)
+            self._looked = time.perf_counter(), self.steps
         self.clock.own(begun)
 
     def _must_read(self) -> bool:
@@ -253,10 +251,10 @@ class Session:
     def _go_on(self) -> None:
         move = self.schedule.move
         if self._progress.must_stop(self.steps):
-            self.finish(Status.COMPLETE if move.done else Status.LAPSED)
+            self.ending.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
             if self.windows.idle and not self.plan.whole:
-                self.finish(Status.COMPLETE)
+                self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
                 self.turn_page()
             else:
@@ -284,7 +282,7 @@ class Session:
         self._in_window = self.windows.next()
         if not self._in_window:
             if not self.plan.whole:
-                self.finish(Status.COMPLETE)
+                self.ending.finish(Status.COMPLETE)
             self.schedule.go_on()
         self.own_s += time.perf_counter() - begun
         self.clock.own(begun)
@@ -346,51 +344,9 @@ class Session:
         work()
         self.clock.own(begin)
 
-    # The end of the run
-
-    def failed(self, error: BaseException) -> None:
-        """The script raised; it goes on to show its own traceback."""
-        self.error = f"{type(error).__name__}: {error}"[:500]
-        self.windows.notes += mismatch.explain(error)
-
-    def script_ends(self) -> None:
-        """The interpreter is about to leave: write what is known."""
-        if not self._finished and os.getpid() == self._pid:
-            self._finished = True
-            self.account(now=time.perf_counter())
-            parting.write(self, Status.CRASHED if self.error else Status.ENDED, sample=False)
-
-    def forked(self) -> None:
-        """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
-        self._pid = os.getpid()
-        self._finished = self._finished or self.steps > 0
-
-    def child_ends(self, code: int) -> None:
-        """A process that the script started with multiprocessing, and that may have trained, is about to leave."""
-        if code and self.error is None:
-            self.error = f"a process that the script started left with exit code {code}"
-        if self.steps:
-            self.script_ends()
-
-    def finish(self, status: Status) -> NoReturn:
-        """Write the record and leave at once: no `finally`, no checkpoint, no atexit hook of the script runs."""
-        self._finished = True
-        unseen.from_here_on()
-        parting.write(self, status, sample=True)
+    def left(self) -> None:
+        """This process has written its record: tell the parent."""
         self._progress.leave(self.collectives.local_rank)
-        self._leave(wait_s=_LEAVE_S)
-
-    def _leave(self, *, wait_s: float = 0.0) -> NoReturn:
-        for stream in (sys.stdout, sys.stderr):
-            # A closed or broken stream of the script's must not keep the process from leaving.
-            try:
-                stream.flush()
-            except Exception:
-                continue
-        # Hotlap ends all processes of the command at once. If this one left first, its peers would fail in their next
-        # collective, and a shell script would go on as if the training had been completed.
-        parting.await_end(wait_s)
-        os._exit(0)
 
 
 def _length(loader: Any) -> int | None:

@@ -25,14 +25,14 @@ def start(plan: Plan) -> Session:
     session.windows.install(session, patch)
     if plan.whole:
         session.windows.each_step += (Partial(session).step_ended,)
-    atexit.register(session.script_ends)
+    atexit.register(session.ending.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
-    os.register_at_fork(after_in_child=session.forked)
+    os.register_at_fork(after_in_child=session.ending.forked)
     offspring.follow(session)
     show = sys.excepthook
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
-        session.failed(error)
+        session.ending.failed(error)
         show(kind, error, traces.without_ours(error))
 
     sys.excepthook = excepthook

@@ -1,0 +1,74 @@
+"""How a process under a plan comes to its end: by our will, by the script's, by an error, or in a child of it."""
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+from hotlap.probe import mismatch, parting, unseen
+from hotlap.record import Status
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# A process whose record is written waits for so long to be ended by hotlap; longer than hotlap waits for its peers.
+_LEAVE_S = 30.0
+
+
+class Ending:
+    """Writes the record once, in the process that trains."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._pid = os.getpid()
+        self.finished = False
+        """The record is written, or another process writes it: steps do not count any more."""
+        self.error: str | None = None
+        """What the script raised."""
+
+    def failed(self, error: BaseException) -> None:
+        """The script raised; it goes on to show its own traceback."""
+        self.error = f"{type(error).__name__}: {error}"[:500]
+        self._session.windows.notes += mismatch.explain(error)
+
+    def script_ends(self) -> None:
+        """The interpreter is about to leave: write what is known."""
+        if self.finished or os.getpid() != self._pid:
+            return
+        self.finished = True
+        self._session.account(now=time.perf_counter())
+        parting.write(self._session, Status.CRASHED if self.error else Status.ENDED, sample=False)
+
+    def forked(self) -> None:
+        """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
+        self._pid = os.getpid()
+        self.finished = self.finished or self._session.steps > 0
+        self._session.thread.forget()
+
+    def child_ends(self, code: int) -> None:
+        """A process that the script started with multiprocessing, and that may have trained, is about to leave."""
+        if code and self.error is None:
+            self.error = f"a process that the script started left with exit code {code}"
+        if self._session.steps:
+            self.script_ends()
+
+    def finish(self, status: Status) -> NoReturn:
+        """Write the record and leave at once: no `finally`, no checkpoint, no atexit hook of the script runs."""
+        self.finished = True
+        unseen.from_here_on()
+        parting.write(self._session, status, sample=True)
+        self._session.left()
+        self.leave(wait_s=_LEAVE_S)
+
+    def leave(self, *, wait_s: float = 0.0) -> NoReturn:
+        """Go, now or when hotlap ends all processes of the command, within `wait_s` seconds."""
+        for stream in (sys.stdout, sys.stderr):
+            # A closed or broken stream of the script's must not keep the process from leaving.
+            try:
+                stream.flush()
+            except Exception:
+                continue
+        # Hotlap ends all processes of the command at once. If this one left first, its peers would fail in their next
+        # collective, and a shell script would go on as if the training had been completed.
+        parting.await_end(wait_s)
+        os._exit(0)
