@@ -1,13 +1,14 @@
 """Any study that the types allow can be shown, however little sense it makes."""
 
 import math
+import re
 
 import hypothesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hotlap.record import Interval, Phase, Run, Status, Study
-from hotlap.report import charts, html, lanes, markdown, terminal, trace
+from hotlap.record import Interval, Phase, Prediction, Run, Status, Study
+from hotlap.report import charts, devices, html, lanes, markdown, terminal, trace
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.0, 1e308, -1e308, 5e-324])
 # JSON has no NaN, and its integers are read into 64 bits.
@@ -37,6 +38,7 @@ def test_any_study_is_shown(study: Study) -> None:
     low=numbers,
     high=numbers,
 )
+@example(step_s=(0.0,), phase_s={}, loss=(), low=5e-324, high=1.0)
 @settings(max_examples=100, deadline=None)
 def test_any_number_is_drawn_or_left_out(
     step_s: tuple[float, ...],
@@ -51,5 +53,7 @@ def test_any_number_is_drawn_or_left_out(
     assert all(0 <= block.x <= 100 and 0 <= block.width <= 100 for block in blocks)
     for whisker in charts.forest([Interval(low=low, mid=low, high=high)]).whiskers:
         assert whisker is None or all(math.isfinite(place) for place in (whisker.low, whisker.mid, whisker.width))
+    foretold = Prediction(device="GPU", count=1, step_s=Interval(low=low, mid=low, high=high), bound_by="memory")
+    assert not re.search(r"\b(nan|inf)\b", devices.plot([foretold], measured=("here", step_s[0])))
     chart = charts.loss_chart(run, None)
     assert chart is None or "nan" not in " ".join(chart.before.segments if chart.before else ())

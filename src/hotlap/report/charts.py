@@ -92,7 +92,7 @@ def phase_bars(before: Run | None, after: Run | None) -> tuple[PhaseBar, ...]:
 
 def forest(speedups: Sequence[Interval | None]) -> Forest:
     """The intervals on one axis that also holds 1 and the least gain that is accepted."""
-    drawable = [one if one is not None and 0 < one.low <= one.mid <= one.high < 1e6 else None for one in speedups]
+    drawable = [one if one is not None and 1e-6 < one.low <= one.mid <= one.high < 1e6 else None for one in speedups]
     known = [one for one in drawable if one is not None]
     low = min([0.9, *(one.low for one in known)]) / 1.05
     high = max([1.12, *(one.high for one in known)]) * 1.05

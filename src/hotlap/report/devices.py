@@ -16,6 +16,8 @@ _STYLE = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:60em;pad
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 # 1, 2 and 5 in each decade that the axis covers; all of them only where it covers few.
 _TICKS = (1.0, 2.0, 5.0)
+# No step takes less, or more; an axis that reached further would leave the range of numbers.
+_LEAST_S, _MOST_S = 1e-12, 1e12
 
 
 def page(found: Sequence[Prediction], *, title: str, measured: tuple[str, float] | None = None) -> str:
@@ -34,7 +36,9 @@ def page(found: Sequence[Prediction], *, title: str, measured: tuple[str, float]
 
 def plot(found: Sequence[Prediction], *, measured: tuple[str, float] | None = None) -> str:
     """An SVG element, all texts escaped; "" where there is nothing that can be drawn."""
-    drawn = [one for one in found if 0 < one.step_s.low <= one.step_s.mid <= one.step_s.high < math.inf]
+    drawn = [one for one in found if _LEAST_S < one.step_s.low <= one.step_s.mid <= one.step_s.high < _MOST_S]
+    if measured and not _LEAST_S < measured[1] < _MOST_S:
+        measured = None
     if not drawn:
         return ""
     ends = [value for one in drawn for value in (one.step_s.low, one.step_s.high)]
