@@ -53,7 +53,7 @@ class Shelf:
 
     def resume(self, key: str) -> Study | None:
         """The newest unfinished study of that key which nobody works on; this shelf then stands for it."""
-        for path in sorted(self._root.glob("*/study.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+        for path in studies(self._root.parent):
             with suppress(RecordError):
                 study = load(path, Study)
                 if study.key == key and study.state is not State.COMPLETE and _unchanged(study):
@@ -75,6 +75,12 @@ def study_key(command: tuple[str, ...], cwd: Path, script: Path | None, settings
     if script is not None:
         digest.update(script.read_bytes())
     return digest.hexdigest()
+
+
+def studies(folder: Path) -> list[Path]:
+    """Files of the studies that were made in `folder`, the newest first."""
+    found = [path for path in folder.glob(f"{_FOLDER}/*/study.json") if path.is_file()]
+    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def now() -> datetime:

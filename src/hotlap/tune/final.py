@@ -11,6 +11,7 @@ from hotlap.statistics import Progress
 from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court
+from hotlap.tune.part import facts
 from hotlap.tune.timing import Arm, Heat, Timing
 from hotlap.tune.trials import Trials
 from hotlap.units import factor
@@ -76,8 +77,8 @@ class Final:
 
     def _patch(self) -> source.Patched | None:
         """The accepted levers as source; None, with a warning, where they cannot be written."""
-        facts = self._trials.facts()
-        edits = [edit for spec in self._trials.stack for edit in levers.from_spec(spec).edits(facts)]
+        known = facts(self._desk.study)
+        edits = [edit for spec in self._trials.stack for edit in levers.from_spec(spec).edits(known)]
         try:
             patched = source.patch(edits, root=Path(self._desk.options.cwd))
         except UserError as error:

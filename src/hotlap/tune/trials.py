@@ -11,6 +11,7 @@ from hotlap.statistics import Progress
 from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
+from hotlap.tune.part import facts
 from hotlap.tune.timing import Arm, Heat, Timing, scope_of
 from hotlap.units import factor, percent
 
@@ -45,12 +46,6 @@ class Trials:
     def reserve_s(self) -> float:
         """Kept for the end: three heats of the script as written, under the levers, and patched; and the gate."""
         return 3 * self._timing.estimate_s(3) + self._court.estimate_s(self.stack) + 5.0
-
-    def facts(self) -> Run:
-        """The script as written, with all that was found out about its loaders, and what the first look watched for."""
-        first = self._desk.study.baseline[0]
-        run = next(iter(self._court.known), first)
-        return replace(run, switches=first.switches, shapes=first.shapes, sightings=first.sightings)
 
     def stack_greedily(self) -> None:
         """Try what could save most first; take the best of what pays and does no harm; look again."""
@@ -128,7 +123,7 @@ class Trials:
         """Where the time goes under the levers accepted so far; the facts are those of the script as written."""
         accepted = [trial for trial in self._desk.study.trials if trial.kind == "lever" and trial.accepted]
         timed = accepted[-1].runs[-1] if accepted and accepted[-1].runs else self._desk.study.baseline[0]
-        return replace(self.facts(), step_s=timed.step_s, phase_s=timed.phase_s)
+        return replace(facts(self._desk.study), step_s=timed.step_s, phase_s=timed.phase_s)
 
     def _try(self, group: Sequence[Lever]) -> None:
         titles = ", ".join(lever.title() for lever in group)
