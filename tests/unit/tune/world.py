@@ -131,7 +131,7 @@ class World:
         return 0.4 if plan.free_input else cost
 
     def _first_steps(self, plan: Plan, always: set[str], level: float) -> tuple[float, ...]:
-        steps = [self.step_s * level] * plan.warmup
+        steps = [self.step_s * level * self._cost(plan, always, 0)] * plan.warmup
         if steps:
             steps[0] += 0.5 * level + sum(self.one_time_s.get(name, 0.0) for name in always)
         return tuple(steps)
