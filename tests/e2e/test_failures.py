@@ -42,10 +42,12 @@ if __name__ == "__main__":
 """
 
 
-def train(folder: Path, *, in_training: str = "pass", in_worker: str = "pass", workers: int = 0) -> Run:
+def train(
+    folder: Path, *, in_training: str = "pass", in_worker: str = "pass", workers: int = 0, timeout_s: float = 120.0
+) -> Run:
     script = folder / "train.py"
     script.write_text(LOOP.format(in_training=in_training, in_worker=in_worker, workers=workers))
-    with Launcher(environment=lambda plan: {}, folders=[folder], timeout_s=15.0) as launcher:
+    with Launcher(environment=lambda plan: {}, folders=[folder], timeout_s=timeout_s) as launcher:
         plan = Plan(command=(sys.executable, str(script)), cwd=str(folder), out="", steps=500, warmup=5)
         (run,) = launcher([plan], limit_s=170.0)
     return run
@@ -57,14 +59,14 @@ def train(folder: Path, *, in_training: str = "pass", in_worker: str = "pass", w
         ({"in_training": "torch.empty(1 << 50)"}, Failure.HOST_MEMORY, "allocate memory"),
         ({"in_training": "bytearray(1 << 50)"}, Failure.HOST_MEMORY, "MemoryError"),
         ({"in_training": "os.kill(os.getpid(), signal.SIGKILL)"}, Failure.HOST_MEMORY, "SIGKILL"),
-        ({"in_training": "time.sleep(600)"}, Failure.HUNG, "then none for too long"),
+        ({"in_training": "time.sleep(600)", "timeout_s": 30.0}, Failure.HUNG, "then none for too long"),
         ({"in_worker": "os._exit(3)", "workers": 2}, Failure.LOST_WORKERS, "exited unexpectedly"),
         (
             {"in_worker": "os.kill(os.getpid(), signal.SIGKILL)", "workers": 2},
             Failure.LOST_WORKERS,
             "DataLoader worker",
         ),
-        ({"in_worker": "time.sleep(600)", "workers": 1}, Failure.HUNG, "then none for too long"),
+        ({"in_worker": "time.sleep(600)", "workers": 1, "timeout_s": 30.0}, Failure.HUNG, "then none for too long"),
         ({"in_training": "raise torch.OutOfMemoryError('CUDA out of memory.')"}, Failure.DEVICE_MEMORY, "GPU's memory"),
     ],
 )

@@ -39,6 +39,8 @@ _LEAST_STEPS, _MOST_STEPS = 100, 4000
 # With larger batches the training may take so many times as many samples to the same loss; who needs more has lost.
 _MORE_SAMPLES = 2.0
 _RACE_TURN = 50
+# From a size that lost to the next one.
+_STRIDE = 4
 
 
 class Recipes:
@@ -115,31 +117,40 @@ class Recipes:
     # Time to a loss
 
     def _judge(self, curve: tuple[BatchPoint, ...], size: int, ended: str) -> None:
+        """From the knee down: what a larger batch gains in samples a second it may lose in progress a sample."""
+        why = f"The time was over before the losses under batches of {size} could be compared"
+        while size > self._before:
+            num_steps = self._affordable_steps()
+            if num_steps < _LEAST_STEPS:
+                break
+            races, lost = self._races(size, num_steps)
+            if lost is None:
+                self._note(self._ruled(self._recipe(curve, size), races))
+                return
+            why = lost
+            size //= _STRIDE
+        self._note(replace(self._recipe(curve, self._before), why=f"{why}{ended}."))
+
+    def _recipe(self, curve: tuple[BatchPoint, ...], size: int) -> Recipe:
         names = {optimizer.name.rpartition(".")[2] for optimizer in self._known.optimizers}
-        recipe = Recipe(
-            before=self._before,
-            size=size,
-            rates={name: rate_factor(name, size / self._before) for name in sorted(names)},
-            curve=curve,
-        )
-        num_steps = self._affordable_steps(size)
-        if num_steps < _LEAST_STEPS:
-            why = f"The time was over before the losses under batches of {size} could be compared{ended}."
-            self._note(replace(recipe, why=why))
-            return
+        rates = {name: rate_factor(name, size / self._before) for name in sorted(names)}
+        return Recipe(before=self._before, size=size, rates=rates, curve=curve)
+
+    def _races(self, size: int, num_steps: int) -> tuple[list[Race], str | None]:
+        """One race a seed; none but the first where that was lost, and why, without a full stop."""
         races: list[Race] = []
         for seed in range(_SEEDS):
             self._desk.doing(f"timing how soon batches of {size} reach a loss ({seed + 1} of {_SEEDS})")
             one = self._race(size, num_steps, seed)
             if isinstance(one, str):
-                self._note(replace(recipe, why=f"{one}{ended}."))
-                return
+                return races, one
             races.append(one)
-        self._note(self._ruled(recipe, races))
+            if one.before_s < LINE * one.after_s and seed == 0:
+                return races, f"With batches of {size} the same loss was reached no sooner"
+        return races, None
 
     def _ruled(self, recipe: Recipe, races: Sequence[Race]) -> Recipe:
         ratios = [math.log(one.before_s / one.after_s) for one in races]
-        speedup = statistics.interval(ratios)
         progress = statistics.can_stop(ratios, pooled_variance=None, planned=len(ratios), line=LINE)
         accepted = progress is Progress.GAIN
         before_s, after_s = fmean(one.before_s for one in races), fmean(one.after_s for one in races)
@@ -151,14 +162,14 @@ class Recipes:
             loss=loss,
             before_s=before_s,
             after_s=after_s,
-            speedup=speedup,
+            speedup=statistics.interval(ratios),
             accepted=accepted,
             why=f"{told}, over {len(races)} seeds{sure}. What the loss comes to in the end was not compared.",
         )
 
-    def _affordable_steps(self, size: int) -> int:
-        """Steps as written in each race, so that all races fit into what is left."""
-        each_s = self._desk.left_s / _SEEDS - 2 * self._sizes.setup_s
+    def _affordable_steps(self) -> int:
+        """Steps as written in each race, so that all races of a size fit into what is left, and one of the next."""
+        each_s = self._desk.left_s / (_SEEDS + 1) - 2 * self._sizes.setup_s
         # In the worst case the larger batches are no faster a sample, and see all samples that they may.
         step_s = self._sizes.step_s * (1 + _MORE_SAMPLES)
         return min(_MOST_STEPS, int(each_s / step_s))
