@@ -70,6 +70,8 @@ class Session:
         """Watches that want to see each batch: (iterator, batch)."""
         self.attentive = True
         """Somebody wants to see forward passes and batches."""
+        self.replaying = False
+        """Batches are free now."""
         self.in_forward = self.in_backward = False
         self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
@@ -164,11 +166,6 @@ class Session:
         """The script asked for torch.compile."""
         self.facts.compiled = True
 
-    @property
-    def replaying(self) -> bool:
-        """Batches are free now."""
-        return self.plan.free_input and self.schedule.warm
-
     def replay(self, iterator: Any) -> Any:
         """A batch that was drawn before, in place of the next one."""
         return self._replay.next(iterator)
@@ -211,6 +208,7 @@ class Session:
                 self.facts.drawn_for_training(self._drawn_from)
             self._drawn_from, self._went_backward = [], False
             self._go_on()
+            self.replaying = self.plan.free_input and self.schedule.warm
         self._until = min(self._sure_until, self.steps + self._affordable(begun))
         self.own_s += time.perf_counter() - begun
         if self._wait_for_turn:
