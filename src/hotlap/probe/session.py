@@ -70,9 +70,9 @@ class Session:
         """Watches that want to see each batch: (iterator, batch)."""
         self.attentive = True
         """Somebody wants to see forward passes and batches."""
-        self.replaying = False
-        """Batches are free now."""
         self.in_forward = self.in_backward = False
+        # Batches are free now.
+        self.replaying = False
         self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
@@ -98,9 +98,8 @@ class Session:
         self._read = 0
         """Steps whose events were read."""
         self._first_step_at: float | None = None
-        self.due = False
-        """A watch's window is to begin or end, as soon as we are outside of torch's own calls."""
-        self._wait_for_turn = self._in_window = False
+        # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
+        self.due = self._wait_for_turn = self._in_window = False
 
     # Reports of the hooks
 
