@@ -32,6 +32,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--json", metavar="PATH", help="write the study there as well; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write the report page there as well")
     parser.add_argument("--levers", metavar="NAMES", help="try these only, separated by commas")
+    parser.add_argument(
+        "--horizon",
+        metavar="STEPS",
+        help="steps that your training makes: what costs time once must pay by then (default: its own, where known)",
+    )
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="begin anew; do not go on with an interrupted study")
     parser.set_defaults(run=run)
@@ -64,8 +69,18 @@ def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Optio
         timeout_s=words.seconds(args.timeout, "--timeout"),
         levers=names,
         seed=words.whole_number(args.seed, "--seed"),
+        horizon=_horizon(args, cwd),
     )
     return options, aim
+
+
+def _horizon(args: argparse.Namespace, cwd: Path) -> int | None:
+    """As given; else what a `hotlap measure --full` of the same words saw."""
+    from hotlap.cli import shelf
+
+    if args.horizon is not None:
+        return words.whole_number(args.horizon, "--horizon", least=1)
+    return shelf.length(cwd, tuple(args.tail))
 
 
 class _Tuning:
@@ -84,7 +99,7 @@ class _Tuning:
             command=tuple(args.tail),
             cwd=str(cwd),
             created=created.isoformat(timespec="seconds"),
-            key=shelf.study_key(aim.command, cwd, aim.script, f"{options.levers} {options.seed}"),
+            key=shelf.study_key(aim.command, cwd, aim.script, f"{options.levers} {options.seed} {options.horizon}"),
             budget_s=options.budget_s,
         )
         self._shelf = shelf.Shelf(cwd, aim.title, created)

@@ -46,6 +46,7 @@ from hotlap.record.run import Run
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
     Ceiling,
+    Failure,
     FileChange,
     Finding,
     Noise,
@@ -69,6 +70,7 @@ __all__ = [
     "Complaint",
     "Cores",
     "CpuUse",
+    "Failure",
     "Figure",
     "FileChange",
     "Finding",

@@ -80,6 +80,22 @@ class Noise:
     """One per process (or pair of processes): logarithm of the ratio of two equal things."""
 
 
+class Failure(StrEnum):
+    """Why a trial came to no times."""
+
+    CRASHED = "crashed"
+    """The script raised, or left with a code other than 0."""
+    HUNG = "hung"
+    """No step for longer than the time-out."""
+    HOST_MEMORY = "out-of-host-memory"
+    DEVICE_MEMORY = "out-of-device-memory"
+    LOST_WORKERS = "lost-workers"
+    """A loader's worker processes were gone."""
+    TOO_FEW_STEPS = "too-few-steps"
+    NOT_INSTALLED = "not-installed"
+    """The levers could not be put to work in the process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One thing tried."""
@@ -104,6 +120,8 @@ class Trial:
     log_ratios: tuple[float, ...] = ()
     """One per process (or pair): logarithm of the speed-up seen there. The interval is made of these."""
     runs: tuple[Run, ...] = ()
+    failure: Failure | None = None
+    """Why there are no times, as one of a few states; `why` is the sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +157,10 @@ class Result:
     verdict: Verdict
     why: str
     """One sentence: what was compared, how much of it, and what was not."""
+    one_time_s: float | None = None
+    """What all levers together cost once; None where that could not be told from chance."""
+    break_even_step: int | None = None
+    """From this step on that has paid itself back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,3 +199,6 @@ class Study:
     purpose: Purpose = Purpose.TUNE
     sweep: Sweep | None = None
     """The step at several numbers of threads; None where that was not tried."""
+    horizon: int | None = None
+    """Steps that the user's training makes: as given, or as seen; None where that is not known. One-time costs must
+    have paid themselves back by then."""

@@ -243,6 +243,17 @@ def trial_why(trial: Trial) -> str:
     return f"{why} {cost}."
 
 
+def cost_sentence(study: Study) -> str | None:
+    """What all accepted levers cost once, and when that has paid; None where nothing was seen to cost time once."""
+    result = study.result
+    if result is None or not result.levers or result.one_time_s is None or result.break_even_step is None:
+        return None
+    length = f", and the training makes {study.horizon:,}" if study.horizon is not None else ""
+    return (
+        f"It costs {duration(result.one_time_s)} once, which is paid back at step {result.break_even_step:,}{length}."
+    )
+
+
 def trial_speedup(trial: Trial) -> str:
     """ "1.83x (1.79-1.88x)", or that there is none."""
     if trial.speedup is None:

@@ -194,6 +194,9 @@ def speedup(study: Study) -> RenderableType:
         return _section("Speed-up", Text("None: the script stays as it is."))
     gain = f"{factor(over.mid)} as fast as written (95% interval {story.interval(over)}), in fresh processes."
     lines: list[RenderableType] = [_text(gain, "bold")]
+    cost = story.cost_sentence(study)
+    if cost is not None:
+        lines.append(_text(cost))
     if study.after is not None and study.after.step_s:
         lines.extend(_run(study.after))
     return _section("Speed-up", *lines)

@@ -22,6 +22,8 @@ class Options:
     levers: tuple[str, ...] | None = None
     """Names of the levers to try; None: all."""
     seed: int = 0
+    horizon: int | None = None
+    """Steps that the user's training makes; None: its own length, where the study sees its end."""
     more_time: str = "raise --budget"
     """What the user can do if a run was given too little time."""
 
