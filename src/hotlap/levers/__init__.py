@@ -10,6 +10,7 @@ from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.channels_last import ChannelsLast
+from hotlap.levers.compile import Compile
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
 from hotlap.levers.expandable_segments import ExpandableSegments
 from hotlap.levers.flush_denormals import FlushDenormals
@@ -36,6 +37,7 @@ ALL: tuple[type[Lever], ...] = (
     Threads,
     NativeStep,
     NativeOde,
+    Compile,
     NoDebug,
     FlushDenormals,
     Allocator,
