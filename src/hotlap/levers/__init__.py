@@ -21,6 +21,7 @@ from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
 from hotlap.levers.no_debug import NoDebug
 from hotlap.levers.no_grad_validation import NoGradValidation
+from hotlap.levers.sdpa import Sdpa
 from hotlap.levers.tf32 import Tf32
 from hotlap.levers.threads import Threads
 from hotlap.levers.zero_grad_none import ZeroGradNone
@@ -38,6 +39,7 @@ ALL: tuple[type[Lever], ...] = (
     NativeStep,
     NativeOde,
     Compile,
+    Sdpa,
     NoDebug,
     FlushDenormals,
     Allocator,

@@ -6,19 +6,32 @@ written in any other way is left alone.
 """
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from hotlap.levers.attention_parts import (
+    attribute_of,
+    cast,
+    class_of,
+    enclosed,
+    factors,
+    is_low,
+    is_scalar,
+    is_self,
+    number,
+    parts,
+    text,
+    turned,
+)
 from hotlap.source import Script
 
 _SOFTMAX = ("torch.softmax", "torch.nn.functional.softmax")
-_MATMUL = ("torch.matmul", "torch.bmm")
 _WHERE_TO = "F.scaled_dot_product_attention"
 
-# A score of this or less, beside ordinary ones, has the weight 0 in float32, as minus infinity has.
-_LOWEST_FILL = -1e4
+# Longer arguments get a line of their own.
+_ONE_LINE = 60
 
-_LAST_TWO = ({-2, -1}, {2, 3})
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
@@ -56,10 +69,10 @@ def unused_weights(script: Script) -> list[ast.Call]:
     """Calls of `nn.MultiheadAttention` whose second result, the weights, is thrown away."""
     found = []
     for made in script.calls("torch.nn.MultiheadAttention"):
-        name = _attribute_of(script, made)
+        name = attribute_of(script, made)
         for call in script.methods(name or ""):
-            same_class = _class_of(script, call) is _class_of(script, made)
-            if same_class and _is_self(call.func) and _leaves_weights(script, call):
+            same_class = class_of(script, call) is class_of(script, made)
+            if same_class and is_self(call.func) and _leaves_weights(script, call):
                 found.append(call)
     return found
 
@@ -87,18 +100,18 @@ def _at(script: Script, function: ast.FunctionDef, block: list[ast.stmt], index:
     if not isinstance(last, _SIMPLE):
         return None
     for node in ast.walk(last):
-        factors = _factors(script, node)
-        if factors is None:
+        product = factors(script, node)
+        if product is None:
             continue
         reader = _Reader(script, block, index - 1)
         try:
-            reader.weights(factors[0])
+            reader.weights(product[0])
         except _Other:
             continue
         statements = block[reader.next + 1 : index + 1]
-        if reader.owns_its_names(function, statements, factors[1]):
+        if reader.owns_its_names(function, statements, product[1]):
             assert isinstance(node, ast.expr)
-            code = _with_call(script, last, node, reader.call(factors[1]))
+            code = _with_call(script, last, node, reader.call(product[1]))
             return Plain(script, function, block, statements, code)
     return None
 
@@ -130,7 +143,7 @@ class _Reader:
             if scores is not None:
                 self.scores(scores)
                 return
-            inner = _cast(node) or self._dropout(node)
+            inner = cast(node) or self._dropout(node)
             if inner is not None:
                 self.weights(inner)
                 return
@@ -139,9 +152,9 @@ class _Reader:
     def scores(self, node: ast.expr) -> None:
         """What the softmax is taken of."""
         node = self._value(node, scores=True)
-        factors = _factors(self.script, node)
-        if factors is not None:
-            self._product(*factors)
+        product = factors(self.script, node)
+        if product is not None:
+            self._product(*product)
             return
         match node:
             case ast.BinOp(op=ast.Mult() | ast.Div()):
@@ -151,7 +164,7 @@ class _Reader:
             case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill" | "masked_fill_"), args=[where, fill]):
                 self._filled(where, fill)
                 self.scores(inner)
-            case ast.Call() if (uncast := _cast(node)) is not None:
+            case ast.Call() if (uncast := cast(node)) is not None:
                 self.scores(uncast)
             case _:
                 raise _Other
@@ -172,13 +185,17 @@ class _Reader:
 
     def call(self, value: ast.expr) -> str:
         """The call in their place."""
-        words = [self.query, self.key, _text(self.script, value)]
+        words = [self.query, self.key, text(self.script, value)]
         if self.mask is not None:
             words.append(f"attn_mask={self.mask}" + (f" if {self._test} else None" if self._test else ""))
         if self.dropout is not None:
             words.append(f"dropout_p={self.dropout}")
         words.append(f"scale={self.scale or '1.0'}")
-        return f"{_WHERE_TO}({', '.join(words)})"
+        line = ", ".join(words)
+        if len(line) <= _ONE_LINE:
+            return f"{_WHERE_TO}({line})"
+        margin = " " * self.block[0].col_offset
+        return f"{_WHERE_TO}(\n{margin}    {line}\n{margin})"
 
     # One step back
 
@@ -207,7 +224,7 @@ class _Reader:
         self.next -= 1
         self.names.add(name.id)
         self._pure(test)
-        self._test = _text(self.script, test)
+        self._test = text(self.script, test)
         match value:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=inner), attr="masked_fill"), args=[where, fill]) if (
                 inner == name.id
@@ -234,7 +251,7 @@ class _Reader:
         else:
             return None
         known = {word.arg for word in call.keywords} <= {"dim", "dtype"}
-        if not known or len(dims + args) != 1 or _number((dims + args)[0]) != -1:
+        if not known or len(dims + args) != 1 or number((dims + args)[0]) != -1:
             raise _Other
         return scores
 
@@ -242,7 +259,7 @@ class _Reader:
         """`nn.Softmax(dim=-1)`, made here or as an attribute of `self`."""
         if isinstance(function, ast.Call) and self.script.full_name(function.func) == "torch.nn.Softmax":
             return function
-        return self._made(function, "torch.nn.Softmax") if _is_self(function) else None
+        return self._made(function, "torch.nn.Softmax") if is_self(function) else None
 
     def _dropout(self, call: ast.Call) -> ast.expr | None:
         """`self.dropout(x)` or `F.dropout(x, ...)` -> x."""
@@ -262,31 +279,31 @@ class _Reader:
         given |= {word.arg: word.value for word in call.keywords if word.arg in ("p", "training")}
         for part in given.values():
             self._pure(part)
-        p = _text(self.script, given["p"]) if "p" in given else "0.5"
-        return f"{p} if {_text(self.script, given['training'])} else 0.0" if "training" in given else p
+        p = text(self.script, given["p"]) if "p" in given else "0.5"
+        return f"{p} if {text(self.script, given['training'])} else 0.0" if "training" in given else p
 
     def _made(self, layer: ast.expr, kind: str) -> ast.Call | None:
         """Where the class makes an attribute of `self` as this kind of layer, if that is all it ever is."""
-        own = _class_of(self.script, layer)
-        if own is None or not isinstance(layer, ast.Attribute) or not _is_self(layer):
+        own = class_of(self.script, layer)
+        if own is None or not isinstance(layer, ast.Attribute) or not is_self(layer):
             return None
         stores = [
             node
             for node in ast.walk(own)
             if isinstance(node, ast.Attribute) and node.attr == layer.attr and isinstance(node.ctx, ast.Store)
         ]
-        made = [call for call in self.script.calls(kind) if _attribute_of(self.script, call) == layer.attr]
-        made = [call for call in made if _class_of(self.script, call) is own]
+        made = [call for call in self.script.calls(kind) if attribute_of(self.script, call) == layer.attr]
+        made = [call for call in made if class_of(self.script, call) is own]
         return made[0] if len(stores) == len(made) == 1 else None
 
     def _scaled(self, node: ast.BinOp) -> None:
         left_is_scores = self._leads_on(node.left)
         scores, factor = (node.left, node.right) if left_is_scores else (node.right, node.left)
         divided = isinstance(node.op, ast.Div)
-        if not _is_scalar(self.script, factor) or (divided and not left_is_scores):
+        if not is_scalar(self.script, factor) or (divided and not left_is_scores):
             raise _Other
         self._pure(factor)
-        text = _enclosed(self.script, factor)
+        text = enclosed(self.script, factor)
         if divided:
             text = f"1 / {text}"
         if self.scale:
@@ -306,26 +323,26 @@ class _Reader:
         if self.mask is not None or self.scale or any(isinstance(n, ast.Call) for n in ast.walk(mask)):
             raise _Other
         self._pure(mask)
-        self.mask = _text(self.script, mask)
+        self.mask = text(self.script, mask)
 
     def _filled(self, where: ast.expr, fill: ast.expr) -> None:
-        if self.mask is not None or not _is_low(fill):
+        if self.mask is not None or not is_low(fill):
             raise _Other
         self._pure(where)
         match where:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]) if not value:
-                self.mask = f"{_text(self.script, left)} != {value}"
+                self.mask = f"{text(self.script, left)} != {value}"
             case ast.UnaryOp(op=ast.Invert(), operand=inner):
-                self.mask = _text(self.script, inner)
+                self.mask = text(self.script, inner)
             case _:
-                self.mask = f"~{_enclosed(self.script, where)}"
+                self.mask = f"~{enclosed(self.script, where)}"
 
     def _product(self, query: ast.expr, key: ast.expr) -> None:
         self._pure(query)
         self._pure(key)
-        self.query = _text(self.script, query)
-        inner = _turned(self.script, key)
-        self.key = _text(self.script, inner) if inner else f"{_enclosed(self.script, key)}.transpose(-2, -1)"
+        self.query = text(self.script, query)
+        inner = turned(self.script, key)
+        self.key = text(self.script, inner) if inner else f"{enclosed(self.script, key)}.transpose(-2, -1)"
 
     def _leads_on(self, node: ast.expr) -> bool:
         """The scores come from there: they are computed there, or in the statement before."""
@@ -335,8 +352,8 @@ class _Reader:
                 isinstance(part, ast.Name) and part.id == node.id and isinstance(part.ctx, ast.Store)
                 for part in ast.walk(statement or node)
             )
-        return any(_factors(self.script, part) is not None for part in ast.walk(node)) or (
-            isinstance(node, ast.Call | ast.BinOp) and any(self._leads_on(part) for part in _parts(node))
+        return any(factors(self.script, part) is not None for part in ast.walk(node)) or (
+            isinstance(node, ast.Call | ast.BinOp) and any(self._leads_on(part) for part in parts(node))
         )
 
     def _pure(self, node: ast.expr) -> None:
@@ -346,108 +363,10 @@ class _Reader:
         self.parts.append(node)
 
 
-def _parts(node: ast.Call | ast.BinOp) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    return [node.func.value, *node.args] if isinstance(node.func, ast.Attribute) else node.args
-
-
-def _factors(script: Script, node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """`a @ b`, however it is spelled -> (a, b)."""
-    match node:
-        case ast.BinOp(left=left, op=ast.MatMult(), right=right):
-            return left, right
-        case ast.Call(func=function, args=[left, right], keywords=[]) if script.full_name(function) in _MATMUL:
-            return left, right
-        case ast.Call(func=ast.Attribute(value=left, attr="matmul" | "bmm") as function, args=[right], keywords=[]):
-            return None if script.full_name(function) in _MATMUL else (left, right)
-    return None
-
-
-def _turned(script: Script, node: ast.expr) -> ast.expr | None:
-    """`k.transpose(-2, -1)` -> k, where these are the last two dimensions for certain."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=inner, attr="transpose"), args=[one, other], keywords=[]):
-            return inner if {_number(one), _number(other)} in _LAST_TWO else None
-        case ast.Attribute(value=inner, attr="mT"):
-            return inner
-    return None
-
-
-def _cast(call: ast.Call) -> ast.expr | None:
-    """`x.float()`, `x.type_as(q)`, `x.to(q.dtype)` -> x: the kernel sums in float32 by itself."""
-    match call:
-        case ast.Call(func=ast.Attribute(value=inner, attr="float"), args=[], keywords=[]):
-            return inner
-        case ast.Call(func=ast.Attribute(value=inner, attr="type_as"), args=[_], keywords=[]):
-            return inner
-        case ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[ast.Attribute(attr="dtype")], keywords=[]):
-            return inner
-    return None
-
-
-def _is_scalar(script: Script, node: ast.expr) -> bool:
-    """A number. (Of a variable it is not known; torch itself refuses a tensor as scale.)"""
-    match node:
-        case ast.Constant(value=value):
-            return isinstance(value, int | float)
-        case ast.Name() | ast.Attribute():
-            return True
-        case ast.UnaryOp(operand=operand):
-            return _is_scalar(script, operand)
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() | ast.Pow() | ast.FloorDiv(), right=right):
-            return _is_scalar(script, left) and _is_scalar(script, right)
-        case ast.Call(func=ast.Attribute(attr="size"), args=[number]):
-            return _number(number) is not None
-        case ast.Subscript(value=ast.Attribute(attr="shape")):
-            return True
-        case ast.Call(func=function, args=[inner], keywords=[]):
-            name = script.full_name(function) or ast.unparse(function)
-            return name in ("math.sqrt", "numpy.sqrt", "float", "int") and _is_scalar(script, inner)
-    return False
-
-
-def _is_low(node: ast.expr) -> bool:
-    """As good as minus infinity."""
-    match node:
-        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(text))]):
-            return text.strip().lower() in ("-inf", "-infinity")
-        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="finfo")), attr="min"):
-            return True
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Attribute(attr="inf") | ast.Name(id="inf")):
-            return True
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=text)])):
-            return str(text).strip().lower() in ("inf", "infinity")
-    number = _number(node)
-    return number is not None and number <= _LOWEST_FILL
-
-
-def _number(node: ast.expr) -> float | None:
-    match node:
-        case ast.Constant(value=int(value)) | ast.Constant(value=float(value)):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
-            return -value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=float(value))):
-            return -value
-    return None
-
-
-def _text(script: Script, node: ast.expr) -> str:
-    """As it is written, if that is one line."""
-    text = script.code(node)
-    return ast.unparse(node) if "\n" in text or "\r" in text else text
-
-
-def _enclosed(script: Script, node: ast.expr) -> str:
-    """In parentheses where something in front of it, or behind, would bind more closely."""
-    atom = isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.Constant)
-    return _text(script, node) if atom else f"({_text(script, node)})"
-
-
 def _with_call(script: Script, statement: ast.stmt, product: ast.expr, call: str) -> str:
     """The text of a statement with `call` in place of the product, and of the parentheses around that."""
-    lines = script.text.encode().splitlines(keepends=True)
+    text = script.text.encode()
+    lines = text.splitlines(keepends=True)
 
     def offset(line: int, col: int) -> int:
         return sum(map(len, lines[: line - 1])) + col
@@ -460,30 +379,9 @@ def _with_call(script: Script, statement: ast.stmt, product: ast.expr, call: str
     begin = offset(statement.lineno, statement.col_offset)
     stop = offset(statement.end_lineno or 0, statement.end_col_offset or 0)
     before, behind = text[begin:start].decode(), text[end:stop].decode()
-    while before.endswith("(") and behind.startswith(")") and not (before[:-1] and before[-2] in "_)]" + _LETTERS):
+    while before.endswith("(") and behind.startswith(")") and not re.search(r"[\w)\]]\($", before):
         before, behind = before[:-1], behind[1:]
     return f"{before}{call}{behind}".replace("\r\n", "\n")
-
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-
-
-def _class_of(script: Script, node: ast.AST) -> ast.ClassDef | None:
-    return next((outer for outer in script.around(node) if isinstance(outer, ast.ClassDef)), None)
-
-
-def _attribute_of(script: Script, call: ast.Call) -> str | None:
-    """`self.drop = nn.Dropout(0.1)` -> "drop"."""
-    outer = next(iter(script.around(call)), None)
-    if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and outer.value is call:
-        target = outer.targets[0]
-        return target.attr if isinstance(target, ast.Attribute) and _is_self(target) else None
-    return None
-
-
-def _is_self(node: ast.expr) -> bool:
-    """An attribute of `self`."""
-    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def _leaves_weights(script: Script, call: ast.Call) -> bool:
