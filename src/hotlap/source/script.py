@@ -67,8 +67,8 @@ class Script:
         exact = [call for call in spans if (call.lineno, call.col_offset) == (site.line, site.col)]
         return exact[0] if len(exact) == 1 else None
 
-    def site(self, call: ast.Call, *, calls: str) -> CallSite:
-        """Where a call is."""
+    def site(self, call: ast.expr, *, calls: str) -> CallSite:
+        """Where a call (or a name) is."""
         return CallSite(
             calls=calls,
             path=self.path,
