@@ -173,7 +173,7 @@ class _Variable:
             return None
         code = self.script.code(inner)
         code = code if isinstance(inner, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else f"({code})"
-        return value, f"{code}.detach().double()" if kind == "float" else f"{code}.detach()", kind
+        return value, f"{code}.detach().double()" if kind == "float" else code, kind
 
     def _is_number(self, node: ast.expr) -> bool:
         """A number of the host's."""

@@ -35,7 +35,8 @@ class Affinity(Lever):
     Why: a thread that moves loses its cache, and two that meet on the hyper-threads of one core wait for each other
     (PyTorch's tuning guide, "OMP_PROC_BIND=CLOSE"; its guide on CPU launchers).
     When it hurts: processes that are started later inherit the one core of the main thread (pytorch/pytorch#101850,
-    #91989), so it is refused where a loader has workers, which would all crowd there. Where others use the same cores, a bound thread cannot step aside.
+    #91989), so it is refused where a loader has workers, which would all crowd there. Where others use the same cores,
+    a bound thread cannot step aside.
     """
 
     name: ClassVar[str] = "affinity"

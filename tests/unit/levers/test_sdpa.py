@@ -215,7 +215,12 @@ def test_scripts_without_attention_are_not_tried() -> None:
 
 
 def test_a_name_that_the_file_lacks_is_imported(tmp_path: Path) -> None:
-    text = OWN["sdpa"].read_text().replace("import torch.nn.functional as F\n", "").replace("F.softmax", "torch.softmax")
+    text = (
+        OWN["sdpa"]
+        .read_text()
+        .replace("from torch.nn import functional as F\n", "")
+        .replace("F.softmax", "torch.softmax")
+    )
     path = tmp_path / "train.py"
     path.write_text(text)
     new = changed(path)

@@ -3,7 +3,6 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 
@@ -16,7 +15,7 @@ class Attention(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = self.qkv(x).chunk(3, dim=-1)  # each (B, T, W)
         scores = (q @ k.transpose(-2, -1)) / math.sqrt(k.size(-1))  # (B, T, T)
-        weights = self.drop(F.softmax(scores, dim=-1))
+        weights = self.drop(torch.softmax(scores, dim=-1))
         return (weights @ v).relu()  # the values
 
 
