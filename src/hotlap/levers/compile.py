@@ -1,7 +1,7 @@
 """compile: the model is compiled by TorchInductor."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, final
 
@@ -28,6 +28,9 @@ _MOST_SHAPES = 8
 # Calls in training without a new graph after which nothing more is expected. Longer than the usual warm-up, so that
 # compiling is timed as the one-time cost that it is.
 _SETTLED_CALLS = 30
+
+# A graph for each of two sizes (the last batch of an epoch) in training and in a validation is nothing to speak of.
+_MANY_GRAPHS = 4
 
 
 @final
@@ -110,8 +113,12 @@ class Compile(Lever):
             for module in compiled:
                 module._compiled_call_impl = None
 
+        def settled() -> bool:
+            _tell(patch, counters)
+            return calls[0] - last[0] >= _SETTLED_CALLS or not compiled
+
         patch.set(torch.nn.Module, "__call__", __call__)
-        patch.settled.append(lambda: calls[0] - last[0] >= _SETTLED_CALLS or not compiled)
+        patch.settled.append(settled)
         patch.on_undo(undo)
 
     def edits(self, run: Run) -> Sequence[Edit]:
@@ -121,3 +128,17 @@ class Compile(Lever):
             InsertBefore(site=model.optimizer, code=f"{model.name}.compile({dynamic}options={_OPTIONS[self.mode]})")
             for model in named_models(run)
         )
+
+
+def _tell(patch: Patch, counters: Mapping[str, Mapping[str, int]]) -> None:
+    """CHILD: a model in pieces, or compiled again and again, gains less than it could: say so, once."""
+    breaks = counters.get("graph_break", {})
+    graphs = counters.get("stats", {}).get("unique_graphs", 0)
+    found = []
+    if breaks:
+        reason = next(iter(breaks)).strip().splitlines()[0][:200]
+        found.append(f"compile: the model leaves the compiled code at {len(breaks)} places, first because: {reason}")
+    if graphs > _MANY_GRAPHS * (len(breaks) + 1):
+        found.append(f"compile: {graphs} graphs were compiled; sizes or settings that change have it done again.")
+    # The newest count of each kind stands.
+    patch.notes[:] = [note for note in patch.notes if not note.startswith("compile: ")] + found
