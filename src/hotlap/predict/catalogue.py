@@ -40,6 +40,7 @@ NOISE_WORDS = frozenset(
     ]
 )
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
+_GEFORCE = re.compile(r"(GTX|RTX) \d{3,4}\b(?! Ada)|(GTX )?Titan")
 _CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
 
 
@@ -96,6 +97,9 @@ class Device:
     peer_access: bool = True
     """Devices reach each other over PCIe without the host's memory."""
     power_w: float
+    chooses_clock: bool = False
+    """Runs above the boost clock that it is sold with while power and heat allow (GeForce, Titan). Other boards end at
+    that clock."""
     sources: tuple[str, ...] = ()
     """Where the figures come from, one sentence each."""
 
@@ -169,6 +173,7 @@ def _gpu(row: Mapping[str, str]) -> Device:
         link_bytes_s=_number(row["link_gbs"]) * GIGA,
         peer_access=row["peer_access"] == "yes",
         power_w=float(row["power_w"]),
+        chooses_clock=bool(_GEFORCE.match(row["name"])),
         sources=(*(_sources()[key] for key in row["sources"].split()), family["source"]),
     )
 

@@ -78,7 +78,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         workload: of one process; with several GPUs each has this batch, unless `strong`.
         target: a name of the catalogue, as people or drivers write it.
         count: GPUs of one machine, trained data-parallel.
-        precision: to compute in there; None: the workload's own.
+        precision: to compute in there; None: the workload's own (what its autocast asks of a GPU).
         measured_on: device on which the same step was measured, in the workload's own precision.
         measured_step_s: the step there, in seconds, on one device.
         interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
@@ -98,7 +98,8 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         raise UserError(f"count = {count}: at least one GPU is needed.")
     if count > 1 and there.device.kind == "cpu":
         raise UserError("Several CPUs are not predicted; --count applies to GPUs.")
-    wanted = parse(precision) if precision is not None else workload.precision
+    own = workload.gpu_precision if there.device.kind == "gpu" else workload.precision
+    wanted = parse(precision) if precision is not None else own
     if not workload.precision_known:
         workload = replace(workload, precision=wanted)
     notes = [match.assumption for match in (there, here) if match is not None and match.assumption]
@@ -130,6 +131,8 @@ def _assumed(workload: Workload, device: Device, precision: Precision) -> list[s
     notes = list(workload.notes)
     if workload.totals_only:
         notes.append("only totals are known: sizes of single operators are assumed")
+    if precision is workload.autocast:
+        notes.append(f"autocast computes in {precision} there, as the script asks; here it could not")
     if precision is Precision.BF16 and device.kind == "gpu" and not device.bf16:
         notes.append(f"{device.name} has no bfloat16 unit: matrix products run in FP32")
     if precision is Precision.FP32 and device.tf32 > 1.1 * device.fp32 and workload.matmul_tf32 is None:
@@ -276,6 +279,8 @@ def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Arra
     if gradients is None:
         # A step does about six operations for each parameter and sample; without a batch size that says nothing.
         raise UserError("The workload does not say how many bytes its parameters have; give parameter_bytes.")
+    if question.workload.input_s is not None:
+        notes += ("each GPU has a loader of its own, as fast as the one here",)
     over = links.fabric(question.target, question.count, interconnect=question.interconnect)
     if question.count > 8:
         notes += ("more than eight GPUs are taken as one machine of the same kind: a network would be slower",)
