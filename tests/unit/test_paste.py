@@ -1,4 +1,4 @@
-"""Figures in README and docs come from benchmarks/results, and are up to date with it."""
+"""README and docs are up to date: with the figures in benchmarks/results, and with the docstrings."""
 
 import importlib.util
 import json
@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def paste() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "benchmarks"))  # as when it is run; for pages.py beside it
     spec = importlib.util.spec_from_file_location("paste", ROOT / "benchmarks" / "paste.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,10 +54,36 @@ def test_blocks_are_filled_and_the_rest_is_left(paste: ModuleType) -> None:
 
 
 def test_claims_show_the_interval_and_where_they_come_from(paste: ModuleType) -> None:
-    rows = paste.block("claims", RESULTS).splitlines()
+    rows = paste.block("claims", RESULTS, folder="results").splitlines()
     assert rows[0] == "| claim | measured | on | by |"
-    assert rows[2].startswith("| the demo is faster | 4.87x [4.71, 5.04] | processor ours, threads 2 | [demo](")
+    link = "[demo](results/demo.json)"
+    assert rows[2] == f"| the demo is faster | 4.87x [4.71, 5.04] | processor ours, threads 2 | {link} |"
     assert "| 3 |" in rows[3]
+
+
+def test_claims_are_chosen_by_result_and_by_their_first_words(paste: ModuleType) -> None:
+    told = {"device": "cpu-2core", "processor": "Ours 1", "load": 0.5}
+    results = {
+        "aa-cpu-2core": {"machine": told, "claims": [{"claim": "gains claimed", "mid": 0}]},
+        "aabb": {"claims": [{"claim": "something else", "mid": 1}]},
+        "demo": {"machine": told, "claims": [{"claim": "ours", "mid": 1.5}, {"claim": "theirs", "mid": 2.5}]},
+    }
+    assert paste.block("claims demo:ours aa", results).splitlines()[2:] == [
+        "| ours | 1.5 | cpu-2core, load 0.5 | `demo` |",
+        "| gains claimed | 0 | cpu-2core, load 0.5 | `aa-cpu-2core` |",
+        "",
+        "cpu-2core has one Ours 1.",
+    ]
+
+
+@pytest.mark.parametrize(("figure", "text"), [(4.871, "4.87"), (1782.3, "1,780"), (-33600.0, "-33,600"), (12, "12")])
+def test_figures_have_three_digits_and_no_powers_of_ten(paste: ModuleType, figure: float, text: str) -> None:
+    assert paste.number(figure) == text
+
+
+def test_sentences_are_taken_as_they_are(paste: ModuleType) -> None:
+    results = {"lab": {"paragraph": "It is slow.", "remark": "It is small."}}
+    assert paste.block("text lab paragraph remark", results) == "It is slow. It is small.\n"
 
 
 def test_a_table_holds_what_would_break_it(paste: ModuleType) -> None:
@@ -69,7 +96,7 @@ def test_a_table_has_the_columns_that_were_asked_for(paste: ModuleType) -> None:
     assert rows[2] == "| 2.31 ms | threads |"
 
 
-@pytest.mark.parametrize("what", ["claims", "output demo", "table demo"])
+@pytest.mark.parametrize("what", ["claims", "output demo", "table demo", "text demo why"])
 def test_without_a_result_it_says_so(paste: ModuleType, what: str) -> None:
     assert paste.block(what, {}) == "Not measured yet.\n"
 
@@ -77,6 +104,8 @@ def test_without_a_result_it_says_so(paste: ModuleType, what: str) -> None:
 def test_an_unknown_block_is_an_error(paste: ModuleType) -> None:
     with pytest.raises(ValueError, match="there is no block 'graph demo'"):
         paste.block("graph demo", RESULTS)
+    with pytest.raises(ValueError, match="does not name its result"):
+        paste.block("table", RESULTS)
 
 
 def test_every_result_in_the_repository_can_be_read(paste: ModuleType) -> None:
@@ -86,7 +115,7 @@ def test_every_result_in_the_repository_can_be_read(paste: ModuleType) -> None:
 
 
 def test_every_marker_has_its_end() -> None:
-    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         markers = re.findall(r"^<!-- (paste:|end paste)", path.read_text(), re.MULTILINE)
         assert markers[::2] == ["paste:"] * (len(markers) // 2)
         assert markers[1::2] == ["end paste"] * (len(markers) // 2)
