@@ -4,9 +4,10 @@ A block begins with `<!-- paste: KIND ... -->` and ends with `<!-- end paste -->
 
     claims [WHICH ...]    one row for each entry of "claims" in any result. WHICH is the begin of a result's name up to
                           a dash (`aa` takes aa-cpu-2core.json), or NAME:WORD for those claims that begin with WORD
-    output NAME           "output" of results/NAME.json, as it was on the terminal
+    output NAME [WORDS]   "output" of results/NAME.json, as it was on the terminal; from the first line that begins with
+                          WORDS to the next empty one
     table NAME [KEY ...]  "results" of results/NAME.json, a list of objects; the keys are the columns (default: all)
-    text NAME KEY         the sentences that results/NAME.json holds under KEY
+    lab NAME PART         a result of `hotlap lab`: its story, tables or notes (see labs.py)
 
 What a result has to hold is written in docs/benchmarks.md; the pages are made by pages.py. `--check` changes nothing
 and fails if anything is stale.
@@ -20,12 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import labs
 import pages
 from hotlap.units import duration
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"(<!-- paste: (?P<what>[A-Za-z0-9_.: -]+?) -->\n).*?(<!-- end paste -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- paste: (?P<what>[A-Za-z0-9_.:+ -]+?) -->\n).*?(<!-- end paste -->)", re.DOTALL)
 NOT_YET = "Not measured yet.\n"
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -55,13 +57,31 @@ def block(what: str, results: Results, *, folder: str = "") -> str:
         raise ValueError(f"the block {what!r} does not name its result")
     name, *keys = words
     result = results.get(name, {})
+    if not result:
+        return NOT_YET
     if kind == "output":
-        return f"```text\n{result['output'].rstrip()}\n```\n" if "output" in result else NOT_YET
+        return f"```text\n{output(str(result.get('output', '')), ' '.join(keys))}```\n"
     if kind == "table":
         return table([{key: row.get(key) for key in keys or row} for row in result.get("results", [])])
-    if kind == "text":
-        return f"{' '.join(str(result[key]) for key in keys)}\n" if all(key in result for key in keys) else NOT_YET
-    raise ValueError(f"there is no block {what!r}; known are claims, output NAME, table NAME [KEY ...], text NAME KEY")
+    if kind == "lab":
+        return "\n".join(labs.markdown(result, part) for part in keys)
+    raise ValueError(f"there is no block {what!r}; known are claims, output NAME, table NAME [KEY ...], lab NAME PART")
+
+
+def output(text: str, begin: str) -> str:
+    """What a terminal showed, without the blanks that fill its lines; one section of it where `begin` names one.
+
+    Raises:
+        ValueError: no line begins like that.
+    """
+    lines = text.rstrip().split("\n")
+    if begin:
+        first = next((number for number, line in enumerate(lines) if line.startswith(begin)), None)
+        if first is None:
+            raise ValueError(f"no line of the output begins with {begin!r}")
+        # Lines of a table or a patch are filled with blanks; only the line between two sections is empty.
+        lines = lines[first : lines.index("", first) if "" in lines[first:] else None]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def claims_table(which: Sequence[str], results: Results, *, folder: str) -> str:

@@ -81,9 +81,48 @@ def test_figures_have_three_digits_and_no_powers_of_ten(paste: ModuleType, figur
     assert paste.number(figure) == text
 
 
-def test_sentences_are_taken_as_they_are(paste: ModuleType) -> None:
-    results = {"lab": {"paragraph": "It is slow.", "remark": "It is small."}}
-    assert paste.block("text lab paragraph remark", results) == "It is slow. It is small.\n"
+def test_of_an_output_one_section_can_be_shown(paste: ModuleType) -> None:
+    results = {"demo": {"output": "Findings\n  slow   \n         \n  still\n\nPatch\n  +x\n"}}
+    assert paste.block("output demo Findings", results) == "```text\nFindings\n  slow\n\n  still\n```\n"
+    assert paste.block("output demo Patch", results) == "```text\nPatch\n  +x\n```\n"
+    with pytest.raises(ValueError, match="begins with 'Speed-up'"):
+        paste.block("output demo Speed-up", results)
+
+
+LAB = {
+    "story": ["It is slow.", "It is small."],
+    "notes": [],
+    "tables": [
+        {
+            "title": "Products",
+            "columns": ["n", "NumPy", "RTX 4090"],
+            "rows": [
+                [
+                    {"value": 200.0, "unit": "count"},
+                    {"value": 0.0012, "unit": "s"},
+                    {"value": 2e-5, "unit": "s", "low": 1e-5, "high": 4e-5, "predicted": True},
+                ],
+                ["a|b", None, {"value": 0.5, "unit": "share"}],
+            ],
+            "note": "One thread.",
+        }
+    ],
+}
+
+
+def test_a_lab_shows_its_story_and_its_tables_and_what_is_predicted(paste: ModuleType) -> None:
+    assert paste.block("lab transfer story", {"transfer": LAB}) == "It is slow.\n\nIt is small.\n"
+    assert paste.block("lab transfer notes", {"transfer": LAB}) == ""
+    assert paste.block("lab transfer tables", {"transfer": LAB}).splitlines() == [
+        "**Products**",
+        "",
+        "| n | NumPy | RTX 4090 |",
+        "| --- | --- | --- |",
+        "| 200 | 1.20 ms | ~20.0 us (10.0 us to 40.0 us) |",
+        "| a\\|b | - | 50% |",
+        "",
+        "One thread. ~ is predicted, not measured; in parentheses the 80% interval.",
+    ]
 
 
 def test_a_table_holds_what_would_break_it(paste: ModuleType) -> None:
@@ -96,7 +135,7 @@ def test_a_table_has_the_columns_that_were_asked_for(paste: ModuleType) -> None:
     assert rows[2] == "| 2.31 ms | threads |"
 
 
-@pytest.mark.parametrize("what", ["claims", "output demo", "table demo", "text demo why"])
+@pytest.mark.parametrize("what", ["claims", "output demo", "table demo", "lab transfer story"])
 def test_without_a_result_it_says_so(paste: ModuleType, what: str) -> None:
     assert paste.block(what, {}) == "Not measured yet.\n"
 
