@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.docs.blocks import DATA, PYTHON, ROOT, SHELL, SHOWN, Block, When, blo
 from tests.docs.workshop import Workshop
 
 ALL = {page: blocks(page) for page in pages()}
+FRAMEWORKS = {"accelerate", "lightning", "transformers", "IPython"}
 RUN = {When.ALWAYS, When.SLOW}
 
 # Each is a block that nobody runs; a longer list is a decision.
@@ -44,14 +46,28 @@ def thorough(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 @pytest.mark.e2e
 @pytest.mark.parametrize("page", with_blocks(slow=False), ids=name)
 def test_the_blocks_of_a_page_run(page: Path, quick: Workshop) -> None:
-    quick.run([block for block in ALL[page] if block.when is When.ALWAYS])
+    run(page, quick, {When.ALWAYS})
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("page", with_blocks(slow=True), ids=name)
 def test_a_page_runs_as_it_stands(page: Path, thorough: Workshop) -> None:
-    thorough.run([block for block in ALL[page] if block.when in RUN])
+    run(page, thorough, RUN)
+
+
+def run(page: Path, workshop: Workshop, wanted: set[When]) -> None:
+    chosen = [block for block in ALL[page] if block.when in wanted]
+    missing = sorted(module for module in imported(chosen) if find_spec(module) is None)
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)} (--group frameworks)")
+    workshop.run(chosen)
+
+
+def imported(chosen: list[Block]) -> set[str]:
+    """Frameworks that the Python blocks import; all else comes with hotlap."""
+    code = "\n".join(block.code for block in chosen if block.language in PYTHON)
+    return FRAMEWORKS & set(re.findall(r"^\s*(?:import|from) (\w+)", code, re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", ALL, ids=name)
