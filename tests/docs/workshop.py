@@ -16,8 +16,9 @@ from tests.docs.blocks import DATA, PYTHON, ROOT, SHELL, Block, commands
 AT_HAND = Path(__file__).with_name("at_hand")
 SCRIPTS = ("train.py", "train.sh", "package")
 
-# A block that hangs must not hang the suite; the longest that is run on purpose is a study of five minutes.
-QUICK_LIMIT_S, LIMIT_S = 150, 900
+# A block that hangs must not hang the suite. A block of seconds takes minutes on a machine that is busy; the longest
+# that is run on purpose are studies.
+QUICK_LIMIT_S, LIMIT_S = 500, 1800
 
 
 class Workshop:
