@@ -71,6 +71,8 @@ class Session:
         self.attentive = True
         """Somebody wants to see forward passes and batches."""
         self.in_forward = self.in_backward = False
+        # Batches are free now.
+        self.replaying = False
         self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
@@ -96,9 +98,8 @@ class Session:
         self._read = 0
         """Steps whose events were read."""
         self._first_step_at: float | None = None
-        self.due = False
-        """A watch's window is to begin or end, as soon as we are outside of torch's own calls."""
-        self._wait_for_turn = self._in_window = False
+        # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
+        self.due = self._wait_for_turn = self._in_window = False
 
     # Reports of the hooks
 
@@ -164,11 +165,6 @@ class Session:
         """The script asked for torch.compile."""
         self.facts.compiled = True
 
-    @property
-    def replaying(self) -> bool:
-        """Batches are free now."""
-        return self.plan.free_input and self.schedule.warm
-
     def replay(self, iterator: Any) -> Any:
         """A batch that was drawn before, in place of the next one."""
         return self._replay.next(iterator)
@@ -211,6 +207,7 @@ class Session:
                 self.facts.drawn_for_training(self._drawn_from)
             self._drawn_from, self._went_backward = [], False
             self._go_on()
+            self.replaying = self.plan.free_input and self.schedule.warm
         self._until = min(self._sure_until, self.steps + self._affordable(begun))
         self.own_s += time.perf_counter() - begun
         if self._wait_for_turn:

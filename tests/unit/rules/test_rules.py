@@ -22,7 +22,7 @@ from hotlap.rules import (
     wasted_forward,
 )
 from tests.rule_runs import calls, device_window, firing, healthy, memory, run_of_shares, sighting
-from tests.sample_runs import SCRIPT, loader, optimizer, run_with
+from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 
 
 def run_of(**phases: float) -> Run:
@@ -226,6 +226,15 @@ def test_debug_left_on_minds_cudas_switches_only_on_a_device() -> None:
 
 def test_memory_growth_says_how_much_a_step_adds() -> None:
     assert said("memory-growth").startswith("Memory in the process grew by 35.0 MiB in 39 steps, 919 KiB each")
+
+
+def test_memory_growth_that_ends_the_run_soon_comes_before_what_costs_more() -> None:
+    run = replace(firing("memory-growth"), phase_s=firing("input-bound").phase_s)
+    roomy = replace(machine(), available_bytes=1 << 50)
+    assert [found.code for found in rules.check(run, roomy)] == ["input-bound", "memory-growth"]
+    first = rules.check(run, replace(machine(), available_bytes=1 << 30))[0]
+    assert (first.code, first.urgent) == ("memory-growth", True)
+    assert "All of it would be full in" in first.evidence
 
 
 def test_memory_growth_does_not_mind_pages_of_a_mapped_file() -> None:
