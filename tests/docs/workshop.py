@@ -67,7 +67,10 @@ class Workshop:
         _copy(self.folder, kept)
 
     def _python(self, blocks: Sequence[Block]) -> None:
-        told = [{"page": block.place, "line": block.line, "code": block.code} for block in blocks]
+        told = [
+            {"page": block.place, "line": block.line, "language": block.language, "code": block.code}
+            for block in blocks
+        ]
         listed = self.folder.with_name("blocks.json")
         listed.write_text(json.dumps(told), encoding="utf-8")
         command = [sys.executable, str(AT_HAND / "run_blocks.py"), str(AT_HAND / "names.py"), str(listed)]
