@@ -1,8 +1,6 @@
 """What each rule says, word by word, and where its threshold lies."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -290,12 +288,3 @@ def test_the_threshold_is_where_it_is_said_to_be(check: rules.Rule, phase: str, 
 
     assert check(run_at(least * 1.001)) is not None
     assert check(run_at(least * 0.999)) is None
-
-
-def test_the_page_of_the_rules_is_current() -> None:
-    path = Path(__file__).resolve().parents[3] / "benchmarks" / "rules_page.py"
-    spec = importlib.util.spec_from_file_location("rules_page", path)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run python benchmarks/rules_page.py"
