@@ -28,6 +28,7 @@ class Exec {
     int64_t cols(int v) const { return program_.values[v].cols; }
     int64_t ld(int v) const { return round_up<T>(cols(v)); }
     int64_t rows() const { return rows_; }
+    int64_t evaluations() const { return evaluations_; }
     T* value(int v, int64_t e = 0) { return values_[v].value + e * values_[v].step; }
     T* gradient(int v, int64_t e = 0) { return values_[v].gradient + e * values_[v].gradient_step; }
     T* parameter(int p) { return static_cast<T*>(program_.parameters[p].data); }
@@ -58,6 +59,7 @@ class Exec {
     void refresh();
 
     void forward(int64_t e) {
+        if (is_short_) return forward_short(e);
         for (size_t i = 0; i < program_.nodes.size(); i++) forward_node(i, e);
     }
 
@@ -67,6 +69,7 @@ class Exec {
     // From the gradient of the output (already in its place) to those of the values. The weights and biases of linear
     // layers are left to linear_gradients().
     void backward(int64_t e) {
+        if (is_short_) return backward_short(e);
         for (size_t i = program_.nodes.size(); i-- > 0;) backward_node(i, e);
     }
 
@@ -137,6 +140,7 @@ class Exec {
     std::vector<Adds> adds_;
     Packing<T> packing_;
     Buffer<T> zeros_;
+    bool is_short_ = false;
     int64_t rows_ = 0, evaluations_ = 0;
 
     int64_t rows_of(int v) const { return program_.values[v].single ? 1 : rows_; }
@@ -146,6 +150,29 @@ class Exec {
     Gradient<T> gradient_of(int v, int64_t e, bool add) {
         return {gradient(v, e), program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1, add};
     }
+
+    // A field as most have it, one row through (layer, function, layer), without the detours that other programs need.
+    bool is_short() const {
+        const auto& n = program_.nodes;
+        return n.size() == 3 && rows_ == 1 && linear_[0].form == Form::few_inputs && linear_[2].form == Form::few_outputs &&
+               n[0].a == program_.input && n[1].a == n[0].out && overwrites(n[1].op) && n[2].a == n[1].out &&
+               n[2].out == program_.output && needed(program_.input);
+    }
+    void forward_short(int64_t e) {
+        const Node* n = program_.nodes.data();
+        T* hidden = value(n[1].out, e);
+        few_to_many<T>(linear_[0].thin, cols(n[0].a), value(n[0].a, e), start_of(n[0], linear_[0]), hidden);
+        unary_forward<T>(n[1], hidden, hidden, ld(n[1].out));
+        many_to_few<T>(linear_[2].thin, cols(n[2].out), hidden, start_of(n[2], linear_[2]), value(n[2].out, e));
+    }
+    void backward_short(int64_t e) {
+        const Node* n = program_.nodes.data();
+        T *hidden = value(n[1].out, e), *to = gradient(n[1].out, e);
+        few_to_many<T>(linear_[2].thin, cols(n[2].out), gradient(n[2].out, e), zeros_.data(), to);
+        unary_backward<T>(n[1], hidden, hidden, to, to, ld(n[1].out), false);
+        many_to_few<T>(linear_[0].thin, cols(n[0].a), to, zeros_.data(), gradient(n[0].a, e));
+    }
+    const T* start_of(const Node& n, const Linear& l) const { return n.bias >= 0 ? l.bias.data() : zeros_.data(); }
 
     void find_storage();
     void find_gradients(bool input_gradient, bool time_gradient);
@@ -267,6 +294,7 @@ void Exec<T>::refresh() {
         if (n.op == Op::parameter) std::memcpy(value(n.out), parameter(n.weight), sizeof(T) * cols(n.out));
         if (n.op == Op::linear) prepare(n, linear_[i]);
     }
+    is_short_ = is_short();
 }
 
 // A vector that is loaded soon is not written by memcpy, whose pieces would have to reach the cache first.
@@ -353,11 +381,8 @@ void Exec<T>::linear_gradient(size_t node, int64_t first, int64_t count, bool mo
                  true, true}, in, out, packing_);
     l.summing = more;
     if (more) return;
-    const T* s = l.sum.data();
-    const bool add = written_[n.weight];
+    add_transposed<T>(l.sum.data(), wide, out, in, to, written_[n.weight]);
     written_[n.weight] = 1;
-    for (int64_t o = 0; o < out; o++)
-        for (int64_t i = 0; i < in; i++) to[o * in + i] = add ? to[o * in + i] + s[i * wide + o] : s[i * wide + o];
 }
 
 template <class T>
@@ -413,11 +438,11 @@ void Exec<T>::backward_node(size_t i, int64_t e) {
 template <class T>
 void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
     const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
-    const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
     if (l.form == Form::few_inputs)
-        return few_to_many<T>(l.thin, in, value(n.a, e), bias ? bias : zeros_.data(), value(n.out, e));
+        return few_to_many<T>(l.thin, in, value(n.a, e), start_of(n, l), value(n.out, e));
     if (l.form == Form::few_outputs)
-        return many_to_few<T>(l.thin, out, value(n.a, e), bias ? bias : zeros_.data(), value(n.out, e));
+        return many_to_few<T>(l.thin, out, value(n.a, e), start_of(n, l), value(n.out, e));
+    const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
     if (l.forward_dot)
         multiply_dot<T>({value(n.a, e), ld(n.a), parameter(n.weight), in, in, value(n.out, e), ld(n.out), bias, false, true}, rows, out);
     else

@@ -241,7 +241,6 @@ void bind_ode(nb::module_& m, const char* name) {
              })
         .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
                      nb::arg().none())
-        .def("redirect_gradient", [](P& self, int p, uintptr_t to) { self.ode.exec().redirect_gradient(p, pointer<T>(to)); })
         .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
         // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
         .def("set_control",
@@ -262,14 +261,14 @@ void bind_ode(nb::module_& m, const char* name) {
                  self.ode.solve(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(out));
              })
         .def("backward",
-             [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t) {
+             // `to`: where the gradients of the parameters with these `numbers` go.
+             [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t, const std::vector<int>& numbers,
+                const std::vector<uintptr_t>& to) {
                  nb::gil_scoped_release release;
+                 Exec<T>& exec = self.ode.exec();
+                 for (size_t i = 0; i < numbers.size(); i++) exec.redirect_gradient(numbers[i], pointer<T>(to.at(i)));
                  self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0), pointer<double>(to_t), int64_t(self.t.size()));
-             })
-        .def("copy_gradient",
-             [](P& self, int p, uintptr_t to) {
-                 std::memcpy(pointer<T>(to), self.ode.exec().parameter_gradient(p),
-                             sizeof(T) * self.ode.exec().program().parameters.at(p).numel);
+                 for (int number : numbers) exec.redirect_gradient(number, nullptr);
              })
         .def("set_optimizer",
              [](P& self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots) {

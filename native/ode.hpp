@@ -69,7 +69,7 @@ class Ode {
         used_ = 0;
         asked_ = 0;
         size_ = rows_ * ld();
-        exec_.reserve(std::max<int64_t>(2 * tableau_.stages, 16), rows_);
+        reserve(std::max<int64_t>(2 * tableau_.stages, 16));
         exec_.refresh();
         now_.grow(size_);
         next_.grow(size_);
@@ -84,7 +84,8 @@ class Ode {
         trajectories_.push_back({rows, steps_.size()});
     }
 
-    // From the gradient of `out` to those of y0 (rows, cols), of t (num_times; may be null) and of the parameters.
+    // From the gradient of `out` to those of y0 (rows, cols), of t (num_times) and of the parameters. Those of y0 and t may
+    // be null.
     void backward(const T* gradient, T* to_y0, double* to_t, int64_t num_times) {
         exec_.begin_backward();
         carried_.grow(size_);
@@ -104,6 +105,10 @@ class Ode {
         int64_t first;        // evaluation of the first stage; those of the others follow it
         int64_t output, end;  // the times that lie in it
     };
+    struct Series {
+        T* first;
+        int64_t step;
+    };
     struct Trajectory {
         int64_t row;
         size_t step;  // where its steps begin
@@ -121,16 +126,31 @@ class Ode {
     int64_t summed_ = 0, at_once_ = 0;  // evaluations from summed_ on are in the gradients of the linear layers
     std::vector<Taken> steps_;
     const std::vector<double>* t_ = nullptr;  // the caller's, until the way back
+    Series stages_{}, arguments_{}, slope_gradients_{}, argument_gradients_{};
     Scaled by_h_;
     Buffer<T> thetas_;  // of each output, in the step that it lies in
     std::vector<Trajectory> trajectories_;
     Buffer<T> now_, next_, carried_, power_gradients_;
 
     int64_t ld() const { return exec_.ld(exec_.program().input); }
-    T* stage(int64_t e) { return exec_.value(exec_.program().output, e); }
-    T* argument(int64_t e) { return exec_.value(exec_.program().input, e); }
-    T* slope_gradient(int64_t e) { return exec_.gradient(exec_.program().output, e); }
-    T* argument_gradient(int64_t e) { return exec_.gradient(exec_.program().input, e); }
+    T* stage(int64_t e) const { return stages_.first + e * stages_.step; }
+    T* argument(int64_t e) const { return arguments_.first + e * arguments_.step; }
+    T* slope_gradient(int64_t e) const { return slope_gradients_.first + e * slope_gradients_.step; }
+    T* argument_gradient(int64_t e) const { return argument_gradients_.first + e * argument_gradients_.step; }
+
+    // Room for so many evaluations; where they lie is kept here, because it is asked for again and again.
+    void reserve(int64_t evaluations) {
+        const int in = exec_.program().input, out = exec_.program().output;
+        exec_.reserve(evaluations, rows_);
+        stages_ = {exec_.value(out), exec_.value(out, 1) - exec_.value(out)};
+        arguments_ = {exec_.value(in), exec_.value(in, 1) - exec_.value(in)};
+        slope_gradients_ = {exec_.gradient(out), exec_.gradient(out, 1) - exec_.gradient(out)};
+        argument_gradients_ = {exec_.gradient(in), exec_.gradient(in, 1) - exec_.gradient(in)};
+    }
+
+    void reserve_more(int64_t evaluations) {
+        if (evaluations > exec_.evaluations()) reserve(evaluations);
+    }
 
     void evaluate(double t, int64_t e) {
         if (exec_.program().time >= 0) exec_.value(exec_.program().time, e)[0] = T(sign_ * t);
@@ -156,13 +176,10 @@ class Ode {
         return start;
     }
 
-    // From one evaluation to the next.
-    int64_t stage_stride() { return stage(1) - stage(0); }
-
     // to = now_ + sum_j weight[j] k_j over `count` stages.
     void combine(const Taken& s, const T* weight, int count, T* to) {
         const T *k = stage(s.first), *from = now_.data();
-        const int64_t stride = stage_stride();
+        const int64_t stride = stages_.step;
         for (int64_t i = 0; i < size_; i += W) store<T>(to + i, sum_stages(load<T>(from + i), weight, 1, k + i, stride, count));
     }
 
@@ -202,7 +219,7 @@ class Ode {
 
     double error_of(const Control& control, const Taken& s) {
         const T* k = stage(s.first);
-        const int64_t stride = stage_stride();
+        const int64_t stride = stages_.step;
         return scaled_norm(control, now_.data(), next_.data(), [&](int64_t i) {
             return sum_stages(Vec<T>{}, by_h_.e, 1, k + i, stride, tableau_.stages);
         });
@@ -236,6 +253,7 @@ class Ode {
 
     void adaptive(const std::vector<double>& t, const Control& control, int64_t row, T* out) {
         double now = t[0];
+        reserve_more(used_ + 2);  // the first slope, and the one that the first step is chosen by
         copy_vectors<T>(now_.data(), argument(used_), size_);
         evaluate(now, used_);
         used_++;
@@ -247,7 +265,7 @@ class Ode {
             h = std::min(std::max(h, control.min_step), control.max_step);
             if (!(now + h > now)) fail("the step size has become too small: the problem is stiff, or the tolerance too tight", now, h);
             if (tries++ >= control.max_steps) fail("more than max_num_steps steps", now, h);
-            exec_.reserve(used_ + tableau_.stages, rows_);
+            reserve_more(used_ + tableau_.stages);
             Taken step{now, h, used_ - 1, int64_t(wanted), int64_t(wanted)};
             attempt(step);
             const double error = error_of(control, step);
@@ -280,7 +298,7 @@ class Ode {
     void fixed(const std::vector<double>& t, const std::vector<double>& grid, int64_t row, T* out) {
         size_t wanted = 1;
         for (size_t i = 0; i + 1 < grid.size(); i++) {
-            exec_.reserve(used_ + tableau_.stages, rows_);
+            reserve_more(used_ + tableau_.stages);
             Taken step{grid[i], grid[i + 1] - grid[i], used_, int64_t(wanted), int64_t(wanted)};
             copy_vectors<T>(now_.data(), argument(used_), size_);
             evaluate(step.t, used_++);
@@ -305,35 +323,45 @@ class Ode {
 
     int64_t place_of(int64_t output, int64_t row) const { return (output * total_rows_ + row) * cols(); }
 
-    // Outputs of one short row follow each other, so that whole vectors may be written in turn; not so the last of them.
-    bool in_turn(int64_t output) const { return total_rows_ == 1 && place_of(output, 0) + W <= place_of(int64_t(t_->size()), 0); }
+    // Outputs of one short row follow each other: before this one whole vectors may be read, and written in turn, without
+    // leaving the memory of all outputs.
+    int64_t end_of_whole() const {
+        const int64_t all = place_of(int64_t(t_->size()), 0);
+        return total_rows_ == 1 && cols() <= W && all >= W ? (all - W) / cols() + 1 : 0;
+    }
+
+    template <class F>
+    HOTLAP_INLINE void for_outputs(const Taken& s, int64_t row, int64_t c, F f) {
+        const int64_t step = total_rows_ * cols(), whole = std::min(s.end, end_of_whole());
+        const int width = int(std::min<int64_t>(W, cols() - c));
+        int64_t place = place_of(s.output, row) + c, o = s.output;
+        for (; o < whole; o++, place += step) f(o, place, [](const T* p) { return load<T>(p); }, [](T* p, Vec<T> v) { store<T>(p, v); });
+        for (; o < s.end; o++, place += step)
+            f(o, place, [=](const T* p) { return load_n<T>(p, width); }, [=](T* p, Vec<T> v) { store_n<T>(p, v, width); });
+    }
 
     // The coefficients of theta^p, p = 0 ... P, then the polynomial at each output.
     template <int P>
     void write_outputs(const Taken& s, int64_t row, T* out) {
         const T* k = stage(s.first);
-        const int64_t stride = stage_stride();
+        const int64_t stride = stages_.step;
+        const double *times = t_->data(), inverse = 1 / s.h;
         T* thetas = thetas_.data();
-        for (int64_t o = s.output; o < s.end; o++) thetas[o] = T(theta(s, o));
+        for (int64_t o = s.output; o < s.end; o++) thetas[o] = T((times[o] - s.t) * inverse);
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c += W) {
                 const int64_t i = r * ld() + c;
-                const int width = int(std::min<int64_t>(W, cols() - c));
                 Vec<T> q[P + 1];
                 q[0] = load<T>(now_.data() + i);
 #pragma GCC unroll 4
                 for (int p = 0; p < P; p++) q[p + 1] = sum_stages(Vec<T>{}, by_h_.dense + p, P, k + i, stride, tableau_.stages);
-                for (int64_t o = s.output; o < s.end; o++) {
+                for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto, auto put) {
                     const Vec<T> x = splat<T>(thetas[o]);
                     Vec<T> v = q[P];
 #pragma GCC unroll 4
                     for (int p = P - 1; p >= 0; p--) v = fma(v, x, q[p]);
-                    T* to = out + place_of(o, row + r) + c;
-                    if (in_turn(o) && cols() <= W)
-                        store<T>(to, v);
-                    else
-                        store_n<T>(to, v, width);
-                }
+                    put(out + place, v);
+                });
             }
     }
 
@@ -360,7 +388,7 @@ class Ode {
             pull(first, to_t);
             add(argument_gradient(first), y);
         }
-        for (int64_t r = 0; r < rows_; r++)
+        for (int64_t r = 0; to_y0 && r < rows_; r++)
             for (int64_t c = 0; c < cols(); c++)
                 to_y0[(from.row + r) * cols() + c] = y[r * ld() + c] + gradient[(from.row + r) * cols() + c];
     }
@@ -423,20 +451,18 @@ class Ode {
         const T* thetas = thetas_.data();
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c += W) {
-                const int width = int(std::min<int64_t>(W, cols() - c));
                 Vec<T> q[P + 1] = {};
-                for (int64_t o = s.output; o < s.end; o++) {
-                    const T* from = gradient + place_of(o, row + r) + c;
-                    Vec<T> v = in_turn(o) ? load<T>(from) : load_n<T>(from, width);
+                for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto get, auto) {
                     const Vec<T> x = splat<T>(thetas[o]);
+                    Vec<T> v = get(gradient + place);
                     q[0] += v;
 #pragma GCC unroll 4
                     for (int p = 1; p <= P; p++) {
                         v *= x;
                         q[p] += v;
                     }
-                }
-                const IVec<T> real = first_lanes<T>(width);
+                });
+                const IVec<T> real = first_lanes<T>(int(std::min<int64_t>(W, cols() - c)));
 #pragma GCC unroll 5
                 for (int p = 0; p <= P; p++)
                     store<T>(power_gradients_.data() + p * size_ + r * ld() + c, from_bits<T>(bits<T>(q[p]) & real));
@@ -476,7 +502,6 @@ class OdeFit {
              const std::vector<double>& grid, const T* target, bool mean, int64_t iterations, double* losses) {
         const int64_t n = int64_t(t.size()) * rows * ode.cols();
         out_.grow(n + Simd<T>::W);
-        start_.grow(rows * ode.cols() + Simd<T>::W);
         const T scale = T(mean ? 2.0 / double(n) : 2.0);
         for (int64_t k = 0; k < iterations; k++) {
             ode.solve(y0, t, sign, rows, each, control, grid, out_.data());
@@ -495,7 +520,7 @@ class OdeFit {
             }
             sum += double(sum_of<T>(total));
             losses[k] = mean ? sum / double(n) : sum;
-            ode.backward(out_.data(), start_.data(), nullptr, int64_t(t.size()));
+            ode.backward(out_.data(), nullptr, nullptr, int64_t(t.size()));
             all_rates<T>(method, groups, slots, rates_);
             for (size_t j = 0; j < slots.size(); j++) {
                 const Slot<T>& slot = slots[j];
@@ -506,7 +531,7 @@ class OdeFit {
     }
 
   private:
-    Buffer<T> out_, start_;
+    Buffer<T> out_;
     std::vector<Rate<T>> rates_;
 };
 

@@ -43,8 +43,7 @@ class TanhTable {
         for (int i = 0; i < 2; i++) slope[i] = (std::tanh(std::sqrt(u[i])) / std::sqrt(u[i]) - 1) / u[i];
         const double c5 = (slope[1] - slope[0]) / (u[1] - u[0]);
         const double c[] = {0, 1, 0, slope[0] - c5 * u[0], 0, c5};
-        centre[0] = 0;
-        for (int j = 0; j <= degree; j++) coefficient[j][0] = float(c[j]);
+        put(0, 0, c);
     }
 
     // Newton's interpolation at Chebyshev's nodes. The centre is a number in the middle whose tanh is very nearly a float
@@ -69,8 +68,13 @@ class TanhTable {
             p[0] = d[i] - z[i] * p[0];
         }
         p[0] = std::tanh(double(best));
-        centre[k] = best;
-        for (int j = 0; j < n; j++) coefficient[j][k] = float(p[j]);
+        put(k, best, p);
+    }
+
+    void put(int k, float at, const double* polynomial) {
+        const int place = (first + k) % pieces;
+        centre[place] = at;
+        for (int j = 0; j <= degree; j++) coefficient[j][place] = float(polynomial[j]);
     }
 };
 
@@ -92,9 +96,8 @@ struct Tanh<float> {
     HOTLAP_INLINE Vec<float> operator()(Vec<float> x) const {
         // Beyond 9.02 the nearest number to tanh is 1. min gives its second argument for NaN.
         const __m512 a = _mm512_min_ps(_mm512_set1_ps(9.02f), (__m512)absolute<float>(x));
-        const __m512i quarter = _mm512_sub_epi32(_mm512_srli_epi32(_mm512_castps_si512(a), TanhTable::shift),
-                                                 _mm512_set1_epi32(TanhTable::first));
-        const __m512i piece = _mm512_max_epi32(quarter, _mm512_setzero_si512());
+        // The permutations look at the lowest five bits only; the pieces lie where these point to.
+        const __m512i piece = _mm512_srli_epi32(_mm512_castps_si512(_mm512_max_ps(a, _mm512_set1_ps(0.0625f))), TanhTable::shift);
         const __m512 z = _mm512_sub_ps(a, _mm512_permutex2var_ps(centre[0], piece, centre[1]));
         __m512 p = _mm512_permutex2var_ps(c[n - 1][0], piece, c[n - 1][1]);
 #pragma GCC unroll 8
