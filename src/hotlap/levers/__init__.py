@@ -9,6 +9,7 @@ from hotlap.levers.allocator import Allocator
 from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
 from hotlap.levers.expandable_segments import ExpandableSegments
@@ -19,9 +20,11 @@ from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
 from hotlap.levers.no_debug import NoDebug
+from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
 from hotlap.levers.tf32 import Tf32
 from hotlap.levers.threads import Threads
+from hotlap.levers.workers import Workers
 from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import LeverSpec
 
@@ -30,6 +33,9 @@ __all__ = ["ALL", "BatchedFetch", "CachedDataset", "Lever", "Numerics", "Patch",
 ALL: tuple[type[Lever], ...] = (
     BatchedFetch,
     CachedDataset,
+    CachedPrefix,
+    NoEpochGap,
+    Workers,
     FusedOptimizer,
     Bf16Autocast,
     HugePages,
