@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hotlap.record import (
     CallSite,
+    LoaderFacts,
     Machine,
     Phase,
     Run,
@@ -50,13 +51,24 @@ def run_of(
     return replace(
         run_with(phases=_PHASES if phases is None else phases),
         num_threads=num_threads,
-        loaders=(replace(loader(), dataset="TensorDataset"),),
+        loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
         switches=SwitchFacts(anomaly_mode="detect_anomaly" in data.decode()),
         shapes=ShapeFacts(num_steps=100, num_shapes=1, num_new_late=0),
         sightings=_sightings(str(path), data.decode()),
         sources={str(path): hashlib.sha256(data).hexdigest()},
+    )
+
+
+def _loader(text: str) -> LoaderFacts:
+    random = "transform=" in text
+    return replace(
+        loader(),
+        dataset="Pictures" if random else "TensorDataset",
+        num_workers=2 if "num_workers=2" in text else 0,
+        deterministic=not random,
+        why_not="item 0 draws random numbers" if random else None,
     )
 
 

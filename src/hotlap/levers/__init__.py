@@ -10,6 +10,7 @@ from hotlap.levers.allocator import Allocator
 from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
 from hotlap.levers.create_on_device import CreateOnDevice
@@ -24,11 +25,13 @@ from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
 from hotlap.levers.no_debug import NoDebug
+from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
 from hotlap.levers.random_on_device import RandomOnDevice
 from hotlap.levers.sdpa import Sdpa
 from hotlap.levers.tf32 import Tf32
 from hotlap.levers.threads import Threads
+from hotlap.levers.workers import Workers
 from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import LeverSpec
 
@@ -37,6 +40,9 @@ __all__ = ["ALL", "BatchedFetch", "CachedDataset", "Lever", "Numerics", "Patch",
 ALL: tuple[type[Lever], ...] = (
     BatchedFetch,
     CachedDataset,
+    CachedPrefix,
+    NoEpochGap,
+    Workers,
     FusedOptimizer,
     Bf16Autocast,
     HugePages,
