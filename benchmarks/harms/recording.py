@@ -18,7 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+# What every script of ours imports, and what torch itself imports when the first optimizer is made.
+import sklearn.datasets  # noqa: F401 - for its children
 import torch
+import torch._dynamo
 
 from hotlap.launch.outcome import recorded
 from hotlap.launch.workplace import probe_environment
@@ -26,6 +29,8 @@ from hotlap.probe import arrival, stand_in
 from hotlap.record import Plan, Run, Status, encode, load, save
 
 _LOOK_S = 0.02
+# The 400 steps take seconds, on a machine that is busy otherwise some minutes.
+_LIMIT_S = 900.0
 
 
 class Recorder:
@@ -79,7 +84,7 @@ def _forked(plan: Plan, limit_s: float) -> Run:
 
 def _await(child: int, limit_s: float) -> int:
     """Its exit code; a child that takes too long is ended."""
-    deadline = time.monotonic() + max(120.0, limit_s)
+    deadline = time.monotonic() + max(_LIMIT_S, limit_s)
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:

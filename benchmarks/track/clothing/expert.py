@@ -1,4 +1,4 @@
-"""The clothes by hand: photographs decoded once, at a fraction of their size; then batches by gather, flips by batch."""
+"""The clothes by hand: photographs decoded once, at a fraction of the size; then gathers, flips by batch."""
 
 import argparse
 import time
