@@ -123,10 +123,11 @@ class _Steps:
         if self._depth == 1:
             clock = self._clock
             self._before, clock.where = clock.where, phases.STEP
-            if len(args) > 1 or kwargs.get("closure") is not None:
+            closure = len(args) > 1 or kwargs.get("closure") is not None
+            if closure:
                 self._session.facts.used_closure(optimizer)
             if self._session.plan.evidence:
-                self._session.update_begins()
+                self._session.update_begins(None if closure else optimizer)
             self._begin = clock.now()
 
     def after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:

@@ -112,6 +112,7 @@ class Session:
             self.facts.compiled |= type(module).__name__ == "OptimizedModule"
         if self.plan.evidence and torch.is_grad_enabled():
             self.own(lambda: self._inputs.add((args, kwargs)))
+            self.updates.saw(module)
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
@@ -134,14 +135,16 @@ class Session:
         weakref.finalize(optimizer, self.marker.gone, number).atexit = False
         self.arms.optimizer_made(optimizer)
 
-    def update_begins(self) -> None:
-        """An optimizer is about to step. Only called where evidence is wanted."""
+    def update_begins(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """An optimizer is about to step; None: with a closure. Only called where evidence is wanted."""
         if Updates.wanted(self.steps):
-            self.own(lambda: self.updates.before(self._parameters()))
+            self.own(lambda: self.updates.before(self._parameters(), optimizer))
 
     def update_made(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has stepped."""
         self.updates_made += 1
+        if self.plan.evidence:
+            self.own(self.updates.stepped)
         if self.marker.stepped(self.facts.made_optimizer(optimizer)):
             self._boundary()
 
