@@ -25,7 +25,9 @@ def words(settings: Settings) -> tuple[tuple[str, ...], str]:
         folder = found(settings.data)
         return ("--data", str(folder.resolve())), f"The data are MNIST, from {settings.data}."
     if find_spec("sklearn") is None:
-        raise UserError("Give --data DIR with MNIST's files, or pip install scikit-learn for the digits bundled with it.")
+        raise UserError(
+            "Give --data DIR with MNIST's files, or pip install scikit-learn for the digits bundled with it."
+        )
     return (), (
         "The data are not MNIST but scikit-learn's 1,797 digits, enlarged to 28 x 28 and shifted to as many images: "
         "as much work, an easier task. --data DIR takes MNIST's own files."

@@ -47,9 +47,16 @@ class Axis:
 
     def ticks(self) -> tuple[tuple[float, str], ...]:
         """(percent, label)."""
-        values = tuple(self._decades()) if self.log else self.scale.ticks()
+        values = tuple(self._decades()) if self.log else tuple(self._round())
         step = ceil(len(values) / _MOST_LABELS)
-        return tuple((place, label(value, self.unit)) for value in values[::step] if (place := self.place(value)) is not None)
+        return tuple(
+            (place, label(value, self.unit)) for value in values[::step] if (place := self.place(value)) is not None
+        )
+
+    def _round(self) -> Iterator[float]:
+        # Round numbers of bytes are not round numbers of MiB, which is what is shown.
+        whole = 1 << 20 if self.unit is Unit.BYTE else 1
+        yield from (whole * tick for tick in Scale(self.scale.low / whole, self.scale.high / whole).ticks())
 
     def _decades(self) -> Iterator[float]:
         low, high = self.scale.low, self.scale.high

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+from hotlap import machine
+from hotlap.errors import UserError
 from hotlap.lab.settings import USUAL_GPU, Settings
-from hotlap.predict import resolve
+from hotlap.predict import Device, resolve
+from hotlap.predict.catalogue import unknown_cpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +46,13 @@ def names(settings: Settings) -> tuple[str, ...]:
         UserError: one is not known.
     """
     return tuple(resolve(name).device.name for name in settings.gpu or (USUAL_GPU,))
+
+
+def here() -> tuple[str, tuple[Device, ...]]:
+    """This machine's processor as forecasts know it, and the devices that they must be told of for that."""
+    found = machine.look()
+    try:
+        resolve(found.processor)
+    except UserError:
+        return found.processor, (unknown_cpu(found.processor, cores=found.num_cores),)
+    return found.processor, ()

@@ -22,7 +22,13 @@ def render(result: Result) -> str:
     out = StringIO()
     # An empty environment: the text is the same whatever FORCE_COLOR, COLUMNS or TERM say.
     console = Console(
-        file=out, width=WIDTH, force_terminal=False, color_system=None, legacy_windows=False, highlight=False, _environ={}
+        file=out,
+        width=WIDTH,
+        force_terminal=False,
+        color_system=None,
+        legacy_windows=False,
+        highlight=False,
+        _environ={},
     )
     for section in sections(result):
         console.print(section)

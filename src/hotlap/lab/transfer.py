@@ -183,4 +183,3 @@ def _crosses(who: str, sides: Sequence[int], cpu: Sequence[float], times: Sequen
         until = f"{last:.0f}" if last is not None else f"more than {sides[-1]}"
         interval = f" (between {first or sides[0]:.0f} and {until}, by the intervals)"
     return f"{who} is ahead of this CPU from a side of about {middle:.0f} on{interval}."
-
