@@ -27,7 +27,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         usage=_USAGE,
         allow_abbrev=False,
         help="the founding experiments on this machine; without a name: which there are",
-        description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what came "
+        description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what "
+        "came "
         "out. Where no GPU is here, its figures are predicted, with intervals, and marked. Without NAME: the list.",
         epilog="What stands behind SCRIPT goes to the training as it is.",
     )

@@ -241,12 +241,12 @@ def _no_gain(speedup: Interval) -> str:
 def _better_gpu(advice: str, known: Known) -> Item:
     if known.work is None:
         return Item(advice=advice, effect=None, verdict="unknown", why="No step of the script could be traced.")
-    name, devices = gpus.here() if known.on_cpu else (known.run.device, ())
+    name, devices = gpus.measured_on(known.run.device)
     found = forecast(
         known.work,
         target=known.targets[0],
         measured_on=name,
-        measured_step_s=known.run.median_step_s(),
+        measured_step_s=known.run.median_step_s() if name is not None else None,
         devices=devices,
     )
     there = Quantity.of(found.step_s, Unit.SECOND, predicted=True)

@@ -103,8 +103,8 @@ def tell(
         notes=(
             *chosen.notes,
             about_data,
-            f"Ten epochs are {_num_steps():,} steps of {digits.BATCH_SIZE} images; but for the {BASE} hidden units of the "
-            "article's net, they are counted from the mean of some measured steps.",
+            f"Ten epochs are {_num_steps():,} steps of {digits.BATCH_SIZE} images; but for the {BASE} hidden units of "
+            "the article's net, they are counted from the mean of some measured steps.",
         ),
         quick=settings.quick,
         gpus=() if chosen.predicted else (chosen.name,),
@@ -216,9 +216,9 @@ def _input(one: Size) -> str:
     share = one.waits_s / one.step_s
     return (
         f"With {one.hidden} hidden units {percent(share)} of a step on the CPU is waiting for the batch "
-        f"({duration(one.waits_s)} of {duration(one.step_s)}), made image by image in Python. No GPU shortens that, so the "
-        f"most that any device could bring is {1 / max(share, 1e-9):.1f}x as long as the data come like this; kept where "
-        "the training is, the model is all that is left."
+        f"({duration(one.waits_s)} of {duration(one.step_s)}), made image by image in Python. No GPU shortens that, "
+        f"so the most that any device could bring is {1 / max(share, 1e-9):.1f}x as long as the data come like this; "
+        "kept where the training is, the model is all that is left."
     )
 
 
@@ -238,8 +238,8 @@ def _tables_turn(sizes: Sequence[Size], there: Mapping[str, Sequence[Quantity]],
         )
 
     return (
-        f"The GPU is ahead {said(written)} as written, and {said(kept)} where nobody waits for data on either side. Below "
-        "that its step is made of calls that cost more than what they compute (`hotlap lab launch-floor`)."
+        f"{'By these predictions the' if gpu.predicted else 'The'} GPU is ahead {said(written)} as written, and {said(kept)} where nobody waits for data on either side. "
+        "Below that its step is made of calls that cost more than what they compute (`hotlap lab launch-floor`)."
     )
 
 
@@ -249,7 +249,7 @@ def _growth(sizes: Sequence[Size], there: Mapping[str, Sequence[Quantity]]) -> s
     gpu = there[KEPT][-1].value / there[KEPT][0].value
     parameters = large.num_parameters / small.num_parameters
     return (
-        f"From {small.hidden} to {large.hidden:,} hidden units the parameters grow {parameters:.0f}-fold; the CPU's step "
-        f"(without its input) grows {cpu:.1f}-fold, the GPU's {gpu:.1f}-fold: a GPU is fast where there is much to do at "
-        "once, and hardly slower for more of it."
+        f"From {small.hidden} to {large.hidden:,} hidden units the parameters grow {parameters:.0f}-fold; the CPU's "
+        f"step (without its input) grows {cpu:.1f}-fold, the GPU's {gpu:.1f}-fold: a GPU is fast where there is much "
+        "to do at once, and hardly slower for more of it."
     )

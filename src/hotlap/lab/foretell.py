@@ -17,8 +17,9 @@ LAUNCH_S = 2e-6
 # (https://www.cs.virginia.edu/~mwb7w/cuda_support/memory_transfer_overhead.html), 5 to 7 us to submit one
 # (arXiv 2602.21548, section 5.2).
 _COPY_S, _COPY_SIGMA = 8e-6, 0.4
-# Part of the slot's nominal rate: pinned 26.3 of 31.5 GB/s on an A100, 51 of 63 on an H100 (Azure's AI benchmarking guide);
-# pageable memory is copied by the host once more: 0.4 (hotlap.predict.prediction), 1/2.4 of pinned (the page above).
+# Part of the slot's nominal rate: pinned 26.3 of 31.5 GB/s on an A100, 51 of 63 on an H100 (Azure's AI benchmarking
+# guide); pageable memory is copied by the host once more: 0.4 (hotlap.predict.prediction), 1/2.4 of pinned (the page
+# above).
 _RATES = {"pinned": (0.82, 0.10), "pageable": (0.40, 0.30)}
 
 

@@ -48,6 +48,17 @@ def names(settings: Settings) -> tuple[str, ...]:
     return tuple(resolve(name).device.name for name in settings.gpu or (USUAL_GPU,))
 
 
+def measured_on(device: str) -> tuple[str | None, tuple[Device, ...]]:
+    """The device of a run as forecasts know it; None where the catalogue does not know that GPU."""
+    if device == "cpu":
+        return here()
+    try:
+        resolve(device)
+    except UserError:
+        return None, ()
+    return device, ()
+
+
 def here() -> tuple[str, tuple[Device, ...]]:
     """This machine's processor as forecasts know it, and the devices that they must be told of for that."""
     found = machine.look()

@@ -172,9 +172,9 @@ def _story(
     floors = ", ".join(f"{duration(square[way][0].value)} in {way}" for way in here)
     verb = "would take" if gpu.predicted else "takes"
     first = (
-        f"On this machine a call that computes next to nothing ({sides[0]} x {sides[0]}) takes {floors}. {gpu.title} {verb} "
-        f"{quantity(square[GPU][0])} for it, and {quantity(square[GRAPH][0])} inside a CUDA graph, where nobody has to ask "
-        "for each call: that is its floor, however little there is to do."
+        f"On this machine a call that computes next to nothing ({sides[0]} x {sides[0]}) takes {floors}. {gpu.title} "
+        f"{verb} {quantity(square[GPU][0])} for it, and {quantity(square[GRAPH][0])} inside a CUDA graph, where "
+        "nobody has to ask for each call: that is its floor, however little there is to do."
     )
     return [first, _where(sides, square, here), _what_for(found, steps)]
 
@@ -186,17 +186,17 @@ def _where(sides: Sequence[int], square: Mapping[str, Sequence[Quantity]], here:
     if at is None:
         return f"Up to {sides[-1]} x {sides[-1]} the GPU's calls stay slower than the fastest of this CPU's."
     return (
-        f"From a side of about {mark}{at:.0f} on the GPU overtakes the fastest way of this CPU. Below that a call costs the "
-        "GPU its floor and the CPU the arithmetic alone, so a network of such layers is faster on the CPU, and the less "
-        "there is around each call, the more so."
+        f"From a side of about {mark}{at:.0f} on the GPU overtakes the fastest way of this CPU. Below that a call "
+        "costs the GPU its floor and the CPU the arithmetic alone, so a network of such layers is faster on the CPU, "
+        "and the less there is around each call, the more so."
     )
 
 
 def _what_for(found: Mapping[str, Sequence[Quantity]], steps: Mapping[str, Quantity]) -> str:
     torch_s = steps[TORCH_STEP].value
     sentence = (
-        f"A training step is many such calls: torch needs {duration(torch_s)} for one of the question's network, whose two "
-        f"layers take {duration(found[TORCH][0].value)} each if called alone."
+        f"A training step is many such calls: torch needs {duration(torch_s)} for one of the question's network, "
+        f"whose two layers take {duration(found[TORCH][0].value)} each if called alone."
     )
     if SMALL_STEP in steps:
         ratio = torch_s / steps[SMALL_STEP].value

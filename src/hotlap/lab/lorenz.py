@@ -89,8 +89,9 @@ def tell(found: Mapping[str, Answer], settings: Settings, *, missing: Sequence[s
     on_gpu = _on_gpu(found[traced], there, gpu)
     notes = [
         *gpu.notes,
-        "dy/dt = net(y), net = 3-100-3 with tanh; t in (0, 1), 101 points, u0 = (1, 0, 0), sigma 10, rho 28, beta 8/3; sum "
-        "of squares, Adam(0.01); tolerances 1e-3 and 1e-6, float32, one thread; all start from the same weights.",
+        "dy/dt = net(y), net = 3-100-3 with tanh; t in (0, 1), 101 points, u0 = (1, 0, 0), sigma 10, rho 28, beta "
+        "8/3; sum of squares, Adam(0.01); tolerances 1e-3 and 1e-6, float32, one thread; all start from the same "
+        "weights.",
         *(f"{way} is not installed: pip install {' '.join(_NEEDS[way])} brings it into the table." for way in missing),
     ]
     if not all(one.native for one in found.values()):
@@ -143,7 +144,8 @@ def _table(found: Mapping[str, Answer], on_gpu: Quantity | None, gpu: gpus.Gpu, 
         title="One training iteration: solve, gradient, update",
         columns=("with", "method", "an iteration", f"beside {traced}", "a thousand", "made here", "last loss"),
         rows=tuple(rows),
-        note="The question: orders of magnitude faster on a CPU with a lean path for small networks than on a Tesla K40c.",
+        note="The question: orders of magnitude faster on a CPU with a lean path for small networks than on a Tesla "
+        "K40c.",
     )
 
 
@@ -218,26 +220,32 @@ def _why(found: Mapping[str, Answer], on_gpu: Quantity | None, gpu: gpus.Gpu, tr
     if one.workload is not None:
         work = decode(one.workload.encode(), Workload).validated()
         text = (
-            f"In {traced} an iteration is {work.num_kernels:,.0f} operators, {duration(base / work.num_kernels)} each with the "
-            f"Python around them; all their arithmetic ({work.flop / 1e6:.2g} million operations) would take a core some "
-            f"{duration(work.flop / 1e10)}. "
+            f"In {traced} an iteration is {work.num_kernels:,.0f} operators, {duration(base / work.num_kernels)} each "
+            f"with the Python around them; all their arithmetic ({work.flop / 1e6:.2g} million operations) would take "
+            f"a core some {duration(work.flop / 1e10)}. "
         )
     text += "So what counts is not how fast a device computes but how little is done around each call. "
     if on_gpu is not None:
         verb = "would take" if on_gpu.predicted else "takes"
         text += (
-            f"That is why a GPU does not help: the same loop {verb} {quantity(on_gpu)} an iteration on a {gpu.name}, for its "
-            "host has the same calls to make and each costs a launch. "
+            f"That is why a GPU does not help: the same loop {verb} {quantity(on_gpu)} an iteration on a {gpu.name}, "
+            "for its host has the same calls to make and each costs a launch. "
         )
     return text + "hotlap.small does solve, gradient and update of all iterations in one native call."
 
 
 def _quality(found: Mapping[str, Answer]) -> str:
     ours = found[FIT]
-    text = f"After {len(ours.losses):,} iterations the sum of squares has gone from {ours.losses[0]:.4g} to {ours.losses[-1]:.4g}"
+    text = (
+        f"After {len(ours.losses):,} iterations the sum of squares has gone from {ours.losses[0]:.4g} to "
+        f"{ours.losses[-1]:.4g}"
+    )
     same = [(way, one) for way, one in found.items() if way != FIT and len(one.losses) >= 2]
     if not same:
         return f"{text}."
     at = min(len(ours.losses), *(len(one.losses) for _, one in same)) - 1
     told = ", ".join(f"{one.losses[at]:.4g} with {way}" for way, one in same)
-    return f"{text}. After {at + 1:,} it was {ours.losses[at]:.4g}, and {told}: the same training, up to the solver's tolerance."
+    return (
+        f"{text}. After {at + 1:,} it was {ours.losses[at]:.4g}, and {told}: the same training, up to the solver's "
+        "tolerance."
+    )

@@ -1,4 +1,4 @@
-"""Result -> one self-contained HTML page, in the clothes of the report: no script, no network, any width, light, dark."""
+"""Result -> one self-contained HTML page in the clothes of the report: no script, no network, light and dark."""
 
 from functools import cache
 from pathlib import Path

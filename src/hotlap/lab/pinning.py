@@ -241,8 +241,8 @@ def _story(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu, epochs: i
     base = whole_s(plain)
     waiting = plain.run.share(Phase.INPUT) or 0.0
     first = (
-        f"As written, {epochs} epochs take {duration(base)} here; {percent(waiting)} of each step the training waits for "
-        f"its batch, which the same process makes. With {known.workers} workers"
+        f"As written, {epochs} epochs take {duration(base)} here; {percent(waiting)} of each step the training waits "
+        f"for its batch, which the same process makes. With {known.workers} workers"
         f"{' and pinned memory' if known.gpu else ''} they take {duration(whole_s(article))} "
         f"({times_as(base / whole_s(article))}), and under hotlap {duration(whole_s(ours))} "
         f"({times_as(base / whole_s(ours))}). The article gained 4.3x. {_losses(plain, ours)}"
@@ -266,8 +266,8 @@ def _why(known: Known) -> str:
     return (
         f"Workers make batches beside the training: with {known.workers} of them on {cores} cores a step still waits "
         f"{percent(waiting)} of the time, because making a batch image by image in Python costs as much as before and "
-        "must travel between processes. hotlap does away with that work: each image is made once and kept, and a batch is "
-        "then one copy. That is why there is less to overlap, and why it needs no workers."
+        "must travel between processes. hotlap does away with that work: each image is made once and kept, and a "
+        "batch is then one copy. That is why there is less to overlap, and why it needs no workers."
     )
 
 
@@ -292,6 +292,6 @@ def _there(there: Mapping[str, Quantity], gpu: gpus.Gpu) -> list[str]:
         return []
     return [
         f"On a {gpu.name} in this machine the same would take {quantity(there[PLAIN])} as written, "
-        f"{quantity(there[ARTICLE])} with the changes and {quantity(there[HOTLAP])} under hotlap: a faster device does not "
-        "make batches faster, so it gains most where they are ready."
+        f"{quantity(there[ARTICLE])} with the changes and {quantity(there[HOTLAP])} under hotlap: a faster device "
+        "does not make batches faster, so it gains most where they are ready."
     ]

@@ -146,8 +146,8 @@ def _story(sides: Sequence[int], found: Mapping[str, Sequence[Quantity]], gpu: "
     first = (
         f"Here NumPy multiplies two {SIDE} x {SIDE} matrices in {quantity(found[NUMPY][at])}, and torch on the CPU in "
         f"{quantity(found[TORCH][at])}. {gpu.title} {verb} {quantity(found[GPU][at])} with everything already there "
-        f"({times_as(numpy / found[GPU][at].value)} as NumPy), but {quantity(found[PAGEABLE][at])} if both matrices travel "
-        f"there and the result travels back each time ({times_as(numpy / found[PAGEABLE][at].value)})."
+        f"({times_as(numpy / found[GPU][at].value)} as NumPy), but {quantity(found[PAGEABLE][at])} if both matrices "
+        f"travel there and the result travels back each time ({times_as(numpy / found[PAGEABLE][at].value)})."
     )
     cpu = [min(a.value, b.value) for a, b in zip(found[NUMPY], found[TORCH], strict=True)]
     lines = [
@@ -157,10 +157,11 @@ def _story(sides: Sequence[int], found: Mapping[str, Sequence[Quantity]], gpu: "
     ]
     alone, moved = found[GPU][at].value, found[PAGEABLE][at].value
     why = (
-        f"Of the {duration(moved)} with copies, {duration(moved - alone)} are the three trips of {size(4 * SIDE * SIDE)} "
-        "each. The work of a product grows with the third power of its side, what travels only with the second: so a "
-        "product that is large enough is worth the trip, a small one is not. In a training the weights and the data "
-        "belong on the device once; what should travel in each step is the batch, and nothing back."
+        f"Of the {duration(moved)} with copies, {duration(moved - alone)} are the three trips of "
+        f"{size(4 * SIDE * SIDE)} each. The work of a product grows with the third power of its side, what travels "
+        "only with the second: so a product that is large enough is worth the trip, a small one is not. In a training "
+        "the weights and the data belong on the device once; what should travel in each step is the batch, and "
+        "nothing back."
     )
     return [first, " ".join(lines), why]
 

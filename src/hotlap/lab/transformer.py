@@ -198,8 +198,9 @@ def tell(known: Known, settings: Settings, *, targets: Sequence[str]) -> Result:
         tables=tuple(tables),
         pictures=_pictures(known, foretold),
         notes=(
-            f"The question's model with {layers} layers ({(known.work.parameter_bytes or 0) / 4e6:.0f} million parameters), "
-            f"{batch} sequences of {length} tokens a step: batch and length are ours, --batch and --length change them.",
+            f"The question's model with {layers} layers ({(known.work.parameter_bytes or 0) / 4e6:.0f} million "
+            f"parameters), {batch} sequences of {length} tokens a step: batch and length are ours, --batch and "
+            "--length change them.",
             *(f"assumed: {note}" for note in assumed),
             *known.sweep.notes,
         ),
@@ -209,14 +210,14 @@ def tell(known: Known, settings: Settings, *, targets: Sequence[str]) -> Result:
 
 
 def _foretold(known: Known, targets: Sequence[str]) -> list[Prediction]:
-    name, devices = gpus.here() if known.run.device == "cpu" else (known.run.device, ())
+    name, devices = gpus.measured_on(known.run.device)
     return [
         forecast(
             known.work,
             target=target,
             count=number,
             measured_on=name,
-            measured_step_s=known.run.median_step_s(),
+            measured_step_s=known.run.median_step_s() if name is not None else None,
             devices=devices,
         )
         for target in targets
@@ -257,7 +258,8 @@ def _levers(known: Known) -> Table:
         title="What can be switched on this CPU",
         columns=("lever", "as fast", "so it", "change of the numbers, or why not"),
         rows=tuple(rows),
-        note="Switched on and off every few steps within a process; the interval (95%) is over processes. That training is "
+        note="Switched on and off every few steps within a process; the interval (95%) is over processes. That "
+        "training is "
         "unharmed is for `hotlap tune` to show: it compares losses, samples and updates.",
     )
 
@@ -326,8 +328,8 @@ def _story(known: Known, foretold: Sequence[Prediction]) -> list[str]:
     remark = next((one for one in known.findings if one.code == "attention-over-batch"), None)
     if remark is not None:
         told.append(
-            f"A remark about the model itself. {remark.evidence} The samples of a batch see each other, the positions of "
-            "one sample do not: with `batch_first=True` the encoder does what was meant."
+            f"A remark about the model itself. {remark.evidence} The samples of a batch see each other, the positions "
+            "of one sample do not: with `batch_first=True` the encoder does what was meant."
         )
     return told
 
@@ -343,8 +345,8 @@ def _step(known: Known) -> str:
     )
     if work.parameter_bytes:
         text += (
-            f" The optimizer alone passes over {work.parameter_bytes / 4e6:.0f} million parameters with their two averages "
-            "and gradients: that is memory, not arithmetic, and more cores hardly speed it up."
+            f" The optimizer alone passes over {work.parameter_bytes / 4e6:.0f} million parameters with their two "
+            "averages and gradients: that is memory, not arithmetic, and more cores hardly speed it up."
         )
     return text
 
@@ -370,13 +372,14 @@ def _others(known: Known, foretold: Sequence[Prediction]) -> str:
     step_s = known.run.median_step_s()
     there = Quantity.of(one.step_s, Unit.SECOND, predicted=True)
     text = (
-        f"One {one.device} would take {quantity(there)} for the same step, {quantity(there.into(step_s))} as fast as here; "
-        f"it would be bound by {one.bound_by}."
+        f"One {one.device} would take {quantity(there)} for the same step, {quantity(there.into(step_s))} as fast as "
+        f"here; it would be bound by {one.bound_by}."
     )
     same = [other for other in more if other.device == one.device]
     if same:
         told = ", ".join(
-            f"{other.count} of them train {factor(other.count * one.step_s.mid / other.step_s.mid)} as many samples a second"
+            f"{other.count} of them train {factor(other.count * one.step_s.mid / other.step_s.mid)} as many samples a "
+            "second"
             for other in same
         )
         text += f" {told[0].upper()}{told[1:]}, each with a batch of its own."

@@ -9,8 +9,8 @@ from hotlap.units import duration, factor, percent, size
 PREDICTED = "~"
 """Stands before every quantity that was not measured here."""
 LEGEND = (
-    f"{PREDICTED} predicted, not measured: there is no such GPU here. In parentheses the 80% interval: eight of ten truths "
-    "should lie inside."
+    f"{PREDICTED} predicted, not measured: there is no such GPU here. In parentheses the 80% interval: eight of ten "
+    "truths should lie inside."
 )
 
 

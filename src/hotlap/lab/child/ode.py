@@ -101,7 +101,7 @@ def main(question: Question) -> Answer:
             return ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer, iterations=iterations)
     else:
         solve, method = _solver(question.way)
-        fit, once = job.loop(solve, method)
+        fit, _ = job.loop(solve, method)
         workload = _traced(question, solve, method) if question.device == "cpu" else None
     begun = time.perf_counter()
     losses = fit(1)

@@ -1,4 +1,4 @@
-"""Matrix products in NumPy, in torch on the CPU, and on the GPU with and without copies. Asked by hotlap.lab.transfer."""
+"""Matrix products in NumPy, in torch on the CPU, on the GPU with and without copies. Asked by hotlap.lab.transfer."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Several ways to do the same, timed in turn within each round, so that a busy moment of the machine hits all of them."""
+"""Several ways to do the same, timed in turn within each round: a busy moment of the machine hits all of them."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

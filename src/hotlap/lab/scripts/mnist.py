@@ -23,6 +23,7 @@ def from_files(folder: Path) -> tuple[Any, Any]:
 
 
 def read(folder: Path, name: str) -> bytes:
+    """The bytes of one file."""
     packed = folder / f"{name}.gz"
     return gzip.decompress(packed.read_bytes()) if packed.exists() else (folder / name).read_bytes()
 
@@ -65,6 +66,7 @@ def pinned_bytes() -> int:
 
 
 def train(options: argparse.Namespace, images: Any, labels: Any) -> dict[str, Any]:
+    """The loop of the articles; what it has to tell."""
     device = torch.device(options.device)
     torch.manual_seed(0)
     loader = DataLoader(
@@ -100,6 +102,7 @@ def train(options: argparse.Namespace, images: Any, labels: Any) -> dict[str, An
 
 
 def main() -> None:
+    """Train once for each size of data set."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path)
     parser.add_argument("--items", type=int, nargs="+", default=[60_000])
