@@ -54,9 +54,9 @@ def heats_noted() -> Iterator[list[Heat]]:
 def taken_apart(doing: str, plans: Sequence[Plan], runs: Sequence[Run], *, wall_s: float) -> Heat:
     """Seconds of one heat: its processes start side by side, then one steps at a time."""
     start_s = max((run.setup_s or 0.0 for run in runs), default=0.0)
-    # The first step holds the start of the process.
+    # The first step holds the start of the process, whether it is recorded or not.
     warm_s = sum(sum(run.first_steps_s[1:]) for run in runs)
-    measured_s = sum(sum(run.step_s) for run in runs)
+    measured_s = sum(sum(run.step_s[0 if run.first_steps_s else 1 :]) for run in runs)
     return {
         "doing": doing,
         "processes": len(plans),

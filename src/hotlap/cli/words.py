@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from hotlap.errors import UserError
 
 VALUE_OPTIONS: Mapping[str, frozenset[str]] = {
-    "tune": frozenset({"--budget", "--timeout", "--json", "--html", "--levers", "--horizon", "--seed"}),
+    "tune": frozenset({"--budget", "--timeout", "--json", "--html", "--levers", "--allow", "--horizon", "--seed"}),
     "run": frozenset({"--study"}),
     "measure": frozenset(
         {

@@ -7,6 +7,7 @@ import msgspec
 from hotlap.errors import UserError
 from hotlap.levers.affinity import Affinity
 from hotlap.levers.allocator import Allocator
+from hotlap.levers.batch_size import BatchSize
 from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
@@ -35,7 +36,19 @@ from hotlap.levers.workers import Workers
 from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import LeverSpec
 
-__all__ = ["ALL", "BatchedFetch", "CachedDataset", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
+__all__ = [
+    "ALL",
+    "RECIPES",
+    "BatchSize",
+    "BatchedFetch",
+    "CachedDataset",
+    "Lever",
+    "Numerics",
+    "Patch",
+    "Scope",
+    "by_name",
+    "from_spec",
+]
 
 ALL: tuple[type[Lever], ...] = (
     BatchedFetch,
@@ -68,13 +81,17 @@ ALL: tuple[type[Lever], ...] = (
 )
 
 
+RECIPES: tuple[type[Lever], ...] = (BatchSize,)
+"""Those that change the training itself; tried on request only (`hotlap tune --allow`)."""
+
+
 def by_name(name: str) -> type[Lever]:
     """The lever of that name.
 
     Raises:
         UserError: there is none.
     """
-    for kind in ALL:
+    for kind in (*ALL, *RECIPES):
         if kind.name == name:
             return kind
     raise UserError(f"There is no lever {name!r}. Known: {', '.join(kind.name for kind in ALL)}.")

@@ -45,6 +45,7 @@ from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Run
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
+    BatchPoint,
     Ceiling,
     Failure,
     FileChange,
@@ -52,6 +53,7 @@ from hotlap.record.study import (
     Noise,
     Prediction,
     Purpose,
+    Recipe,
     Result,
     State,
     Study,
@@ -61,6 +63,7 @@ from hotlap.record.study import (
 
 __all__ = [
     "SCHEMA",
+    "BatchPoint",
     "CallFacts",
     "CallSite",
     "Ceiling",
@@ -100,6 +103,7 @@ __all__ = [
     "RankFacts",
     "RankLog",
     "RankStep",
+    "Recipe",
     "Result",
     "Run",
     "Scalar",

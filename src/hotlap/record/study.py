@@ -1,6 +1,7 @@
 """Everything known about one script: findings, ceilings, trials, the result."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hotlap.record.interval import Interval
@@ -164,6 +165,42 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """Training at one batch size, in a fresh process, optimizer state included."""
+
+    size: int
+    samples_per_s: float
+    speedup: Interval | None
+    """Samples a second over the script's own batch size; None where that could not be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Another batch size with the learning rate that goes with it: another training, so no part of the patch."""
+
+    before: int
+    """The script's own batch size."""
+    size: int
+    """The knee of the curve: the smallest size that is about as fast as any; `before` where none is worth it."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Class of an optimizer -> what its learning rate is multiplied by."""
+    curve: tuple[BatchPoint, ...] = ()
+    """Sizes that ran, smallest first."""
+    loss: float | None = None
+    """Where the script as written was at the end of the steps that were compared; in the mean over seeds."""
+    before_s: float | None = None
+    """Seconds of training until that loss, as written; in the mean over seeds."""
+    after_s: float | None = None
+    """The same with the larger batches."""
+    speedup: Interval | None = None
+    """Of the time to that loss, over seeds."""
+    accepted: bool = False
+    """The loss is reached sooner, clearly."""
+    why: str = ""
+    """One sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """Everything known about one script; saved after each trial."""
 
@@ -202,3 +239,5 @@ class Study:
     horizon: int | None = None
     """Steps that the user's training makes: as given, or as seen; None where that is not known. One-time costs must
     have paid themselves back by then."""
+    recipe: Recipe | None = None
+    """None unless it was asked for."""

@@ -215,6 +215,12 @@ def patch(study: Study) -> RenderableType:
     return Group(_section("Patch", changed), Text(), _section("To apply it", *apply))
 
 
+def recipe(study: Study) -> RenderableType | None:
+    """Larger batches; None where nobody asked for them."""
+    lines = story.recipe_lines(study)
+    return _section("Larger batches (another training, so not in the patch)", *map(_text, lines)) if lines else None
+
+
 def predictions(study: Study) -> RenderableType | None:
     """The step on hardware that is not there; None without a prediction."""
     if not study.predictions:
@@ -252,6 +258,7 @@ SECTIONS: Mapping[Purpose, tuple[Section, ...]] = {
         verdict,
         speedup,
         patch,
+        recipe,
         predictions,
         warnings,
     ),
@@ -264,7 +271,7 @@ PARTS: Mapping[tuple[Purpose, str], tuple[Section, ...]] = {
     **{(purpose, "sweep"): (threads,) for purpose in Purpose},
     **{(purpose, "ceilings"): (ceilings,) for purpose in Purpose},
     **{(purpose, "noise"): (noise,) for purpose in Purpose},
-    (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, warnings),
+    (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, recipe, warnings),
     (Purpose.MEASURE, "end"): (warnings,),
 }
 """What is new in the report when a part of the study is known."""

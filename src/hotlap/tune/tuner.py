@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from hotlap import rules, statistics
+from hotlap.levers import BatchSize
 from hotlap.record import Ceiling, Machine, Noise, Phase, Run, State, Status, Study
 from hotlap.tune.candidates import Candidates
 from hotlap.tune.ceilings import bounds, free_input
@@ -17,6 +18,7 @@ from hotlap.tune.evidence import Court
 from hotlap.tune.final import Final, nothing_tried
 from hotlap.tune.first_look import Wanted, first_look
 from hotlap.tune.options import Observer, Options, Runs
+from hotlap.tune.recipe import Recipes
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Timing, log_ratio_within
 from hotlap.tune.trials import Trials
@@ -30,9 +32,6 @@ _WATCHES = ("switches", "shapes", "modules")
 _RATIOS = 4
 _EQUAL = 3
 
-# Heats of the script with free batches: with fewer than two there is no interval, and a bound needs no narrow one.
-_FREE_HEATS = 2
-
 # No lever can be shown to help in less: two heats of one trial, two of the confirmation, each with the script as
 # written, and runs for the gate: as written, under the lever, patched.
 _FEWEST_DUETS = 4
@@ -40,6 +39,9 @@ _FEWEST_EVIDENCE = 3
 
 # Input that takes less of a step cannot bring a gain that counts (tune.comparison.LINE).
 _LEAST_SHARE = 0.02
+
+# Part of the budget that is kept for larger batches, where they are allowed.
+_FOR_RECIPES = 0.4
 
 # Knowing the noise must leave this part of the budget for trials.
 _LEAVE = 0.6
@@ -71,6 +73,16 @@ class Tuner:
         """
         desk = Desk(study, self._options, self._observer, now=self._now)
         sizes = self._look(desk)
+        self._search(desk, sizes)
+        if BatchSize.name in self._options.allow and desk.study.recipe is None:
+            desk.aside_s = 0.0
+            Recipes(desk, self._runs, sizes, self._machine).study()
+        desk.change("end", state=State.COMPLETE)
+        return desk.study
+
+    def _search(self, desk: Desk, sizes: Sizes) -> None:
+        """Levers that leave training as it is."""
+        desk.aside_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
         timing = Timing(self._runs, self._options, sizes)
         court = Court(self._runs, self._options, sizes, desk.study.baseline)
         trials = Trials(desk, timing, court, Candidates(desk, self._machine, together=timing.together))
@@ -90,8 +102,6 @@ class Tuner:
             desk.change("result", result=nothing_tried())
         if desk.study.result is None:
             Final(desk, timing, court, trials).confirm()
-        desk.change("end", state=State.COMPLETE)
-        return desk.study
 
     def _look(self, desk: Desk) -> Sizes:
         """The script as written, timed: what does each step wait for?"""
@@ -116,7 +126,8 @@ def calibrate(desk: Desk, timing: Timing) -> None:
     num_heats = math.ceil(_RATIOS / (num_equal - 1))
     for k in range(num_heats):
         arms = [Arm()] * num_equal
-        if k < _FREE_HEATS and _input_matters(run):
+        if not k and _input_matters(run):
+            # Once: a bound needs no narrow interval, and the noise comes from the equal ones.
             arms.append(Arm(free_input=True))
         if k and _is_late(desk, timing.estimate_s(len(arms))):
             break
@@ -126,7 +137,7 @@ def calibrate(desk: Desk, timing: Timing) -> None:
         processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
         free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
         blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
-    desk.change("ceilings", ceilings=_ceilings(run, free))
+    desk.change("ceilings", ceilings=_ceilings(run, free, statistics.pool([processes])))
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     desk.change("noise", noise=tuple(part for part in noise if part is not None))
 
@@ -138,9 +149,9 @@ def _input_matters(run: Run) -> bool:
     return any(serving) and (share is None or share >= _LEAST_SHARE or any(one.num_workers for one in serving))
 
 
-def _ceilings(run: Run, free: Sequence[float]) -> tuple[Ceiling, ...]:
+def _ceilings(run: Run, free: Sequence[float], pooled: tuple[float, int] | None) -> tuple[Ceiling, ...]:
     """Highest first: free batches as measured, the others from the phases of the first look."""
-    measured = free_input(run, free)
+    measured = free_input(run, free, pooled=pooled)
     others = [ceiling for ceiling in bounds(run) if measured is None or ceiling.name != measured.name]
     return tuple(sorted([*([measured] if measured else []), *others], key=lambda one: -one.speedup.mid))
 
@@ -169,7 +180,7 @@ def _why_not_several(run: Run) -> str | None:
 
 def _is_late(desk: Desk, next_s: float) -> bool:
     """One more comparison would take what the trials need."""
-    return desk.left_s - next_s < _LEAVE * desk.options.budget_s
+    return desk.left_s - next_s < _LEAVE * (desk.options.budget_s - desk.aside_s)
 
 
 def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:
