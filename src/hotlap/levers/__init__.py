@@ -15,6 +15,7 @@ from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
 from hotlap.levers.create_on_device import CreateOnDevice
+from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
 from hotlap.levers.deferred_scalars import DeferredScalars
 from hotlap.levers.device import Device
@@ -63,6 +64,7 @@ ALL: tuple[type[Lever], ...] = (
     NativeStep,
     NativeOde,
     Compile,
+    CudaGraphs,
     Sdpa,
     DeferredScalars,
     CreateOnDevice,
