@@ -17,6 +17,7 @@ def row(name: str, found: dict[str, Any]) -> str:
 
 def pairs(found: dict[str, Any]) -> str:
     device, model = found["device_held_out"], found["model_held_out"]
+    family = found["architecture_held_out"]
     lines = [
         "| pairs | n | hotlap, median / p90 | geometric mean | FLOPs | bandwidths | inside 80% |",
         "|---|---|---|---|---|---|---|",
@@ -25,6 +26,9 @@ def pairs(found: dict[str, Any]) -> str:
         *(row(name, one) for name, one in device["between_machines"].items()),
         *(row(name, one) for name, one in device["by_pair"].items()),
         *(row(f"family {name}", one) for name, one in device["by_family"].items()),
+        row("**architecture held out**", family["all"]),
+        *(row(name, one) for name, one in family["by_pair"].items()),
+        *(row(name, one) for name, one in family["between_machines"].items()),
         row("**model held out**", model["all"]),
         *(row(f"family {name}", one) for name, one in model["by_family"].items()),
         *(row(name, one) for name, one in model["between_machines"].items()),

@@ -116,6 +116,7 @@ def test_operations_agree_with_torchs_own_counter(name: str) -> None:
     assert trace.record(step, parameters=net.parameters()).flop == counter.get_total_flops()
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
 def test_operations_of_fused_recurrent_layers_are_those_of_their_products() -> None:
     net, batch = Sequences(), torch.randint(50, (4, 7))
     step = training_step(net, batch)
