@@ -7,7 +7,7 @@ A block begins with `<!-- paste: KIND ... -->` and ends with `<!-- end paste -->
     output NAME [WORDS]   "output" of results/NAME.json, as it was on the terminal; from the first line that begins with
                           WORDS to the next empty one
     table NAME [KEY ...]  "results" of results/NAME.json, a list of objects; the keys are the columns (default: all)
-    lab NAME PART         a result of `hotlap lab`: its story, tables or notes (see labs.py)
+    lab NAME PART ...     what `hotlap lab NAME --json` wrote to results/lab_NAME.json: story, tables, notes
 
 What a result has to hold is written in docs/benchmarks.md; the pages are made by pages.py. `--check` changes nothing
 and fails if anything is stale.
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import labs
+import lab_markdown
 import pages
 from hotlap.units import duration
 
@@ -56,7 +56,7 @@ def block(what: str, results: Results, *, folder: str = "") -> str:
     if not words:
         raise ValueError(f"the block {what!r} does not name its result")
     name, *keys = words
-    result = results.get(name, {})
+    result = results.get(f"lab_{name.replace('-', '_')}" if kind == "lab" else name, {})
     if not result:
         return NOT_YET
     if kind == "output":
@@ -64,8 +64,8 @@ def block(what: str, results: Results, *, folder: str = "") -> str:
     if kind == "table":
         return table([{key: row.get(key) for key in keys or row} for row in result.get("results", [])])
     if kind == "lab":
-        return "\n".join(labs.markdown(result, part) for part in keys)
-    raise ValueError(f"there is no block {what!r}; known are claims, output NAME, table NAME [KEY ...], lab NAME PART")
+        return "\n".join(filter(None, (lab_markdown.markdown(result, part) for part in keys)))
+    raise ValueError(f"there is no block {what!r}; known are claims, output, table and lab")
 
 
 def output(text: str, begin: str) -> str:

@@ -111,9 +111,9 @@ LAB = {
 
 
 def test_a_lab_shows_its_story_and_its_tables_and_what_is_predicted(paste: ModuleType) -> None:
-    assert paste.block("lab transfer story", {"transfer": LAB}) == "It is slow.\n\nIt is small.\n"
-    assert paste.block("lab transfer notes", {"transfer": LAB}) == ""
-    assert paste.block("lab transfer tables", {"transfer": LAB}).splitlines() == [
+    assert paste.block("lab launch-floor story notes", {"lab_launch_floor": LAB}) == "It is slow.\n\nIt is small.\n"
+    assert paste.block("lab launch-floor notes", {"lab_launch_floor": LAB}) == ""
+    assert paste.block("lab launch-floor tables", {"lab_launch_floor": LAB}).splitlines() == [
         "**Products**",
         "",
         "| n | NumPy | RTX 4090 |",
