@@ -1,20 +1,52 @@
 """hotlap: finds what each PyTorch training step waits for, tries what makes it faster, and proves it."""
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hotlap.data import cached as cached
+    from hotlap.lab.notebook import load_ipython_extension as load_ipython_extension
+    from hotlap.lab.notebook import measure as measure
+    from hotlap.lab.notebook import tune as tune
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "cached"]
+__all__ = ["__version__", "cached", "measure", "tune"]
 
 # Public name -> the module that has it. Resolved on first use: `import hotlap` must not import torch.
-_HOMES = {"cached": "hotlap.data"}
+_HOMES = {
+    "cached": "hotlap.data",
+    "load_ipython_extension": "hotlap.lab.notebook",
+    "measure": "hotlap.lab.notebook",
+}
+
+
+class _Called(ModuleType):
+    """A part of hotlap whose name is also that of a public function: `hotlap.tune("train.py")`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from hotlap.lab import notebook
+
+        return getattr(notebook, self.__name__.rpartition(".")[2])(*args, **kwargs)
+
+
+class _Hotlap(ModuleType):
+    """This package. The import system sets a part as an attribute when it has loaded it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "tune" and type(value) is ModuleType:
+            value.__class__ = _Called
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Hotlap
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "tune":
+        return import_module("hotlap.tune")
     raise AttributeError(f"module 'hotlap' has no attribute {name!r}")

@@ -25,6 +25,9 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}
 
+# These two know everything, each other as well (DESIGN.md, section 2).
+TOP = LAYERS[-1]
+
 # Narrower than their layer: these two know the record and nothing that made it.
 RECORD_ONLY = frozenset({"launch", "report"})
 
@@ -39,6 +42,10 @@ TORCH_AT_HOME = ("probe", "data", "small")
 # These run in the training process only.
 TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += ("machine/measure/__main__.py", "machine/measure/on_cpu.py", "machine/measure/on_gpu.py")
+
+# The lab's work and trainings, in processes of their own.
+TORCH_IN_THE_CHILD += ("lab/child/products.py", "lab/child/calls.py", "lab/child/ode.py")
+TORCH_IN_THE_CHILD += ("lab/scripts/mnist.py", "lab/scripts/transformer.py")
 
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -71,7 +78,7 @@ def allowed(part: str) -> frozenset[str]:
         return FIRST_LAYER[part]
     if part in RECORD_ONLY:
         return LAYERS[0]
-    return frozenset().union(*LAYERS[: LAYER_OF[part]])
+    return frozenset().union(*LAYERS[: LAYER_OF[part]], TOP if part in TOP else ())
 
 
 def at_import_time(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -157,6 +164,9 @@ PARENT += (
     "cli.traced",
     "cli.forecast_table",
 )
+PARENT += ("lab", "lab.page", "lab.terminal", "lab.notebook", "cli.lab")
+PARENT += tuple(f"lab.{name}" for name in ("transfer", "launch_floor", "pinning", "devices", "lorenz", "transformer"))
+PARENT += ("lab.checklist",)
 
 
 def test_the_parent_never_loads_torch() -> None:

@@ -39,8 +39,12 @@ VALUE_OPTIONS: Mapping[str, frozenset[str]] = {
             "--html",
         }
     ),
+    "lab": frozenset({"--gpu", "--data", "--budget", "--layers", "--batch", "--length", "--json", "--html"}),
 }
 """Command -> its options that take a value. Behind the script all words are the script's."""
+
+_OWN_WORDS: Mapping[str, int] = {"lab": 1}
+"""Command -> words of its own that are no options, before those of the training: the name of the experiment."""
 
 TIMEOUT_HELP = "give up a run that makes no step for so long (default: 120s)"
 
@@ -50,10 +54,15 @@ def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
     if not words or words[0] not in VALUE_OPTIONS:
         return list(words), []
     index = 1
+    ours = _OWN_WORDS.get(words[0], 0)
     while index < len(words):
         word = words[index]
-        if word in ("-m", "--") or not word.startswith("-"):
+        if word in ("-m", "--"):
             break
+        if not word.startswith("-"):
+            if not ours:
+                break
+            ours -= 1
         index += 2 if word in VALUE_OPTIONS[words[0]] else 1
     return list(words[:index]), list(words[index:])
 

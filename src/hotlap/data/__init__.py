@@ -9,10 +9,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
+    from hotlap.data.long_lived import LastingDataset, lasting
+    from hotlap.data.prefix import PrefixDataset, cached_prefix
 
-__all__ = ["BatchedDataset", "CachedDataset", "batched", "cached"]
+__all__ = [
+    "BatchedDataset",
+    "CachedDataset",
+    "LastingDataset",
+    "PrefixDataset",
+    "batched",
+    "cached",
+    "cached_prefix",
+    "lasting",
+]
 
-_HOMES = {"BatchedDataset": "gathering", "CachedDataset": "cache", "batched": "gathering", "cached": "cache"}
+_HOMES = {
+    "BatchedDataset": "gathering",
+    "CachedDataset": "cache",
+    "LastingDataset": "long_lived",
+    "PrefixDataset": "prefix",
+    "batched": "gathering",
+    "cached": "cache",
+    "cached_prefix": "prefix",
+    "lasting": "long_lived",
+}
 
 
 def __getattr__(name: str) -> Any:

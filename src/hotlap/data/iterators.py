@@ -32,10 +32,14 @@ from torch.utils.data.dataloader import (
 
 from hotlap.data.cache import CachedDataset
 from hotlap.data.collation import torch_collates
+from hotlap.data.crew import Epoch, lasts, plain_workers
 from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.indices import positions
+from hotlap.data.long_lived import LastingDataset
+from hotlap.data.prefix import PrefixDataset
+from hotlap.data.stand_in import StandIn
 from hotlap.data.warning import warn
 from hotlap.data.workers import Filled, ForWorkers, Role
 
@@ -63,6 +67,11 @@ def teach() -> None:
 
 
 def _shorter(loader: Any) -> Callable[[Any], Any] | None:
+    _prepare_heads(loader)
+    if type(loader.dataset) is LastingDataset:
+        if loader.num_workers == 0:
+            return None
+        return Epoch if _forks(loader) and lasts(loader) else plain_workers
     if type(loader.dataset) not in (CachedDataset, BatchedDataset) or not loader._auto_collation:
         return None
     if loader.num_workers == 0:
@@ -70,10 +79,24 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
         return _WholeEpoch if whole else None
     if type(loader.dataset) is BatchedDataset or loader.dataset._hotlap_kept.given_up:
         return None
+    return InPlaceOfWorkers if _forks(loader) else None
+
+
+def _prepare_heads(loader: Any) -> None:
+    """Have the heads of pipelines ready before workers are copies of this process."""
+    dataset = loader.dataset
+    while isinstance(dataset, StandIn) and type(dataset) is not PrefixDataset:
+        dataset = dataset._hotlap_dataset
+    if type(dataset) is PrefixDataset and loader.num_workers > 0 and _forks(loader):
+        dataset._hotlap_prepare(Role(loader.num_workers, 0, loader.worker_init_fn, loader.collate_fn))
+
+
+def _forks(loader: Any) -> bool:
+    """True if its workers are copies of this process, and give batches in order."""
     context = loader.multiprocessing_context
     method = context if context is None or isinstance(context, str) else context.get_start_method()
     method = method or torch.multiprocessing.get_start_method()
-    return InPlaceOfWorkers if method == "fork" and getattr(loader, "in_order", True) else None
+    return method == "fork" and getattr(loader, "in_order", True)
 
 
 def _draws_at_once(loader: Any) -> bool:

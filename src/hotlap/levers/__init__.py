@@ -5,13 +5,20 @@ from dataclasses import fields
 import msgspec
 
 from hotlap.errors import UserError
+from hotlap.levers.affinity import Affinity
 from hotlap.levers.allocator import Allocator
 from hotlap.levers.batch_size import BatchSize
 from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.levers.channels_last import ChannelsLast
+from hotlap.levers.compile import Compile
+from hotlap.levers.create_on_device import CreateOnDevice
+from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
+from hotlap.levers.deferred_scalars import DeferredScalars
+from hotlap.levers.device import Device
 from hotlap.levers.expandable_segments import ExpandableSegments
 from hotlap.levers.flush_denormals import FlushDenormals
 from hotlap.levers.fused_optimizer import FusedOptimizer
@@ -20,9 +27,13 @@ from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
 from hotlap.levers.no_debug import NoDebug
+from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
+from hotlap.levers.random_on_device import RandomOnDevice
+from hotlap.levers.sdpa import Sdpa
 from hotlap.levers.tf32 import Tf32
 from hotlap.levers.threads import Threads
+from hotlap.levers.workers import Workers
 from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import LeverSpec
 
@@ -43,12 +54,23 @@ __all__ = [
 ALL: tuple[type[Lever], ...] = (
     BatchedFetch,
     CachedDataset,
+    CachedPrefix,
+    NoEpochGap,
+    Workers,
     FusedOptimizer,
     Bf16Autocast,
     HugePages,
     Threads,
     NativeStep,
     NativeOde,
+    Compile,
+    CudaGraphs,
+    Sdpa,
+    DeferredScalars,
+    CreateOnDevice,
+    RandomOnDevice,
+    Device,
+    Affinity,
     NoDebug,
     FlushDenormals,
     Allocator,

@@ -61,6 +61,8 @@ class Finding:
     """One sentence with numbers."""
     try_levers: tuple[str, ...] = ()
     """Names of the levers worth a trial, most promising first."""
+    urgent: bool = False
+    """It ends the training before long, whatever a step costs until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,159 @@
+"""`hotlap lab`: the founding experiments, on this machine."""
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotlap.cli import words
+from hotlap.errors import UserError
+
+if TYPE_CHECKING:
+    from hotlap.lab import Experiment
+    from hotlap.lab.result import Result
+    from hotlap.lab.settings import Settings
+
+_USAGE = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
+# Options of single experiments, as Settings names them.
+_OWN = ("gpu", "data", "budget", "layers", "batch", "length")
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser of `hotlap` about this command."""
+    parser = subparsers.add_parser(
+        "lab",
+        usage=_USAGE,
+        allow_abbrev=False,
+        help="the founding experiments on this machine; without a name: which there are",
+        description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what "
+        "came "
+        "out. Where no GPU is here, its figures are predicted, with intervals, and marked. Without NAME: the list.",
+        epilog="What stands behind SCRIPT goes to the training as it is.",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
+    parser.add_argument("--gpu", action="append", metavar="NAME", help="a GPU to predict; may be given again")
+    parser.add_argument("--data", metavar="DIR", help="pinning, devices: folder with MNIST's files")
+    parser.add_argument("--budget", metavar="TIME", help="transformer, checklist: time for what is tried")
+    parser.add_argument("--layers", metavar="N", help="transformer: its layers (32)")
+    parser.add_argument("--batch", metavar="N", help="transformer: sequences in a batch (8)")
+    parser.add_argument("--length", metavar="N", help="transformer: tokens in a sequence (32)")
+    parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
+    parser.add_argument("--html", metavar="PATH", help="write a page with the picture there")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code."""
+    from hotlap.cli import workbench
+    from hotlap.lab import by_name
+
+    if args.name is None:
+        _list()
+        return 0
+    experiment = by_name(args.name)
+    settings = _settings(args, experiment)
+    workbench.check_writable((args.json, args.html))
+    result = _done(experiment, settings)
+    _hand_out(args, result)
+    return 0
+
+
+def _list() -> None:
+    from hotlap.lab import EXPERIMENTS
+
+    for one in EXPERIMENTS:
+        print(f"{one.name:14} {one.asks}")
+    print("\nhotlap lab NAME runs one; --quick takes some seconds instead of minutes, --html PATH writes a page.")
+
+
+def _settings(args: argparse.Namespace, experiment: "Experiment") -> "Settings":
+    """What the user wishes.
+
+    Raises:
+        UserError: an option does nothing here, or its value makes no sense.
+    """
+    from hotlap.lab.settings import Settings
+    from hotlap.predict import resolve
+
+    for name in _OWN:
+        if getattr(args, name) is not None and name not in experiment.takes:
+            raise UserError(f"--{name} does nothing in `hotlap lab {experiment.name}`; leave it out.")
+    if args.tail and not experiment.script:
+        raise UserError(f"`hotlap lab {experiment.name}` takes no script, so what is {args.tail[0]!r}?")
+    # Names are checked before anything runs.
+    for name in args.gpu or ():
+        resolve(name)
+    return Settings(
+        quick=args.quick,
+        gpu=tuple(args.gpu or ()),
+        data=Path(args.data) if args.data is not None else None,
+        budget_s=words.seconds(args.budget, "--budget") if args.budget is not None else None,
+        **{name: _number(args, name) for name in ("layers", "batch", "length")},
+        words=tuple(args.tail),
+    )
+
+
+def _number(args: argparse.Namespace, name: str) -> int | None:
+    text = getattr(args, name)
+    return None if text is None else words.whole_number(text, f"--{name}", least=1)
+
+
+def _done(experiment: "Experiment", settings: "Settings") -> "Result":
+    """The result, with where and when it was made."""
+    import hotlap
+    from hotlap import machine
+    from hotlap.cli import shelf
+
+    begun, created = time.monotonic(), shelf.now()
+    result = experiment.run(settings, _say)
+    here = machine.look()
+    return replace(
+        result,
+        hotlap=hotlap.__version__,
+        created=created.isoformat(timespec="seconds"),
+        processor=here.processor,
+        num_cores=here.num_cores,
+        elapsed_s=time.monotonic() - begun,
+    )
+
+
+def _hand_out(args: argparse.Namespace, result: "Result") -> None:
+    from hotlap.cli import workbench
+    from hotlap.record import encode
+
+    if args.json not in (None, "-"):
+        data = encode(result) + b"\n"
+        workbench.write(Path(args.json), lambda path: path.write_bytes(data))
+    if args.html is not None:
+        from hotlap.lab import page
+
+        text = page.render(result)
+        workbench.write(Path(args.html), lambda path: path.write_text(text, encoding="utf-8"))
+    if args.json == "-":
+        sys.stdout.write(encode(result).decode() + "\n")
+        return
+    _show(result)
+
+
+def _show(result: "Result") -> None:
+    from hotlap.lab import terminal
+
+    if not sys.stdout.isatty():
+        sys.stdout.write(terminal.render(result))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for section in terminal.sections(result):
+        console.print(section)
+        console.print()
+
+
+def _say(text: str) -> None:
+    """Standard output is for the result."""
+    from hotlap.report.clean import clean_line
+
+    print(f"hotlap: {clean_line(text)} ...", file=sys.stderr)

@@ -1,0 +1,89 @@
+"""The founding experiments as commands, one file each: what they are called, and which options each of them takes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hotlap.errors import UserError
+
+if TYPE_CHECKING:
+    from hotlap.lab.result import Result
+    from hotlap.lab.settings import Settings
+
+__all__ = ["EXPERIMENTS", "Experiment", "by_name"]
+
+Doing = Callable[[str], None]
+"""Told what is being done now, in a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One founding document as something that can be run."""
+
+    name: str
+    asks: str
+    """One line for the list: the question that it answers."""
+    takes: frozenset[str] = frozenset()
+    """Settings beside `quick` that change something here."""
+    script: bool = False
+    """It is about a script of the user's."""
+
+    def run(self, settings: "Settings", doing: Doing) -> "Result":
+        """Do it: minutes, or some seconds with `settings.quick`."""
+        module = import_module(f"hotlap.lab.{self.name.replace('-', '_')}")
+        found: Result = module.run(settings, doing)
+        return found
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment(
+        name="transfer",
+        asks="from which size on does a matrix product gain by a GPU, copies counted?",
+        takes=frozenset({"gpu"}),
+    ),
+    Experiment(
+        name="launch-floor",
+        asks="what does a call cost before it computes anything, and which model lies below that?",
+        takes=frozenset({"gpu"}),
+    ),
+    Experiment(
+        name="pinning",
+        asks="MNIST in five epochs: what do workers and pinned memory bring, and what do they cost?",
+        takes=frozenset({"gpu", "data"}),
+    ),
+    Experiment(
+        name="devices",
+        asks="MNIST in ten epochs: from which model size on does a GPU pay?",
+        takes=frozenset({"gpu", "data"}),
+    ),
+    Experiment(
+        name="lorenz",
+        asks="a neural ODE of the Lorenz system: how long does an iteration take, and with what?",
+        takes=frozenset({"gpu"}),
+    ),
+    Experiment(
+        name="transformer",
+        asks="why do the cores stay at 60%, what helps here, and what would other GPUs do?",
+        takes=frozenset({"gpu", "budget", "layers", "batch", "length"}),
+    ),
+    Experiment(
+        name="checklist",
+        asks="which of the usual recommendations helps my script, and by how much?",
+        takes=frozenset({"gpu", "budget"}),
+        script=True,
+    ),
+)
+
+
+def by_name(name: str) -> Experiment:
+    """The experiment of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    for experiment in EXPERIMENTS:
+        if experiment.name == name:
+            return experiment
+    known = ", ".join(experiment.name for experiment in EXPERIMENTS)
+    raise UserError(f"There is no experiment {name!r} in the lab. Known: {known}.")

@@ -1,0 +1,210 @@
+"""A neural ODE of the Lorenz system, trained with one library. Asked by hotlap.lab.lorenz."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from hotlap.lab.child import answer
+from hotlap.lab.lorenz import DIFFRAX, FIT, ODEINT, TORCHDIFFEQ, Answer, Question
+from hotlap.predict import trace
+from hotlap.record import encode
+from hotlap.small import NeuralODE, odeint
+from hotlap.small.native import core
+
+RATE = 0.01
+RTOL, ATOL = 1e-3, 1e-6
+# Stretches that are timed apart, so that the median forgives a busy moment.
+_STRETCHES = 20
+
+Fit = Callable[[int], list[float]]
+"""Makes so many iterations more; the loss before each update."""
+Points = tuple[tuple[float, float, float], ...]
+
+
+class Field(nn.Module):
+    """dy/dt = net(y)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(3, 100), nn.Tanh(), nn.Linear(100, 3))
+
+    def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The change at `y`, whatever `t`."""
+        out: torch.Tensor = self.net(y)
+        return out
+
+
+def lorenz(t: Any, u: Any) -> Any:
+    """The true system."""
+    x, y, z = u[..., 0], u[..., 1], u[..., 2]
+    return torch.stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - 8 / 3 * z], dim=-1)
+
+
+class Job:
+    """What all of them do."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        y0, t = torch.tensor([1.0, 0.0, 0.0]), torch.linspace(0, 1, 101)
+        target = odeint(lorenz, y0.double(), t.double(), rtol=1e-9, atol=1e-11).float()
+        self.y0, self.t, self.target = (one.to(device) for one in (y0, t, target))
+        self.field = Field().to(device)
+        self.optimizer = torch.optim.Adam(self.field.parameters(), lr=RATE)
+
+    def loop(self, solve: Any, method: str) -> tuple[Fit, Callable[[], None]]:
+        """The training loop that a script has, and one iteration of it."""
+        losses: list[torch.Tensor] = []
+
+        def once() -> None:
+            self.optimizer.zero_grad()
+            found = solve(self.field, self.y0, self.t, rtol=RTOL, atol=ATOL, method=method)
+            loss = (found - self.target).square().sum()
+            loss.backward()
+            self.optimizer.step()
+            losses.append(loss.detach())
+
+        def fit(iterations: int) -> list[float]:
+            losses.clear()
+            for _ in range(iterations):
+                once()
+            return [float(loss) for loss in losses]
+
+        return fit, once
+
+    def solution(self) -> Points:
+        """Of the field as it is now."""
+        with torch.no_grad():
+            return points(odeint(self.field, self.y0, self.t, rtol=RTOL, atol=ATOL, method="dopri5"))
+
+
+def points(solution: Any) -> Points:
+    """(101, 3) as numbers."""
+    return tuple((float(x), float(y), float(z)) for x, y, z in solution.tolist())
+
+
+def main(question: Question) -> Answer:
+    """Train with one of them."""
+    job = Job(question.device)
+    solution, workload = job.solution, None
+    if question.way == DIFFRAX:
+        fit, solution = in_diffrax(job)
+    elif question.way == FIT:
+        ode = NeuralODE(job.field, rtol=RTOL, atol=ATOL)
+
+        def fit(iterations: int) -> list[float]:
+            return ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer, iterations=iterations)
+    else:
+        solve, method = _solver(question.way)
+        fit, _ = job.loop(solve, method)
+        workload = _traced(question, solve, method) if question.device == "cpu" else None
+    begun = time.perf_counter()
+    losses = fit(1)
+    first_s = time.perf_counter() - begun
+    iteration_s = _train(fit, losses, question)
+    if workload is not None:
+        # The host's part of an operator is the same beside a GPU: what it takes here, where arithmetic is nothing.
+        workload = replace(workload, host_s=sorted(iteration_s)[len(iteration_s) // 2] / workload.num_kernels)
+    return Answer(
+        iteration_s=tuple(iteration_s),
+        losses=tuple(losses),
+        times=tuple(job.t.tolist()),
+        truth=points(job.target),
+        fit=solution(),
+        first_s=first_s,
+        workload=None if workload is None else encode(workload).decode(),
+        gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        native=core().module is not None,
+    )
+
+
+def _solver(way: str) -> tuple[Any, str]:
+    if way == TORCHDIFFEQ:
+        import torchdiffeq
+
+        return torchdiffeq.odeint, "dopri5"
+    assert way == ODEINT, way
+    return odeint, "tsit5"
+
+
+def _traced(question: Question, solve: Any, method: str) -> Any:
+    """One iteration of a job of its own, so that the training itself stays as it is."""
+    aside = Job(question.device)
+    _, once = aside.loop(solve, method)
+    once()
+    return trace.record(once, parameters=aside.field.parameters(), name=question.way)
+
+
+def _train(fit: Fit, losses: list[float], question: Question) -> list[float]:
+    """The rest of the iterations, in stretches of about equal time; the mean iteration of each."""
+    wanted_s = question.limit_s / _STRETCHES
+    spent, number, found = 0.0, 1, []
+    while len(losses) < question.iterations and spent < question.limit_s:
+        number = min(number, question.iterations - len(losses))
+        begun = time.perf_counter()
+        losses += fit(number)
+        took = time.perf_counter() - begun
+        spent += took
+        found.append(took / number)
+        most = max(1, question.iterations // _STRETCHES)
+        number = max(1, min(most, 4 * number, round(wanted_s * number / max(took, 1e-9))))
+    return found
+
+
+def in_diffrax(job: Job) -> tuple[Fit, Callable[[], Points]]:
+    """The same training in JAX, each iteration one compiled call."""
+    # Where a GPU is there JAX would take it; this is the CPU's row.
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    layers = [m for m in job.field.net if isinstance(m, nn.Linear)]
+    weights: Any = [(jnp.asarray(m.weight.detach().numpy()), jnp.asarray(m.bias.detach().numpy())) for m in layers]
+    start, times, target = (jnp.asarray(x.numpy()) for x in (job.y0, job.t, job.target))
+
+    def field(t: Any, y: Any, p: Any) -> Any:
+        return p[1][0] @ jnp.tanh(p[0][0] @ y + p[0][1]) + p[1][1]
+
+    def solve(p: Any) -> Any:
+        return diffrax.diffeqsolve(
+            diffrax.ODETerm(field),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=1.0,
+            dt0=None,
+            y0=start,
+            args=p,
+            saveat=diffrax.SaveAt(ts=times),
+            stepsize_controller=diffrax.PIDController(rtol=RTOL, atol=ATOL),
+            max_steps=256,
+        ).ys
+
+    optimizer = optax.adam(RATE)
+
+    @jax.jit
+    def step(p: Any, state: Any) -> Any:
+        loss, gradients = jax.value_and_grad(lambda p: ((solve(p) - target) ** 2).sum())(p)
+        updates, state = optimizer.update(gradients, state)
+        return optax.apply_updates(p, updates), state, loss
+
+    kept = [weights, optimizer.init(weights)]
+
+    def fit(iterations: int) -> list[float]:
+        losses = []
+        for _ in range(iterations):
+            kept[0], kept[1], loss = step(kept[0], kept[1])
+            losses.append(loss)
+        return [float(loss) for loss in losses]
+
+    return fit, lambda: points(solve(kept[0]))
+
+
+if __name__ == "__main__":
+    answer(Question, main)

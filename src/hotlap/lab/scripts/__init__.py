@@ -1,0 +1,1 @@
+"""Trainings as people write them, which the lab runs; nothing imports them."""

@@ -1,0 +1,79 @@
+"""The model of the founding question: a transformer of 32 thin layers, as it was asked about."""
+
+import argparse
+import math
+
+import torch
+from torch import nn
+
+WIDTH = 512
+VOCABULARY = 10_000
+
+
+class Positions(nn.Module):
+    """The usual sines, added to what comes in."""
+
+    table: torch.Tensor
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        at = torch.arange(length).unsqueeze(1)
+        rates = torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10_000.0) / WIDTH))
+        table = torch.zeros(1, length, WIDTH)
+        table[0, :, 0::2] = torch.sin(at * rates)
+        table[0, :, 1::2] = torch.cos(at * rates)
+        self.register_buffer("table", table)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(B, S, E) -> (B, S, E)."""
+        out: torch.Tensor = x + self.table[:, : x.shape[1]]
+        return out
+
+
+class Net(nn.Module):
+    """Token ids (B, S) -> (B, O)."""
+
+    def __init__(self, *, layers: int, length: int, outputs: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = Positions(length)
+        layer = nn.TransformerEncoderLayer(d_model=WIDTH, nhead=16, dim_feedforward=512, dropout=0.0)
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.over_positions = nn.Linear(length, 1)
+        self.over_features = nn.Linear(WIDTH, outputs)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """As in the question: the input is batch first, the encoder is not told so."""
+        x = self.positions(self.embedding(tokens) * math.sqrt(WIDTH))
+        x = self.encoder(x).transpose(1, 2)  # (B, E, S)
+        x = nn.functional.gelu(self.over_positions(x)).squeeze(-1)  # (B, E)
+        out: torch.Tensor = self.over_features(x)
+        return out
+
+
+def main() -> None:
+    """Train on numbers that mean nothing: what a step takes does not depend on them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--outputs", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=100_000)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    model = Net(layers=options.layers, length=options.length, outputs=options.outputs)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    criterion = nn.MSELoss()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model.to(device)
+    for _ in range(options.steps):
+        tokens = torch.randint(0, VOCABULARY, (options.batch, options.length), device=device)
+        wanted = torch.randn(options.batch, options.outputs, device=device)
+        optimizer.zero_grad()
+        loss = criterion(model(tokens), wanted)
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""checklist: each recommendation on a script, by what was measured."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hotlap import levers
+from hotlap.errors import UserError
+from hotlap.lab import checklist
+from hotlap.lab.result import Quantity, Result
+from hotlap.lab.settings import Settings
+from hotlap.record import Checkup, Complaint, Cores, Finding, Interval, ShapeFacts, Study, Trial, Verdict, Weight
+from hotlap.record import Result as Outcome
+from tests.sample_runs import machine, run_with
+from tests.unit.lab import samples
+
+
+def interval(low: float, high: float) -> Interval:
+    return Interval(low=low, mid=(low + high) / 2, high=high)
+
+
+def trial(name: str, speedup: Interval | None, **changes: Any) -> Trial:
+    return Trial(levers=({"name": name},), speedup=speedup, **changes)
+
+
+ACCEPTED = trial(
+    "cached-dataset", interval(2.0, 2.4), accepted=True, verdict=Verdict.UNHARMED, why="Losses are bit-equal."
+)
+HARMED = trial("bf16-autocast", interval(1.3, 1.5), verdict=Verdict.HARMED, why="Losses drift away.")
+NO_GAIN = trial("fused-optimizer", interval(0.98, 1.03), why="No gain of 1.02x in 2 processes.")
+REJECTED = trial("expandable-segments", None, why="Not tried. The training runs on the CPU.")
+
+
+def known(*trials: Trial, device: str = "cpu", **changes: Any) -> checklist.Known:
+    run = replace(run_with(device=device), shapes=ShapeFacts(num_steps=100, num_shapes=2, num_new_late=0))
+    study = Study(
+        command=("train.py",),
+        cwd="/tmp",
+        created="2026-01-01T00:00:00+00:00",
+        key="",
+        machine=machine(),
+        baseline=(run,),
+        trials=trials,
+        **changes,
+    )
+    checkup = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="", key="")
+    return checklist.Known(study=study, checkup=checkup, work=samples.workload(), targets=("RTX 4090",))
+
+
+def rows(found: checklist.Known) -> dict[str, tuple[Any, str, str]]:
+    result: Result = checklist.tell(found, Settings(), title="train.py")
+    return {str(row[0]): (row[1], str(row[2]), str(row[3])) for row in result.tables[0].rows}
+
+
+def test_every_recommendation_of_the_article_has_a_row_with_a_verdict_and_a_reason() -> None:
+    found = rows(known())
+    assert len(found) == len(checklist.RECOMMENDATIONS) == 15
+    assert all(verdict and why.endswith(".") for _, verdict, why in found.values())
+
+
+def test_an_accepted_lever_is_to_be_done_and_shows_its_interval() -> None:
+    effect, verdict, why = rows(known(ACCEPTED))["Faster formats and readers"]
+    assert isinstance(effect, Quantity)
+    assert (effect.low, effect.high) == (2.0, 2.4)
+    assert verdict == "do it"
+    assert "bit-equal" in why
+
+
+def test_a_lever_that_harms_training_is_not_to_be_done() -> None:
+    _, verdict, why = rows(known(HARMED))["Mixed precision"]
+    assert verdict == "do not: training is harmed"
+    assert "drift away" in why
+
+
+def test_no_gain_is_no_reason_to_do_it() -> None:
+    effect, verdict, _ = rows(known(NO_GAIN))["Fused Adam"]
+    assert isinstance(effect, Quantity)
+    assert verdict == "no gain shown"
+
+
+def test_slower_is_said_to_be_slower() -> None:
+    slower = trial("fused-optimizer", interval(0.7, 0.8), why="No gain.")
+    assert rows(known(slower))["Fused Adam"][1] == "do not: it is slower"
+
+
+def test_a_gain_that_was_not_judged_is_not_proved() -> None:
+    open_ = trial("fused-optimizer", interval(1.2, 1.4), why="The time was over.")
+    assert rows(known(open_))["Fused Adam"][1] == "not proved"
+
+
+def test_what_is_about_a_gpu_does_not_apply_to_a_cpu() -> None:
+    found = rows(known(REJECTED))
+    for advice in (
+        "pin_memory with non_blocking",
+        "Where shapes vary, preallocate",
+        "cudnn.benchmark for fixed shapes",
+        "Throw out needless .cpu(), .to(), .numpy()",
+    ):
+        assert found[advice][1] == "does not apply", advice
+
+
+def test_on_a_gpu_a_rejected_lever_says_why() -> None:
+    refused = trial("cudnn-benchmark", None, why="Not tried. The model has no convolution.")
+    _, verdict, why = rows(known(refused, device="Some GPU"))["cudnn.benchmark for fixed shapes"]
+    assert verdict == "does not apply"
+    assert why == "cudnn-benchmark: The model has no convolution."
+
+
+def test_waiting_for_the_device_is_told_with_its_bound() -> None:
+    finding = Finding(code="sync-bound", cost_s=0.001, share=0.5, evidence="Each step loses 1 ms at loss.item().")
+    effect, verdict, why = rows(known(device="RTX 3090", findings=(finding,)))[
+        "Throw out needless .cpu(), .to(), .numpy()"
+    ]
+    assert effect.value == pytest.approx(2.0)
+    assert "upper bound" in verdict
+    assert "loss.item()" in why
+
+
+def test_a_better_gpu_is_predicted_with_an_interval() -> None:
+    effect, _, why = rows(known())["A better GPU beats tricks"]
+    assert effect.predicted
+    assert effect.low < effect.value < effect.high
+    assert "On a RTX 4090 a step would take" in why
+
+
+def test_without_a_traced_step_no_gpu_is_predicted() -> None:
+    effect, verdict, _ = rows(replace(known(), work=None))["A better GPU beats tricks"]
+    assert effect is None
+    assert verdict == "unknown"
+
+
+def test_a_wrong_build_is_what_the_container_would_mend() -> None:
+    wrong = Complaint(
+        code="gpu-not-in-build", weight=Weight.BROKEN, what="No code for it.", cost="It runs nothing.", mend="Install."
+    )
+    found = known()
+    _, verdict, why = rows(replace(found, checkup=replace(found.checkup, complaints=(wrong,))))[
+        "NVIDIA's container: fitting CUDA, busy tensor cores"
+    ]
+    assert verdict == "do it"
+    assert why == "No code for it. It runs nothing. Install."
+
+
+def test_a_levers_time_that_was_over_is_told() -> None:
+    _, verdict, why = rows(known())["Fused Adam"]
+    assert verdict == "not tried"
+    assert "--budget" in why
+
+
+def test_the_study_tries_only_levers_that_exist_and_that_a_recommendation_means() -> None:
+    names = checklist.wanted_levers()
+    assert set(names) <= {kind.name for kind in levers.ALL}
+    assert {"cached-dataset", "fused-optimizer", "bf16-autocast", "cudnn-benchmark"} <= set(names)
+    assert "threads" not in names
+
+
+def test_the_story_tells_what_pays_and_what_it_comes_to_together() -> None:
+    outcome = Outcome(
+        levers=({"name": "cached-dataset"},), speedup=interval(2.0, 2.4), verdict=Verdict.UNHARMED, why="Compared."
+    )
+    story = checklist.tell(known(ACCEPTED, result=outcome), Settings(), title="train.py").story
+    assert "faster formats and readers: 2.20x (2.00x to 2.40x)" in story[0]
+    assert "Together (cached-dataset)" in story[1]
+    assert "UNHARMED" in story[1]
+
+
+def test_without_a_gain_the_story_says_none() -> None:
+    story = checklist.tell(known(NO_GAIN), Settings(), title="train.py").story
+    assert "None of the 15 recommendations was shown to make it faster" in story[0]
+
+
+def test_a_script_must_be_given() -> None:
+    with pytest.raises(UserError, match=r"hotlap lab checklist train\.py"):
+        checklist.run(Settings(), samples.nothing)
