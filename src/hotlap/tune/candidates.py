@@ -32,11 +32,11 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # No memory may be pinned while a graph is captured (NVIDIA's guide to CUDA graphs in PyTorch).
     ("pin-memory", "cuda-graphs"),
     # Workers and the training's own threads share the cores: each alone may only take from the other.
-    ("loader-workers", "threads"),
+    ("workers", "threads"),
     # Inductor lays memory out itself; eager kernels that convert between formats may be all that one alone brings.
     ("compile", "channels-last"),
 )
-"""Levers whose effects are known not to simply multiply."""
+"""Levers whose effects are known not to simply multiply. A name that is no lever here is passed over."""
 
 
 class Candidates:
