@@ -14,7 +14,7 @@ from hotlap.errors import UserError
 from hotlap.lab import gpus
 from hotlap.lab.result import Bars, Cell, Quantity, Result, Table, Unit
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import quantity
+from hotlap.lab.words import an, quantity
 from hotlap.launch import Launcher
 from hotlap.machine.checkup import checkup
 from hotlap.predict import Workload, forecast, outlook
@@ -252,7 +252,7 @@ def _better_gpu(advice: str, known: Known) -> Item:
     there = Quantity.of(found.step_s, Unit.SECOND, predicted=True)
     effect = there.into(known.run.median_step_s())
     worth = "worth a thought" if (effect.low or 0.0) > 1 else "not sure to help"
-    why = f"On a {found.device} a step would take {quantity(there)}, bound by {found.bound_by}."
+    why = f"On {an(found.device)} a step would take {quantity(there)}, bound by {found.bound_by}."
     return Item(advice=advice, effect=effect, verdict=worth, why=why)
 
 
@@ -343,7 +343,7 @@ def _batch(advice: str, known: Known) -> Item:
     if double is None:
         return Item(advice=advice, effect=None, verdict="your decision", why=why)
     effect = Quantity.of(double.speedup, Unit.RATIO, predicted=True)
-    why = f"{why} On a {known.targets[0]} twice the batch would train {quantity(effect)} the samples a second."
+    why = f"{why} On {an(known.targets[0])} twice the batch would train {quantity(effect)} the samples a second."
     return Item(advice=advice, effect=effect if not known.on_cpu else None, verdict="your decision", why=why)
 
 

@@ -8,7 +8,7 @@ from hotlap.lab import digits, gpus
 from hotlap.lab.launching import Bench, bench, waits_s
 from hotlap.lab.result import Cell, Curve, Curves, Quantity, Result, Table, Unit, count, crossing, seconds
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import PREDICTED, quantity, times_as
+from hotlap.lab.words import PREDICTED, an, quantity, times_as
 from hotlap.predict import Workload, forecast
 from hotlap.record import Run
 from hotlap.units import duration, percent
@@ -50,13 +50,16 @@ class Size:
 
 def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     """Time some steps of each size; the base size also to its end."""
-    words, about_data = digits.words(settings)
+    digits.check(settings)
     here = machine.look()
     gpu = here.gpus[0] if here.gpus else None
     few = ("--items", str(_FEW_ITEMS), "--epochs", "100")
     found: list[Size] = []
     whole_s = None
     with bench("mnist.py") as place:
+        num_items = _FEW_ITEMS if settings.quick else digits.NUM_ITEMS
+        data, about_data = digits.prepared(settings, place.results, count=num_items)
+        words = ("--data", str(data))
         for hidden in QUICK_HIDDEN if settings.quick else HIDDEN:
             doing(f"timing a net with {hidden:,} hidden units")
             found.append(_size(place, (*words, *few), hidden, on_gpu=gpu is not None, quick=settings.quick))
@@ -151,7 +154,7 @@ def _table(sizes: Sequence[Size], there: Mapping[str, Sequence[Quantity]], gpu: 
         for k, one in enumerate(sizes)
     ]
     return Table(
-        title=f"784 inputs, so many hidden units, 10 outputs: this CPU and a {gpu.name}",
+        title=f"784 inputs, so many hidden units, 10 outputs: this CPU and {an(gpu.name)}",
         columns=(
             "hidden",
             "parameters",
@@ -238,7 +241,8 @@ def _tables_turn(sizes: Sequence[Size], there: Mapping[str, Sequence[Quantity]],
         )
 
     return (
-        f"{'By these predictions the' if gpu.predicted else 'The'} GPU is ahead {said(written)} as written, and {said(kept)} where nobody waits for data on either side. "
+        f"{'By these predictions the' if gpu.predicted else 'The'} GPU is ahead {said(written)} as written, and "
+        f"{said(kept)} where nobody waits for data on either side. "
         "Below that its step is made of calls that cost more than what they compute (`hotlap lab launch-floor`)."
     )
 

@@ -27,7 +27,7 @@ _LIMIT_S = 900.0
 # From this part of the step on the workers are what it waits for (as hotlap.cli.traced takes it).
 _INPUT_BOUND_SHARE = 0.2
 # Between two looks at the memory of all processes.
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 
 
 class TrainingFailed(HotlapError):  # noqa: N818 - reads as the sentence "the training failed"
@@ -52,7 +52,8 @@ class Bench:
         self.script = folder / script
         self.launcher = launcher
         self.folder = folder
-        self._results = results
+        self.results = results
+        """A folder that runs may write to for real."""
         self._count = 0
 
     def command(self, *words: str) -> tuple[str, ...]:
@@ -91,7 +92,7 @@ class Bench:
     def finished(self, *words: str, levers: Sequence[LeverSpec] = ()) -> Finished:
         """To its end, watched from outside."""
         self._count += 1
-        out = self._results / f"{self._count}.json"
+        out = self.results / f"{self._count}.json"
         plan = Plan(
             command=self.command(*words, "--out", str(out)),
             cwd=str(self.folder),

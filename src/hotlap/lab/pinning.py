@@ -9,7 +9,7 @@ from hotlap.lab import digits, gpus
 from hotlap.lab.launching import Bench, Finished, bench, input_of
 from hotlap.lab.result import Cell, Curve, Curves, Lanes, Quantity, Result, Table, Unit, seconds
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import quantity, times_as
+from hotlap.lab.words import an, quantity, times_as
 from hotlap.predict import Workload, forecast
 from hotlap.record import LeverSpec, Machine, Phase, Run
 from hotlap.report import lanes
@@ -20,7 +20,7 @@ NUM_EPOCHS = 5
 # So few that starting the workers of each epoch is what takes the time: the article's caveat.
 SMALL = 2_000
 # Smaller, for --quick.
-QUICK_ITEMS, QUICK_SMALL, QUICK_EPOCHS = 4_000, 500, 2
+QUICK_ITEMS, QUICK_SMALL, QUICK_EPOCHS = 2_000, 300, 2
 
 PLAIN, ARTICLE, HOTLAP = "as written", "the article's two changes", "under hotlap"
 # What `hotlap tune` comes to on this job (benchmarks/results/demo-*.json); those that do not apply here are left out.
@@ -48,15 +48,17 @@ class Known:
 
 def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     """Train three times, and predict the GPU where there is none."""
-    words, about_data = digits.words(settings)
+    digits.check(settings)
     here = machine.look()
     gpu = here.gpus[0] if here.gpus else None
     workers = max(1, min(4, int(here.usable_cores)))
     items, small, epochs = (
         (QUICK_ITEMS, QUICK_SMALL, QUICK_EPOCHS) if settings.quick else (digits.NUM_ITEMS, SMALL, NUM_EPOCHS)
     )
-    words += ("--items", str(items), str(small), "--epochs", str(epochs), "--device", "cuda" if gpu else "cpu")
     with bench("mnist.py") as place:
+        data, about_data = digits.prepared(settings, place.results, count=items)
+        words = ("--data", str(data), "--items", str(items), str(small))
+        words += ("--epochs", str(epochs), "--device", "cuda" if gpu else "cpu")
         doing(f"training {epochs} epochs as written")
         finished = {PLAIN: place.finished(*words)}
         doing(f"training {epochs} epochs with {workers} workers and pinned memory")
@@ -157,7 +159,7 @@ def _whole(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu, epochs: i
     items = known.finished[PLAIN].told["trainings"][0]["num_items"]
     return Table(
         title=f"{items:,} images, {epochs} epochs",
-        columns=("way", "time", "as fast", "waiting for batches", *((f"on a {gpu.name}",) if there else ())),
+        columns=("way", "time", "as fast", "waiting for batches", *((f"on {an(gpu.name)}",) if there else ())),
         rows=tuple(rows),
         note="The article: 43 s as written, under 10 s with its two changes, so 4.3x.",
     )
@@ -291,7 +293,7 @@ def _there(there: Mapping[str, Quantity], gpu: gpus.Gpu) -> list[str]:
     if not there:
         return []
     return [
-        f"On a {gpu.name} in this machine the same would take {quantity(there[PLAIN])} as written, "
+        f"On {an(gpu.name)} in this machine the same would take {quantity(there[PLAIN])} as written, "
         f"{quantity(there[ARTICLE])} with the changes and {quantity(there[HOTLAP])} under hotlap: a faster device "
         "does not make batches faster, so it gains most where they are ready."
     ]

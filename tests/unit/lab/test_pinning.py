@@ -1,5 +1,6 @@
 """pinning: three trainings, the small data set, memory, and what a GPU would make of it."""
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,12 +133,19 @@ def test_mnist_is_found_where_it_lies_or_where_torchvision_puts_it(tmp_path: Pat
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There is no folder"):
-        digits.words(Settings(data=tmp_path / "nowhere"))
+        digits.check(Settings(data=tmp_path / "nowhere"))
 
 
-def test_bundled_digits_are_said_not_to_be_mnist() -> None:
-    words, about = digits.words(Settings())
-    assert words == ()
+def test_bundled_digits_have_mnists_form_and_are_said_not_to_be_mnist(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
+    folder, about = digits.prepared(Settings(), tmp_path, count=2_000)
+    assert digits.found(folder) == folder
+    images = (folder / "train-images-idx3-ubyte").read_bytes()
+    labels = (folder / "train-labels-idx1-ubyte").read_bytes()
+    assert images[:16] == struct.pack(">4i", 2051, 2_000, 28, 28)
+    assert len(images) == 16 + 2_000 * 28 * 28
+    assert len(labels) == 8 + 2_000
+    assert set(labels[8:]) == set(range(10))
     assert "not MNIST" in about
 
 
