@@ -1,12 +1,12 @@
 """pinning (F2): MNIST in five epochs: what do workers and pinned memory bring, and what do they cost?"""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hotlap import levers, machine
 from hotlap.lab import digits, gpus
-from hotlap.lab.launching import Bench, Finished, bench, input_of
+from hotlap.lab.launching import Finished, bench, input_of, workload_of
 from hotlap.lab.result import Cell, Curve, Curves, Lanes, Quantity, Result, Table, Unit, seconds
 from hotlap.lab.settings import Settings
 from hotlap.lab.words import an, quantity, times_as
@@ -25,6 +25,8 @@ QUICK_ITEMS, QUICK_SMALL, QUICK_EPOCHS = 2_000, 300, 2
 PLAIN, ARTICLE, HOTLAP = "as written", "the article's two changes", "under hotlap"
 # What `hotlap tune` comes to on this job (benchmarks/results/demo-*.json); those that do not apply here are left out.
 LEVERS = ("cached-dataset", "fused-optimizer")
+# So many say which levers apply, and what one step does.
+_PROFILE_STEPS, _PROFILE_WARMUP = 12, 3
 # torch's allocator of pinned memory rounds up to powers of two (pytorch#150517).
 _PINNED_ROUND = 2
 # Batches that a worker prepares in advance, torch's default.
@@ -57,16 +59,19 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     )
     with bench("mnist.py") as place:
         data, about_data = digits.prepared(settings, place.results, count=items)
-        words = ("--data", str(data), "--items", str(items), str(small))
+        words: tuple[str, ...] = ("--data", str(data), "--items", str(items), str(small))
         words += ("--epochs", str(epochs), "--device", "cuda" if gpu else "cpu")
+        doing("looking at some steps")
+        watches = () if gpu else ("workload",)
+        profile = place.run(place.plan(*words, steps=_PROFILE_STEPS, warmup=_PROFILE_WARMUP, watches=watches))
+        chosen = _levers(profile, here)
         doing(f"training {epochs} epochs as written")
         finished = {PLAIN: place.finished(*words)}
         doing(f"training {epochs} epochs with {workers} workers and pinned memory")
         finished[ARTICLE] = place.finished(*words, "--workers", str(workers), "--pin")
-        chosen = _levers(finished[PLAIN].run, here)
         doing(f"training {epochs} epochs under {', '.join(str(spec['name']) for spec in chosen) or 'no lever'}")
         finished[HOTLAP] = place.finished(*words, levers=chosen)
-        traced = None if gpu else _traced(place, words, doing)
+        traced = None if gpu else workload_of(profile)
     known = Known(
         finished=finished,
         workers=workers,
@@ -87,11 +92,6 @@ def _levers(profile: Run, here: Machine) -> tuple[LeverSpec, ...]:
         if lever is not None and lever.rejects(profile, here) is None:
             found.append(lever.spec())
     return tuple(found)
-
-
-def _traced(place: Bench, words: Sequence[str], doing: Callable[[str], None]) -> Workload:
-    doing("looking at one step operator by operator")
-    return place.traced(*words)[1]
 
 
 def tell(known: Known, settings: Settings, *, epochs: int) -> Result:
