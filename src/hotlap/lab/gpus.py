@@ -23,6 +23,11 @@ class Gpu:
         return f"The {self.name} (predicted)" if self.predicted else f"The {self.name} here"
 
     @property
+    def subject(self) -> str:
+        """The same within a sentence."""
+        return f"{self.title[0].lower()}{self.title[1:]}"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """For the reader."""
         if not self.predicted:
