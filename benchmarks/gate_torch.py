@@ -81,22 +81,17 @@ class Bench:
         return self._courts[case.script].judge(PROMISES[case.contract], replaced={str(path): f"{planting}\n{text}"})
 
 
-def table(found: Mapping[Case, Ruling], *, harms: bool) -> list[dict[str, object]]:
-    """One row a change; a column a contract: "5 of 5" were called what they are."""
-    wanted = Verdict.HARMED if harms else Verdict.UNHARMED
+def table(found: Mapping[Case, Ruling]) -> list[dict[str, object]]:
+    """One row a change, harms first; a column a contract: "5 of 5" scripts were given the verdict that is wanted."""
     rows: dict[str, dict[str, object]] = {}
-    for case in found:
-        if case.is_harm is harms:
-            row = rows.setdefault(case.change.title, {"harm" if harms else "change": case.change.title})
-            verdicts = [
-                ruling.verdict
-                for other, ruling in found.items()
-                if (other.name, other.contract) == (case.name, case.contract)
-            ]
-            row[case.contract] = f"{verdicts.count(wanted)} of {len(verdicts)}"
-            if verdicts.count(Verdict.UNDECIDED):
-                row[case.contract] = f"{row[case.contract]}, {verdicts.count(Verdict.UNDECIDED)} undecided"
-    return [{key: row.get(key, "") for key in (next(iter(row)), *ALL_CONTRACTS)} for row in rows.values()]
+    for case in sorted(found, key=lambda case: not case.is_harm):
+        wanted = Verdict.HARMED if case.is_harm else Verdict.UNHARMED
+        row = rows.setdefault(case.name, {"change": case.change.title, "wanted": str(wanted)})
+        same = [r.verdict for c, r in found.items() if (c.name, c.contract) == (case.name, case.contract)]
+        row[case.contract] = f"{same.count(wanted)} of {len(same)}"
+        if same.count(Verdict.UNDECIDED):
+            row[case.contract] = f"{row[case.contract]}, {same.count(Verdict.UNDECIDED)} undecided"
+    return [{key: row.get(key, "") for key in ("change", "wanted", *ALL_CONTRACTS)} for row in rows.values()]
 
 
 def claims(found: Mapping[Case, Ruling]) -> Iterator[dict[str, object]]:
@@ -117,8 +112,7 @@ def write(found: Mapping[Case, Ruling]) -> None:
     """The tables, and every single ruling."""
     written = results_file.write(
         "gate_torch",
-        results=table(found, harms=True),
-        harmless=table(found, harms=False),
+        results=table(found),
         claims=list(claims(found)),
         cases=[
             {

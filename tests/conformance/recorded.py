@@ -68,7 +68,9 @@ def _loader(text: str) -> LoaderFacts:
         dataset="Pictures" if random else "TensorDataset",
         num_workers=2 if "num_workers=2" in text else 0,
         deterministic=not random,
-        why_not="item 0 draws random numbers" if random else None,
+        why_not="item 0 draws from a random generator" if random else None,
+        num_items=None if "IterableDataset" in text else loader().num_items,
+        iterable="IterableDataset" in text,
     )
 
 

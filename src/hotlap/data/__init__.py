@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hotlap.data.ahead import PrefetchedDataset, prefetched
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.long_lived import LastingDataset, lasting
@@ -16,22 +17,26 @@ __all__ = [
     "BatchedDataset",
     "CachedDataset",
     "LastingDataset",
+    "PrefetchedDataset",
     "PrefixDataset",
     "batched",
     "cached",
     "cached_prefix",
     "lasting",
+    "prefetched",
 ]
 
 _HOMES = {
     "BatchedDataset": "gathering",
     "CachedDataset": "cache",
     "LastingDataset": "long_lived",
+    "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
     "cached": "cache",
     "cached_prefix": "prefix",
     "lasting": "long_lived",
+    "prefetched": "ahead",
 }
 
 

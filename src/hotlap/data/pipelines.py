@@ -90,6 +90,8 @@ class Half:
     skeleton: Any
     calls: list[Call] = field(default_factory=list)
 
+    _hotlap_packs: ClassVar[bool] = True
+
 
 @final
 class Pipelines:

@@ -239,6 +239,9 @@ class PrefixDataset(StandIn):
             self._hotlap_drop(str(reason))
             return self._hotlap_dataset[index]
 
+    def __getitems__(self, indices: Any) -> list[Any]:
+        return [self[index] for index in indices]
+
     def _hotlap_prepare(self, role: Role | None = None) -> Any:
         """The heads, if they may be used now. Before workers are started: `role` is what they are told."""
         heads = self._hotlap_heads

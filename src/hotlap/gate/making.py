@@ -62,13 +62,13 @@ def _departures(runs: Iterable[Run]) -> Iterable[tuple[int, int, float]]:
 
 
 def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
-    """A parameter has no gradient in any record, others have, and as written it has one."""
+    """A parameter has no gradient where others have, and as written it has one that is not 0."""
     for pair in pairs:
         both = [(a.gradients, b.gradients, a.step) for a, b in common_updates(pair) if a.gradients and b.gradients]
         both = [(a, b, step) for a, b, step in both if len(a) == len(b) and any(x is not None for x in b)]
         for mine, other, step in both:
             for p in range(len(mine)):
-                if mine[p] is not None and other[p] is None:
+                if (as_float(mine[p]) or 0) > 0 and other[p] is None:
                     return harmed(f"Parameter {p} has no gradient at step {step}; as written it has one.")
     return None
 

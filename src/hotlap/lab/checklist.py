@@ -14,7 +14,7 @@ from hotlap.errors import UserError
 from hotlap.lab import gpus
 from hotlap.lab.result import Bars, Cell, Quantity, Result, Table, Unit
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import quantity
+from hotlap.lab.words import an, quantity
 from hotlap.launch import Launcher
 from hotlap.machine.checkup import checkup
 from hotlap.predict import Workload, forecast, outlook
@@ -24,6 +24,7 @@ from hotlap.record import (
     Finding,
     Interval,
     Machine,
+    Plan,
     Purpose,
     Run,
     SightingKind,
@@ -137,11 +138,13 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     here = machine.look()
     with _launcher(aim, cwd) as launcher:
         study = _studied(launcher, options, here, doing, words=settings.words, quick=settings.quick)
+        doing("looking at one step operator by operator")
+        work = _traced(launcher, options)
     doing("looking at the machine")
     known = Known(
         study=study,
         checkup=checkup(quick=True, doing=doing),
-        work=None if study.baseline[0].workload is None else decode(study.baseline[0].workload.encode(), Workload),
+        work=work,
         targets=targets,
     )
     return tell(known, settings, title=aim.title)
@@ -173,9 +176,7 @@ def _studied(
         purpose=Purpose.MEASURE,
         budget_s=options.budget_s,
     )
-    wanted = Wanted(
-        steps=40 if quick else 200, warmup=5 if quick else 20, watches=(*WATCHES, "workload"), epoch_end=not quick
-    )
+    wanted = Wanted(steps=40 if quick else 200, warmup=5 if quick else 20, watches=WATCHES, epoch_end=not quick)
     observer = _Quiet(doing)
     # Of the time, what the first look takes is the measurer's; the trials have a budget of their own.
     patient = replace(options, budget_s=600.0, more_time="give a smaller script")
@@ -183,6 +184,13 @@ def _studied(
     study = Measurer(launcher, patient, here, observer, scope=scope).run(study)
     study = replace(study, purpose=Purpose.TUNE, state=State.RUNNING, elapsed_s=0.0)
     return Tuner(launcher, options, here, observer).run(study)
+
+
+def _traced(launcher: Launcher, options: Options) -> Workload | None:
+    """One step of it; a run of its own, for a short script has no steps left after all other looks."""
+    plan = Plan(command=options.command, cwd=options.cwd, out="", warmup=3, steps=8, watches=("workload",))
+    (run,) = launcher([plan], limit_s=options.timeout_s + 60.0)
+    return None if run.workload is None else decode(run.workload.encode(), Workload).validated()
 
 
 def wanted_levers() -> tuple[str, ...]:
@@ -252,7 +260,7 @@ def _better_gpu(advice: str, known: Known) -> Item:
     there = Quantity.of(found.step_s, Unit.SECOND, predicted=True)
     effect = there.into(known.run.median_step_s())
     worth = "worth a thought" if (effect.low or 0.0) > 1 else "not sure to help"
-    why = f"On a {found.device} a step would take {quantity(there)}, bound by {found.bound_by}."
+    why = f"On {an(found.device)} a step would take {quantity(there)}, bound by {found.bound_by}."
     return Item(advice=advice, effect=effect, verdict=worth, why=why)
 
 
@@ -343,7 +351,7 @@ def _batch(advice: str, known: Known) -> Item:
     if double is None:
         return Item(advice=advice, effect=None, verdict="your decision", why=why)
     effect = Quantity.of(double.speedup, Unit.RATIO, predicted=True)
-    why = f"{why} On a {known.targets[0]} twice the batch would train {quantity(effect)} the samples a second."
+    why = f"{why} On {an(known.targets[0])} twice the batch would train {quantity(effect)} the samples a second."
     return Item(advice=advice, effect=effect if not known.on_cpu else None, verdict="your decision", why=why)
 
 

@@ -8,7 +8,7 @@ from hotlap.lab import digits, gpus
 from hotlap.lab.launching import Bench, bench, waits_s
 from hotlap.lab.result import Cell, Curve, Curves, Quantity, Result, Table, Unit, count, crossing, seconds
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import PREDICTED, quantity, times_as
+from hotlap.lab.words import PREDICTED, an, quantity, times_as
 from hotlap.predict import Workload, forecast
 from hotlap.record import Run
 from hotlap.units import duration, percent
@@ -50,13 +50,16 @@ class Size:
 
 def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     """Time some steps of each size; the base size also to its end."""
-    words, about_data = digits.words(settings)
+    digits.check(settings)
     here = machine.look()
     gpu = here.gpus[0] if here.gpus else None
     few = ("--items", str(_FEW_ITEMS), "--epochs", "100")
     found: list[Size] = []
     whole_s = None
     with bench("mnist.py") as place:
+        num_items = _FEW_ITEMS if settings.quick else digits.NUM_ITEMS
+        data, about_data = digits.prepared(settings, place.results, count=num_items)
+        words = ("--data", str(data))
         for hidden in QUICK_HIDDEN if settings.quick else HIDDEN:
             doing(f"timing a net with {hidden:,} hidden units")
             found.append(_size(place, (*words, *few), hidden, on_gpu=gpu is not None, quick=settings.quick))
@@ -151,7 +154,7 @@ def _table(sizes: Sequence[Size], there: Mapping[str, Sequence[Quantity]], gpu: 
         for k, one in enumerate(sizes)
     ]
     return Table(
-        title=f"784 inputs, so many hidden units, 10 outputs: this CPU and a {gpu.name}",
+        title=f"784 inputs, so many hidden units, 10 outputs: this CPU and {an(gpu.name)}",
         columns=(
             "hidden",
             "parameters",
@@ -207,7 +210,8 @@ def _story(
     verb = "would take" if gpu.predicted else "takes"
     first = (
         f"Ten epochs with {one.hidden if whole_s is None else BASE} hidden units {took} {duration(cpu_s)} on this CPU; "
-        f"{gpu.title} {verb} {quantity(gpu_s)}, {times_as(cpu_s / gpu_s.value)}. (The article: 153 s and 83 s, 1.84x.)"
+        f"{gpu.subject} {verb} {quantity(gpu_s)}, {times_as(cpu_s / gpu_s.value)}. (The article: 153 s and 83 s, "
+        "1.84x.)"
     )
     return [first, _input(one), _tables_turn(sizes, there, gpu), _growth(sizes, there)]
 
@@ -231,15 +235,19 @@ def _tables_turn(sizes: Sequence[Size], there: Mapping[str, Sequence[Quantity]],
     def said(at: float | None) -> str:
         if at is None:
             return f"not up to {x[-1]:,.0f} parameters"
-        return (
-            f"at every size tried, from {x[0]:,.0f} parameters on"
-            if at <= x[0]
-            else f"from about {mark}{at:,.0f} parameters on"
-        )
+        if at <= x[0]:
+            return f"at every size tried, from {x[0]:,.0f} parameters on"
+        return f"from about {mark}{at:,.0f} parameters on"
 
+    text = (
+        f"{'By these predictions the' if gpu.predicted else 'The'} GPU is ahead {said(written)} as written, and "
+        f"{said(kept)} where nobody waits for data on either side."
+    )
+    if kept is not None and kept <= x[0]:
+        return text
     return (
-        f"{'By these predictions the' if gpu.predicted else 'The'} GPU is ahead {said(written)} as written, and {said(kept)} where nobody waits for data on either side. "
-        "Below that its step is made of calls that cost more than what they compute (`hotlap lab launch-floor`)."
+        f"{text} Below that its step is made of calls that cost more than what they compute "
+        "(`hotlap lab launch-floor`)."
     )
 
 
@@ -248,8 +256,9 @@ def _growth(sizes: Sequence[Size], there: Mapping[str, Sequence[Quantity]]) -> s
     cpu = (large.step_s - large.waits_s) / (small.step_s - small.waits_s)
     gpu = there[KEPT][-1].value / there[KEPT][0].value
     parameters = large.num_parameters / small.num_parameters
+    grows = f"grows {gpu:.1f}-fold" if gpu > 1.1 else "hardly changes"
     return (
         f"From {small.hidden} to {large.hidden:,} hidden units the parameters grow {parameters:.0f}-fold; the CPU's "
-        f"step (without its input) grows {cpu:.1f}-fold, the GPU's {gpu:.1f}-fold: a GPU is fast where there is much "
-        "to do at once, and hardly slower for more of it."
+        f"step (without its input) grows {cpu:.1f}-fold, the GPU's {grows}: a GPU is fast where there is much to do "
+        "at once, and little slower for more of it."
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hotlap import machine
 from hotlap.errors import UserError
 from hotlap.lab.settings import USUAL_GPU, Settings
+from hotlap.lab.words import an
 from hotlap.predict import Device, resolve
 from hotlap.predict.catalogue import unknown_cpu
 
@@ -19,7 +20,12 @@ class Gpu:
     @property
     def title(self) -> str:
         """For a sentence."""
-        return f"A {self.name}, predicted," if self.predicted else f"The {self.name} here"
+        return f"The {self.name} (predicted)" if self.predicted else f"The {self.name} here"
+
+    @property
+    def subject(self) -> str:
+        """The same within a sentence."""
+        return f"{self.title[0].lower()}{self.title[1:]}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -27,7 +33,7 @@ class Gpu:
         if not self.predicted:
             return ()
         return (
-            f"There is no GPU here that torch can use, so all figures of a GPU are predictions for a {self.name} "
+            f"There is no GPU here that torch can use, so all figures of a GPU are predictions for {an(self.name)} "
             "(hotlap predict); --gpu NAME asks for another one.",
         )
 

@@ -169,7 +169,7 @@ def _story(
     gpu: gpus.Gpu,
 ) -> list[str]:
     here = [way for way in (NUMPY, TORCH, SMALL) if way in square]
-    floors = ", ".join(f"{duration(square[way][0].value)} in {way}" for way in here)
+    floors = ", ".join(f"{duration(square[way][0].value)} in {way.split(',')[0]}" for way in here)
     verb = "would take" if gpu.predicted else "takes"
     first = (
         f"On this machine a call that computes next to nothing ({sides[0]} x {sides[0]}) takes {floors}. {gpu.title} "

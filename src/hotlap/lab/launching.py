@@ -24,10 +24,8 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 _TIMEOUT_S = 180.0
 # Beyond this even a slow machine is done with any of the lab's trainings.
 _LIMIT_S = 900.0
-# From this part of the step on the workers are what it waits for (as hotlap.cli.traced takes it).
-_INPUT_BOUND_SHARE = 0.2
 # Between two looks at the memory of all processes.
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 
 
 class TrainingFailed(HotlapError):  # noqa: N818 - reads as the sentence "the training failed"
@@ -52,7 +50,8 @@ class Bench:
         self.script = folder / script
         self.launcher = launcher
         self.folder = folder
-        self._results = results
+        self.results = results
+        """A folder that runs may write to for real."""
         self._count = 0
 
     def command(self, *words: str) -> tuple[str, ...]:
@@ -91,7 +90,7 @@ class Bench:
     def finished(self, *words: str, levers: Sequence[LeverSpec] = ()) -> Finished:
         """To its end, watched from outside."""
         self._count += 1
-        out = self._results / f"{self._count}.json"
+        out = self.results / f"{self._count}.json"
         plan = Plan(
             command=self.command(*words, "--out", str(out)),
             cwd=str(self.folder),
@@ -133,16 +132,6 @@ def workload_of(run: Run) -> Workload:
 def waits_s(run: Run) -> float:
     """Mean time a step waits for its batch."""
     return run.mean_phase_s(Phase.INPUT) or 0.0
-
-
-def input_of(run: Run) -> tuple[float | None, int | None]:
-    """Seconds for a batch by one worker, and workers, as a Workload has them; None where batches come in time."""
-    workers = next((loader.num_workers for loader in run.loaders if loader.trained_on), 0)
-    if workers == 0:
-        return waits_s(run), 0
-    if (run.share(Phase.INPUT) or 0.0) < _INPUT_BOUND_SHARE:
-        return None, None
-    return workers * run.median_step_s(), workers
 
 
 @dataclass

@@ -9,7 +9,7 @@ from hotlap.lab import gpus
 from hotlap.lab.children import ask
 from hotlap.lab.result import Bars, Cell, Curve, Curves, Quantity, Result, Table, Unit, count, seconds
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import quantity, times_as
+from hotlap.lab.words import an, quantity, times_as
 from hotlap.machine.figures import median_interval
 from hotlap.predict import Workload, forecast
 from hotlap.record import decode
@@ -139,7 +139,7 @@ def _table(found: Mapping[str, Answer], on_gpu: Quantity | None, gpu: gpus.Gpu, 
     ]
     if on_gpu is not None:
         whole = on_gpu.times(NUM_ITERATIONS)
-        rows.append((f"{traced} on a {gpu.name}", _METHODS[traced], on_gpu, on_gpu.into(base), whole, None, None))
+        rows.append((f"{traced} on {an(gpu.name)}", _METHODS[traced], on_gpu, on_gpu.into(base), whole, None, None))
     return Table(
         title="One training iteration: solve, gradient, update",
         columns=("with", "method", "an iteration", f"beside {traced}", "a thousand", "made here", "last loss"),
@@ -152,7 +152,7 @@ def _table(found: Mapping[str, Answer], on_gpu: Quantity | None, gpu: gpus.Gpu, 
 def _bars(found: Mapping[str, Answer], on_gpu: Quantity | None, gpu: gpus.Gpu, traced: str) -> Bars:
     bars = [(way, iteration(one)) for way, one in found.items()]
     if on_gpu is not None:
-        bars.append((f"{traced} on a {gpu.name}", on_gpu))
+        bars.append((f"{traced} on {an(gpu.name)}", on_gpu))
     return Bars(title="An iteration", unit=Unit.SECOND, bars=tuple(bars), log=True)
 
 
@@ -228,7 +228,7 @@ def _why(found: Mapping[str, Answer], on_gpu: Quantity | None, gpu: gpus.Gpu, tr
     if on_gpu is not None:
         verb = "would take" if on_gpu.predicted else "takes"
         text += (
-            f"That is why a GPU does not help: the same loop {verb} {quantity(on_gpu)} an iteration on a {gpu.name}, "
+            f"That is why a GPU does not help: the same loop {verb} {quantity(on_gpu)} an iteration on {an(gpu.name)}, "
             "for its host has the same calls to make and each costs a launch. "
         )
     return text + "hotlap.small does solve, gradient and update of all iterations in one native call."

@@ -61,3 +61,14 @@ def any_predicted(rows: Sequence[Sequence[Cell]]) -> bool:
 def times_as(ratio: float, *, faster: str = "as fast", slower: str = "slower") -> str:
     """ "2.31x as fast", or "1.40x slower" for 0.71."""
     return f"{factor(ratio)} {faster}" if ratio >= 1 else f"{factor(1 / ratio)} {slower}"
+
+
+# Letters whose names begin with a vowel: "an RTX 4090", "an H100".
+_SPELT_WITH_A_VOWEL = frozenset("AEFHILMNORSX8")
+
+
+def an(name: str) -> str:
+    """With its article: "an RTX 4090", "a Tesla K40"."""
+    first = name.split(" ", maxsplit=1)[0]
+    vowel = first[:1] in _SPELT_WITH_A_VOWEL if first == first.upper() else first[:1].upper() in set("AEIOU")
+    return f"{'an' if vowel else 'a'} {name}"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hotlap.probe.formula import Formula
-from hotlap.record import Update, as_number
+from hotlap.record import Number, Update, as_number
 
 # Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
 # at some of them: each comparison copies the parameters.
@@ -136,7 +136,7 @@ class Updates:
         self._gradients: dict[int, tuple[float, float]] = {}
         self._formula: Formula | None = None
         self._departures: dict[int, float] = {}
-        self._buffers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._buffers: dict[tuple[int, str], tuple[torch.nn.Module, torch.Tensor]] = {}
 
     @staticmethod
     def wanted(step: int) -> bool:
@@ -149,9 +149,11 @@ class Updates:
 
     def saw(self, module: torch.nn.Module) -> None:
         """An outermost module was called for training: its buffers belong to what training makes."""
-        for buffer in module.buffers():
-            if buffer.is_floating_point() and id(buffer) not in self._buffers:
-                self._buffers[id(buffer)] = buffer, buffer.detach().clone()
+        for part in module.modules():
+            for name, buffer in part.named_buffers(recurse=False):
+                # By its place: a module may put another tensor there in each step.
+                if (id(part), name) not in self._buffers and buffer.is_floating_point():
+                    self._buffers[id(part), name] = part, buffer.detach().clone()
 
     def before(self, params: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> None:
         """`optimizer` is about to step; `params` are those of all optimizers. None: what it does cannot be foreseen."""
@@ -197,10 +199,17 @@ class Updates:
                 gradients=tuple(None if found is None else as_number(found[0]) for found in gradients),
                 filled=tuple(None if found is None else found[1] for found in gradients),
                 departures=tuple(None if found is None else as_number(found) for found in departures),
-                buffers=tuple(as_number(_norm(now.detach() - first)) for now, first in self._buffers.values()),
+                buffers=tuple(self._journeys()),
             )
         )
         self._before, self._gradients, self._departures = None, {}, {}
+
+    def _journeys(self) -> Iterator[Number]:
+        """How far each buffer is from where it was; None for one that is gone, or has another shape."""
+        for (_, name), (module, first) in self._buffers.items():
+            now = module._buffers.get(name)
+            known = now is not None and now.shape == first.shape and now.device == first.device
+            yield as_number(_norm(now.detach() - first)) if now is not None and known else None
 
 
 def _norm(tensor: torch.Tensor) -> float:

@@ -81,7 +81,9 @@ def _sgd(old: torch.Tensor, grad: torch.Tensor, state: Mapping[str, torch.Tensor
     grad = grad + float(group["weight_decay"]) * old
     if momentum:
         buffer = state.get("momentum_buffer")
-        buffer = grad if buffer is None else momentum * buffer + (1 - float(group["dampening"])) * grad
+        # The first gradient becomes the momentum; who makes the state beforehand makes it of zeros.
+        fresh = buffer is None or not buffer.any()
+        buffer = grad if buffer is None or fresh else momentum * buffer + (1 - float(group["dampening"])) * grad
         grad = grad + momentum * buffer if group["nesterov"] else buffer
     return old - float(group["lr"]) * grad
 

@@ -30,7 +30,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # A fused kernel unscales the gradients itself; together they trained worse, or were no faster (FIELD.md, 3: 16).
     ("fused-optimizer", "fp16-autocast"),
     # No memory may be pinned while a graph is captured (NVIDIA's guide to CUDA graphs in PyTorch).
-    ("pin-memory", "cuda-graphs"),
+    ("pin-and-overlap", "cuda-graphs"),
     # Workers and the training's own threads share the cores: each alone may only take from the other.
     ("workers", "threads"),
     # Inductor lays memory out itself; eager kernels that convert between formats may be all that one alone brings.

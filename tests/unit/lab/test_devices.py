@@ -51,7 +51,7 @@ def test_the_crossing_is_at_the_size_where_both_take_as_long() -> None:
 def test_a_gpu_that_is_not_here_is_predicted() -> None:
     result = told()
     assert all(isinstance(cell, Quantity) and cell.predicted for cell in cells(result, 4))
-    assert any("predictions for a RTX 4090" in note for note in result.notes)
+    assert any("predictions for an RTX 4090" in note for note in result.notes)
     assert "By these predictions" in result.story[2]
 
 

@@ -43,7 +43,7 @@ def test_a_library_that_is_not_installed_is_left_out_and_named() -> None:
 
 def test_the_gpu_is_predicted_from_the_operators_of_the_slow_loop() -> None:
     last = told().tables[0].rows[-1]
-    assert last[0] == "torchdiffeq on a RTX 4090"
+    assert last[0] == "torchdiffeq on an RTX 4090"
     assert isinstance(last[2], Quantity)
     assert last[2].predicted
     # 4,000 operators of 5 us host time each: no GPU is faster than its host.

@@ -1,5 +1,6 @@
 """pinning: three trainings, the small data set, memory, and what a GPU would make of it."""
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from hotlap.errors import UserError
 from hotlap.lab import digits, pinning
-from hotlap.lab.launching import Finished, input_of
+from hotlap.lab.launching import Finished
 from hotlap.lab.result import Curves, Lanes, Quantity, Result
 from hotlap.lab.settings import Settings
 from hotlap.record import Phase
@@ -90,7 +91,7 @@ def test_with_a_gpu_nothing_is_predicted() -> None:
 
 def test_equal_losses_are_said_to_be_equal_and_others_by_how_much_they_differ() -> None:
     assert "the same to the last bit" in told().story[0]
-    assert "differ by 2%" in told(loss=0.51).story[0]
+    assert "differ by 2e-02" in told(loss=0.51).story[0]
 
 
 def test_memory_is_that_of_all_processes_at_most() -> None:
@@ -110,13 +111,12 @@ def test_the_pictures_are_two_pairs_of_timelines_and_memory_over_time() -> None:
     assert kinds == [Lanes, Lanes, Curves]
 
 
-def test_workers_that_keep_up_are_taken_as_free() -> None:
-    busy = samples.mnist_run({Phase.INPUT: 0.003, **STEP}, num_workers=2)
-    idle = samples.mnist_run({Phase.INPUT: 0.00001, **STEP}, num_workers=2)
-    alone = samples.mnist_run({Phase.INPUT: 0.003, **STEP})
-    assert input_of(busy) == (pytest.approx(2 * 0.004), 2)
-    assert input_of(idle) == (None, None)
-    assert input_of(alone) == (pytest.approx(0.003), 0)
+def test_workers_that_keep_up_here_may_be_too_slow_for_a_gpu() -> None:
+    # One process makes a batch in 3 ms, so two workers deliver one each 1.5 ms, however fast the step is.
+    result = told()
+    steps = 5 * 938
+    article = row(result, pinning.ARTICLE)[4]
+    assert article.value >= 0.9 * steps * 0.0015
 
 
 def test_mnist_is_found_where_it_lies_or_where_torchvision_puts_it(tmp_path: Path) -> None:
@@ -132,12 +132,19 @@ def test_mnist_is_found_where_it_lies_or_where_torchvision_puts_it(tmp_path: Pat
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There is no folder"):
-        digits.words(Settings(data=tmp_path / "nowhere"))
+        digits.check(Settings(data=tmp_path / "nowhere"))
 
 
-def test_bundled_digits_are_said_not_to_be_mnist() -> None:
-    words, about = digits.words(Settings())
-    assert words == ()
+def test_bundled_digits_have_mnists_form_and_are_said_not_to_be_mnist(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
+    folder, about = digits.prepared(Settings(), tmp_path, count=2_000)
+    assert digits.found(folder) == folder
+    images = (folder / "train-images-idx3-ubyte").read_bytes()
+    labels = (folder / "train-labels-idx1-ubyte").read_bytes()
+    assert images[:16] == struct.pack(">4i", 2051, 2_000, 28, 28)
+    assert len(images) == 16 + 2_000 * 28 * 28
+    assert len(labels) == 8 + 2_000
+    assert set(labels[8:]) == set(range(10))
     assert "not MNIST" in about
 
 

@@ -35,7 +35,7 @@ def test_a_gpu_that_is_not_here_is_predicted_with_intervals_and_said_so() -> Non
         assert time.predicted
         assert time.low is not None and time.high is not None
     assert not row(result, transfer.NUMPY)[0].predicted
-    assert any("predictions for a RTX 3090" in note for note in result.notes)
+    assert any("predictions for an RTX 3090" in note for note in result.notes)
     assert result.gpus == ()
 
 

@@ -84,7 +84,8 @@ def _native(a: torch.Tensor, x: torch.Tensor) -> Work | None:
 
 
 def _replayed(work: Work) -> Work:
-    stream: Any = torch.cuda.Stream()
+    new_stream: Any = torch.cuda.Stream
+    stream = new_stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):

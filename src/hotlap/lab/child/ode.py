@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -125,9 +126,7 @@ def main(question: Question) -> Answer:
 
 def _solver(way: str) -> tuple[Any, str]:
     if way == TORCHDIFFEQ:
-        import torchdiffeq
-
-        return torchdiffeq.odeint, "dopri5"
+        return import_module("torchdiffeq").odeint, "dopri5"
     assert way == ODEINT, way
     return odeint, "tsit5"
 
@@ -160,11 +159,8 @@ def in_diffrax(job: Job) -> tuple[Fit, Callable[[], Points]]:
     """The same training in JAX, each iteration one compiled call."""
     # Where a GPU is there JAX would take it; this is the CPU's row.
     os.environ["JAX_PLATFORMS"] = "cpu"
-    import diffrax
-    import jax
-    import jax.numpy as jnp
-    import optax
-
+    names = ("diffrax", "jax", "jax.numpy", "optax")
+    diffrax, jax, jnp, optax = (import_module(name) for name in names)
     layers = [m for m in job.field.net if isinstance(m, nn.Linear)]
     weights: Any = [(jnp.asarray(m.weight.detach().numpy()), jnp.asarray(m.bias.detach().numpy())) for m in layers]
     start, times, target = (jnp.asarray(x.numpy()) for x in (job.y0, job.t, job.target))
@@ -188,18 +184,18 @@ def in_diffrax(job: Job) -> tuple[Fit, Callable[[], Points]]:
 
     optimizer = optax.adam(RATE)
 
-    @jax.jit
     def step(p: Any, state: Any) -> Any:
         loss, gradients = jax.value_and_grad(lambda p: ((solve(p) - target) ** 2).sum())(p)
         updates, state = optimizer.update(gradients, state)
         return optax.apply_updates(p, updates), state, loss
 
+    compiled = jax.jit(step)
     kept = [weights, optimizer.init(weights)]
 
     def fit(iterations: int) -> list[float]:
         losses = []
         for _ in range(iterations):
-            kept[0], kept[1], loss = step(kept[0], kept[1])
+            kept[0], kept[1], loss = compiled(kept[0], kept[1])
             losses.append(loss)
         return [float(loss) for loss in losses]
 

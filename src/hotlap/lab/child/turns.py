@@ -19,7 +19,7 @@ def turns(
     counts = {name: _count(work, round_s, finish) for name, work in works.items()}
     found: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds):
-        order: Sequence[str] = tuple(works) if number % 2 == 0 else tuple(reversed(works))
+        order: Sequence[str] = tuple(works) if number % 2 == 0 else tuple(reversed(tuple(works)))
         for name in order:
             found[name].append(_seconds(works[name], counts[name], finish) / counts[name])
     return {name: tuple(times) for name, times in found.items()}

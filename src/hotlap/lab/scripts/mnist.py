@@ -28,19 +28,6 @@ def read(folder: Path, name: str) -> bytes:
     return gzip.decompress(packed.read_bytes()) if packed.exists() else (folder / name).read_bytes()
 
 
-def from_digits(count: int) -> tuple[Any, Any]:
-    """As many images of the same shape: scikit-learn's 1,797 digits, enlarged, and shifted by some pixels."""
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    large = [Image.fromarray((one * 15.9).astype(np.uint8)).resize((28, 28)) for one in digits.images]
-    images = np.stack([np.asarray(one) for one in large])
-    shifts = [(y, x) for y in range(-3, 4) for x in range(-3, 4)]
-    needed = -(-count // len(images))
-    moved = [np.roll(images, shifts[k % len(shifts)], axis=(1, 2)) for k in range(needed)]
-    return np.concatenate(moved)[:count], np.tile(digits.target, needed)[:count]
-
-
 class Digits(Dataset[tuple[torch.Tensor, int]]):
     """What torchvision's MNIST with ToTensor and Normalize does for each item."""
 
@@ -104,7 +91,7 @@ def train(options: argparse.Namespace, images: Any, labels: Any) -> dict[str, An
 def main() -> None:
     """Train once for each size of data set."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--items", type=int, nargs="+", default=[60_000])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--hidden", type=int, default=128)
@@ -113,7 +100,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    images, labels = from_files(options.data) if options.data else from_digits(max(options.items))
+    images, labels = from_files(options.data)
     told = [train(options, images[:count], labels[:count]) for count in options.items]
     if options.out:
         options.out.write_text(json.dumps({"trainings": told}))

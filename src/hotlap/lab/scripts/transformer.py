@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 WIDTH = 512
-VOCABULARY = 10_000
 
 
 class Positions(nn.Module):
@@ -33,9 +32,9 @@ class Positions(nn.Module):
 class Net(nn.Module):
     """Token ids (B, S) -> (B, O)."""
 
-    def __init__(self, *, layers: int, length: int, outputs: int) -> None:
+    def __init__(self, *, vocabulary: int, layers: int, length: int, outputs: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.embedding = nn.Embedding(vocabulary, WIDTH)
         self.positions = Positions(length)
         layer = nn.TransformerEncoderLayer(d_model=WIDTH, nhead=16, dim_feedforward=512, dropout=0.0)
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
@@ -54,6 +53,7 @@ class Net(nn.Module):
 def main() -> None:
     """Train on numbers that mean nothing: what a step takes does not depend on them."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--vocabulary", type=int, default=10_000)
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--length", type=int, default=32)
@@ -61,13 +61,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100_000)
     options = parser.parse_args()
     torch.manual_seed(0)
-    model = Net(layers=options.layers, length=options.length, outputs=options.outputs)
+    model = Net(vocabulary=options.vocabulary, layers=options.layers, length=options.length, outputs=options.outputs)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     criterion = nn.MSELoss()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device)
     for _ in range(options.steps):
-        tokens = torch.randint(0, VOCABULARY, (options.batch, options.length), device=device)
+        tokens = torch.randint(0, options.vocabulary, (options.batch, options.length), device=device)
         wanted = torch.randn(options.batch, options.outputs, device=device)
         optimizer.zero_grad()
         loss = criterion(model(tokens), wanted)
