@@ -90,7 +90,7 @@ class Tuner:
         if several is not None:
             desk.warn(several)
             desk.change("result", result=nothing_tried(several))
-        elif desk.left_s > _least_s(timing, sizes):
+        elif desk.left_s > _least_s(desk, timing, sizes):
             calibrate(desk, timing)
             desk.doing("recording what the script trains on, and with which numbers")
             court.look()
@@ -156,9 +156,9 @@ def _ceilings(run: Run, free: Sequence[float], pooled: tuple[float, int] | None)
     return tuple(sorted([*([measured] if measured else []), *others], key=lambda one: -one.speedup.mid))
 
 
-def _least_s(timing: Timing, sizes: Sizes) -> float:
+def _least_s(desk: Desk, timing: Timing, sizes: Sizes) -> float:
     """Without so much time nothing can be shown."""
-    noise_s = math.ceil(_RATIOS / (_EQUAL - 1)) * timing.estimate_s(_EQUAL + 1)
+    noise_s = 0.0 if desk.study.noise else math.ceil(_RATIOS / (_EQUAL - 1)) * timing.estimate_s(_EQUAL + 1)
     return noise_s + _FEWEST_DUETS * timing.estimate_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s
 
 
