@@ -60,11 +60,11 @@ def train(
         ({"in_training": "bytearray(1 << 50)"}, Failure.HOST_MEMORY, "MemoryError"),
         ({"in_training": "os.kill(os.getpid(), signal.SIGKILL)"}, Failure.HOST_MEMORY, "SIGKILL"),
         ({"in_training": "time.sleep(600)", "timeout_s": 30.0}, Failure.HUNG, "then none for too long"),
-        ({"in_worker": "os._exit(3)", "workers": 2}, Failure.LOST_WORKERS, "exited unexpectedly"),
+        ({"in_worker": "os._exit(3)", "workers": 2}, Failure.LOST_WORKERS, "lost its workers"),
         (
             {"in_worker": "os.kill(os.getpid(), signal.SIGKILL)", "workers": 2},
             Failure.LOST_WORKERS,
-            "DataLoader worker",
+            "lost its workers",
         ),
         ({"in_worker": "time.sleep(600)", "workers": 1, "timeout_s": 30.0}, Failure.HUNG, "then none for too long"),
         ({"in_training": "raise torch.OutOfMemoryError('CUDA out of memory.')"}, Failure.DEVICE_MEMORY, "GPU's memory"),

@@ -200,3 +200,25 @@ def test_a_neural_ode_with_torchdiffeq_runs_natively(tmp_path: Path) -> None:
     assert result["speedup"]["low"] > 5
     assert hotlap("apply", cwd=tmp_path).returncode == 0
     assert "\nnative_odeint()\n" in script.read_text()
+
+
+@pytest.mark.slow
+def test_larger_batches_on_request_are_judged_by_the_time_to_a_loss(tmp_path: Path) -> None:
+    script = place("small_batches.py", tmp_path)
+    before = script.read_bytes()
+    done = hotlap(
+        "tune", "--levers", "tf32", "--allow", "batch-size", "--json", "-", script.name, cwd=tmp_path, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    recipe = document["recipe"]
+    sizes = [point["size"] for point in recipe["curve"]]
+    assert sizes[:4] == [8, 16, 32, 64]
+    assert recipe["curve"][3]["speedup"]["low"] > 1.5
+    assert recipe["accepted"], recipe["why"]
+    assert 8 < recipe["size"] <= sizes[-1]
+    assert recipe["rates"] == {"Adam": pytest.approx((recipe["size"] / 8) ** 0.5)}
+    assert recipe["after_s"] < recipe["before_s"]
+    assert "Worth trying: batch size" in done.stderr
+    assert document["patch"] is None
+    assert script.read_bytes() == before

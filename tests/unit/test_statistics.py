@@ -14,6 +14,7 @@ from hotlap.statistics import (
     Progress,
     break_even_step,
     can_stop,
+    contrasts,
     interval,
     log_ratio_of_runs,
     log_ratios_of_arms,
@@ -212,3 +213,22 @@ def test_importing_it_costs_no_numerics() -> None:
     code = "import sys, hotlap.statistics, hotlap.gate; print({'numpy', 'scipy', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+# Contrasts of equal things
+
+
+def test_contrasts_of_equal_things_are_as_many_pairs_that_know_nothing_of_each_other() -> None:
+    """Of three processes two, each with the variance of a pair's log-ratio, and uncorrelated."""
+    rng = np.random.default_rng(0)
+    found = [contrasts([float(x) for x in rng.normal(size=3)]) for _ in range(4000)]
+    products = {(i, j): sum(one[i] * one[j] for one in found) / len(found) for i in (0, 1) for j in (0, 1)}
+    assert products[0, 0] == pytest.approx(2.0, rel=0.1)
+    assert products[1, 1] == pytest.approx(2.0, rel=0.1)
+    assert products[0, 1] == pytest.approx(0.0, abs=0.1)
+
+
+def test_the_contrast_of_two_is_their_log_ratio_and_of_one_there_is_none() -> None:
+    assert contrasts([0.0, 0.25]) == [pytest.approx(-0.25)]
+    assert contrasts([0.0]) == []
+    assert contrasts([]) == []

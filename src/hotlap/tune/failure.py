@@ -18,6 +18,10 @@ _SAID = (
     ("std::bad_alloc", Failure.HOST_MEMORY),
 )
 
+# A worker that is gone may be missed first where the training process fetches a tensor from it.
+_CUT_OFF = ("ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError", "FileNotFoundError")
+_FETCHING = ("torch/utils/data/dataloader.py", "multiprocessing/resource_sharer.py")
+
 _NO_TIMES = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
 
 
@@ -53,6 +57,8 @@ def _kind(run: Run) -> Failure:
     if run.status is Status.KILLED and "SIGKILL" in (run.error or ""):
         # Nobody but hotlap, which notes when it does, and the system's out-of-memory killer ends a trial like that.
         return Failure.HOST_MEMORY
+    if (run.error or "").startswith(_CUT_OFF) and all(part in run.output for part in _FETCHING):
+        return Failure.LOST_WORKERS
     # The error first: what a script prints may speak of errors that it has overcome.
     for text in (run.error or "", run.output):
         for words, kind in _SAID:

@@ -6,20 +6,24 @@ from statistics import fmean
 from hotlap import statistics
 from hotlap.record import Run
 
-# From one process to the next the start takes a few tenths of a second more or less. A cost is believed where processes
-# agree on it: where the smallest that was seen is at least this part of the largest.
+# From one process to the next the start takes a few tenths of a second more or less, on a busy machine. A cost is
+# believed where processes agree on it: where the smallest that was seen is at least this part of the largest,
 _AGREE = 0.5
+# and where it is more than this part of the script's own start, which varies by about as much.
+_OF_THE_START = 0.1
 
 
 def one_time_s(base: Run, run: Run) -> float | None:
     """Seconds that the start of `run` took beyond its own steady steps, less the same of `base`; None without steps.
 
-    Both are fresh processes of one heat. Their first steps hold what comes before them: data sets, imports.
+    0 where it is within what starts vary by. Both are fresh processes of one heat. Their first steps hold what comes
+    before them: data sets, imports.
     """
     parts = [_beyond_steady_s(one) for one in (base, run)]
     if parts[0] is None or parts[1] is None:
         return None
-    return parts[1] - parts[0]
+    cost_s = parts[1] - parts[0]
+    return cost_s if cost_s > _OF_THE_START * abs(parts[0]) else 0.0
 
 
 def _beyond_steady_s(run: Run) -> float | None:

@@ -84,7 +84,7 @@ def test_a_schedule_of_steps_goes_as_many_times_as_fast(four_times: Patch) -> No
 
 def test_schedules_within_schedules_are_stepped_once_each(four_times: Patch) -> None:
     optimizer = sgd(1.0)
-    parts = [LambdaLR(optimizer, lambda step: 1.0), LambdaLR(optimizer, lambda step: 0.5)]
+    parts: list[LRScheduler] = [LambdaLR(optimizer, lambda step: 1.0), LambdaLR(optimizer, lambda step: 0.5)]
     schedule = SequentialLR(optimizer, parts, milestones=[8])
     assert train(optimizer, schedule, steps=4) == [1.0, 0.5, 0.5, 0.5]
 

@@ -18,12 +18,19 @@ def test_the_start_of_the_process_is_no_cost_of_the_lever() -> None:
 
 
 def test_filling_a_cache_costs_its_slow_steps() -> None:
-    base = process(first_s=1.0, warmup=20, step_s=0.010)
-    filling = Run(status=Status.COMPLETE, first_steps_s=(1.0, *[0.012] * 99), step_s=(0.002,) * 100)
+    base = process(first_s=0.1, warmup=20, step_s=0.010)
+    filling = Run(status=Status.COMPLETE, first_steps_s=(0.1, *[0.012] * 99), step_s=(0.002,) * 100)
     cost = one_time_s(base, filling)
     assert cost == pytest.approx(99 * 0.010, abs=0.02)
     # After 100 slow steps it is 99 * 2 ms behind, and from then on gains 8 ms a step.
     assert break_even_step(cost, base, filling) == pytest.approx(124, abs=3)
+
+
+def test_what_starts_vary_by_is_no_cost() -> None:
+    base = process(first_s=3.0, warmup=20, step_s=0.010)
+    assert one_time_s(base, process(first_s=3.2, warmup=20, step_s=0.010)) == 0.0
+    assert one_time_s(base, process(first_s=2.5, warmup=20, step_s=0.010)) == 0.0
+    assert agreed_s([0.0, 0.0]) is None
 
 
 def test_without_steps_nothing_is_said() -> None:
