@@ -1,7 +1,9 @@
 # Sets up .venv once, then runs hotlap's demo, its tests and its benchmarks in it.
 #
 #   make demo     tune examples/digits.py: what a new user sees
-#   make test     style, types, spelling, tests: what CI runs
+#   make test     style, types, spelling, documentation, tests: what CI runs
+#   make docs     the documentation as a site in build/site; a warning is an error
+#   make paste    figures and the pages about rules and levers into README and docs
 #   make slow     the tests that are whole studies, minutes each
 #   make bench    measure again what the README claims (on this machine)
 #   make gpu      tests and benchmarks of a machine with a GPU
@@ -26,12 +28,12 @@ STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
 STAMP_TEST := $(VENV)/.test-$(CHOICE)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types spelling unit slow bench gpu clean
+.PHONY: demo test lint types spelling docs paste unit slow bench gpu clean
 
 demo: $(STAMP_DEMO)
 	$(BIN)/hotlap tune examples/digits.py
 
-test: lint types spelling unit
+test: lint types spelling docs unit
 
 lint: $(STAMP_TEST)
 	$(BIN)/ruff check .
@@ -42,6 +44,13 @@ types: $(STAMP_TEST)
 
 spelling: $(STAMP_TEST)
 	$(BIN)/codespell
+
+# The variables silence notices about the future of MkDocs, which the theme and a plugin print at each build.
+docs: $(STAMP_TEST)
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build
+
+paste: $(STAMP_TEST)
+	$(BIN)/python benchmarks/paste.py
 
 unit: $(STAMP_TEST)
 	$(BIN)/pytest
@@ -69,7 +78,7 @@ $(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
 	touch $@
 
 $(STAMP_TEST): $(STAMP_DEMO) pyproject.toml
-	$(PIP) install --quiet --group dev --group frameworks
+	$(PIP) install --quiet --group dev --group docs --group frameworks
 	touch $@
 
 clean:

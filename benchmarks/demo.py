@@ -1,7 +1,8 @@
 """The demo: what `hotlap tune examples/digits.py` comes to, and whether the patched script keeps the promise.
 
 One study with the default budget, then the script as written and as patched, run plainly to their end in turn, several
-times. Writes `benchmarks/results/demo-<device>.json`, and the terminal's text as `demo.json` for the README.
+times. Writes `benchmarks/results/demo-<device>.json`, the terminal's text as `demo.json`, and the picture of the front
+page.
 """
 
 import json
@@ -13,7 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import picture
 import results_file
+from hotlap.record import Study, decode
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "digits.py"
 PAIRS = 3
@@ -38,6 +41,7 @@ def main() -> None:
         shutil.copy(EXAMPLE, folder)
         done = hotlap("tune", "--json", "-", EXAMPLE.name, cwd=folder)
         study = json.loads(done.stdout)
+        picture.draw(decode(done.stdout.encode(), Study))
         rows = []
         if study["patch"]:
             hotlap("apply", cwd=folder)

@@ -1,26 +1,33 @@
-"""benchmarks/results/*.json -> the marked blocks of README.md and docs/*.md, so that no figure is typed by hand.
+"""Fills README.md and docs/: figures from benchmarks/results/*.json, and the pages about rules and levers.
 
 A block begins with `<!-- paste: KIND ... -->` and ends with `<!-- end paste -->`. Kinds:
 
-    claims                one row for each entry of "claims" in any result
-    output NAME           "output" of results/NAME.json, as it was on the terminal
+    claims [WHICH ...]    one row for each entry of "claims" in any result. WHICH is the begin of a result's name up to
+                          a dash (`aa` takes aa-cpu-2core.json), or NAME:WORD for those claims that begin with WORD
+    output NAME [WORDS]   "output" of results/NAME.json, as it was on the terminal; from the first line that begins with
+                          WORDS to the next empty one
     table NAME [KEY ...]  "results" of results/NAME.json, a list of objects; the keys are the columns (default: all)
+    lab NAME PART ...     what `hotlap lab NAME --json` wrote to results/lab_NAME.json: story, tables, notes
 
-What a result has to hold is written in docs/benchmarks.md. `--check` changes nothing and fails if a block is stale.
+What a result has to hold is written in docs/benchmarks.md; the pages are made by pages.py. `--check` changes nothing
+and fails if anything is stale.
 """
 
 import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import lab_markdown
+import pages
 from hotlap.units import duration
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- paste: (?P<what>[A-Za-z0-9_. -]+?) -->\n).*?(<!-- end paste -->)", re.DOTALL)
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"(<!-- paste: (?P<what>[A-Za-z0-9_.:+ -]+?) -->\n).*?(<!-- end paste -->)", re.DOTALL)
 NOT_YET = "Not measured yet.\n"
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -32,45 +39,83 @@ def read(folder: Path) -> Results:
     return {name: result for name, result in found.items() if isinstance(result, dict)}
 
 
-def pasted(text: str, results: Results) -> str:
-    """`text` with all blocks filled anew."""
-    return BLOCK.sub(lambda match: f"{match[1]}{block(match['what'], results)}{match[3]}", text)
+def pasted(text: str, results: Results, *, folder: str = "") -> str:
+    """`text` with all blocks filled anew. `folder`: path of the results from there, for links; empty for no links."""
+    return BLOCK.sub(lambda match: f"{match[1]}{block(match['what'], results, folder=folder)}{match[3]}", text)
 
 
-def block(what: str, results: Results) -> str:
+def block(what: str, results: Results, *, folder: str = "") -> str:
     """What stands in a block.
 
     Raises:
         ValueError: nobody knows this kind of block.
     """
     kind, *words = what.split()
-    name, keys = "".join(words[:1]), words[1:]
-    result = results.get(name, {})
     if kind == "claims":
-        return table(list(claims(results)))
+        return claims_table(words, results, folder=folder)
+    if not words:
+        raise ValueError(f"the block {what!r} does not name its result")
+    name, *keys = words
+    result = results.get(f"lab_{name.replace('-', '_')}" if kind == "lab" else name, {})
+    if not result:
+        return NOT_YET
     if kind == "output":
-        return f"```text\n{result['output'].rstrip()}\n```\n" if "output" in result else NOT_YET
+        return f"```text\n{output(str(result.get('output', '')), ' '.join(keys))}```\n"
     if kind == "table":
         return table([{key: row.get(key) for key in keys or row} for row in result.get("results", [])])
-    raise ValueError(f"there is no block {what!r}; known are claims, output NAME, table NAME [KEY ...]")
+    if kind == "lab":
+        return "\n".join(filter(None, (lab_markdown.markdown(result, part) for part in keys)))
+    raise ValueError(f"there is no block {what!r}; known are claims, output, table and lab")
 
 
-def claims(results: Results) -> Iterator[dict[str, str]]:
-    """Rows of the claims table; each says on what machine and by which file it was measured."""
-    for name, result in results.items():
-        for claim in result.get("claims", []):
-            yield {
-                "claim": claim["claim"],
-                "measured": value(claim),
-                "on": machine(result),
-                "by": f"[{name}](benchmarks/results/{name}.json)",
-            }
+def output(text: str, begin: str) -> str:
+    """What a terminal showed, without the blanks that fill its lines; one section of it where `begin` names one.
+
+    Raises:
+        ValueError: no line begins like that.
+    """
+    lines = text.rstrip().split("\n")
+    if begin:
+        first = next((number for number, line in enumerate(lines) if line.startswith(begin)), None)
+        if first is None:
+            raise ValueError(f"no line of the output begins with {begin!r}")
+        # Lines of a table or a patch are filled with blanks; only the line between two sections is empty.
+        lines = lines[first : lines.index("", first) if "" in lines[first:] else None]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def machine(result: Mapping[str, Any]) -> str:
-    """Where it was measured, in a few words."""
-    told = result.get("machine", "")
-    return ", ".join(f"{key} {word}" for key, word in told.items()) if isinstance(told, dict) else str(told)
+def claims_table(which: Sequence[str], results: Results, *, folder: str) -> str:
+    """The claims that are wanted (empty: all), and below them which machines they were measured on."""
+    rows, machines = [], {}
+    for name, claim in claims(which, results):
+        told = results[name].get("machine", "")
+        machines[device(told)] = told.get("processor") if isinstance(told, dict) else None
+        by = f"[{name}]({folder}/{name}.json)" if folder else f"`{name}`"
+        rows.append({"claim": claim["claim"], "measured": value(claim), "on": where(told), "by": by})
+    known = [f"{device} has one {processor}" for device, processor in machines.items() if device and processor]
+    return table(rows) + (f"\n{'; '.join(known)}.\n" if known else "")
+
+
+def claims(which: Sequence[str], results: Results) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(Name of the result, claim), in the order in which they were asked for."""
+    for wanted in which or [""]:
+        begin, _, words = wanted.partition(":")
+        for name, result in results.items():
+            if begin in ("", name) or name.startswith(f"{begin}-"):
+                yield from ((name, one) for one in result.get("claims", []) if str(one["claim"]).startswith(words))
+
+
+def device(told: object) -> str:
+    """The short name of a machine."""
+    return str(told.get("device", "")) if isinstance(told, dict) else str(told)
+
+
+def where(told: object) -> str:
+    """A machine in one cell: its short name if it has one, and how busy it was."""
+    if not isinstance(told, dict):
+        return str(told)
+    shown = {key: word for key, word in told.items() if key in (("device", "load") if "device" in told else told)}
+    return ", ".join(str(word) if key == "device" else f"{key} {word}" for key, word in shown.items())
 
 
 def value(claim: Mapping[str, Any]) -> str:
@@ -82,8 +127,11 @@ def value(claim: Mapping[str, Any]) -> str:
 
 
 def number(figure: float) -> str:
-    """Three significant digits."""
-    return f"{figure:,}" if isinstance(figure, int) else f"{figure:.3g}"
+    """Three significant digits; no powers of ten below a million."""
+    if isinstance(figure, int):
+        return f"{figure:,}"
+    short = f"{figure:.3g}"
+    return f"{float(short):,.0f}" if "e+" in short and abs(figure) < 1e6 else short
 
 
 def table(rows: list[Any]) -> str:
@@ -97,28 +145,52 @@ def table(rows: list[Any]) -> str:
 
 def cell(key: str, content: Any) -> str:
     """A value that cannot break its row; seconds (a key that ends in `_s`) get the unit that fits."""
+    if isinstance(content, bool):
+        return "yes" if content else "no"
     if isinstance(content, int | float):
         return duration(content) if key.endswith("_s") and not key.endswith("_per_s") else number(content)
     text = "" if content is None else str(content)
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def wanted(results: Results) -> Iterator[tuple[Path, str]]:
+    """Each file that is filled or made -> what it should be."""
+    made = {DOCS / name: text for name, text in pages.pages().items()}
+    yield from made.items()
+    for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))):
+        if path not in made and path.parent.name not in pages.FOLDERS:
+            at = "benchmarks/results" if path.parent == ROOT else ""
+            yield path, pasted(path.read_text(encoding="utf-8"), results, folder=at)
+
+
+def left_over() -> list[Path]:
+    """Pages about rules and levers that are no more."""
+    made = {DOCS / name for name in pages.pages()}
+    return [path for folder in pages.FOLDERS for path in sorted((DOCS / folder).glob("*.md")) if path not in made]
+
+
 def main() -> int:
-    """Fill all blocks; the exit code."""
-    parser = argparse.ArgumentParser(description="Fill the marked blocks of README.md and docs/*.md from results.")
-    parser.add_argument("--check", action="store_true", help="change nothing; fail if a block is stale")
-    args = parser.parse_args()
-    results, stale = read(ROOT / "benchmarks" / "results"), []
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        old = path.read_text(encoding="utf-8")
-        new = pasted(old, results)
-        if new != old:
-            stale.append(str(path.relative_to(ROOT)))
-            if not args.check:
-                path.write_text(new, encoding="utf-8")
-    if stale:
-        print(f"{'stale' if args.check else 'filled'}: {', '.join(stale)}")
-    return 1 if stale and args.check else 0
+    """Fill and make everything; the exit code."""
+    parser = argparse.ArgumentParser(description="Fill README.md and docs/ from benchmarks/results and docstrings.")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if anything is stale")
+    check = parser.parse_args().check
+    stale = [(path, new) for path, new in wanted(read(ROOT / "benchmarks" / "results")) if current(path) != new]
+    gone = left_over()
+    if not check:
+        for path, new in stale:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(new, encoding="utf-8")
+        for path in gone:
+            path.unlink()
+    if stale or gone:
+        names = [str(path.relative_to(ROOT)) for path in [*(path for path, _ in stale), *gone]]
+        print(f"{'stale' if check else 'filled'}: {', '.join(names)}")
+    return 1 if (stale or gone) and check else 0
+
+
+def current(path: Path) -> str | None:
+    """What stands in the file; None without one."""
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 if __name__ == "__main__":

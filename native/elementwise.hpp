@@ -2,6 +2,7 @@
 #pragma once
 
 #include "program.hpp"
+#include "tanh.hpp"
 #include "vector_math.hpp"
 
 namespace hotlap {
@@ -36,16 +37,16 @@ void unary_forward(const Node& node, const T* x, T* y, int64_t n) {
     using V = Vec<T>;
     const V f0 = splat<T>(T(node.f0)), f1 = splat<T>(T(node.f1)), zero{}, one = splat<T>(1);
     switch (node.op) {
-        case Op::tanh: return map(x, y, n, [](V v) { return hyperbolic_tangent<T>(v); });
+        case Op::tanh: return map(x, y, n, [f = Tanh<T>()](V v) { return f(v); });
         // The comparison is written so that NaN stays NaN.
         case Op::relu: return map(x, y, n, [=](V v) { return select<T>(v <= zero, zero, v); });
         case Op::leaky_relu: return map(x, y, n, [=](V v) { return select<T>(v > zero, v, v * f0); });
         case Op::sigmoid: return map(x, y, n, [](V v) { return logistic<T>(v); });
         case Op::gelu: return map(x, y, n, [](V v) { return v * normal_cdf<T>(v); });
         case Op::gelu_tanh:
-            return map(x, y, n, [=](V v) {
+            return map(x, y, n, [=, f = Tanh<T>()](V v) {
                 const V inner = splat<T>(T(root_two_over_pi)) * (v + splat<T>(T(gelu_cubic)) * v * v * v);
-                return splat<T>(T(0.5)) * v * (one + hyperbolic_tangent<T>(inner));
+                return splat<T>(T(0.5)) * v * (one + f(inner));
             });
         case Op::silu: return map(x, y, n, [](V v) { return v * logistic<T>(v); });
         case Op::softplus:  // beta f0, threshold f1
@@ -94,9 +95,9 @@ void unary_backward(const Node& node, const T* x, const T* y, const T* g, T* gx,
                 return d * (normal_cdf<T>(v) + v * normal_density<T>(v));
             });
         case Op::gelu_tanh:
-            return map_gradient(x, y, g, gx, n, acc, [=](V v, V, V d) {
+            return map_gradient(x, y, g, gx, n, acc, [=, f = Tanh<T>()](V v, V, V d) {
                 const V c = splat<T>(T(root_two_over_pi)), k = splat<T>(T(gelu_cubic)), half = splat<T>(T(0.5));
-                const V t = hyperbolic_tangent<T>(c * (v + k * v * v * v));
+                const V t = f(c * (v + k * v * v * v));
                 const V slope = c * (one + splat<T>(3) * k * v * v);
                 return d * half * (one + t + v * (one - t * t) * slope);
             });

@@ -10,9 +10,10 @@
 
 #include "buffer.hpp"
 #include "elementwise.hpp"
-#include "matrix.hpp"
+#include "product.hpp"
 #include "program.hpp"
 #include "random.hpp"
+#include "thin.hpp"
 
 namespace hotlap {
 
@@ -27,6 +28,7 @@ class Exec {
     int64_t cols(int v) const { return program_.values[v].cols; }
     int64_t ld(int v) const { return round_up<T>(cols(v)); }
     int64_t rows() const { return rows_; }
+    int64_t evaluations() const { return evaluations_; }
     T* value(int v, int64_t e = 0) { return values_[v].value + e * values_[v].step; }
     T* gradient(int v, int64_t e = 0) { return values_[v].gradient + e * values_[v].gradient_step; }
     T* parameter(int p) { return static_cast<T*>(program_.parameters[p].data); }
@@ -57,6 +59,7 @@ class Exec {
     void refresh();
 
     void forward(int64_t e) {
+        if (is_short_) return forward_short(e);
         for (size_t i = 0; i < program_.nodes.size(); i++) forward_node(i, e);
     }
 
@@ -66,28 +69,38 @@ class Exec {
     // From the gradient of the output (already in its place) to those of the values. The weights and biases of linear
     // layers are left to linear_gradients().
     void backward(int64_t e) {
+        if (is_short_) return backward_short(e);
         for (size_t i = program_.nodes.size(); i-- > 0;) backward_node(i, e);
     }
 
     // After the last backward(): every gradient of a parameter, but not those of linear layers, is in its place.
     void finish_backward();
 
-    // The same for the linear layers, over the first `evaluations` evaluations.
-    void linear_gradients(int64_t evaluations) {
-        for (const Node& n : program_.nodes)
-            if (n.op == Op::linear) linear_gradient(n, evaluations);
+    // The same for the linear layers, over evaluations [first, first + count). Several calls add up; before the last of
+    // them (`more`) the gradients need not be in their places yet.
+    void linear_gradients(int64_t first, int64_t count, bool more) {
+        for (size_t i = 0; i < program_.nodes.size(); i++)
+            if (program_.nodes[i].op == Op::linear) linear_gradient(i, first, count, more);
     }
 
-    void linear_gradient(const Node& n, int64_t evaluations);
+    void linear_gradient(size_t node, int64_t first, int64_t count, bool more);
 
     // Of a linear layer's bias alone.
-    void bias_gradient(const Node& n, int64_t evaluations) {
-        sum_rows<T>(gradient(n.out), ld(n.out), rows_ * evaluations, cols(n.out), parameter_gradient(n.bias), written_[n.bias]);
+    void bias_gradient(const Node& n, int64_t first, int64_t count) {
+        sum_rows<T>(gradient(n.out, first), ld(n.out), rows_ * count, cols(n.out), parameter_gradient(n.bias), written_[n.bias]);
         written_[n.bias] = 1;
     }
 
-    // Rows [first, first + count) of the gradient of a linear layer's weight, of one evaluation, into `to` (count, in).
-    void weight_gradient(const Node& n, int64_t evaluations, int64_t first, int64_t count, T* to, bool accumulate);
+    // Rows [from, from + num) of the gradient of a linear layer's weight into `to` (num, in).
+    void weight_gradient(const Node& n, int64_t first, int64_t count, int64_t from, int64_t num, T* to, bool accumulate);
+
+    // Bytes that linear_gradients() reads for one evaluation.
+    int64_t bytes_read() const {
+        int64_t numbers = 0;
+        for (const Node& n : program_.nodes)
+            if (n.op == Op::linear) numbers += rows_ * (ld(n.a) + ld(n.out));
+        return numbers * int64_t(sizeof(T));
+    }
 
     bool training = false;  // dropout on
     Random random{0};
@@ -96,15 +109,21 @@ class Exec {
     struct State {
         int home = 0;         // the value whose buffers it shares: itself, unless computed in place
         bool needed = false;  // has a gradient
-        bool kept = false;    // the gradients of all evaluations are kept, for the weights
+        bool kept = false;    // the gradients of all evaluations are kept: for the weights, or for the caller
         bool fixed = false;   // the same in all evaluations: a parameter's row
         Buffer<T> forward, backward;
         T *value = nullptr, *gradient = nullptr;   // of evaluation 0
         int64_t step = 0, gradient_step = 0;       // from one evaluation to the next
     };
+    enum class Form { tiles, few_inputs, few_outputs };
     struct Linear {
-        bool forward_dot = false, backward_dot = false;
+        Form form = Form::tiles;
+        bool forward_dot = false, backward_dot = false;  // of the tiles
+        Thin<T> thin{};
         Buffer<T> transposed;  // (in, round_up(out))
+        Buffer<T> bias;        // round_up(out), so that its last vector may be read whole
+        Buffer<T> sum;         // (in, round_up(out)): the weight's gradient, transposed, until the last call
+        bool summing = false;
     };
     struct Adds {
         bool a = false, b = false;  // whether an operand's gradient is added to what another consumer wrote
@@ -119,7 +138,9 @@ class Exec {
     std::vector<char> written_;
     std::vector<int> uses_;
     std::vector<Adds> adds_;
-    Buffer<T> scratch_;
+    Packing<T> packing_;
+    Buffer<T> zeros_;
+    bool is_short_ = false;
     int64_t rows_ = 0, evaluations_ = 0;
 
     int64_t rows_of(int v) const { return program_.values[v].single ? 1 : rows_; }
@@ -129,6 +150,29 @@ class Exec {
     Gradient<T> gradient_of(int v, int64_t e, bool add) {
         return {gradient(v, e), program_.values[v].single ? 0 : ld(v), program_.values[v].cols == 1, add};
     }
+
+    // A field as most have it, one row through (layer, function, layer), without the detours that other programs need.
+    bool is_short() const {
+        const auto& n = program_.nodes;
+        return n.size() == 3 && rows_ == 1 && linear_[0].form == Form::few_inputs && linear_[2].form == Form::few_outputs &&
+               n[0].a == program_.input && n[1].a == n[0].out && overwrites(n[1].op) && n[2].a == n[1].out &&
+               n[2].out == program_.output && needed(program_.input);
+    }
+    void forward_short(int64_t e) {
+        const Node* n = program_.nodes.data();
+        T* hidden = value(n[1].out, e);
+        few_to_many<T>(linear_[0].thin, cols(n[0].a), value(n[0].a, e), start_of(n[0], linear_[0]), hidden);
+        unary_forward<T>(n[1], hidden, hidden, ld(n[1].out));
+        many_to_few<T>(linear_[2].thin, cols(n[2].out), hidden, start_of(n[2], linear_[2]), value(n[2].out, e));
+    }
+    void backward_short(int64_t e) {
+        const Node* n = program_.nodes.data();
+        T *hidden = value(n[1].out, e), *to = gradient(n[1].out, e);
+        few_to_many<T>(linear_[2].thin, cols(n[2].out), gradient(n[2].out, e), zeros_.data(), to);
+        unary_backward<T>(n[1], hidden, hidden, to, to, ld(n[1].out), false);
+        many_to_few<T>(linear_[0].thin, cols(n[0].a), to, zeros_.data(), gradient(n[0].a, e));
+    }
+    const T* start_of(const Node& n, const Linear& l) const { return n.bias >= 0 ? l.bias.data() : zeros_.data(); }
 
     void find_storage();
     void find_gradients(bool input_gradient, bool time_gradient);
@@ -161,6 +205,9 @@ Exec<T>::Exec(Program program, bool input_gradient, bool time_gradient)
             if (p >= 0) uses_[p]++;
     for (size_t p = 0; p < gradients_.size(); p++)
         if (program_.parameters[p].trained) gradients_[p].grow(round_up<T>(program_.parameters[p].numel));
+    int64_t widest = 0;
+    for (size_t v = 0; v < values_.size(); v++) widest = std::max(widest, ld(int(v)));
+    zeros_.grow(widest);
     find_storage();
     find_gradients(input_gradient, time_gradient);
 }
@@ -185,7 +232,7 @@ void Exec<T>::find_storage() {
 
 template <class T>
 void Exec<T>::find_gradients(bool input_gradient, bool time_gradient) {
-    values_[program_.input].needed = input_gradient;
+    values_[program_.input].needed = values_[program_.input].kept = input_gradient;
     if (program_.time >= 0) values_[program_.time].needed = time_gradient;
     for (const Node& n : program_.nodes) {
         const bool through = needed(n.a) || needed(n.b) || trained(n.weight) || trained(n.bias);
@@ -247,25 +294,42 @@ void Exec<T>::refresh() {
         if (n.op == Op::parameter) std::memcpy(value(n.out), parameter(n.weight), sizeof(T) * cols(n.out));
         if (n.op == Op::linear) prepare(n, linear_[i]);
     }
+    is_short_ = is_short();
+}
+
+// A vector that is loaded soon is not written by memcpy, whose pieces would have to reach the cache first.
+template <class T>
+HOTLAP_INLINE void copy_bias(const T* from, int64_t n, T* to) {
+    for (int64_t i = 0; i < n; i += Simd<T>::W) store<T>(to + i, load_n<T>(from + i, int(std::min<int64_t>(Simd<T>::W, n - i))));
 }
 
 template <class T>
 void Exec<T>::prepare(const Node& n, Linear& l) {
-    const int64_t in = cols(n.a), out = cols(n.out);
+    const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
+    l.form = rows_ != 1 ? Form::tiles : in <= few<T> && in <= out ? Form::few_inputs : out <= few<T> ? Form::few_outputs : Form::tiles;
     const bool once = evaluations_ == 1;  // packing must pay within this one pass
     // Measured on AVX-512 (benchmarks/small/products.py): the dot form saves the packing of W, and costs about 45
     // instructions for each 16 results, so it wins for one row, for long rows and for very few outputs.
-    l.forward_dot = (out <= 2 && in >= W) || (rows_ == 1 && out <= 8 && in >= W) || (once && rows_ == 1 && in >= W) ||
-                    (once && in >= 16 * W);
-    l.backward_dot = needed(n.a) && ((in <= 2 && out >= W) || (rows_ == 1 && in <= 8 && out >= 2 * W));
-    if (l.forward_dot && !l.backward_dot) return;
-    l.transposed.grow(in * round_up<T>(out));
-    transpose<T>(parameter(n.weight), in, out, in, l.transposed.data(), round_up<T>(out));
+    l.forward_dot = (out <= 2 && in >= W) || (once && rows_ == 1 && in >= W) || (once && in >= 16 * W && rows_ < 8 * tile_rows);
+    l.backward_dot = needed(n.a) && in <= 2 && out >= W;
+    if (n.bias >= 0) {
+        l.bias.grow(wide);
+        copy_bias(parameter(n.bias), out, l.bias.data());
+    }
+    if (l.form == Form::few_outputs) {
+        l.thin = {parameter(n.weight), in, in, false};
+        return;
+    }
+    if (l.form == Form::tiles && l.forward_dot && !l.backward_dot) return;
+    l.transposed.grow(in * wide);
+    transpose<T>(parameter(n.weight), in, out, in, l.transposed.data(), wide);
+    l.thin = {l.transposed.data(), wide, out, true};
 }
 
 template <class T>
 void Exec<T>::begin_backward() {
     std::fill(written_.begin(), written_.end(), 0);
+    for (Linear& l : linear_) l.summing = false;
     for (size_t v = 0; v < values_.size(); v++)
         if (values_[v].fixed && values_[v].needed) std::memset(gradient(int(v)), 0, sizeof(T) * ld(int(v)));
     for (size_t p = 0; p < gradients_.size(); p++) {
@@ -291,31 +355,34 @@ void Exec<T>::finish_backward() {
 }
 
 template <class T>
-void Exec<T>::weight_gradient(const Node& n, int64_t evaluations, int64_t first, int64_t count, T* to, bool accumulate) {
+void Exec<T>::weight_gradient(const Node& n, int64_t first, int64_t count, int64_t from, int64_t num, T* to, bool accumulate) {
     const int64_t in = cols(n.a);
-    const BroadcastArgs<T> args{gradient(n.out) + first, 1,  ld(n.out), value(n.a), ld(n.a), rows_ * evaluations,
-                                to,                      in, nullptr,   accumulate};
-    multiply_broadcast<T>(args, count, in);
+    const BroadcastArgs<T> args{gradient(n.out, first) + from, 1, ld(n.out), value(n.a, first), ld(n.a), rows_ * count,
+                                to, in, nullptr, accumulate, true, false};
+    multiply<T>(args, num, in, packing_);
 }
 
 template <class T>
-void Exec<T>::linear_gradient(const Node& n, int64_t evaluations) {
-    const int64_t in = cols(n.a), out = cols(n.out), rows = rows_ * evaluations;
-    if (trained(n.bias)) bias_gradient(n, evaluations);
+void Exec<T>::linear_gradient(size_t node, int64_t first, int64_t count, bool more) {
+    const Node& n = program_.nodes[node];
+    Linear& l = linear_[node];
+    const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
+    if (trained(n.bias)) bias_gradient(n, first, count);
     if (!trained(n.weight)) return;
     T* to = parameter_gradient(n.weight);
-    const bool add = written_[n.weight];
-    written_[n.weight] = 1;
     // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
-    if (2 * out * round_up<T>(in) <= 3 * in * round_up<T>(out)) return weight_gradient(n, evaluations, 0, out, to, add);
-    const int64_t wide = round_up<T>(out);
-    scratch_.grow(in * wide);
-    const BroadcastArgs<T> args{value(n.a),      1,    ld(n.a), gradient(n.out), ld(n.out), rows,
-                                scratch_.data(), wide, nullptr, false};
-    multiply_broadcast<T>(args, in, out);
-    const T* s = scratch_.data();
-    for (int64_t o = 0; o < out; o++)
-        for (int64_t i = 0; i < in; i++) to[o * in + i] = add ? to[o * in + i] + s[i * wide + o] : s[i * wide + o];
+    if (2 * out * round_up<T>(in) <= 3 * in * wide) {
+        weight_gradient(n, first, count, 0, out, to, written_[n.weight]);
+        written_[n.weight] = 1;
+        return;
+    }
+    l.sum.grow(in * wide);
+    multiply<T>({value(n.a, first), 1, ld(n.a), gradient(n.out, first), wide, rows_ * count, l.sum.data(), wide, nullptr, l.summing,
+                 true, true}, in, out, packing_);
+    l.summing = more;
+    if (more) return;
+    add_transposed<T>(l.sum.data(), wide, out, in, to, written_[n.weight]);
+    written_[n.weight] = 1;
 }
 
 template <class T>
@@ -371,24 +438,29 @@ void Exec<T>::backward_node(size_t i, int64_t e) {
 template <class T>
 void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
     const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
-    const T* bias = n.bias >= 0 ? parameter(n.bias) : nullptr;
+    if (l.form == Form::few_inputs)
+        return few_to_many<T>(l.thin, in, value(n.a, e), start_of(n, l), value(n.out, e));
+    if (l.form == Form::few_outputs)
+        return many_to_few<T>(l.thin, out, value(n.a, e), start_of(n, l), value(n.out, e));
+    const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
     if (l.forward_dot)
-        multiply_dot<T>({value(n.a, e), ld(n.a), parameter(n.weight), in, in, value(n.out, e), ld(n.out), bias, false}, rows, out);
+        multiply_dot<T>({value(n.a, e), ld(n.a), parameter(n.weight), in, in, value(n.out, e), ld(n.out), bias, false, true}, rows, out);
     else
-        multiply_broadcast<T>({value(n.a, e), ld(n.a), 1, l.transposed.data(), round_up<T>(out), in, value(n.out, e), ld(n.out),
-                               bias, false}, rows, out);
+        multiply<T>({value(n.a, e), ld(n.a), 1, l.transposed.data(), round_up<T>(out), in, value(n.out, e), ld(n.out), bias, false,
+                     true, true}, rows, out, packing_);
 }
 
 template <class T>
 void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool add) {
     if (!needed(n.a)) return;
     const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
+    T *from = gradient(n.out, e), *to = gradient(n.a, e);
+    if (l.form == Form::few_inputs) return many_to_few<T>(l.thin, in, from, add ? to : zeros_.data(), to);
+    if (l.form == Form::few_outputs) return few_to_many<T>(l.thin, out, from, add ? to : zeros_.data(), to);
     if (l.backward_dot)
-        multiply_dot<T>({gradient(n.out, e), ld(n.out), l.transposed.data(), round_up<T>(out), out, gradient(n.a, e), ld(n.a),
-                         nullptr, add}, rows, in);
+        multiply_dot<T>({from, ld(n.out), l.transposed.data(), round_up<T>(out), out, to, ld(n.a), nullptr, add, true}, rows, in);
     else
-        multiply_broadcast<T>({gradient(n.out, e), ld(n.out), 1, parameter(n.weight), in, out, gradient(n.a, e), ld(n.a),
-                               nullptr, add}, rows, in);
+        multiply<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, false, true}, rows, in, packing_);
 }
 
 // torch's dropout: each element is kept with probability 1 - p and then divided by 1 - p.

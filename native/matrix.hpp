@@ -32,6 +32,9 @@ struct BroadcastArgs {
     int64_t ldc;
     const T* start;  // added to each row (a bias), or null
     bool accumulate;
+    // The last vectors of rows of m (and start) may be read whole; those of c may be written whole. A vector that was
+    // written under a mask is not handed on to the next load before it has reached the cache.
+    bool whole_m, whole_c;
 };
 
 template <class T, int R, int N, int U, bool Partial>
@@ -81,16 +84,16 @@ void broadcast_tile(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int last)
     constexpr int U = R * N >= 6 ? 1 : R * N >= 3 ? 2 : 4;  // enough chains to hide the latency of a product
     Vec<T> acc[R][N];
     broadcast_sum<T, R, N, U, Partial>(g, g.a + r0 * g.row_stride, g.m + n0, last, acc);
+    const bool cut = last != W && !g.whole_c;
 #pragma GCC unroll 4
     for (int n = 0; n < N; n++) {
-        const bool partial = Partial && n == N - 1;
         Vec<T> bias{};
-        if (g.start) bias = partial ? load_n<T>(g.start + n0 + n * W, last) : load<T>(g.start + n0 + n * W);
+        if (g.start) bias = Partial && n == N - 1 ? load_n<T>(g.start + n0 + n * W, last) : load<T>(g.start + n0 + n * W);
 #pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
             T* c = g.c + (r0 + r) * g.ldc + n0 + n * W;
             Vec<T> v = acc[r][n] + bias;
-            if (partial) {
+            if (n == N - 1 && cut) {
                 if (g.accumulate) v += load_n<T>(c, last);
                 store_n<T>(c, v, last);
             } else {
@@ -103,7 +106,7 @@ void broadcast_tile(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int last)
 
 template <class T, int R>
 HOTLAP_INLINE void broadcast_row_block(const BroadcastArgs<T>& g, int64_t r0, int64_t n0, int vectors, int last) {
-    const bool partial = last != Simd<T>::W;
+    const bool partial = last != Simd<T>::W && !g.whole_m;
     if (vectors == 1) return partial ? broadcast_tile<T, R, 1, true>(g, r0, n0, last) : broadcast_tile<T, R, 1, false>(g, r0, n0, last);
     if (vectors == 2) return partial ? broadcast_tile<T, R, 2, true>(g, r0, n0, last) : broadcast_tile<T, R, 2, false>(g, r0, n0, last);
     if constexpr (tile_vectors >= 3)
@@ -138,22 +141,23 @@ HOTLAP_INLINE int block_of(int64_t left, int full) {
 template <class T, int N>
 void broadcast_row(const BroadcastArgs<T>& g, int64_t n0, int last) {
     constexpr int W = Simd<T>::W;
-    const auto get = [=](const T* p, int n) { return n == N - 1 ? load_n<T>(p + n * W, last) : load<T>(p + n * W); };
+    const int read = g.whole_m ? W : last, written = g.whole_c ? W : last;
+    const auto get = [](const T* p, int n, int count) { return n == N - 1 ? load_n<T>(p + n * W, count) : load<T>(p + n * W); };
     Vec<T> acc[N];
 #pragma GCC unroll 8
-    for (int n = 0; n < N; n++) acc[n] = g.start ? get(g.start + n0, n) : Vec<T>{};
+    for (int n = 0; n < N; n++) acc[n] = g.start ? get(g.start + n0, n, read) : Vec<T>{};
     for (int64_t k = 0; k < g.K; k++) {
         const Vec<T> s = splat<T>(g.a[k * g.k_stride]);
         const T* row = g.m + k * g.ldm + n0;
 #pragma GCC unroll 8
-        for (int n = 0; n < N; n++) acc[n] = fma(s, get(row, n), acc[n]);
+        for (int n = 0; n < N; n++) acc[n] = fma(s, get(row, n, read), acc[n]);
     }
     T* c = g.c + n0;
 #pragma GCC unroll 8
     for (int n = 0; n < N; n++) {
-        if (g.accumulate) acc[n] += get(c, n);
-        if (n == N - 1)
-            store_n<T>(c + n * W, acc[n], last);
+        if (g.accumulate) acc[n] += get(c, n, written);
+        if (n == N - 1 && written != W)
+            store_n<T>(c + n * W, acc[n], written);
         else
             store<T>(c + n * W, acc[n]);
     }
@@ -176,6 +180,16 @@ void broadcast_row(const BroadcastArgs<T>& g, int64_t vectors, int tail) {
     }
 }
 
+// All rows against the columns of one block.
+template <class T>
+HOTLAP_INLINE void broadcast_rows(const BroadcastArgs<T>& g, int64_t rows, int64_t n0, int vectors, int last) {
+    for (int64_t r0 = 0; r0 < rows;) {
+        const int r = block_of(rows - r0, tile_rows);
+        broadcast_block<T>(g, r, r0, n0, vectors, last);
+        r0 += r;
+    }
+}
+
 // C (rows, cols) from A and M; M and `start` are read in the first `cols` columns only.
 template <class T>
 void multiply_broadcast(const BroadcastArgs<T>& g, int64_t rows, int64_t cols) {
@@ -185,12 +199,7 @@ void multiply_broadcast(const BroadcastArgs<T>& g, int64_t rows, int64_t cols) {
     if (rows == 1 && vectors >= 4) return broadcast_row<T>(g, vectors, tail);
     for (int64_t v0 = 0; v0 < vectors;) {
         const int n = block_of(vectors - v0, tile_vectors);
-        const int last = v0 + n == vectors ? tail : W;
-        for (int64_t r0 = 0; r0 < rows;) {
-            const int r = block_of(rows - r0, tile_rows);
-            broadcast_block<T>(g, r, r0, v0 * W, n, last);
-            r0 += r;
-        }
+        broadcast_rows<T>(g, rows, v0 * W, n, v0 + n == vectors ? tail : W);
         v0 += n;
     }
 }
@@ -205,11 +214,12 @@ struct DotArgs {
     T* c;
     int64_t ldc;
     const T* start;
-    bool accumulate;
+    bool accumulate, whole_c;  // as above
 };
 
+// `only`: there is no other tile, so that a vector may be written beyond this one's columns.
 template <class T, int R, int N>
-void dot_tile(const DotArgs<T>& g, int64_t r0, int rows, int64_t n0, int cols) {
+void dot_tile(const DotArgs<T>& g, int64_t r0, int rows, int64_t n0, int cols, bool only) {
     constexpr int W = Simd<T>::W;
     const T* x[R];
     const T* m[N];
@@ -243,6 +253,25 @@ void dot_tile(const DotArgs<T>& g, int64_t r0, int rows, int64_t n0, int cols) {
         }
     }
     constexpr int group = R * N < W ? R * N : W;
+    if constexpr (R == 1) {  // one row's results lie side by side: no detour through memory
+#pragma GCC unroll 16
+        for (int i = 0; i < N; i += group) {
+            if (i >= cols) return;
+            Vec<T> part[group];
+#pragma GCC unroll 16
+            for (int j = 0; j < group; j++) part[j] = acc[i + j];
+            Vec<T> v = sums_of<T, group>(part);
+            const int count = std::min(group, cols - i);
+            T* c = g.c + r0 * g.ldc + n0 + i;
+            if (g.start) v += load_n<T>(g.start + n0 + i, count);
+            if (g.accumulate) v += load_n<T>(c, count);
+            if (only && g.whole_c)
+                store<T>(c, v);
+            else
+                store_n<T>(c, v, count);
+        }
+        return;
+    }
     T out[R * N < W ? W : R * N];
 #pragma GCC unroll 16
     for (int i = 0; i < R * N; i += group) {
@@ -265,7 +294,8 @@ template <class T, int R, int N>
 void dot_tiles(const DotArgs<T>& g, int64_t rows, int64_t cols) {
     for (int64_t n0 = 0; n0 < cols; n0 += N)
         for (int64_t r0 = 0; r0 < rows; r0 += R)
-            dot_tile<T, R, N>(g, r0, int(std::min<int64_t>(R, rows - r0)), n0, int(std::min<int64_t>(N, cols - n0)));
+            dot_tile<T, R, N>(g, r0, int(std::min<int64_t>(R, rows - r0)), n0, int(std::min<int64_t>(N, cols - n0)),
+                              cols <= std::min(N, Simd<T>::W));
 }
 
 template <class T>
@@ -279,19 +309,115 @@ void multiply_dot(const DotArgs<T>& g, int64_t rows, int64_t cols) {
 #endif
 }
 
+template <class T, int From, int... I>
+HOTLAP_INLINE Vec<T> interleave(Vec<T> a, Vec<T> b, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, (From + I / 2 + I % 2 * Simd<T>::W)...);
+}
+
+// W rows of W numbers, transposed. Each round turns the bits of (row, column), read as one number, around by one.
+template <class T>
+HOTLAP_INLINE void transpose_block(Vec<T> (&v)[Simd<T>::W]) {
+    constexpr int W = Simd<T>::W;
+    using Lanes = std::make_integer_sequence<int, W>;
+#pragma GCC unroll 4
+    for (int round = 1; round < W; round *= 2) {
+        Vec<T> next[W];
+#pragma GCC unroll 8
+        for (int i = 0; i < W / 2; i++) {
+            next[2 * i] = interleave<T, 0>(v[i], v[i + W / 2], Lanes{});
+            next[2 * i + 1] = interleave<T, W / 2>(v[i], v[i + W / 2], Lanes{});
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < W; i++) v[i] = next[i];
+    }
+}
+
+// W rows of C numbers each, one row after the other, from and to a vector for each column.
+template <class T, int C>
+struct Narrow {
+    static constexpr int W = Simd<T>::W;
+    using Lanes = std::make_integer_sequence<int, W>;
+
+    // Column c of the C vectors at `f`.
+    template <int c, int q = 0, int... L>
+    static HOTLAP_INLINE Vec<T> column(const Vec<T> (&f)[C], Vec<T> v, std::integer_sequence<int, L...> lanes) {
+        v = __builtin_shufflevector(v, f[q], ((L * C + c) / W == q ? W + (L * C + c) % W : L)...);
+        if constexpr (q + 1 < C) return column<c, q + 1>(f, v, lanes);
+        return v;
+    }
+    // Vector q of the rows whose columns are at `f`.
+    template <int q, int c = 0, int... L>
+    static HOTLAP_INLINE Vec<T> rows(const Vec<T> (&f)[C], Vec<T> v, std::integer_sequence<int, L...> lanes) {
+        v = __builtin_shufflevector(v, f[c], ((q * W + L) % C == c ? W + (q * W + L) / C : L)...);
+        if constexpr (c + 1 < C) return rows<q, c + 1>(f, v, lanes);
+        return v;
+    }
+    template <int... c>
+    static HOTLAP_INLINE void columns(const Vec<T> (&f)[C], Vec<T> (&to)[C], std::integer_sequence<int, c...>) {
+        ((to[c] = column<c>(f, Vec<T>{}, Lanes{})), ...);
+    }
+    template <int... q>
+    static HOTLAP_INLINE void all_rows(const Vec<T> (&f)[C], Vec<T> (&to)[C], std::integer_sequence<int, q...>) {
+        ((to[q] = rows<q>(f, Vec<T>{}, Lanes{})), ...);
+    }
+
+    // out (C, ldo) = in (num, C) transposed, whole vectors.
+    static void apart(const T* in, int64_t num, T* out, int64_t ldo) {
+        for (int64_t r = 0; r < num; r += W) {
+            Vec<T> f[C], to[C];
+            for (int q = 0; q < C; q++) {
+                const int64_t left = (num - r) * C - q * W;
+                f[q] = left >= W ? load<T>(in + r * C + q * W) : left > 0 ? load_n<T>(in + r * C + q * W, int(left)) : Vec<T>{};
+            }
+            columns(f, to, std::make_integer_sequence<int, C>{});
+            for (int c = 0; c < C; c++) store<T>(out + c * ldo + r, to[c]);
+        }
+    }
+
+    // out (num, C) (+)= in (C, ldi) transposed; in has whole vectors.
+    static void together(const T* in, int64_t ldi, int64_t num, T* out, bool accumulate) {
+        for (int64_t r = 0; r < num; r += W) {
+            Vec<T> f[C], to[C];
+            for (int c = 0; c < C; c++) f[c] = load<T>(in + c * ldi + r);
+            all_rows(f, to, std::make_integer_sequence<int, C>{});
+            for (int q = 0; q < C; q++) {
+                const int64_t left = (num - r) * C - q * W;
+                if (left <= 0) break;
+                T* p = out + r * C + q * W;
+                const int n = int(std::min<int64_t>(left, W));
+                store_n<T>(p, accumulate ? to[q] + load_n<T>(p, n) : to[q], n);
+            }
+        }
+    }
+};
+
 // out (cols, ldo) = in (rows, ldi) transposed; columns of out beyond `rows` up to a multiple of W become 0.
 template <class T>
 void transpose(const T* in, int64_t ldi, int64_t rows, int64_t cols, T* out, int64_t ldo) {
-    constexpr int64_t block = 16;
-    const int64_t padded = round_up<T>(rows);
-    for (int64_t c0 = 0; c0 < cols; c0 += block)
-        for (int64_t r0 = 0; r0 < rows; r0 += block) {
-            const int64_t c1 = std::min(cols, c0 + block), r1 = std::min(rows, r0 + block);
-            for (int64_t c = c0; c < c1; c++)
-                for (int64_t r = r0; r < r1; r++) out[c * ldo + r] = in[r * ldi + c];
+    constexpr int W = Simd<T>::W;
+    if (ldi == cols && cols == 2) return Narrow<T, 2>::apart(in, rows, out, ldo);
+    if (ldi == cols && cols == 3) return Narrow<T, 3>::apart(in, rows, out, ldo);
+    if (ldi == cols && cols == 4) return Narrow<T, 4>::apart(in, rows, out, ldo);
+    for (int64_t c0 = 0; c0 < cols; c0 += W) {
+        const int width = int(std::min<int64_t>(W, cols - c0));
+        for (int64_t r0 = 0; r0 < rows; r0 += W) {
+            const int height = int(std::min<int64_t>(W, rows - r0));
+            Vec<T> v[W] = {};
+            for (int r = 0; r < height; r++) v[r] = load_n<T>(in + (r0 + r) * ldi + c0, width);
+            transpose_block<T>(v);
+            for (int c = 0; c < width; c++) store<T>(out + (c0 + c) * ldo + r0, v[c]);
         }
-    for (int64_t c = 0; c < cols; c++)
-        for (int64_t r = rows; r < padded; r++) out[c * ldo + r] = 0;
+    }
+}
+
+// out (rows, cols) (+)= in (cols, ldi) transposed; in has whole vectors.
+template <class T>
+void add_transposed(const T* in, int64_t ldi, int64_t rows, int64_t cols, T* out, bool accumulate) {
+    if (cols == 2) return Narrow<T, 2>::together(in, ldi, rows, out, accumulate);
+    if (cols == 3) return Narrow<T, 3>::together(in, ldi, rows, out, accumulate);
+    if (cols == 4) return Narrow<T, 4>::together(in, ldi, rows, out, accumulate);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) out[r * cols + c] = accumulate ? out[r * cols + c] + in[c * ldi + r] : in[c * ldi + r];
 }
 
 // c[n] (+)= sum over rows of g[r][n], for n below cols.

@@ -236,14 +236,11 @@ void bind_ode(nb::module_& m, const char* name) {
                 const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c,
                 const std::vector<double>& e, const std::vector<double>& dense, bool time_gradient) {
                  const int stages = int(b.size());
-                 if (stages > 16 || int(a.size()) != stages * stages || c.size() != b.size() || dense.size() % b.size() != 0)
-                     throw std::invalid_argument("the tableau's parts do not fit together");
                  new (self) P(make_program(values, nodes, parameters, ends),
-                              {stages, int(dense.size()) / stages, a, b, c, e, dense, order, fsal}, time_gradient);
+                              {stages, stages ? int(dense.size()) / stages : 0, a, b, c, e, dense, order, fsal}, time_gradient);
              })
         .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
                      nb::arg().none())
-        .def("redirect_gradient", [](P& self, int p, uintptr_t to) { self.ode.exec().redirect_gradient(p, pointer<T>(to)); })
         .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
         // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
         .def("set_control",
@@ -264,14 +261,14 @@ void bind_ode(nb::module_& m, const char* name) {
                  self.ode.solve(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(out));
              })
         .def("backward",
-             [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t) {
+             // `to`: where the gradients of the parameters with these `numbers` go.
+             [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t, const std::vector<int>& numbers,
+                const std::vector<uintptr_t>& to) {
                  nb::gil_scoped_release release;
+                 Exec<T>& exec = self.ode.exec();
+                 for (size_t i = 0; i < numbers.size(); i++) exec.redirect_gradient(numbers[i], pointer<T>(to.at(i)));
                  self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0), pointer<double>(to_t), int64_t(self.t.size()));
-             })
-        .def("copy_gradient",
-             [](P& self, int p, uintptr_t to) {
-                 std::memcpy(pointer<T>(to), self.ode.exec().parameter_gradient(p),
-                             sizeof(T) * self.ode.exec().program().parameters.at(p).numel);
+                 for (int number : numbers) exec.redirect_gradient(number, nullptr);
              })
         .def("set_optimizer",
              [](P& self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots) {
@@ -302,7 +299,7 @@ void apply(const std::string& name, uintptr_t x, uintptr_t y, int64_t n) {
     if (name == "exp") return run([](V v) { return exponential<T>(v); });
     if (name == "exp_of_negative") return run([](V v) { return exponential_of_negative<T>(v); });
     if (name == "expm1_of_negative") return run([](V v) { return expm1_of_negative<T>(v); });
-    if (name == "tanh") return run([](V v) { return hyperbolic_tangent<T>(v); });
+    if (name == "tanh") return run(Tanh<T>());
     if (name == "sigmoid") return run([](V v) { return logistic<T>(v); });
     if (name == "log") return run([](V v) { return logarithm<T>(v); });
     if (name == "softplus") return run([](V v) { return softplus<T>(v); });

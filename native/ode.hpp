@@ -41,9 +41,15 @@ template <class T>
 class Ode {
   public:
     static constexpr int W = Simd<T>::W;
+    static constexpr int max_stages = 8, max_powers = 4;
 
     Ode(Program program, Tableau tableau, bool time_gradient)
-        : exec_(std::move(program), true, time_gradient), tableau_(std::move(tableau)), time_gradient_(time_gradient) {}
+        : exec_(std::move(program), true, time_gradient), tableau_(std::move(tableau)), time_gradient_(time_gradient) {
+        const int s = tableau_.stages, p = tableau_.powers;
+        if (s < 1 || s > max_stages || (p != 1 && p != max_powers) || int(tableau_.a.size()) != s * s || int(tableau_.b.size()) != s ||
+            int(tableau_.c.size()) != s || int(tableau_.e.size()) != s || int(tableau_.dense.size()) != s * p)
+            throw std::invalid_argument("the tableau's parts do not fit together");
+    }
 
     Exec<T>& exec() { return exec_; }
     int64_t cols() const { return exec_.cols(exec_.program().input); }
@@ -63,16 +69,11 @@ class Ode {
         used_ = 0;
         asked_ = 0;
         size_ = rows_ * ld();
-        exec_.reserve(std::max<int64_t>(2 * tableau_.stages, 16), rows_);
+        reserve(std::max<int64_t>(2 * tableau_.stages, 16));
         exec_.refresh();
         now_.grow(size_);
         next_.grow(size_);
-        dense_.grow(size_ * (tableau_.powers + 1));
-        if (in_runs()) {
-            times_.grow(int64_t(t.size()) * state() + W);
-            for (size_t k = 0, e = 0; k < t.size(); k++)
-                for (int64_t j = 0; j < state(); j++) times_.data()[e++] = t[k];
-        }
+        thetas_.grow(int64_t(t.size()));
         for (int64_t first = 0; first < rows; first += rows_) {
             trajectories_.push_back({first, steps_.size()});
             for (int64_t r = 0; r < rows_; r++) std::memcpy(now_.data() + r * ld(), y0 + (first + r) * cols(), sizeof(T) * cols());
@@ -83,52 +84,73 @@ class Ode {
         trajectories_.push_back({rows, steps_.size()});
     }
 
-    // From the gradient of `out` to those of y0 (rows, cols), of t (num_times; may be null) and of the parameters.
+    // From the gradient of `out` to those of y0 (rows, cols), of t (num_times) and of the parameters. Those of y0 and t may
+    // be null.
     void backward(const T* gradient, T* to_y0, double* to_t, int64_t num_times) {
         exec_.begin_backward();
         carried_.grow(size_);
-        arrived_.grow(tableau_.stages * size_);
         power_gradients_.grow(size_ * (tableau_.powers + 1));
         if (to_t) std::fill(to_t, to_t + num_times, 0.0);
+        summed_ = used_;
+        // What is summed up at once was just written, and is still in the first cache.
+        at_once_ = std::max<int64_t>(16384 / std::max<int64_t>(exec_.bytes_read(), 1), 2 * tableau_.stages);
         for (size_t k = trajectories_.size() - 1; k-- > 0;) backward_trajectory(k, gradient, to_y0, to_t);
-        if (used_ > 0) exec_.linear_gradients(used_);
+        exec_.linear_gradients(0, summed_, false);
         exec_.finish_backward();
-        if (used_ == 0) exec_.linear_gradients(0);
     }
 
   private:
     struct Taken {
         double t, h;
-        int64_t first, rest;  // evaluations of the first stage and of those that follow it
+        int64_t first;        // evaluation of the first stage; those of the others follow it
         int64_t output, end;  // the times that lie in it
+    };
+    struct Series {
+        T* first;
+        int64_t step;
     };
     struct Trajectory {
         int64_t row;
         size_t step;  // where its steps begin
     };
-    // Outputs of a small state lie many to a vector, and are computed so: element e of a run of outputs belongs to
-    // element e % state of the state. Tables repeat with this many elements, a whole number of vectors.
-    static constexpr int64_t small_state = 24;
-    int64_t state() const { return rows_ * cols(); }
-    bool in_runs() const { return rows_ == total_rows_ && state() > 0 && state() <= small_state; }
-    int64_t period() const { return state() * W; }
+    // A tableau's numbers times a step, in the same places: all stages multiply with them.
+    struct Scaled {
+        T a[max_stages * max_stages], b[max_stages], e[max_stages], dense[max_stages * max_powers];
+    };
 
     Exec<T> exec_;
     Tableau tableau_;
     bool time_gradient_;
     double sign_ = 1;
     int64_t total_rows_ = 0, rows_ = 0, size_ = 0, used_ = 0, asked_ = 0;
+    int64_t summed_ = 0, at_once_ = 0;  // evaluations from summed_ on are in the gradients of the linear layers
     std::vector<Taken> steps_;
     const std::vector<double>* t_ = nullptr;  // the caller's, until the way back
-    Buffer<double> times_;                    // each time once for each element of the state
-    Buffer<T> table_;
+    Series stages_{}, arguments_{}, slope_gradients_{}, argument_gradients_{};
+    Scaled by_h_;
+    Buffer<T> thetas_;  // of each output, in the step that it lies in
     std::vector<Trajectory> trajectories_;
-    Buffer<T> now_, next_, dense_, carried_, arrived_, power_gradients_;
+    Buffer<T> now_, next_, carried_, power_gradients_;
 
     int64_t ld() const { return exec_.ld(exec_.program().input); }
-    double a(int i, int j) const { return tableau_.a[i * tableau_.stages + j]; }
-    T* stage(int64_t e) { return exec_.value(exec_.program().output, e); }
-    T* argument(int64_t e) { return exec_.value(exec_.program().input, e); }
+    T* stage(int64_t e) const { return stages_.first + e * stages_.step; }
+    T* argument(int64_t e) const { return arguments_.first + e * arguments_.step; }
+    T* slope_gradient(int64_t e) const { return slope_gradients_.first + e * slope_gradients_.step; }
+    T* argument_gradient(int64_t e) const { return argument_gradients_.first + e * argument_gradients_.step; }
+
+    // Room for so many evaluations; where they lie is kept here, because it is asked for again and again.
+    void reserve(int64_t evaluations) {
+        const int in = exec_.program().input, out = exec_.program().output;
+        exec_.reserve(evaluations, rows_);
+        stages_ = {exec_.value(out), exec_.value(out, 1) - exec_.value(out)};
+        arguments_ = {exec_.value(in), exec_.value(in, 1) - exec_.value(in)};
+        slope_gradients_ = {exec_.gradient(out), exec_.gradient(out, 1) - exec_.gradient(out)};
+        argument_gradients_ = {exec_.gradient(in), exec_.gradient(in, 1) - exec_.gradient(in)};
+    }
+
+    void reserve_more(int64_t evaluations) {
+        if (evaluations > exec_.evaluations()) reserve(evaluations);
+    }
 
     void evaluate(double t, int64_t e) {
         if (exec_.program().time >= 0) exec_.value(exec_.program().time, e)[0] = T(sign_ * t);
@@ -136,37 +158,44 @@ class Ode {
         asked_++;
     }
 
-    int64_t evaluation_of(const Taken& s, int i) const { return i == 0 ? s.first : s.rest + i - 1; }
+    void scale(double h) {
+        const auto all = [by = sign_ * h](const std::vector<double>& from, T* to) {
+            const double* x = from.data();
+            const size_t n = from.size();
+            for (size_t i = 0; i < n; i++) to[i] = T(by * x[i]);
+        };
+        all(tableau_.a, by_h_.a);
+        all(tableau_.b, by_h_.b);
+        all(tableau_.e, by_h_.e);
+        all(tableau_.dense, by_h_.dense);
+    }
 
-    // to = from + sum_j weight_j k_j over `count` stages.
-    void combine(const T* from, const double* weight, const Taken& s, int count, T* to) {
-        const T* k[16];
-        T w[16];
-        int n = 0;
-        for (int j = 0; j < count; j++)
-            if (weight[j] != 0) {
-                k[n] = stage(evaluation_of(s, j));
-                w[n++] = T(sign_ * s.h * weight[j]);
-            }
-        for (int64_t i = 0; i < size_; i += W) {
-            Vec<T> v = load<T>(from + i);
-            for (int j = 0; j < n; j++) v = fma(splat<T>(w[j]), load<T>(k[j] + i), v);
-            store<T>(to + i, v);
-        }
+    // start + sum_j weight[j] k_j at element i of the state, over `count` stages from k on, `stride` apart.
+    static HOTLAP_INLINE Vec<T> sum_stages(Vec<T> start, const T* weight, int step, const T* k, int64_t stride, int count) {
+        for (int j = 0; j < count; j++, k += stride, weight += step) start = fma(splat<T>(*weight), load<T>(k), start);
+        return start;
+    }
+
+    // to = now_ + sum_j weight[j] k_j over `count` stages.
+    void combine(const Taken& s, const T* weight, int count, T* to) {
+        const T *k = stage(s.first), *from = now_.data();
+        const int64_t stride = stages_.step;
+        for (int64_t i = 0; i < size_; i += W) store<T>(to + i, sum_stages(load<T>(from + i), weight, 1, k + i, stride, count));
     }
 
     // All stages after the first; next_ is y1 afterwards.
     void attempt(const Taken& s) {
         const int last = tableau_.stages - 1;
+        scale(s.h);
         for (int i = 1; i <= last; i++) {
-            combine(now_.data(), &tableau_.a[i * tableau_.stages], s, i, argument(s.rest + i - 1));
+            combine(s, by_h_.a + i * tableau_.stages, i, argument(s.first + i));
             // The end of the step exactly, as torchdiffeq has it.
-            evaluate(tableau_.c[i] == 1 ? s.t + s.h : s.t + tableau_.c[i] * s.h, s.rest + i - 1);
+            evaluate(tableau_.c[i] == 1 ? s.t + s.h : s.t + tableau_.c[i] * s.h, s.first + i);
         }
         if (tableau_.first_same_as_last)
-            std::memcpy(next_.data(), argument(s.rest + last - 1), sizeof(T) * size_);
+            copy_vectors<T>(argument(s.first + last), next_.data(), size_);
         else
-            combine(now_.data(), tableau_.b.data(), s, tableau_.stages, next_.data());
+            combine(s, by_h_.b, tableau_.stages, next_.data());
     }
 
     // sqrt(mean((sum_i weight_i k_i / (atol + rtol max(|y|, |z|)))^2)); weights already times h.
@@ -189,18 +218,10 @@ class Ode {
     }
 
     double error_of(const Control& control, const Taken& s) {
-        const T* k[16];
-        T w[16];
-        int n = 0;
-        for (int j = 0; j < tableau_.stages; j++)
-            if (tableau_.e[j] != 0) {
-                k[n] = stage(evaluation_of(s, j));
-                w[n++] = T(s.h * tableau_.e[j]);
-            }
+        const T* k = stage(s.first);
+        const int64_t stride = stages_.step;
         return scaled_norm(control, now_.data(), next_.data(), [&](int64_t i) {
-            Vec<T> v{};
-            for (int j = 0; j < n; j++) v = fma(splat<T>(w[j]), load<T>(k[j] + i), v);
-            return v;
+            return sum_stages(Vec<T>{}, by_h_.e, 1, k + i, stride, tableau_.stages);
         });
     }
 
@@ -232,9 +253,10 @@ class Ode {
 
     void adaptive(const std::vector<double>& t, const Control& control, int64_t row, T* out) {
         double now = t[0];
-        std::memcpy(argument(used_), now_.data(), sizeof(T) * size_);
+        reserve_more(used_ + 2);  // the first slope, and the one that the first step is chosen by
+        copy_vectors<T>(now_.data(), argument(used_), size_);
         evaluate(now, used_);
-        int64_t first = used_++;
+        used_++;
         double h = control.first_step > 0 ? control.first_step : initial_step(now, control);
         double last_error = 1;
         size_t wanted = 1;
@@ -243,8 +265,8 @@ class Ode {
             h = std::min(std::max(h, control.min_step), control.max_step);
             if (!(now + h > now)) fail("the step size has become too small: the problem is stiff, or the tolerance too tight", now, h);
             if (tries++ >= control.max_steps) fail("more than max_num_steps steps", now, h);
-            exec_.reserve(used_ + tableau_.stages, rows_);
-            Taken step{now, h, first, used_, int64_t(wanted), int64_t(wanted)};
+            reserve_more(used_ + tableau_.stages);
+            Taken step{now, h, used_ - 1, int64_t(wanted), int64_t(wanted)};
             attempt(step);
             const double error = error_of(control, step);
             if (std::isnan(error)) fail("the state or its slope is not finite", now, h);
@@ -254,7 +276,6 @@ class Ode {
                 for (; wanted < t.size() && t[wanted] <= now; tries = 0) wanted++;
                 step.end = int64_t(wanted);
                 accept(step, row, out);
-                first = used_ - 1;
             }
             h *= factor(control, error, accepted, last_error);
             if (accepted) last_error = std::max(error, 1e-4);
@@ -277,9 +298,9 @@ class Ode {
     void fixed(const std::vector<double>& t, const std::vector<double>& grid, int64_t row, T* out) {
         size_t wanted = 1;
         for (size_t i = 0; i + 1 < grid.size(); i++) {
-            exec_.reserve(used_ + tableau_.stages, rows_);
-            Taken step{grid[i], grid[i + 1] - grid[i], used_, used_ + 1, int64_t(wanted), int64_t(wanted)};
-            std::memcpy(argument(used_), now_.data(), sizeof(T) * size_);
+            reserve_more(used_ + tableau_.stages);
+            Taken step{grid[i], grid[i + 1] - grid[i], used_, int64_t(wanted), int64_t(wanted)};
+            copy_vectors<T>(now_.data(), argument(used_), size_);
             evaluate(step.t, used_++);
             attempt(step);
             while (wanted < t.size() && grid[i + 1] >= t[wanted]) wanted++;
@@ -294,85 +315,53 @@ class Ode {
     void accept(const Taken& s, int64_t row, T* out) {
         used_ += tableau_.stages - 1;
         steps_.push_back(s);
-        if (s.end > s.output) {
-            find_polynomial(s);
-            if (in_runs())
-                run_of_outputs(s, out);
-            else
-                for (int64_t k = s.output; k < s.end; k++) add_output(k, s, row, out);
-        }
-        std::memcpy(now_.data(), next_.data(), sizeof(T) * size_);
+        if (s.end > s.output) tableau_.powers == 1 ? write_outputs<1>(s, row, out) : write_outputs<max_powers>(s, row, out);
+        copy_vectors<T>(next_.data(), now_.data(), size_);
     }
 
     double theta(const Taken& s, int64_t k) const { return ((*t_)[size_t(k)] - s.t) / s.h; }
 
-    // dense_[p] are the coefficients of theta^p.
-    void find_polynomial(const Taken& s) {
-        T* q = dense_.data();
-        std::memcpy(q, now_.data(), sizeof(T) * size_);
-        for (int p = 0; p < tableau_.powers; p++) {
-            const T* k[16];
-            T w[16];
-            int n = 0;
-            for (int j = 0; j < tableau_.stages; j++) {
-                const double weight = tableau_.dense[j * tableau_.powers + p];
-                k[n] = stage(evaluation_of(s, j));
-                w[n] = T(sign_ * s.h * weight);
-                n += weight != 0;
-            }
-            for (int64_t i = 0; i < size_; i += W) {
-                Vec<T> v{};
-                for (int j = 0; j < n; j++) v = fma(splat<T>(w[j]), load<T>(k[j] + i), v);
-                store<T>(q + (p + 1) * size_ + i, v);
-            }
-        }
+    int64_t place_of(int64_t output, int64_t row) const { return (output * total_rows_ + row) * cols(); }
+
+    // Outputs of one short row follow each other: before this one whole vectors may be read, and written in turn, without
+    // leaving the memory of all outputs.
+    int64_t end_of_whole() const {
+        const int64_t all = place_of(int64_t(t_->size()), 0);
+        return total_rows_ == 1 && cols() <= W && all >= W ? (all - W) / cols() + 1 : 0;
     }
 
-    // W values of theta, from element e of a run on.
-    Vec<T> thetas(const double* times, double start, double inverse) const {
-        Vec<T> x;
-        if constexpr (sizeof(T) == 8) {
-            x = (load<double>(times) - splat<double>(start)) * splat<double>(inverse);
-        } else {
-            for (int i = 0; i < W; i++) x[i] = T((times[i] - start) * inverse);
-        }
-        return x;
+    template <class F>
+    HOTLAP_INLINE void for_outputs(const Taken& s, int64_t row, int64_t c, F f) {
+        const int64_t step = total_rows_ * cols(), whole = std::min(s.end, end_of_whole());
+        const int width = int(std::min<int64_t>(W, cols() - c));
+        int64_t place = place_of(s.output, row) + c, o = s.output;
+        for (; o < whole; o++, place += step) f(o, place, [](const T* p) { return load<T>(p); }, [](T* p, Vec<T> v) { store<T>(p, v); });
+        for (; o < s.end; o++, place += step)
+            f(o, place, [=](const T* p) { return load_n<T>(p, width); }, [=](T* p, Vec<T> v) { store_n<T>(p, v, width); });
     }
 
-    void run_of_outputs(const Taken& s, T* out) {
-        const int64_t n = state(), count = (s.end - s.output) * n, step = period();
-        const int powers = tableau_.powers;
-        table_.grow(step * (powers + 1));
-        for (int p = 0; p <= powers; p++) {
-            T* to = table_.data() + p * step;
-            for (int64_t r = 0; r < rows_; r++)
-                for (int64_t c = 0; c < cols(); c++) to[r * cols() + c] = dense_.data()[p * size_ + r * ld() + c];
-            for (int64_t filled = n; filled < step; filled *= 2) std::memcpy(to + filled, to, sizeof(T) * std::min(filled, step - filled));
-        }
-        const double* times = times_.data() + s.output * n;
-        T* to = out + s.output * n;
-        const double inverse = 1 / s.h;
-        for (int64_t e = 0, at = 0; e < count; e += W, at = at + W == step ? 0 : at + W) {
-            const Vec<T> x = thetas(times + e, s.t, inverse);
-            Vec<T> v = load<T>(table_.data() + powers * step + at);
-            for (int p = powers - 1; p >= 0; p--) v = fma(v, x, load<T>(table_.data() + p * step + at));
-            if (e + W <= count)
-                store<T>(to + e, v);
-            else
-                store_n<T>(to + e, v, int(count - e));
-        }
-    }
-
-    void add_output(int64_t index, const Taken& s, int64_t row, T* out) {
-        const Vec<T> x = splat<T>(T(theta(s, index)));
-        const T* q = dense_.data();
-        const int64_t n = cols();
+    // The coefficients of theta^p, p = 0 ... P, then the polynomial at each output.
+    template <int P>
+    void write_outputs(const Taken& s, int64_t row, T* out) {
+        const T* k = stage(s.first);
+        const int64_t stride = stages_.step;
+        const double *times = t_->data(), inverse = 1 / s.h;
+        T* thetas = thetas_.data();
+        for (int64_t o = s.output; o < s.end; o++) thetas[o] = T((times[o] - s.t) * inverse);
         for (int64_t r = 0; r < rows_; r++)
-            for (int64_t c = 0; c < n; c += W) {
+            for (int64_t c = 0; c < cols(); c += W) {
                 const int64_t i = r * ld() + c;
-                Vec<T> v = load<T>(q + tableau_.powers * size_ + i);
-                for (int p = tableau_.powers - 1; p >= 0; p--) v = fma(v, x, load<T>(q + p * size_ + i));
-                store_n<T>(out + (index * total_rows_ + row + r) * n + c, v, int(std::min<int64_t>(W, n - c)));
+                Vec<T> q[P + 1];
+                q[0] = load<T>(now_.data() + i);
+#pragma GCC unroll 4
+                for (int p = 0; p < P; p++) q[p + 1] = sum_stages(Vec<T>{}, by_h_.dense + p, P, k + i, stride, tableau_.stages);
+                for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto, auto put) {
+                    const Vec<T> x = splat<T>(thetas[o]);
+                    Vec<T> v = q[P];
+#pragma GCC unroll 4
+                    for (int p = P - 1; p >= 0; p--) v = fma(v, x, q[p]);
+                    put(out + place, v);
+                });
             }
     }
 
@@ -386,14 +375,20 @@ class Ode {
         T *y = now_.data(), *carried = carried_.data();
         std::memset(y, 0, sizeof(T) * size_);
         std::memset(carried, 0, sizeof(T) * size_);
-        for (size_t n = until.step; n-- > from.step;) backward_step(steps_[n], from.row, gradient, to_t);
+        for (size_t n = until.step; n-- > from.step;) {
+            backward_step(steps_[n], from.row, gradient, to_t);
+            const int64_t done = steps_[n].first + (tableau_.first_same_as_last ? 1 : 0);
+            if (summed_ - done < at_once_) continue;
+            exec_.linear_gradients(done, summed_ - done, true);
+            summed_ = done;
+        }
         if (until.step > from.step && tableau_.first_same_as_last) {
             const int64_t first = steps_[from.step].first;
-            std::memcpy(exec_.gradient(exec_.program().output, first), carried, sizeof(T) * size_);
-            pull(first, 0, to_t);
-            add(arrived_.data(), 1, y);
+            copy_vectors<T>(carried, slope_gradient(first), size_);
+            pull(first, to_t);
+            add(argument_gradient(first), y);
         }
-        for (int64_t r = 0; r < rows_; r++)
+        for (int64_t r = 0; to_y0 && r < rows_; r++)
             for (int64_t c = 0; c < cols(); c++)
                 to_y0[(from.row + r) * cols() + c] = y[r * ld() + c] + gradient[(from.row + r) * cols() + c];
     }
@@ -405,111 +400,73 @@ class Ode {
         const int last = tableau_.stages - 1;
         const bool shared = tableau_.first_same_as_last, outputs = s.end > s.output;
         T *y = now_.data(), *carried = carried_.data();
-        const double scale = sign_ * s.h;
-        if (outputs) from_outputs(s, row, gradient, to_t);
+        scale(s.h);
+        if (outputs) tableau_.powers == 1 ? read_outputs<1>(s, row, gradient) : read_outputs<max_powers>(s, row, gradient);
+        for (int64_t k = s.output; to_t && k < s.end; k++) time_of_output(s, k, row, gradient, to_t);
         int top = last;
         if (shared) {
-            gather(s, last, outputs, carried, 1, last, exec_.gradient(exec_.program().output, evaluation_of(s, last)));
-            pull(evaluation_of(s, last), last, to_t);
-            add(arrived_.data() + last * size_, 1, y);
+            gather(s, last, outputs, carried, T(1), last, slope_gradient(s.first + last));
+            pull(s.first + last, to_t);
+            add(argument_gradient(s.first + last), y);
             top = last - 1;
         }
         for (int i = top; i >= 0; i--) {
-            const int64_t e = evaluation_of(s, i);
-            T* to = i == 0 && shared ? carried : exec_.gradient(exec_.program().output, e);
-            gather(s, i, outputs, y, scale * (shared ? a(last, i) : tableau_.b[i]), top, to);
-            if (i > 0 || !shared) pull(e, i, to_t);
+            T* to = i == 0 && shared ? carried : slope_gradient(s.first + i);
+            gather(s, i, outputs, y, shared ? by_h_.a[last * tableau_.stages + i] : by_h_.b[i], top, to);
+            if (i > 0 || !shared) pull(s.first + i, to_t);
         }
-        for (int i = shared ? 1 : 0; i <= top; i++) add(arrived_.data() + i * size_, 1, y);
-        if (outputs) add(power_gradients_.data(), 1, y);
-    }
-
-    // to = weight * from + what the outputs give to stage i + what the stages after it, up to `top`, give to it.
-    void gather(const Taken& s, int i, bool outputs, const T* from, double weight, int top, T* to) {
-        const T* x[32];
-        T w[32];
-        int n = 0;
-        const auto term = [&](const T* values, double by) {
-            x[n] = values;
-            w[n] = T(by);
-            n += by != 0;
-        };
-        const double scale = sign_ * s.h;
-        term(from, weight);
-        for (int p = 0; outputs && p < tableau_.powers; p++)
-            term(power_gradients_.data() + (p + 1) * size_, scale * tableau_.dense[i * tableau_.powers + p]);
-        for (int l = top; l > i; l--) term(arrived_.data() + l * size_, scale * a(l, i));
         for (int64_t k = 0; k < size_; k += W) {
-            Vec<T> v{};
-            for (int j = 0; j < n; j++) v = fma(splat<T>(w[j]), load<T>(x[j] + k), v);
-            store<T>(to + k, v);
+            Vec<T> v = load<T>(y + k);
+            for (int i = shared ? 1 : 0; i <= top; i++) v += load<T>(argument_gradient(s.first + i) + k);
+            if (outputs) v += load<T>(power_gradients_.data() + k);
+            store<T>(y + k, v);
         }
     }
 
-    // to += weight * from.
-    void add(const T* from, double weight, T* to) {
-        if (weight == 0) return;
-        const Vec<T> w = splat<T>(T(weight));
-        for (int64_t i = 0; i < size_; i += W) store<T>(to + i, fma(w, load<T>(from + i), load<T>(to + i)));
+    // to = weight * from + what the outputs give to stage i + what the stages after it, up to `top`, give to it: the last
+    // of these has only just been found.
+    void gather(const Taken& s, int i, bool outputs, const T* from, T weight, int top, T* to) {
+        const int powers = tableau_.powers, stages = tableau_.stages;
+        const T *q = power_gradients_.data() + size_, *later = argument_gradient(s.first + top);
+        for (int64_t k = 0; k < size_; k += W) {
+            Vec<T> v = splat<T>(weight) * load<T>(from + k);
+            if (outputs) v = sum_stages(v, by_h_.dense + i * powers, 1, q + k, size_, powers);
+            store<T>(to + k, sum_stages(v, by_h_.a + top * stages + i, -stages, later + k, -size_, top - i));
+        }
     }
 
-    // Through one evaluation, whose gradient is in its place, to that of its argument, in arrived_[i].
-    void pull(int64_t e, int i, double* to_t) {
-        const Program& program = exec_.program();
+    void add(const T* from, T* to) {
+        for (int64_t i = 0; i < size_; i += W) store<T>(to + i, load<T>(from + i) + load<T>(to + i));
+    }
+
+    // Through one evaluation, from the gradient of its slope to that of its argument.
+    void pull(int64_t e, double* to_t) {
         exec_.backward(e);
-        std::memcpy(arrived_.data() + i * size_, exec_.gradient(program.input, e), sizeof(T) * size_);
-        if (to_t && time_gradient_) to_t[0] += double(exec_.gradient(program.time, e)[0]);
+        if (to_t && time_gradient_) to_t[0] += double(exec_.gradient(exec_.program().time, e)[0]);
     }
 
-    void from_outputs(const Taken& s, int64_t row, const T* gradient, double* to_t) {
-        const int powers = tableau_.powers;
-        T* q = power_gradients_.data();
-        std::memset(q, 0, sizeof(T) * size_ * (powers + 1));
-        if (in_runs())
-            from_run(s, gradient, q);
-        else
-            for (int64_t k = s.output; k < s.end; k++) from_output(s, k, row, gradient, q);
-        for (int64_t k = s.output; to_t && k < s.end; k++) time_of_output(s, k, row, gradient, to_t);
-    }
-
-    // q[p] += theta^p times the gradient of the output.
-    void from_output(const Taken& s, int64_t k, int64_t row, const T* gradient, T* q) {
-        const Vec<T> x = splat<T>(T(theta(s, k)));
-        const int64_t n = cols();
+    // The gradient of the coefficient of theta^p: the sum over outputs of theta^p times theirs.
+    template <int P>
+    void read_outputs(const Taken& s, int64_t row, const T* gradient) {
+        const T* thetas = thetas_.data();
         for (int64_t r = 0; r < rows_; r++)
-            for (int64_t c = 0; c < n; c += W) {
-                const int64_t i = r * ld() + c;
-                Vec<T> v = load_n<T>(gradient + (k * total_rows_ + row + r) * n + c, int(std::min<int64_t>(W, n - c)));
-                for (int p = 0; p <= tableau_.powers; p++, v *= x) store<T>(q + p * size_ + i, load<T>(q + p * size_ + i) + v);
+            for (int64_t c = 0; c < cols(); c += W) {
+                Vec<T> q[P + 1] = {};
+                for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto get, auto) {
+                    const Vec<T> x = splat<T>(thetas[o]);
+                    Vec<T> v = get(gradient + place);
+                    q[0] += v;
+#pragma GCC unroll 4
+                    for (int p = 1; p <= P; p++) {
+                        v *= x;
+                        q[p] += v;
+                    }
+                });
+                const IVec<T> real = first_lanes<T>(int(std::min<int64_t>(W, cols() - c)));
+#pragma GCC unroll 5
+                for (int p = 0; p <= P; p++)
+                    store<T>(power_gradients_.data() + p * size_ + r * ld() + c, from_bits<T>(bits<T>(q[p]) & real));
             }
-    }
-
-    // The same of a whole run: sums in a table that repeats like that of run_of_outputs, folded at the end.
-    void from_run(const Taken& s, const T* gradient, T* q) {
-        const int64_t n = state(), count = (s.end - s.output) * n, step = period();
-        const int powers = tableau_.powers;
-        table_.grow(step * (powers + 1));
-        std::memset(table_.data(), 0, sizeof(T) * step * (powers + 1));
-        const double* times = times_.data() + s.output * n;
-        const T* from = gradient + s.output * n;
-        const double inverse = 1 / s.h;
-        for (int64_t e = 0, at = 0; e < count; e += W, at = at + W == step ? 0 : at + W) {
-            const Vec<T> x = thetas(times + e, s.t, inverse);
-            Vec<T> v = e + W <= count ? load<T>(from + e) : load_n<T>(from + e, int(count - e));
-            for (int p = 0; p <= powers; p++, v *= x) {
-                T* sum = table_.data() + p * step + at;
-                store<T>(sum, load<T>(sum) + v);
-            }
-        }
-        for (int p = 0; p <= powers; p++) {
-            T* sum = table_.data() + p * step;
-            for (int64_t half = step / 2; half >= n; half /= 2)  // n times a power of two: halves repeat alike
-                for (int64_t e = 0; e < half; e += W) {
-                    const int rest = int(std::min<int64_t>(W, half - e));
-                    store_n<T>(sum + e, load_n<T>(sum + e, rest) + load_n<T>(sum + half + e, rest), rest);
-                }
-            for (int64_t r = 0; r < rows_; r++) std::memcpy(q + p * size_ + r * ld(), sum + r * cols(), sizeof(T) * cols());
-        }
     }
 
     // d y(t_i) / d t_i is the polynomial's slope; the first time moves all steps with it.
@@ -519,7 +476,7 @@ class Ode {
         for (int j = 0; j < tableau_.stages; j++) {
             double w = 0, power = 1;
             for (int p = 1; p <= tableau_.powers; p++, power *= theta) w += p * power * tableau_.dense[j * tableau_.powers + p - 1];
-            const T* k = stage(evaluation_of(s, j));
+            const T* k = stage(s.first + j);
             for (int64_t r = 0; r < rows_; r++)
                 for (int64_t c = 0; c < cols(); c++)
                     slope += w * double(k[r * ld() + c]) * double(gradient[(index * total_rows_ + row + r) * cols() + c]);
@@ -545,7 +502,6 @@ class OdeFit {
              const std::vector<double>& grid, const T* target, bool mean, int64_t iterations, double* losses) {
         const int64_t n = int64_t(t.size()) * rows * ode.cols();
         out_.grow(n + Simd<T>::W);
-        start_.grow(rows * ode.cols() + Simd<T>::W);
         const T scale = T(mean ? 2.0 / double(n) : 2.0);
         for (int64_t k = 0; k < iterations; k++) {
             ode.solve(y0, t, sign, rows, each, control, grid, out_.data());
@@ -564,7 +520,7 @@ class OdeFit {
             }
             sum += double(sum_of<T>(total));
             losses[k] = mean ? sum / double(n) : sum;
-            ode.backward(out_.data(), start_.data(), nullptr, int64_t(t.size()));
+            ode.backward(out_.data(), nullptr, nullptr, int64_t(t.size()));
             all_rates<T>(method, groups, slots, rates_);
             for (size_t j = 0; j < slots.size(); j++) {
                 const Slot<T>& slot = slots[j];
@@ -575,7 +531,7 @@ class OdeFit {
     }
 
   private:
-    Buffer<T> out_, start_;
+    Buffer<T> out_;
     std::vector<Rate<T>> rates_;
 };
 

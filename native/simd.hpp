@@ -34,6 +34,7 @@ template <>
 struct Simd<float> {
     typedef float V __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
     typedef int32_t I __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
+    typedef double D __attribute__((vector_size(2 * HOTLAP_VECTOR_BYTES)));  // as many doubles
     using Int = int32_t;
     using Unsigned = uint32_t;
     static constexpr int W = HOTLAP_VECTOR_BYTES / 4;
@@ -47,6 +48,7 @@ template <>
 struct Simd<double> {
     typedef double V __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
     typedef int64_t I __attribute__((vector_size(HOTLAP_VECTOR_BYTES)));
+    using D = V;
     using Int = int64_t;
     using Unsigned = uint64_t;
     static constexpr int W = HOTLAP_VECTOR_BYTES / 8;
@@ -76,6 +78,13 @@ HOTLAP_INLINE Vec<T> load(const T* p) {
 template <class T>
 HOTLAP_INLINE void store(T* p, Vec<T> v) {
     __builtin_memcpy(p, &v, sizeof v);
+}
+
+// n elements, a multiple of W. Not memcpy: what it writes in other pieces than vectors has to reach the cache before the
+// next vector load can have it, and what is copied here is mostly needed at once.
+template <class T>
+HOTLAP_INLINE void copy_vectors(const T* from, T* to, int64_t n) {
+    for (int64_t i = 0; i < n; i += Simd<T>::W) store<T>(to + i, load<T>(from + i));
 }
 
 // Lanes below n all ones, the others zero.

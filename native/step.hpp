@@ -65,7 +65,7 @@ class Step {
         exec_.begin_backward();
         exec_.backward(0);
         exec_.finish_backward();
-        exec_.linear_gradients(1);
+        exec_.linear_gradients(0, 1, false);
         return loss;
     }
 
@@ -142,12 +142,13 @@ class Step {
     // gradients of values, which need the old weights, are there already; a weight that is used twice waits for its sum.
     void update_as_they_come() {
         const Program& program = exec_.program();
-        for (const Node& n : program.nodes) {
+        for (size_t i = 0; i < program.nodes.size(); i++) {
+            const Node& n = program.nodes[i];
             if (n.op != Op::linear) continue;
             if (in_passing(n))
                 update_in_passing(n);
             else
-                exec_.linear_gradient(n, 1);
+                exec_.linear_gradient(i, 0, 1, false);
         }
         for (size_t i = 0; i < slots_.size(); i++)
             if (!done_in_passing(slots_[i].parameter)) update_whole(i, T(1));
@@ -156,7 +157,8 @@ class Step {
     bool in_passing(const Node& n) {
         if (!exec_.trained(n.weight) || exec_.uses(n.weight) != 1 || slot_of_[n.weight] < 0) return false;
         const int64_t in = exec_.cols(n.a), out = exec_.cols(n.out);
-        return in >= W && in * out >= 1024;
+        // Every block of the weight reads the whole batch, which has to stay in the second cache for that.
+        return in >= W && in * out >= 1024 && exec_.rows() * in * int64_t(sizeof(T)) <= 262144;
     }
 
     bool done_in_passing(int parameter) {
@@ -173,10 +175,10 @@ class Step {
         const Slot<T>& slot = slots_[slot_of_[n.weight]];
         for (int64_t first = 0; first < out; first += rows) {
             const int64_t count = std::min(rows, out - first);
-            exec_.weight_gradient(n, 1, first, count, block_.data(), false);
+            exec_.weight_gradient(n, 0, 1, first, count, block_.data(), false);
             update<T>(rates_[slot_of_[n.weight]], slot, exec_.parameter(n.weight), block_.data(), T(1), first * in, count * in);
         }
-        if (exec_.trained(n.bias)) exec_.bias_gradient(n, 1);
+        if (exec_.trained(n.bias)) exec_.bias_gradient(n, 0, 1);
     }
 
     void update_whole(size_t i, T scale) {
@@ -185,7 +187,7 @@ class Step {
     }
 
     void update_clipped() {
-        exec_.linear_gradients(1);
+        exec_.linear_gradients(0, 1, false);
         const double scale = clip_ == Clip::value ? 1 : clip_scale();
         if (clip_ == Clip::value) clamp_gradients();
         for (size_t i = 0; i < slots_.size(); i++) update_whole(i, T(scale));

@@ -6,6 +6,7 @@ Thresholds were chosen with the causes of one half in sight only; the other half
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -128,7 +129,10 @@ def main() -> None:
     parser.add_argument("--variation", type=int, choices=range(VARIATIONS))
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--keep", type=Path, help="folder for the records")
+    parser.add_argument("--rows", type=Path, help="file of the rows so far (JSON lines); what it has is not run again")
     args = parser.parse_args()
+    before = [json.loads(line) for line in args.rows.read_text().splitlines()] if args.rows else []
+    known = {(row["script"], row["variation"]): row for row in before}
     rows = []
     for half, causes, healthy in (("tuned", TUNED, HEALTHY_TUNED), ("held-out", HELD_OUT, HEALTHY_HELD_OUT)):
         if args.half not in (None, half):
@@ -138,7 +142,13 @@ def main() -> None:
         for name, wanted, words in jobs:
             named = not args.names or name in args.names
             if named and (args.variation is None or not words or int(words[0]) == args.variation):
-                rows.append(look(name, wanted, words, half=half, keep=args.keep, steps=args.steps))
+                row = known.get((name, int(words[0]) if words else None))
+                if row is None:
+                    row = look(name, wanted, words, half=half, keep=args.keep, steps=args.steps)
+                    if args.rows:
+                        with args.rows.open("a") as file:
+                            print(json.dumps(row), file=file)
+                rows.append(row)
     planted = [row for row in rows if row["variation"] is not None]
     summary = {
         "planted": rate(planted),

@@ -6,12 +6,13 @@ The best guess (no draws) of each point is compared with its measurement. What i
 devices that ran one model on one machine (that is what a forecast answers), the error of each point for itself (with a
 small weight: it says whether a model is bound by computing or by memory), and how far each constant is from its prior,
 in standard deviations of that prior. Host time per operator is a nuisance of each suite; how well products run and how
-much really moves are nuisances of each family of models, with the spread that a forecast draws them from.
+much really moves are nuisances of each family of models, and of each device in each machine (one board is not its
+family: it may be cooled badly), with the spreads that a forecast draws them from.
 `fitted(points)` is what splits.py calls: with the points of a device, or of a family of models, left out.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
@@ -24,7 +25,7 @@ import numpy as np
 from measurements import Point
 from scipy.optimize import least_squares
 
-from hotlap.predict import Precision, beliefs, resolve, timing
+from hotlap.predict import Precision, Workload, beliefs, resolve, timing
 from hotlap.predict.catalogue import Device
 from hotlap.predict.timing import Columns, Draws
 
@@ -90,66 +91,92 @@ def pairs(points: Iterable[Point]) -> Iterator[tuple[Point, Point]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A point, with what does not change while constants are fitted."""
+    """Points of one device and precision, with what does not change while constants are fitted. P points."""
 
     device: Device
     precision: Precision
     work: Columns
+    """(P, K): totals are spread over equally many operators, whatever the model."""
+    rows: np.ndarray
+    """(P,) where they are among all points."""
 
-    def guess_s(self, *, host_s: float, compute: float, memory: float) -> float:
-        """Best guess of the step, without draws; `compute` and `memory` are factors of the model that is trained."""
+    def guess_s(self, *, host_s: np.ndarray, compute: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """(P,) best guesses of the steps; `compute` and `memory` are (P,) factors of models and boards."""
         moved = memory * timing.really_moved(self.precision)
-        one = Draws(
-            compute=np.array([compute]), memory=np.array([moved]), host_s=np.array([host_s]),
-            tf32=np.zeros(1, dtype=bool),
-        )  # fmt: skip
-        return float(timing.step(self.work, self.device, precision=self.precision, draws=one).step_s[0])
+        each = Draws(compute=compute, memory=moved, host_s=host_s, tf32=np.zeros(len(self.rows), dtype=bool))
+        return timing.step(self.work, self.device, precision=self.precision, draws=each).step_s
 
 
-def case(point: Point) -> Case:
-    work = point.workload()
-    return Case(device=resolve(point.device).device, precision=work.precision, work=timing.columns(work))
+def cases(points: Sequence[Point]) -> list[Case]:
+    """All points, by device and precision."""
+    works = [point.workload() for point in points]
+    groups: dict[tuple[str, Precision], list[int]] = {}
+    for row, (point, work) in enumerate(zip(points, works, strict=True)):
+        groups.setdefault((point.device, work.precision), []).append(row)
+    return [
+        Case(
+            device=resolve(name).device, precision=precision, work=_stacked([works[row] for row in rows]),
+            rows=np.array(rows),
+        )
+        for (name, precision), rows in groups.items()
+    ]  # fmt: skip
+
+
+def _stacked(works: Sequence[Workload]) -> Columns:
+    kinds = tuple(operator.kind for operator in works[0].operators)
+
+    def column(name: str) -> np.ndarray:
+        return np.array([[getattr(operator, name) for operator in work.operators] for work in works])
+
+    return Columns(
+        flop=column("done_flop"), moved=column("moved_bytes"), count=column("count"),
+        matrix=np.array([kind.on_matrix_units for kind in kinds]), kinds=kinds,
+    )  # fmt: skip
 
 
 class _Problem:
-    """Residuals of a vector of standard scores: constants, then the nuisances of suites and of families.
+    """Residuals of a vector of standard scores: constants, then the nuisances of suites, of families, of boards.
 
     Shape letters: Z unknowns, R residuals.
     """
 
     def __init__(self, points: Sequence[Point], gemm: dict[str, float]) -> None:
         self.points, self.gemm = points, gemm
-        self.cases = [case(point) for point in points]
-        suites = sorted({point.suite for point in points})
-        families = sorted({(point.family, point.precision) for point in points})
-        first = len(CONSTANTS)
-        self.host = [first + suites.index(point.suite) for point in points]
-        first += len(suites)
-        self.compute = [first + families.index((point.family, point.precision)) for point in points]
-        first += len(families)
-        self.memory = [first + families.index((point.family, point.precision)) for point in points]
-        self.num_unknowns = first + len(families)
+        self.cases = cases(points)
+        families = [(point.family, point.precision) for point in points]
+        boards = [(point.suite, point.device) for point in points]
+        self.num_unknowns = len(CONSTANTS)
+        self.host = self._numbered([point.suite for point in points])
+        self.compute, self.memory = self._numbered(families), self._numbered(families)
+        self.board_compute, self.board_memory = self._numbered(boards), self._numbered(boards)
         index = {id(point): number for number, point in enumerate(points)}
         couples = [(index[id(a)], index[id(b)]) for a, b in pairs(points) if a.suite == b.suite and a.device < b.device]
         self.left, self.right = (np.array([couple[side] for couple in couples], dtype=int) for side in (0, 1))
         self.measured = np.log([point.step_s for point in points])
+
+    def _numbered(self, names: Sequence[Hashable]) -> np.ndarray:
+        """For each point the index of its unknown: one for each name, behind those that are numbered already."""
+        order = {name: self.num_unknowns + number for number, name in enumerate(dict.fromkeys(names))}
+        self.num_unknowns += len(order)
+        return np.array([order[name] for name in names])
 
     def values(self, z: np.ndarray) -> Values:
         return {one.path: one.prior * exp(one.sigma * step) for one, step in zip(CONSTANTS, z, strict=False)}
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
         """(R,) in units of `PAIR_SIGMA`, of `GEMM_SIGMA`, and of the priors' spreads."""
+        host_s = HOST_S * np.exp(HOST_SIGMA * z[self.host])
+        compute = np.exp(
+            beliefs.TOTALS_COMPUTE_SIGMA * z[self.compute] + beliefs.DEVICE_COMPUTE_SIGMA * z[self.board_compute]
+        )
+        memory = np.exp(
+            beliefs.TOTALS_MEMORY_SIGMA * z[self.memory] + beliefs.DEVICE_MEMORY_SIGMA * z[self.board_memory]
+        )
+        guessed = np.empty(len(self.points))
         with constants(self.values(z)):
-            guessed = np.log([
-                one.guess_s(
-                    host_s=HOST_S * exp(HOST_SIGMA * z[host]),
-                    compute=exp(beliefs.TOTALS_COMPUTE_SIGMA * z[compute]),
-                    memory=exp(beliefs.TOTALS_MEMORY_SIGMA * z[memory]),
-                )
-                for one, host, compute, memory in zip(
-                    self.cases, self.host, self.compute, self.memory, strict=True
-                )
-            ])  # fmt: skip
+            for one in self.cases:
+                guess_s = one.guess_s(host_s=host_s[one.rows], compute=compute[one.rows], memory=memory[one.rows])
+                guessed[one.rows] = np.log(guess_s)
             reached = [log(_gemm_efficiency(device) / part) / GEMM_SIGMA for device, part in self.gemm.items()]
         far = (guessed - self.measured) / PAIR_SIGMA
         return np.concatenate([far[self.left] - far[self.right], POINT_WEIGHT * far, reached, z])
@@ -158,8 +185,8 @@ class _Problem:
         """(R, Z) which residual depends on which unknown."""
         depends = np.zeros((len(self.points), self.num_unknowns), dtype=int)
         depends[:, : len(CONSTANTS)] = 1
-        for row, columns in enumerate(zip(self.host, self.compute, self.memory, strict=True)):
-            depends[row, list(columns)] = 1
+        for unknown in (self.host, self.compute, self.memory, self.board_compute, self.board_memory):
+            depends[np.arange(len(self.points)), unknown] = 1
         gemm = np.zeros((len(self.gemm), self.num_unknowns), dtype=int)
         gemm[:, : len(CONSTANTS)] = 1
         own = np.eye(self.num_unknowns, dtype=int)
@@ -220,11 +247,11 @@ def main() -> None:
     import splits
 
     values = fitted(all_known(), gemm=known_gemm())
-    values[splits.WIDTH] = splits.width(splits.by_device())
+    values |= splits.widths(splits.by_device())
     lines = [
         "# Written by benchmarks/predict/calibrate.py, from steps of torchvision's models (ryujaehun's tables, MIT),",
         "# of transformers and large FP32 products (NeuSight's tables, MIT), and of every twentieth model of timm's",
-        "# table on an RTX 3090 (Apache-2.0). Priors and their spread stand there; interval.width: held-out devices.",
+        "# table on an RTX 3090 (Apache-2.0). Priors and their spread stand there; interval: held-out devices.",
     ]
     tables: dict[str, list[str]] = {}
     for (*path, name), value in values.items():

@@ -1,14 +1,15 @@
 """Predictions between measured pairs of devices -> results/pairs.json: errors, baselines, coverage.
 
 Nothing is judged on what it was fitted to. "Device held out": for each device that is foretold, all constants are
-fitted again without any of its steps and operators. "Model held out": the same for each family of models. What ships is
+fitted again without any of its steps and operators. "Architecture held out": the same for all devices of one
+architecture together, as if it were a new one. "Model held out": the same for each family of models. What ships is
 fitted to all; its figures are given apart, as "in sample".
 """
 
 import json
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import calibrate
 import numpy as np
 import splits
 from measurements import Point
-from splits import Couple, Split
+from splits import Split
 
 from hotlap.predict import Workload, devices, forecast, resolve
 from hotlap.predict.catalogue import Device
@@ -27,38 +28,42 @@ RESULTS = Path(__file__).with_name("results") / "pairs.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Foretold:
-    """Logarithms of foretold over measured, for some pairs, and what the intervals did."""
+    """One pair, foretold with constants that its target had no part in."""
 
-    errors: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in NAMES})
-    inside: list[bool] = field(default_factory=list)
-    widths: list[float] = field(default_factory=list)
+    here: Point
+    there: Point
+    errors: dict[str, float]
+    """Of the model and of each baseline: log(foretold / measured)."""
+    inside: bool
+    half_width: float
+    """Of the interval's logarithm."""
 
-    def add(self, here: Point, there: Point) -> None:
-        """Foretell one pair with the constants of the moment."""
-        found = forecast(
-            here.workload(), target=there.device, measured_on=here.device, measured_step_s=here.step_s
-        ).step_s
-        a, b = resolve(here.device).device, resolve(there.device).device
-        flops = log(flop_ratio(a, b, here.precision))
-        bandwidths = log(b.bandwidth / a.bandwidth)
-        truth = log(there.step_s / here.step_s)
-        for name, value in zip(
-            NAMES,
-            (log(found.mid / there.step_s), -flops - truth, -bandwidths - truth, -(flops + bandwidths) / 2 - truth),
-            strict=True,
-        ):
-            self.errors[name].append(value)
-        self.inside.append(found.low <= there.step_s <= found.high)
-        self.widths.append(log(found.high / found.low) / 2)
 
-    def summary(self) -> dict[str, object]:
-        return {
-            "num_pairs": len(self.inside),
-            **{name: _size(values) for name, values in self.errors.items()},
-            "bias": round(float(np.median(self.errors["model"])), 3),
-            "coverage": round(float(np.mean(self.inside)), 3),
-            "half_width": round(float(np.median(self.widths)), 3),
-        }
+def foretold(here: Point, there: Point) -> Foretold:
+    """One pair with the constants of the moment."""
+    found = forecast(
+        here.workload(), target=there.device, measured_on=here.device, measured_step_s=here.step_s
+    ).step_s  # fmt: skip
+    a, b = resolve(here.device).device, resolve(there.device).device
+    flops = log(flop_ratio(a, b, here.precision))
+    bandwidths = log(b.bandwidth / a.bandwidth)
+    truth = log(there.step_s / here.step_s)
+    values = (log(found.mid / there.step_s), -flops - truth, -bandwidths - truth, -(flops + bandwidths) / 2 - truth)
+    return Foretold(
+        here=here, there=there, errors=dict(zip(NAMES, values, strict=True)),
+        inside=found.low <= there.step_s <= found.high, half_width=log(found.high / found.low) / 2,
+    )  # fmt: skip
+
+
+def summary(found: Sequence[Foretold]) -> dict[str, object]:
+    """Errors, bias and coverage of some pairs."""
+    return {
+        "num_pairs": len(found),
+        **{name: _size([one.errors[name] for one in found]) for name in NAMES},
+        "bias": round(float(np.median([one.errors["model"] for one in found])), 3),
+        "coverage": round(float(np.mean([one.inside for one in found])), 3),
+        "half_width": round(float(np.median([one.half_width for one in found])), 3),
+    }
 
 
 NAMES = ("model", "flops", "bandwidths", "geometric_mean")
@@ -69,46 +74,43 @@ def flop_ratio(here: Device, there: Device, precision: str) -> float:
     return matrix_rate(there, kind, tf32=False) / matrix_rate(here, kind, tf32=False)
 
 
-def judged(chosen: Iterable[Couple]) -> dict[str, object]:
-    """Errors of the model and of each baseline over some pairs."""
-    found = Foretold()
-    for here, there in chosen:
-        found.add(here, there)
-    return found.summary()
-
-
 def _size(values: list[float]) -> dict[str, float]:
     size = np.abs(values)
     return {"median": round(float(np.median(size)), 3), "p90": round(float(np.percentile(size, 90)), 3)}
 
 
-def table(parts: Iterable[Split], key: Callable[[Point, Point], str | None], *, least: int = 1) -> dict[str, object]:
-    """Group -> errors, over splits; `key` names the group of a pair, None: it is left out."""
-    groups: dict[str, Foretold] = {}
+def outcomes(parts: Iterable[Split]) -> list[Foretold]:
+    """Every pair of all splits, each foretold with the constants of its own."""
+    found = []
     for members, values in parts:
         with calibrate.constants(values):
-            for a, b in members:
-                name = key(a, b)
-                if name is not None:
-                    groups.setdefault(name, Foretold()).add(a, b)
-    return {name: found.summary() for name, found in sorted(groups.items()) if len(found.inside) >= least}
+            found += [foretold(a, b) for a, b in members]
+    return found
 
 
-def tables(parts: list[Split]) -> dict[str, object]:
+def tables(found: Sequence[Foretold]) -> dict[str, object]:
     """All groups that are reported, of one way to split."""
+    on_one = [one for one in found if splits.same_machine(one.here, one.there)]
+    between = [one for one in found if not splits.same_machine(one.here, one.there)]
 
-    def on_one(name: Callable[[Point, Point], str]) -> Callable[[Point, Point], str | None]:
-        return lambda a, b: name(a, b) if splits.same_machine(a, b) else None
+    def pair(one: Foretold) -> str:
+        return f"{one.here.device} -> {one.there.device}, {one.here.precision}, {one.here.suite}"
 
     return {
-        "all": table(parts, on_one(lambda a, b: "all"))["all"],
-        "by_precision": table(parts, on_one(lambda a, b: a.precision)),
-        "by_pair": table(parts, on_one(lambda a, b: f"{a.device} -> {b.device}, {a.precision}, {a.suite}")),
-        "by_family": table(parts, on_one(lambda a, b: f"{a.family}, {a.precision}"), least=4),
-        "between_machines": table(
-            parts, lambda a, b: None if splits.same_machine(a, b) else f"between machines, {a.precision}"
-        ),
+        "all": summary(on_one),
+        "by_precision": grouped(on_one, lambda one: one.here.precision),
+        "by_pair": grouped(on_one, pair),
+        "by_family": grouped(on_one, lambda one: f"{one.here.family}, {one.here.precision}", least=4),
+        "between_machines": grouped(between, lambda one: f"between machines, {one.here.precision}"),
     }
+
+
+def grouped(found: Iterable[Foretold], key: Callable[[Foretold], str], *, least: int = 1) -> dict[str, object]:
+    """Name of a group -> its errors."""
+    groups: dict[str, list[Foretold]] = {}
+    for one in found:
+        groups.setdefault(key(one), []).append(one)
+    return {name: summary(members) for name, members in sorted(groups.items()) if len(members) >= least}
 
 
 def main() -> None:
@@ -118,10 +120,11 @@ def main() -> None:
         if splits.has_tensor_units(a) != splits.has_tensor_units(b) and splits.same_machine(a, b)
     ]  # fmt: skip
     result = {
-        "device_held_out": tables(splits.by_device()),
-        "model_held_out": tables(splits.by_model()),
-        "in_sample": tables([(splits.couples(points), {})]),
-        "onto_or_off_matrix_units_fp16": judged(onto),
+        "device_held_out": tables(outcomes(splits.by_device())),
+        "architecture_held_out": tables(outcomes(splits.by_architecture())),
+        "model_held_out": tables(outcomes(splits.by_model())),
+        "in_sample": tables(outcomes([(splits.couples(points), {})])),
+        "onto_or_off_matrix_units_fp16": summary(outcomes([(onto, {})])),
         "speed": {"sixty_devices_s": round(sixty(), 3)},
     }
     RESULTS.parent.mkdir(exist_ok=True)

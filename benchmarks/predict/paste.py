@@ -17,6 +17,7 @@ def row(name: str, found: dict[str, Any]) -> str:
 
 def pairs(found: dict[str, Any]) -> str:
     device, model = found["device_held_out"], found["model_held_out"]
+    family = found["architecture_held_out"]
     lines = [
         "| pairs | n | hotlap, median / p90 | geometric mean | FLOPs | bandwidths | inside 80% |",
         "|---|---|---|---|---|---|---|",
@@ -25,6 +26,9 @@ def pairs(found: dict[str, Any]) -> str:
         *(row(name, one) for name, one in device["between_machines"].items()),
         *(row(name, one) for name, one in device["by_pair"].items()),
         *(row(f"family {name}", one) for name, one in device["by_family"].items()),
+        row("**architecture held out**", family["all"]),
+        *(row(name, one) for name, one in family["by_pair"].items()),
+        *(row(name, one) for name, one in family["between_machines"].items()),
         row("**model held out**", model["all"]),
         *(row(f"family {name}", one) for name, one in model["by_family"].items()),
         *(row(name, one) for name, one in model["between_machines"].items()),
@@ -65,6 +69,20 @@ def operators(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def reality(found: dict[str, dict[str, Any]]) -> str:
+    """What was foretold on GPUs that were there, and then measured."""
+    rows = [row for one in found.values() for row in one["rows"] if row["truth_s"] is not None]
+    if not rows:
+        return "Not measured yet."
+    lines = ["| GPU | script | foretold | step | 80% interval | measured | inside |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        mid, low, high, truth = (f"{1e3 * row[key]:.2f}" for key in ("mid_s", "low_s", "high_s", "truth_s"))
+        where = f"{row['device']} | {row['script']} | {row['question']}"
+        verdict = "yes" if row["inside"] else "no"
+        lines.append(f"| {where} | {mid} ms | {low} to {high} ms | {truth} ms | {verdict} |")
+    return "\n".join(lines)
+
+
 def put(text: str, name: str, table: str) -> str:
     pattern = f"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)"
     return re.sub(pattern, lambda match: f"{match[1]}{table}\n{match[2]}", text, flags=re.DOTALL)
@@ -74,6 +92,7 @@ def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")}
     text = put(PAGE.read_text(), "pairs", pairs(results["pairs"]))
     text = put(text, "operators", operators(results["operators"]))
+    text = put(text, "reality", reality({name: one for name, one in results.items() if name.startswith("reality-")}))
     PAGE.write_text(put(text, "several", several(results["several"], results["trace"])))
 
 

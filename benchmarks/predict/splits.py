@@ -14,16 +14,18 @@ import numpy as np
 from calibrate import Values
 from measurements import Point
 
-from hotlap.predict import forecast, resolve
+from hotlap.predict import forecast, prediction, resolve
 
 # Families that are left out together, so that each part holds a few dozen pairs.
 FOLDS = (
     {"vgg"}, {"resnet", "wide", "resnext"}, {"densenet"}, {"squeezenet", "mnasnet", "mobilenet", "shufflenet"},
     {"transformer"},
 )  # fmt: skip
-INSIDE = 0.82
+INSIDE = 0.85
 """A little more than the 80% that is promised: the widths are fitted to few devices."""
-WIDTH = ("interval", "width")
+KINDS = ("device", "hosted")
+"""Of pairs: the device alone decides, or the host has a say."""
+UNIT = {("interval", kind): 1.0 for kind in KINDS}
 
 Couple = tuple[Point, Point]
 Split = tuple[list[Couple], Values]
@@ -54,6 +56,23 @@ def by_device() -> list[Split]:
     return _with_widths(found)
 
 
+@cache
+def by_architecture() -> list[Split]:
+    """For each architecture that is foretold: its pairs, and constants fitted without any device of it."""
+    known, judged = calibrate.all_known(), points()
+    found = []
+    for family in sorted({_architecture(point.device) for point in judged}):
+        rest = [point for point in known if _architecture(point.device) != family]
+        gemm = {name: part for name, part in calibrate.known_gemm().items() if _architecture(name) != family}
+        members = [(a, b) for a, b in couples(judged) if _architecture(b.device) == family]
+        found.append((members, calibrate.fitted(rest, gemm=gemm)))
+    return _with_widths(found)
+
+
+def _architecture(name: str) -> str:
+    return resolve(name).device.family
+
+
 def by_model() -> list[Split]:
     """For each group of families: its pairs, and constants fitted without them."""
     known, judged = calibrate.all_known(), points()
@@ -73,35 +92,41 @@ def _with_widths(splits: list[Split]) -> list[Split]:
     """The same, where each split's intervals are as wide as all others need."""
     needed = [_needed(members, values) for members, values in splits]
     return [
-        (members, {**values, WIDTH: _width([n for other, n in enumerate(needed) if other != index])})
+        (members, {**values, **_widths([n for other, n in enumerate(needed) if other != index])})
         for index, (members, values) in enumerate(splits)
     ]
 
 
-def width(splits: list[Split]) -> float:
-    """What ships: the width that held-out pairs of all splits need."""
-    return _width([_needed(members, values) for members, values in splits])
+def widths(splits: list[Split]) -> Values:
+    """What ships: the widths that held-out pairs of all splits need."""
+    return _widths([_needed(members, values) for members, values in splits])
 
 
-Needed = tuple[list[float], list[float]]
-"""On one machine, and between two, in FP32 (half precision without a unit for it is no case that people ask for)."""
+Needed = dict[tuple[str, bool], list[float]]
+"""Kind of pair, and whether it is of one machine -> for each by how much its interval would have to be widened to reach
+the truth."""
 
 
 def _needed(members: Sequence[Couple], values: Values) -> Needed:
-    """For each pair: by how much its interval would have to be widened to reach the truth."""
-    found: Needed = ([], [])
-    with calibrate.constants({**values, WIDTH: 1.0}):
+    """In FP32 (half precision without a unit for it is no case that people ask for)."""
+    found: Needed = {}
+    with calibrate.constants({**values, **UNIT}):
         for a, b in members:
-            if not same_machine(a, b) and a.precision != "fp32":
+            if a.precision != "fp32":
                 continue
-            step = forecast(a.workload(), target=b.device, measured_on=a.device, measured_step_s=a.step_s).step_s
+            work, asked = a.workload(), {"target": b.device, "measured_on": a.device, "measured_step_s": a.step_s}
+            step = forecast(work, **asked).step_s  # type: ignore[arg-type]
             off = log(b.step_s / step.mid)
             side = log(step.high / step.mid) if off > 0 else log(step.low / step.mid)
-            found[0 if same_machine(a, b) else 1].append(off / side)
+            kind = KINDS[prediction.hosted(work, **asked) >= 0.5]  # type: ignore[arg-type]
+            found.setdefault((kind, same_machine(a, b)), []).append(off / side)
     return found
 
 
-def _width(parts: Sequence[Needed]) -> float:
+def _widths(parts: Sequence[Needed]) -> Values:
     """So that `INSIDE` of the truths lie inside, on one machine and between two: nobody says which it is."""
-    groups = [[value for part in parts for value in part[group]] for group in (0, 1)]
-    return max(1.0, *(float(np.quantile(group, INSIDE)) for group in groups if group))
+    found = {}
+    for kind in KINDS:
+        groups = [[value for part in parts for value in part.get((kind, same), ())] for same in (True, False)]
+        found["interval", kind] = max(1.0, *(float(np.quantile(group, INSIDE)) for group in groups if group))
+    return found

@@ -111,8 +111,15 @@ def save(name: str, results: dict[str, Any], note: str) -> None:
                 row |= {f"{key}_s": times["wall_us"][key] / 1e6 for key in ("median", "least", "most")}
                 row |= {"first_call_s": times["first_call_s"], "failed": None}
             rows.append(row)
-            print(job, contender, row["failed"] or f"{row['median_s'] * 1e6:.1f} us (least {row['least_s'] * 1e6:.1f})")
+        show(job, contenders)
     write(name, rows, note)
+
+
+def show(job: str, contenders: dict[str, Any]) -> None:
+    """One job's times on the terminal."""
+    for contender, times in contenders.items():
+        wall = times.get("wall_us")
+        print(job, contender, times.get("failed") or f"{wall['median']:.1f} us (least {wall['least']:.1f})", flush=True)
 
 
 def write(name: str, rows: list[dict[str, Any]], note: str) -> None:

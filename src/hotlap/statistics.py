@@ -89,6 +89,19 @@ def pool(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
     return (squares / freedom, freedom) if freedom else None
 
 
+def contrasts(logs: Sequence[float]) -> list[float]:
+    """Logarithms of n equal things measured side by side -> n - 1 independent log-ratios, each as varied as a pair's.
+
+    The k-th compares one with the mean of those before it (Helmert's contrasts), scaled to the variance of the
+    difference of two. Three processes of one heat give as many as two pairs of processes, without the fourth start.
+    """
+    found = []
+    for k in range(1, len(logs)):
+        before = math.fsum(logs[:k]) / k
+        found.append((before - logs[k]) * math.sqrt(2 * k / (k + 1)))
+    return found
+
+
 def interval(log_ratios: Sequence[float], *, pooled_variance: tuple[float, int] | None = None) -> Interval | None:
     """Log-ratios, one per process -> the 95% interval of the speed-up; None where nothing can be said.
 
@@ -162,7 +175,8 @@ def _enough_witnesses(n: int, pooled_variance: tuple[float, int] | None) -> bool
     """False when fast and slow processes could have fallen so as to look like a steady gain.
 
     Let u <= 1/4 be the chance that a pair falls (slow, fast). Two pairs do so, and 4 A/A pairs all look quiet, in
-    u^2 (1 - 2u)^4 <= 0.55% of cases; four pairs without any pool in u^4 <= 0.4%. Fewer would break the promised 1%.
+    u^2 (1 - 2u)^4 <= 0.55% of cases (two A/A triples: u^2 (1 - 3u)^2 <= 0.69%); four pairs without any pool in
+    u^4 <= 0.4%. Fewer would break the promised 1%.
     """
     freedom = n - 1 + (pooled_variance[1] if pooled_variance else 0)
     return n >= 4 or (n >= 2 and freedom >= 4)

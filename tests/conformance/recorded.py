@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hotlap.record import (
     CallSite,
+    LoaderFacts,
     Machine,
     Phase,
     Run,
@@ -42,19 +43,34 @@ _PHASES = {
 }
 
 
-def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
+def run_of(
+    path: Path, *, text: str | None = None, num_threads: int = 2, phases: Mapping[Phase, float] | None = None
+) -> Run:
     """The run of the script at `path`, or of `text` in its place."""
     data = path.read_bytes() if text is None else text.encode()
     return replace(
-        run_with(phases=_PHASES),
+        run_with(phases=_PHASES if phases is None else phases),
         num_threads=num_threads,
-        loaders=(replace(loader(), dataset="TensorDataset"),),
+        loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
         switches=SwitchFacts(anomaly_mode="detect_anomaly" in data.decode()),
         shapes=ShapeFacts(num_steps=100, num_shapes=1, num_new_late=0),
         sightings=_sightings(str(path), data.decode()),
         sources={str(path): hashlib.sha256(data).hexdigest()},
+    )
+
+
+def _loader(text: str) -> LoaderFacts:
+    random = "transform=" in text
+    return replace(
+        loader(),
+        dataset="Pictures" if random else "TensorDataset",
+        num_workers=2 if "num_workers=2" in text else 0,
+        deterministic=not random,
+        why_not="item 0 draws from a random generator" if random else None,
+        num_items=None if "IterableDataset" in text else loader().num_items,
+        iterable="IterableDataset" in text,
     )
 
 
@@ -110,6 +126,11 @@ def awkward_runs() -> Mapping[str, Run]:
     changing = replace(loader(), deterministic=False, why_not="item 0 draws from a random generator")
     large = replace(loader(), item_bytes=1 << 30)
     own = {f"for {name} alone": run_of(path) for name, path in OWN.items()}
+    waiting = {**_PHASES, Phase.SYNC: 0.0015, Phase.TRANSFER: 0.0002}
+    on_gpu = {
+        f"for {name} alone, on a GPU": replace(run_of(OWN[name], phases=waiting), device="NVIDIA H200")
+        for name in ("deferred-scalars", "create-on-device", "random-on-device")
+    }
     images = own["for channels-last alone"]
     grouped = tuple(replace(s, detail={**s.detail, "grouped": 1}) for s in images.call_sites)
     turned = tuple(replace(s, detail={**s.detail, "channels_last": True}) for s in images.call_sites)
@@ -120,6 +141,9 @@ def awkward_runs() -> Mapping[str, Run]:
     return {
         "plain": plain,
         **own,
+        **on_gpu,
+        "on MPS": replace(on_gpu["for deferred-scalars alone, on a GPU"], device="mps"),
+        "affinity chosen": replace(plain, switches=SwitchFacts(environment={"OMP_PROC_BIND": "spread"})),
         "deterministic": replace(plain, switches=SwitchFacts(deterministic=True)),
         "a profiler": replace(plain, switches=SwitchFacts(profiler=True)),
         "blocking launches": replace(plain, device="NVIDIA H200", switches=SwitchFacts(launch_blocking=True)),
@@ -179,6 +203,8 @@ def machines() -> Mapping[str, Machine]:
         "old glibc": replace(linux, libc="glibc 2.31"),
         "musl": replace(linux, libc=""),
         "no bfloat16": replace(linux, cpu_flags=("avx2",)),
+        "many cores": replace(linux, num_cores=16, usable_cores=16.0),
+        "a GPU": replace(linux, gpus=("NVIDIA H200",)),
         "half a core": replace(linux, usable_cores=0.5),
         "no memory": replace(linux, available_bytes=0),
         "no other malloc": replace(linux, allocators=()),

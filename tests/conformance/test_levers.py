@@ -97,7 +97,16 @@ def test_names_are_unique() -> None:
 
 
 # Those with something to win there; the others must not say that there is (0: not tried).
-ON_A_GPU = {"tf32", "cudnn-benchmark", "expandable-segments"}
+ON_A_GPU = {
+    "tf32",
+    "cuda-graphs",
+    "cudnn-benchmark",
+    "expandable-segments",
+    "deferred-scalars",
+    "create-on-device",
+    "random-on-device",
+    "device",
+}
 
 
 def test_the_set_is_wide_enough_to_prove_the_protocol() -> None:
@@ -194,11 +203,11 @@ def test_its_bound_is_a_finite_part_of_the_step(kind: type[Lever], run: str) -> 
 
 @every_lever
 def test_has_something_to_win_where_it_is_taken(kind: type[Lever]) -> None:
-    machine = machines()["linux"]
     timed = [run for run in awkward_runs().values() if all(run.phase_s.values()) and run.step_s]
     taken = [
         (lever, run)
         for run in timed
+        for machine in machines().values()
         for lever in kind.candidates(run, machine)
         if lever.rejects(run, machine) is None and (run.device == "cpu" or kind.name in ON_A_GPU)
     ]

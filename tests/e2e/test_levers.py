@@ -51,6 +51,44 @@ def test_a_forward_pass_in_vain_keeps_nothing_for_a_backward_pass(tmp_path: Path
         assert "with torch.no_grad():" in found["patch"]
 
 
+def test_a_compiled_model_is_timed_apart_from_its_compiling(tmp_path: Path) -> None:
+    found = study("elementwise.py", tmp_path, levers="compile")
+    trial = found["trials"][0]
+    assert trial["levers"][0] == {"name": "compile", "mode": "default", "dynamic": False}
+    assert trial["log_ratios"], trial["why"]
+    assert trial["verdict"] != "HARMED"
+    if trial["accepted"]:
+        assert trial["one_time_s"] > 0.5, "compiling takes seconds"
+        assert trial["break_even_step"] > 10
+        assert "+model.compile(" in found["patch"]
+
+
+def test_a_model_that_cannot_be_compiled_is_a_state_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", str(_broken_compiler(tmp_path)))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    found = study("elementwise.py", tmp_path, levers="compile", budget="120s")
+    assert found["result"]["levers"] == []
+    assert found["trials"][0]["why"].startswith(("It could not be tried: crashed", "Not tried."))
+
+
+def _broken_compiler(folder: Path) -> Path:
+    path = folder / "g++"
+    path.write_text("#!/bin/sh\nexit 1\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_attention_that_is_written_out_becomes_one_operator(tmp_path: Path) -> None:
+    found = study("attention.py", tmp_path, levers="sdpa")
+    trial = found["trials"][0]
+    assert trial["log_ratios"], trial["why"]
+    assert trial["verdict"] != "HARMED"
+    if trial["accepted"]:
+        assert "+        mixed = F.scaled_dot_product_attention(q, k, v, scale=" in found["patch"]
+
+
 def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
     found = study("in_vain.py", tmp_path, levers="no-debug,zero-grad-none,allocator", budget="60s")
     reasons = {trial["levers"][0]["name"]: trial["why"] for trial in found["trials"]}

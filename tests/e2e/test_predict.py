@@ -1,18 +1,44 @@
 """Real commands under `hotlap predict`: whatever marks a step, one of them comes back as operators."""
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from hotlap.launch import Launcher
-from hotlap.predict import Kind, Stage, Workload
+from hotlap.predict import Kind, Precision, Stage, Workload
 from hotlap.record import Plan, Run, Status, decode
 
 pytestmark = pytest.mark.e2e
 
 SCRIPTS = Path(__file__).with_name("scripts")
+
+
+AMP = """
+import sys
+import warnings
+import torch
+from torch import nn
+
+warnings.simplefilter("ignore")
+net, batch = nn.Linear(16, 16), torch.randn(4, 16)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(40):
+    optimizer.zero_grad()
+    with torch.autocast("cuda", torch.bfloat16, sys.argv[1] == "True"):
+        loss = net(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    missing = [name for name in names if find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)} (--group frameworks)")
 
 
 @pytest.fixture
@@ -103,6 +129,45 @@ def test_loading_in_the_same_process_is_no_work_of_the_device(launcher: Launcher
     _, work = traced(launcher, "plain.py")
     # Collating a batch stacks its items: none of that would run on a GPU.
     assert not any(operator.name == "aten::stack" for operator in work.operators)
+
+
+def test_autocast_for_a_gpu_that_is_not_here_is_known(launcher: Launcher, tmp_path: Path) -> None:
+    script = tmp_path / "amp.py"
+    script.write_text(AMP)
+    for enabled, known in (("True", Precision.BF16), ("False", None)):
+        _, work = traced(launcher, str(script), enabled)
+        assert (work.precision, work.autocast) == (Precision.FP32, known)
+
+
+@needs("lightning")
+def test_lightnings_trainer(launcher: Launcher) -> None:
+    _, work = traced(launcher, "lightning_fit.py")
+    assert work.parameter_bytes == (8 + 1) * 4
+    # One product forward, and one for the gradient of its weights.
+    assert work.flop == 2 * 2 * 4 * 8
+    assert work.batch_bytes == 4 * (8 + 1) * 4
+    assert {one.stage for one in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
+
+
+@needs("transformers", "accelerate")
+def test_hugging_faces_trainer(launcher: Launcher) -> None:
+    _, work = traced(launcher, "transformers_train.py")
+    assert work.batch_bytes == 2 * 2 * 4 * 16 * 8, "two batches of tokens and labels"
+    attention = [one for one in work.operators if one.kind is Kind.ATTENTION]
+    assert sum(one.count for one in attention) == 2 * 2, "forward and backward, of each of two batches"
+    # Each of two batches: the layer's products, attention and head, three times over with the gradients.
+    assert work.flop == pytest.approx(2 * 3 * 4 * 16 * 2 * (12 * 16 * 16 + 2 * 16 * 16 + 16 * 50), rel=0.1)
+
+
+@needs("transformers", "accelerate")
+def test_the_command_foretells_hugging_faces_trainer(tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+    command = [sys.executable, "-m", "hotlap", "predict", "--gpu", "RTX 4090", "--count", "1,2", "--json", str(told)]
+    done = subprocess.run(
+        [*command, str(SCRIPTS / "transformers_train.py")], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [(one["device"], one["count"]) for one in json.loads(told.read_text())] == [("RTX 4090", 1), ("RTX 4090", 2)]
 
 
 def test_a_compiled_model_is_traced_as_it_was_written(launcher: Launcher) -> None:

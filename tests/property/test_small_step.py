@@ -108,6 +108,65 @@ def test_gradients_are_autograds(  # noqa: PLR0913, PLR0917 - each is drawn by i
     assert found.evaluate(x, y) == pytest.approx(float(value.detach()), rel=1e-4 if single else 1e-10, abs=1e-6)
 
 
+OPTIMIZERS: dict[str, Any] = {
+    "sgd": lambda p: optim.SGD(p, lr=0.02, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda p: optim.Adam(p, lr=0.01, weight_decay=0.1),
+    "adamw": lambda p: optim.AdamW(p, lr=0.01),
+    "rmsprop": lambda p: optim.RMSprop(p, lr=0.001, momentum=0.5, centered=True),
+}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    width=SIZES,
+    inputs=SIZES,
+    rows=st.one_of(st.just(0), BATCHES),
+    optimizer=st.sampled_from(sorted(OPTIMIZERS)),
+    form=st.sampled_from(["dense", "transposed", "every other column", "part of a row", "expanded"]),
+    tied=st.booleans(),
+    frozen=st.sampled_from(["nothing", "a weight", "a bias", "a layer"]),
+    clip=st.booleans(),
+)
+def test_updates_are_torchs_for_views_and_shared_and_frozen_parameters(
+    width: int, inputs: int, rows: int, optimizer: str, form: str, tied: bool, frozen: str, clip: bool
+) -> None:
+    torch.manual_seed(width + inputs)
+    first, second = nn.Linear(inputs, width), nn.Linear(width, width)
+    ours: Any = nn.Sequential(first, nn.Tanh(), second, nn.Sigmoid(), second if tied else nn.Linear(width, width))
+    ours = ours.double()
+    ours[2].weight.requires_grad_(frozen not in ("a weight", "a layer"))
+    ours[2].bias.requires_grad_(frozen not in ("a bias", "a layer"))
+    theirs = copy.deepcopy(ours)
+    x = as_view(form, rows, inputs)
+    y = as_view(form, rows, width)
+    mine, other = (OPTIMIZERS[optimizer]([p for p in m.parameters() if p.requires_grad]) for m in (ours, theirs))
+    step = compile_step(ours, nn.MSELoss(reduction="sum"), mine, clip_grad_norm=0.7 if clip else None)
+    for _ in range(3):
+        loss = step.step(x, y)
+        other.zero_grad()
+        value = nn.functional.mse_loss(theirs(x), y, reduction="sum")
+        value.backward()  # type: ignore[no-untyped-call]
+        if clip:
+            nn.utils.clip_grad_norm_(theirs.parameters(), 0.7)
+        other.step()
+        assert loss == pytest.approx(float(value.detach()), rel=1e-9, abs=1e-12)
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-8, atol=1e-9)
+
+
+def as_view(form: str, rows: int, cols: int) -> torch.Tensor:
+    """(rows, cols) numbers that lie in memory in one of several ways."""
+    if form == "transposed":
+        return torch.randn(cols, rows).double().T
+    if form == "every other column":
+        return torch.randn(rows, 2 * cols).double()[:, ::2]
+    if form == "part of a row":
+        return torch.randn(rows, cols + 5).double()[:, 2 : cols + 2]
+    if form == "expanded":
+        return torch.randn(1, cols).double().expand(rows, cols)
+    return torch.randn(rows, cols).double()
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_thousand_steps_stay_within_torchs_own_float32_spread(optimizer: str) -> None:
     def run(dtype: torch.dtype, *, native: bool, nudge: float = 0.0) -> list[float]:

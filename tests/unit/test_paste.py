@@ -1,4 +1,4 @@
-"""Figures in README and docs come from benchmarks/results, and are up to date with it."""
+"""README and docs are up to date: with the figures in benchmarks/results, and with the docstrings."""
 
 import importlib.util
 import json
@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def paste() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "benchmarks"))  # as when it is run; for pages.py beside it
     spec = importlib.util.spec_from_file_location("paste", ROOT / "benchmarks" / "paste.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,10 +54,75 @@ def test_blocks_are_filled_and_the_rest_is_left(paste: ModuleType) -> None:
 
 
 def test_claims_show_the_interval_and_where_they_come_from(paste: ModuleType) -> None:
-    rows = paste.block("claims", RESULTS).splitlines()
+    rows = paste.block("claims", RESULTS, folder="results").splitlines()
     assert rows[0] == "| claim | measured | on | by |"
-    assert rows[2].startswith("| the demo is faster | 4.87x [4.71, 5.04] | processor ours, threads 2 | [demo](")
+    link = "[demo](results/demo.json)"
+    assert rows[2] == f"| the demo is faster | 4.87x [4.71, 5.04] | processor ours, threads 2 | {link} |"
     assert "| 3 |" in rows[3]
+
+
+def test_claims_are_chosen_by_result_and_by_their_first_words(paste: ModuleType) -> None:
+    told = {"device": "cpu-2core", "processor": "Ours 1", "load": 0.5}
+    results = {
+        "aa-cpu-2core": {"machine": told, "claims": [{"claim": "gains claimed", "mid": 0}]},
+        "aabb": {"claims": [{"claim": "something else", "mid": 1}]},
+        "demo": {"machine": told, "claims": [{"claim": "ours", "mid": 1.5}, {"claim": "theirs", "mid": 2.5}]},
+    }
+    assert paste.block("claims demo:ours aa", results).splitlines()[2:] == [
+        "| ours | 1.5 | cpu-2core, load 0.5 | `demo` |",
+        "| gains claimed | 0 | cpu-2core, load 0.5 | `aa-cpu-2core` |",
+        "",
+        "cpu-2core has one Ours 1.",
+    ]
+
+
+@pytest.mark.parametrize(("figure", "text"), [(4.871, "4.87"), (1782.3, "1,780"), (-33600.0, "-33,600"), (12, "12")])
+def test_figures_have_three_digits_and_no_powers_of_ten(paste: ModuleType, figure: float, text: str) -> None:
+    assert paste.number(figure) == text
+
+
+def test_of_an_output_one_section_can_be_shown(paste: ModuleType) -> None:
+    results = {"demo": {"output": "Findings\n  slow   \n         \n  still\n\nPatch\n  +x\n"}}
+    assert paste.block("output demo Findings", results) == "```text\nFindings\n  slow\n\n  still\n```\n"
+    assert paste.block("output demo Patch", results) == "```text\nPatch\n  +x\n```\n"
+    with pytest.raises(ValueError, match="begins with 'Speed-up'"):
+        paste.block("output demo Speed-up", results)
+
+
+LAB = {
+    "story": ["It is slow.", "It is small."],
+    "notes": [],
+    "tables": [
+        {
+            "title": "Products",
+            "columns": ["n", "NumPy", "RTX 4090"],
+            "rows": [
+                [
+                    {"value": 200.0, "unit": "count"},
+                    {"value": 0.0012, "unit": "s"},
+                    {"value": 2e-5, "unit": "s", "low": 1e-5, "high": 4e-5, "predicted": True},
+                ],
+                ["a|b", None, {"value": 0.5, "unit": "share"}],
+            ],
+            "note": "One thread.",
+        }
+    ],
+}
+
+
+def test_a_lab_shows_its_story_and_its_tables_and_what_is_predicted(paste: ModuleType) -> None:
+    assert paste.block("lab launch-floor story notes", {"lab_launch_floor": LAB}) == "It is slow.\n\nIt is small.\n"
+    assert paste.block("lab launch-floor notes", {"lab_launch_floor": LAB}) == ""
+    assert paste.block("lab launch-floor tables", {"lab_launch_floor": LAB}).splitlines() == [
+        "**Products**",
+        "",
+        "| n | NumPy | RTX 4090 |",
+        "| --- | --- | --- |",
+        "| 200 | 1.20 ms | ~20.0 us (10.0 us to 40.0 us) |",
+        "| a\\|b | - | 50% |",
+        "",
+        "One thread. ~ is predicted, not measured; in parentheses the 80% interval.",
+    ]
 
 
 def test_a_table_holds_what_would_break_it(paste: ModuleType) -> None:
@@ -69,7 +135,7 @@ def test_a_table_has_the_columns_that_were_asked_for(paste: ModuleType) -> None:
     assert rows[2] == "| 2.31 ms | threads |"
 
 
-@pytest.mark.parametrize("what", ["claims", "output demo", "table demo"])
+@pytest.mark.parametrize("what", ["claims", "output demo", "table demo", "lab transfer story"])
 def test_without_a_result_it_says_so(paste: ModuleType, what: str) -> None:
     assert paste.block(what, {}) == "Not measured yet.\n"
 
@@ -77,6 +143,8 @@ def test_without_a_result_it_says_so(paste: ModuleType, what: str) -> None:
 def test_an_unknown_block_is_an_error(paste: ModuleType) -> None:
     with pytest.raises(ValueError, match="there is no block 'graph demo'"):
         paste.block("graph demo", RESULTS)
+    with pytest.raises(ValueError, match="does not name its result"):
+        paste.block("table", RESULTS)
 
 
 def test_every_result_in_the_repository_can_be_read(paste: ModuleType) -> None:
@@ -86,7 +154,7 @@ def test_every_result_in_the_repository_can_be_read(paste: ModuleType) -> None:
 
 
 def test_every_marker_has_its_end() -> None:
-    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         markers = re.findall(r"^<!-- (paste:|end paste)", path.read_text(), re.MULTILINE)
         assert markers[::2] == ["paste:"] * (len(markers) // 2)
         assert markers[1::2] == ["end paste"] * (len(markers) // 2)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, compare, lab, machine, measure, predict, tune
+from hotlap.cli import apply, compare, lab, machine, measure, predict, run, tune
 from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed
 
@@ -20,7 +20,7 @@ exit codes:
   4    the script made no training step, or too few to measure
   5    compare: the second study is slower by more than --max-regression
   130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
-`hotlap measure --full` leaves with the training's own exit code.
+`hotlap run` and `hotlap measure --full` leave with the training's own exit code.
 """
 
 
@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (measure, tune, predict, machine, apply, compare, lab):
+    for command in (measure, tune, run, predict, machine, lab, apply, compare):
         command.add_parser(subparsers)
     return parser
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotlap.cli import words
 from hotlap.errors import RecordError, UserError
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="STUDY",
         help="folder of a study, or its JSON file (default: the newest in .hotlap/ here that has a patch)",
     )
+    parser.add_argument("--only", metavar="LEVERS", help="what these levers change, separated by commas")
+    parser.add_argument("--without", metavar="LEVERS", help="all but what these levers change")
     parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
     parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
     parser.set_defaults(run=run)
@@ -35,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     if args.revert:
         return _revert(args)
-    files = _named(args.study) if args.study else _newest()
+    path, study = _named(args.study) if args.study else _newest()
+    part = _part(args, path, study)
+    files = _files(path, part)
     changed = files.apply(check=args.check)
     if not changed:
         print("The patch is applied already. `hotlap apply --revert` takes it back.")
@@ -43,11 +48,30 @@ def run(args: argparse.Namespace) -> int:
         print(f"The patch fits: it would change {_list(changed)}.")
     else:
         print(f"Applied the patch to {_list(changed)}. `hotlap apply --revert` takes it back.")
+    if part is not study:
+        print("The study measured its levers together; the gain of this part alone was not confirmed.")
     return 0
 
 
+def _part(args: argparse.Namespace, path: Path, study: "Study") -> "Study":
+    """The study as it is, or as if it had come to the levers that the user wants."""
+    if args.only is None and args.without is None:
+        return study
+    if _files(path, study).in_place():
+        raise UserError("A patch of this study is applied. Take it back first, with `hotlap apply --revert`.")
+    from hotlap.tune.part import part
+
+    return part(
+        study,
+        only=words.names(args.only, "--only") if args.only is not None else (),
+        without=words.names(args.without, "--without") if args.without is not None else (),
+    )
+
+
 def _revert(args: argparse.Namespace) -> int:
-    files = _named(args.study) if args.study else _newest_applied()
+    if args.only is not None or args.without is not None:
+        raise UserError("--revert takes back all that was applied; --only and --without do not go with it.")
+    files = _files(*(_named(args.study) if args.study else _newest_applied()))
     changed = files.revert(check=args.check)
     if not changed:
         print("The patch is not applied, so there is nothing to take back.")
@@ -58,7 +82,7 @@ def _revert(args: argparse.Namespace) -> int:
     return 0
 
 
-def _named(name: str) -> "PatchFiles":
+def _named(name: str) -> "tuple[Path, Study]":
     """The study that the user named."""
     path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
     if not path.is_file():
@@ -66,37 +90,35 @@ def _named(name: str) -> "PatchFiles":
     study = _load(path)
     if study.patch is None or not study.changes:
         raise UserError(_no_patch(path, study))
-    return _files(path, study)
+    return path, study
 
 
-def _newest() -> "PatchFiles":
+def _newest() -> "tuple[Path, Study]":
     """The newest study here that has a patch."""
+    from hotlap.cli import shelf
+
     without, damaged = None, None
-    for path in _here():
+    for path in shelf.studies(Path.cwd()):
         try:
             study = _load(path)
         except RecordError as error:
             damaged = damaged or error
             continue
         if study.patch is not None and study.changes:
-            return _files(path, study)
+            return path, study
         without = without or UserError(_no_patch(path, study))
     raise without or damaged or UserError("There is no study in .hotlap/ here. Run `hotlap tune SCRIPT` first.")
 
 
-def _newest_applied() -> "PatchFiles":
+def _newest_applied() -> "tuple[Path, Study]":
     """The study here whose patch was applied last."""
-    applied = [path for path in _here() if (_home(path) / "applied.json").exists()]
+    from hotlap.cli import shelf
+
+    applied = [path for path in shelf.studies(Path.cwd()) if (_home(path) / "applied.json").exists()]
     if not applied:
         raise UserError("No patch of a study in .hotlap/ here is applied, so there is nothing to take back.")
     path = max(applied, key=lambda path: (_home(path) / "applied.json").stat().st_mtime_ns)
-    return _files(path, _load(path))
-
-
-def _here() -> list[Path]:
-    """Studies below the current folder, the newest first."""
-    found = [path for path in Path.cwd().glob(".hotlap/*/study.json") if path.is_file()]
-    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return path, _load(path)
 
 
 def _load(path: Path) -> "Study":

@@ -11,7 +11,7 @@ from typing import IO
 
 import hotlap
 from hotlap.errors import RecordError, UserError
-from hotlap.record import State, Study, load, save
+from hotlap.record import State, Status, Study, load, save
 
 if sys.platform != "win32":
     import fcntl
@@ -59,7 +59,7 @@ class Shelf:
 
     def resume(self, key: str) -> Study | None:
         """The newest unfinished study of that key which nobody works on; this shelf then stands for it."""
-        for path in sorted(self._root.glob("*/study.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+        for path in studies(self._root.parent):
             with suppress(RecordError):
                 study = load(path, Study)
                 if study.key == key and study.state is not State.COMPLETE and _unchanged(study):
@@ -81,6 +81,23 @@ def study_key(command: tuple[str, ...], cwd: Path, script: Path | None, settings
     if script is not None:
         digest.update(script.read_bytes())
     return digest.hexdigest()
+
+
+def studies(folder: Path) -> list[Path]:
+    """Files of the studies that were made in `folder`, the newest first."""
+    found = [path for path in folder.glob(f"{_FOLDER}/*/study.json") if path.is_file()]
+    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def length(folder: Path, command: tuple[str, ...]) -> int | None:
+    """Steps of a training that a study in `folder` followed to its end; None where there is none of these words."""
+    for path in studies(folder):
+        with suppress(RecordError):
+            study = load(path, Study)
+            run = study.baseline[0] if study.command == command and study.baseline else None
+            if run is not None and run.long is not None and run.status is Status.COMPLETE:
+                return run.long.num_steps
+    return None
 
 
 def now() -> datetime:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotlap.cli import words
+from hotlap.errors import UserError
 
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
@@ -32,6 +33,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--json", metavar="PATH", help="write the study there as well; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write the report page there as well")
     parser.add_argument("--levers", metavar="NAMES", help="try these only, separated by commas")
+    parser.add_argument(
+        "--allow", metavar="NAMES", help="also try what changes the training itself; there is: batch-size"
+    )
+    parser.add_argument(
+        "--horizon",
+        metavar="STEPS",
+        help="steps that your training makes: what costs time once must pay by then (default: its own, where known)",
+    )
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="begin anew; do not go on with an interrupted study")
     parser.set_defaults(run=run)
@@ -53,9 +62,14 @@ def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Optio
 
     names = None
     if args.levers is not None:
-        names = tuple(name.strip() for name in args.levers.split(",") if name.strip())
+        names = words.names(args.levers, "--levers")
         for name in names:
-            levers.by_name(name)
+            if levers.by_name(name) in levers.RECIPES:
+                raise UserError(f"{name} changes the training itself, so it is tried with --allow {name} only.")
+    allowed = words.names(args.allow, "--allow") if args.allow is not None else ()
+    for name in allowed:
+        if levers.by_name(name) not in levers.RECIPES:
+            raise UserError(f"{name} leaves the training as it is and needs no --allow.")
     options = Options(
         command=aim.command,
         cwd=str(cwd),
@@ -63,9 +77,20 @@ def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Optio
         budget_s=words.seconds(args.budget, "--budget"),
         timeout_s=words.seconds(args.timeout, "--timeout"),
         levers=names,
+        allow=allowed,
         seed=words.whole_number(args.seed, "--seed"),
+        horizon=_horizon(args, cwd),
     )
     return options, aim
+
+
+def _horizon(args: argparse.Namespace, cwd: Path) -> int | None:
+    """As given; else what a `hotlap measure --full` of the same words saw."""
+    from hotlap.cli import shelf
+
+    if args.horizon is not None:
+        return words.whole_number(args.horizon, "--horizon", least=1)
+    return shelf.length(cwd, tuple(args.tail))
 
 
 class _Tuning:
@@ -84,7 +109,9 @@ class _Tuning:
             command=tuple(args.tail),
             cwd=str(cwd),
             created=created.isoformat(timespec="seconds"),
-            key=shelf.study_key(aim.command, cwd, aim.script, f"{options.levers} {options.seed}"),
+            key=shelf.study_key(
+                aim.command, cwd, aim.script, f"{options.levers} {options.allow} {options.seed} {options.horizon}"
+            ),
             budget_s=options.budget_s,
         )
         self._shelf = shelf.Shelf(cwd, aim.title, created)

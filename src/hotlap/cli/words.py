@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from hotlap.errors import UserError
 
 VALUE_OPTIONS: Mapping[str, frozenset[str]] = {
-    "tune": frozenset({"--budget", "--timeout", "--json", "--html", "--levers", "--seed"}),
+    "tune": frozenset({"--budget", "--timeout", "--json", "--html", "--levers", "--allow", "--horizon", "--seed"}),
+    "run": frozenset({"--study"}),
     "measure": frozenset(
         {
             "--steps",
@@ -88,3 +89,15 @@ def whole_number(text: str, option: str, *, least: int = 0) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
         raise UserError(f"{option} {text} is not a whole number from {least} to 999999999.")
     return int(text)
+
+
+def names(text: str, option: str) -> tuple[str, ...]:
+    """ "a,b" -> ("a", "b").
+
+    Raises:
+        UserError: there is none.
+    """
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not found:
+        raise UserError(f"{option} names nothing. Give names as in {option} threads,cached-dataset.")
+    return found

@@ -7,12 +7,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hotlap.data.ahead import PrefetchedDataset, prefetched
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
+    from hotlap.data.long_lived import LastingDataset, lasting
+    from hotlap.data.prefix import PrefixDataset, cached_prefix
 
-__all__ = ["BatchedDataset", "CachedDataset", "batched", "cached"]
+__all__ = [
+    "BatchedDataset",
+    "CachedDataset",
+    "LastingDataset",
+    "PrefetchedDataset",
+    "PrefixDataset",
+    "batched",
+    "cached",
+    "cached_prefix",
+    "lasting",
+    "prefetched",
+]
 
-_HOMES = {"BatchedDataset": "gathering", "CachedDataset": "cache", "batched": "gathering", "cached": "cache"}
+_HOMES = {
+    "BatchedDataset": "gathering",
+    "CachedDataset": "cache",
+    "LastingDataset": "long_lived",
+    "PrefetchedDataset": "ahead",
+    "PrefixDataset": "prefix",
+    "batched": "gathering",
+    "cached": "cache",
+    "cached_prefix": "prefix",
+    "lasting": "long_lived",
+    "prefetched": "ahead",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -122,6 +122,11 @@ def _alike(left: Any, right: Any) -> bool:
     return left is right or (type(left) is type(right) and type(left) in _SIMPLE and bool(left == right))
 
 
+def _alike_or_opened(now: Any, then: Any) -> bool:
+    opened = then is None and type(now) not in _SIMPLE and not isinstance(now, list | tuple | dict | set | np.ndarray)
+    return opened or _alike(now, then)
+
+
 class Watch:
     """What a data set consists of, as far as it can be seen, and whether that has changed.
 
@@ -167,6 +172,16 @@ class Watch:
                     return place.what()
                 place.refresh()
         return None
+
+    def opened(self) -> str | None:
+        """As `changed`, but what was None and is an object now (a file that was opened late) has not changed."""
+        for place in self._places:
+            now = list(place.read())
+            same_keys = len(now) == len(place.values)
+            if not same_keys or not all(map(_alike_or_opened, now, place.values)):
+                return place.what()
+        moved = [name for name, tensor, version in self._tensors if tensor._version != version]
+        return moved[0] if moved else None if self._len() == self._length else "the number of items"
 
     def _len(self) -> int | None:
         if not self._sized:

@@ -57,3 +57,10 @@ class StandIn(Dataset[Any]):
     def __delattr__(self, name: str) -> None:
         self._hotlap_changed(name)
         delattr(self._hotlap_dataset, name)
+
+
+def behind(dataset: Any) -> Any:
+    """The script's own data set behind all that stands in for it."""
+    while isinstance(dataset, StandIn):
+        dataset = dataset._hotlap_dataset
+    return dataset

@@ -4,13 +4,10 @@ Nothing of the data set is run in this process. What is computed is computed in 
 they are the worker of that number, have its seeds, and have called `worker_init_fn`.
 """
 
-import pickle
 import random
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from time import perf_counter
 from typing import Any, final
 
@@ -19,6 +16,7 @@ import torch
 from torch.utils.data import default_collate
 from torch.utils.data._utils import worker as torch_worker
 
+from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
 from hotlap.data.fillers import Fillers, Work, cannot_fork
 from hotlap.data.items import Unsupported, entangled, same, shares_memory
@@ -30,9 +28,6 @@ NUM_RECHECKS = 32
 
 # What that may take of the time: one part in so many.
 RECHECK_SHARE = 50
-
-# The first items are computed in a process of their own; if they take longer than this, the script's workers do it.
-_LOOK_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,35 +284,11 @@ class _Compute:
 
 def look(dataset: Any, indices: list[int], role: Role) -> _Seen:
     """Compute the items of the first batch in a copy of this process, some of them twice."""
-    context = get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # as in `Fillers`
-        process = context.Process(target=_look, args=(dataset, indices, role, there), daemon=True)
-        process.start()
-    there.close()
     try:
-        if not here.poll(_LOOK_LIMIT_S):
-            return _Seen(reason=f"the first batch took more than {_LOOK_LIMIT_S:.0f} s", items=[])
-        seen = pickle.loads(here.recv_bytes())
-    except (EOFError, OSError) as error:
-        return _Seen(reason=f"its first items could not be computed ahead ({error})", items=[])
-    finally:
-        process.kill()
-        process.join()
-        process.close()
-        here.close()
+        seen = in_a_copy(lambda: _seen(dataset, indices, role))
+    except NoAnswer as reason:
+        return _Seen(reason=str(reason), items=[])
     return seen if isinstance(seen, _Seen) else _Seen(reason="its first items could not be read", items=[])
-
-
-def _look(dataset: Any, indices: list[int], role: Role, there: Any) -> None:
-    """IN A COPY."""
-    try:
-        seen = _seen(dataset, indices, role)
-        data = pickle.dumps(seen)
-    except Exception as error:  # the script's code, or an item that cannot be sent; its own workers will tell
-        data = pickle.dumps(_Seen(reason=f"{type(error).__name__}: {error}", items=[]))
-    there.send_bytes(data)
 
 
 def _seen(dataset: Any, indices: list[int], role: Role) -> _Seen:

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, undecided, unharmed
-from hotlap.gate.invariants import StepField, first_difference
+from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField, first_difference
 from hotlap.record import Run
 
 LOSS = StepField("loss", lambda run: run.loss)
-BATCH = StepField("batch", lambda run: run.batch_digest)
-RANDOM_STATE = StepField("random state", lambda run: run.rng_digest)
 # At one step, the cause before its consequence.
 BITS = (RANDOM_STATE, BATCH, LOSS)
 

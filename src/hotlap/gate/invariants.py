@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from hotlap.gate import parameters
+from hotlap.gate import making, parameters
 from hotlap.gate.evidence import MIN_STEPS, Evidence, Pair, Ruling, harmed, is_finite, undecided
 from hotlap.record import Number, Run, Status
 
@@ -44,6 +44,8 @@ FIELDS = (
     StepField("starts of a loader", _epoch_flags),
     StepField("batch", lambda run: run.batch_digest, contracts=("exact", "rounding")),
 )
+BATCH = FIELDS[-1]
+RANDOM_STATE = StepField("random state", lambda run: run.rng_digest)
 
 
 def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -110,7 +112,11 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
         ruling = _lost_losses(pair) or _other_end(evidence, pair) or _other_skips(evidence, pair)
         if ruling:
             return ruling
-    return _stale_batches(evidence) or parameters.harm(evidence, pairs)
+        if numerics == "statistical":
+            ruling = _other_data(evidence, pair)
+            if ruling:
+                return ruling
+    return _stale_batches(evidence) or making.harm(evidence, pairs) or parameters.harm(evidence, pairs)
 
 
 def first_difference(field: StepField, a: Run, b: Run) -> tuple[int, object, object] | None:
@@ -145,6 +151,18 @@ def _differing(field: StepField, pair: Pair) -> Ruling | None:
     return harmed(
         f"Step {step} has other {field.name} than as written: {_short(value)} instead of {_short(as_written)}."
     )
+
+
+def _other_data(evidence: Evidence, pair: Pair) -> Ruling | None:
+    """Other batches although nothing was drawn that is not drawn as written: not chance, but other data."""
+    if not _settled(BATCH, evidence) or not (pair.base.rng_digest and pair.lever.rng_digest):
+        return None
+    if first_difference(RANDOM_STATE, pair.base, pair.lever) is not None:
+        return None
+    found = first_difference(BATCH, pair.base, pair.lever)
+    if found is None:
+        return None
+    return harmed(f"Step {found[0]} trains on another batch than as written, and the random numbers are the same.")
 
 
 def _lost_losses(pair: Pair) -> Ruling | None:

@@ -1,12 +1,12 @@
 """STATISTICAL: other numbers, equal training. An equivalence test over seeds, not a failure to see a difference.
 
-What it reaches, on the NumPy training of tests/unit/gate/trainer.py with 20 planted harms (240 cases, study seeds that
-no threshold was chosen with, 120 steps): with 5 seeds 87% come out HARMED and 13% UNHARMED, with 3 seeds 78% HARMED, 3%
-UNDECIDED, 20% UNHARMED. That is short of the aim of 95%. Of harmless changes 100% pass with 5 seeds and 98% with 3.
-What is missed moves the loss by a hundredth or two of what is learnt in the window, or by far less: a lost weight decay
-(never caught), frozen augmentation and a few small gradients flushed to zero (each in 4 of 12 with 5 seeds), and with 3
-seeds one update in ten left out or doubled (each in 5 of 12). EXACT and ROUNDING caught all 240. `TRIFLE` and the test
-of the first updates were added after a first version missed more of these; the seeds were new then, the harms were not.
+What the comparison of losses and of the sizes of updates reaches by itself, on the NumPy training of
+tests/unit/gate/trainer.py with 20 planted harms (240 cases, study seeds that no threshold was chosen with, 120 steps):
+with 5 seeds 87% come out HARMED and 13% UNHARMED, with 3 seeds 78% HARMED, 3% UNDECIDED, 20% UNHARMED. Of harmless
+changes 100% pass with 5 seeds and 98% with 3. What is missed moves the loss by a hundredth or two of what is learnt in
+the window, or by far less (a lost weight decay, frozen augmentation, a few small gradients flushed to zero): that is
+left to `hotlap.gate.making`, which looks at what updates are made of. `TRIFLE` and the test of the first updates were
+added after a first version missed more of these; the seeds were new then, the harms were not.
 """
 
 import math

@@ -1,8 +1,9 @@
 """Starts a training command under a plan, and brings back what the probe recorded."""
 
+from hotlap.launch.become import become
 from hotlap.launch.heat import Launcher
 from hotlap.launch.input import StandardInput
 from hotlap.launch.replayed import ReplayedLauncher
 from hotlap.launch.whole import WholeRun, end_like
 
-__all__ = ["Launcher", "ReplayedLauncher", "StandardInput", "WholeRun", "end_like"]
+__all__ = ["Launcher", "ReplayedLauncher", "StandardInput", "WholeRun", "become", "end_like"]

@@ -5,12 +5,20 @@ from dataclasses import fields
 import msgspec
 
 from hotlap.errors import UserError
+from hotlap.levers.affinity import Affinity
 from hotlap.levers.allocator import Allocator
+from hotlap.levers.batch_size import BatchSize
 from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.levers.channels_last import ChannelsLast
+from hotlap.levers.compile import Compile
+from hotlap.levers.create_on_device import CreateOnDevice
+from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
+from hotlap.levers.deferred_scalars import DeferredScalars
+from hotlap.levers.device import Device
 from hotlap.levers.expandable_segments import ExpandableSegments
 from hotlap.levers.flush_denormals import FlushDenormals
 from hotlap.levers.fused_optimizer import FusedOptimizer
@@ -19,23 +27,52 @@ from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
 from hotlap.levers.no_debug import NoDebug
+from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
+from hotlap.levers.prefetch_thread import PrefetchThread
+from hotlap.levers.random_on_device import RandomOnDevice
+from hotlap.levers.sdpa import Sdpa
 from hotlap.levers.tf32 import Tf32
 from hotlap.levers.threads import Threads
+from hotlap.levers.workers import Workers
 from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import LeverSpec
 
-__all__ = ["ALL", "BatchedFetch", "CachedDataset", "Lever", "Numerics", "Patch", "Scope", "by_name", "from_spec"]
+__all__ = [
+    "ALL",
+    "RECIPES",
+    "BatchSize",
+    "BatchedFetch",
+    "CachedDataset",
+    "Lever",
+    "Numerics",
+    "Patch",
+    "Scope",
+    "by_name",
+    "from_spec",
+]
 
 ALL: tuple[type[Lever], ...] = (
     BatchedFetch,
     CachedDataset,
+    CachedPrefix,
+    NoEpochGap,
+    Workers,
+    PrefetchThread,
     FusedOptimizer,
     Bf16Autocast,
     HugePages,
     Threads,
     NativeStep,
     NativeOde,
+    Compile,
+    CudaGraphs,
+    Sdpa,
+    DeferredScalars,
+    CreateOnDevice,
+    RandomOnDevice,
+    Device,
+    Affinity,
     NoDebug,
     FlushDenormals,
     Allocator,
@@ -48,13 +85,17 @@ ALL: tuple[type[Lever], ...] = (
 )
 
 
+RECIPES: tuple[type[Lever], ...] = (BatchSize,)
+"""Those that change the training itself; tried on request only (`hotlap tune --allow`)."""
+
+
 def by_name(name: str) -> type[Lever]:
     """The lever of that name.
 
     Raises:
         UserError: there is none.
     """
-    for kind in ALL:
+    for kind in (*ALL, *RECIPES):
         if kind.name == name:
             return kind
     raise UserError(f"There is no lever {name!r}. Known: {', '.join(kind.name for kind in ALL)}.")

@@ -3,17 +3,22 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import wraps
-from inspect import signature
 from typing import Any, ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import Edit, WrapArgument
+from hotlap.levers.loaders import (
+    NO_LINE,
+    NO_LOADER,
+    hardly_waits,
+    has_items,
+    replace_datasets,
+    saves_at_most_s,
+    trained_on,
+    wrapping_edits,
+)
+from hotlap.record import Ceiling, LoaderFacts, Machine, Run
+from hotlap.source import Edit
 from hotlap.units import percent, size
-
-# Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
-MIN_SHARE = 0.02
 
 # As in hotlap.data.memory: the rest is left to the training and to others.
 SHARE_OF_FREE = 0.8
@@ -46,17 +51,11 @@ class CachedDataset(Lever):
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """What the loaders are first, then whether their items can be kept, then what there is to gain."""
         if not run.loaders:
-            return "The script makes no DataLoader."
-        used = [loader for loader in run.loaders if loader.trained_on] or list(run.loaders)
-        reasons = [_refuses(loader, machine) for loader in used]
+            return NO_LOADER
+        reasons = [_refuses(loader, machine) for loader in trained_on(run)]
         if None not in reasons:
             return reasons[0]
-        share = run.share(Phase.INPUT)
-        if share is not None and share < MIN_SHARE:
-            return f"Waiting for batches takes {percent(share)} of a step, so there is nothing to gain."
-        if not self.edits(run):
-            return "The loaders are not made in the script's own source, so there is no line to change."
-        return None
+        return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
@@ -64,54 +63,16 @@ class CachedDataset(Lever):
 
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        from torch.utils.data import DataLoader
-
-        from hotlap.data.iterators import taught
-
         wrapped = _Wrapped(patch)
-        make = DataLoader.__init__
-        parameters = signature(make)
-
-        @wraps(make)
-        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-            try:
-                given = parameters.bind(loader, *args, **kwargs).arguments
-            except TypeError:
-                given = {}  # torch itself says what is wrong
-            if "dataset" in given and _has_items(given["dataset"]):
-                replacement = wrapped.cached(given["dataset"])
-                if "dataset" in kwargs:
-                    kwargs["dataset"] = replacement
-                else:
-                    args = (replacement, *args[1:])
-            make(loader, *args, **kwargs)
-
-        patch.set(DataLoader, "__init__", __init__)
-        patch.set(DataLoader, "_get_iterator", taught(DataLoader._get_iterator))
+        replace_datasets(patch, lambda dataset: wrapped.cached(dataset) if has_items(dataset) else dataset)
         patch.settled.append(wrapped.settled)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
-        served = {
-            loader.id for loader in run.loaders if loader.num_items is not None and loader.deterministic is not False
-        }
-        sites = {
-            (site.path, site.line, site.col): site  # one line may make several loaders
-            for site in run.call_sites
-            if site.calls == "torch.utils.data.DataLoader" and site.detail.get("loader") in served
-        }
-        imports = "from hotlap.data import cached"
-        return tuple(
-            WrapArgument(site=site, position=0, keyword="dataset", function="cached", imports=imports)
-            for site in sites.values()
-        )
-
-
-def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:
-    """What free batches would save per step: the waiting, or what the ceiling promises at best."""
-    mean_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-    promised = [mean_s * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
-    return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
+        served = [
+            loader for loader in run.loaders if loader.num_items is not None and loader.deterministic is not False
+        ]
+        return wrapping_edits(run, served, "cached")
 
 
 def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
@@ -129,13 +90,6 @@ def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
         f"The {loader.num_items} items of {loader.dataset} would take {size(needed)}, "
         f"more than {percent(SHARE_OF_FREE)} of the {size(machine.available_bytes)} that are free."
     )
-
-
-def _has_items(dataset: Any) -> bool:
-    """True for a map-style data set (a data pipe, which torch wraps itself, is not one of ours)."""
-    from torch.utils.data import IterableDataset, MapDataPipe
-
-    return hasattr(type(dataset), "__getitem__") and not isinstance(dataset, IterableDataset | MapDataPipe)
 
 
 class _Wrapped:

@@ -1,10 +1,11 @@
 """compile: the model is compiled by TorchInductor."""
 
-import weakref
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
+from hotlap.levers.compiling import compile_when_called
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
 from hotlap.levers.models import named_models
 from hotlap.record import Ceiling, Machine, Phase, Run
@@ -24,10 +25,6 @@ _OPTIONS: dict[str, str] = {
 # With more different shapes than this a graph for each, or one for all, is compiled again and again
 # (torch._dynamo.config.recompile_limit is 8).
 _MOST_SHAPES = 8
-
-# Calls in training without a new graph after which nothing more is expected. Longer than the usual warm-up, so that
-# compiling is timed as the one-time cost that it is.
-_SETTLED_CALLS = 30
 
 
 @final
@@ -79,40 +76,8 @@ class Compile(Lever):
 
     def install(self, patch: Patch) -> None:
         """At the first call of each model with parameters while gradients are on."""
-        import ast
-
-        import torch
-        from torch._dynamo.utils import counters
-
-        call = torch.nn.Module.__call__
-        options = ast.literal_eval(_OPTIONS[self.mode])
-        dynamic = True if self.dynamic else None
-        compiled: weakref.WeakSet[Any] = weakref.WeakSet()
-        inside = [False]
-        calls, graphs, last = [0], [0], [0]
-
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-            if inside[0] or torch.compiler.is_compiling() or not (self.training and torch.is_grad_enabled()):
-                return call(self, *args, **kwargs)
-            if self not in compiled and next(self.parameters(), None) is not None:
-                compiled.add(self)
-                self.compile(dynamic=dynamic, options=options)
-            inside[0] = True
-            try:
-                return call(self, *args, **kwargs)
-            finally:
-                inside[0] = False
-                calls[0] += 1
-                if counters["stats"]["unique_graphs"] != graphs[0]:
-                    graphs[0], last[0] = counters["stats"]["unique_graphs"], calls[0]
-
-        def undo() -> None:
-            for module in compiled:
-                module._compiled_call_impl = None
-
-        patch.set(torch.nn.Module, "__call__", __call__)
-        patch.settled.append(lambda: calls[0] - last[0] >= _SETTLED_CALLS or not compiled)
-        patch.on_undo(undo)
+        settings = {"dynamic": True if self.dynamic else None, "options": ast.literal_eval(_OPTIONS[self.mode])}
+        compile_when_called(patch, settings)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer."""

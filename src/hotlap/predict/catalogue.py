@@ -40,6 +40,8 @@ NOISE_WORDS = frozenset(
     ]
 )
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
+_GEFORCE = re.compile(r"(GTX|RTX) \d{3,4}\b(?! Ada)|(GTX )?Titan")
+_VARIANT = re.compile(r" (sxm\d?|pcie|nvl|\d+gb)\b")
 _CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
 
 
@@ -96,6 +98,9 @@ class Device:
     peer_access: bool = True
     """Devices reach each other over PCIe without the host's memory."""
     power_w: float
+    chooses_clock: bool = False
+    """Runs above the boost clock that it is sold with while power and heat allow (GeForce, Titan). Other boards end at
+    that clock."""
     sources: tuple[str, ...] = ()
     """Where the figures come from, one sentence each."""
 
@@ -169,6 +174,7 @@ def _gpu(row: Mapping[str, str]) -> Device:
         link_bytes_s=_number(row["link_gbs"]) * GIGA,
         peer_access=row["peer_access"] == "yes",
         power_w=float(row["power_w"]),
+        chooses_clock=bool(_GEFORCE.match(row["name"])),
         sources=(*(_sources()[key] for key in row["sources"].split()), family["source"]),
     )
 
@@ -292,7 +298,12 @@ def unknown_cpu(name: str, *, cores: int) -> Device:
 
 
 def _unknown(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> str:
-    names = {_plain(known): device.name for device, aliases in pool for known in (device.name, *aliases)}
+    names: dict[str, str] = {}
+    for device, aliases in pool:
+        for known in (device.name, *aliases):
+            # "H1000" is near to "h100", not to "h100 sxm5 80gb".
+            for spelling in (_plain(known), _VARIANT.sub("", _plain(known))):
+                names.setdefault(spelling, device.name)
     near = difflib.get_close_matches(_plain(name), names, n=6, cutoff=0.5)
     nearest = list(dict.fromkeys(names[key] for key in near))[:4]
     hint = f"Nearest: {', '.join(nearest)}." if nearest else "`hotlap predict --list` shows all names."

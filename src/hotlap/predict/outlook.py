@@ -55,7 +55,7 @@ def levers(
     drawn = beliefs.prior(workload)
     draws = drawn.there()
     weights = _weights(workload, measured, extra, drawn)
-    before_s = _step_s(workload, device, workload.precision, draws)
+    before_s = _step_s(workload, device, workload.gpu_precision, draws)
     found = []
     for name, after_s in _tried(workload, device, draws):
         ratio = np.log(before_s / after_s) + LEVER_SIGMA * drawn.machine
@@ -80,18 +80,17 @@ def _weights(
 
 
 def _step_s(workload: Workload, device: Device, precision: Precision, draws: Draws, *, moved: float = 1.0) -> Array:
-    parts = timing.step(timing.columns(workload), device, precision=precision, draws=draws, byte_factor=moved)
-    return parts.step_s
+    factor = moved * timing.byte_factor(workload.precision, precision)
+    return timing.step(timing.columns(workload), device, precision=precision, draws=draws, byte_factor=factor).step_s
 
 
 def _tried(workload: Workload, device: Device, draws: Draws) -> Iterator[tuple[str, Array]]:
     """Lever -> seconds of a step with it, for the batch of today."""
-    now = workload.precision
+    now = workload.gpu_precision
     if not now.mixed and now is not Precision.FP64:
         for precision, has_unit in ((Precision.BF16, device.bf16), (Precision.FP16, bool(device.tensor))):
             if has_unit:
-                moved = timing.byte_factor(now, precision)
-                yield precision.value, _step_s(workload, device, precision, draws, moved=moved)
+                yield precision.value, _step_s(workload, device, precision, draws)
         if device.tf32 and now is Precision.FP32:
             yield "tf32", _step_s(workload, device, Precision.TF32, draws)
     if not workload.totals_only and not workload.compiled:

@@ -21,10 +21,11 @@ LOW, MID, HIGH = 0.10, 0.50, 0.90
 # No interval is narrower than this on either side of the middle.
 LEAST_WIDTH = 0.02
 # Spread between two machines with one model of device (host, cooling, drivers, versions), and what is added when the
-# two devices are of different families: fitted to the coverage of held-out pairs (benchmarks/predict).
+# two devices are of different families. Widths on top of these are fitted to held-out pairs (benchmarks/predict).
 MACHINE_SIGMA = 0.12
 FAMILY_SIGMA = 0.07
-# Added where a family was never seen in the data that the constants come from, and where the power limit rules.
+# Added where no steps of a family were among the pairs that constants come from (architectures that were held out need
+# intervals as much wider), and where the power limit rules.
 UNSEEN_SIGMA = 0.06
 POWER_SIGMA = 0.15
 POWER_RULES_BELOW = 0.8
@@ -37,7 +38,10 @@ CPU_SIGMA = 0.45
 PEAKS_WEIGHT = 0.3
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
-KNOWN_FAMILIES = frozenset({"gp102", "gp100", "volta", "turing", "ga102", "ga100"})
+KNOWN_FAMILIES = frozenset({"gp102", "gp100", "volta", "turing"})
+# Host time over device time from which, and at which, an interval is as wide as where the host has a say: steps of
+# densenet and squeezenet on two machines with one card differ by a third from there on.
+HOSTED = (0.10, 0.20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         workload: of one process; with several GPUs each has this batch, unless `strong`.
         target: a name of the catalogue, as people or drivers write it.
         count: GPUs of one machine, trained data-parallel.
-        precision: to compute in there; None: the workload's own.
+        precision: to compute in there; None: the workload's own (what its autocast asks of a GPU).
         measured_on: device on which the same step was measured, in the workload's own precision.
         measured_step_s: the step there, in seconds, on one device.
         interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
@@ -91,6 +95,33 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     Raises:
         UserError: a name is not known, or a figure makes no sense.
     """
+    return _answer(
+        _ask(
+            workload, target=target, count=count, precision=precision, measured_on=measured_on,
+            measured_step_s=measured_step_s, interconnect=interconnect, strong=strong, devices=devices,
+        )
+    )  # fmt: skip
+
+
+def hosted(workload: Workload, *, target: str, measured_on: str, measured_step_s: float) -> float:
+    """How far the host has a say in a forecast, in [0, 1]: the kind of pair that widths of intervals are fitted for."""
+    question = _ask(workload, target=target, measured_on=measured_on, measured_step_s=measured_step_s)
+    return _one_device(question, beliefs.prior(workload)).hosted
+
+
+def _ask(  # noqa: PLR0913 - as `forecast`
+    workload: Workload,
+    *,
+    target: str,
+    count: int = 1,
+    precision: str | Precision | None = None,
+    measured_on: str | None,
+    measured_step_s: float | None,
+    interconnect: str | None = None,
+    strong: bool = False,
+    devices: Iterable[Device] = (),
+) -> _Question:
+    """Names resolved, and what makes no sense refused."""
     extra = tuple(devices)
     there = resolve(target, extra=extra)
     here = _measured(measured_on, measured_step_s, extra)
@@ -98,11 +129,12 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         raise UserError(f"count = {count}: at least one GPU is needed.")
     if count > 1 and there.device.kind == "cpu":
         raise UserError("Several CPUs are not predicted; --count applies to GPUs.")
-    wanted = parse(precision) if precision is not None else workload.precision
+    own = workload.gpu_precision if there.device.kind == "gpu" else workload.precision
+    wanted = parse(precision) if precision is not None else own
     if not workload.precision_known:
         workload = replace(workload, precision=wanted)
     notes = [match.assumption for match in (there, here) if match is not None and match.assumption]
-    question = _Question(
+    return _Question(
         workload=workload,
         target=there.device,
         count=count,
@@ -113,7 +145,6 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         strong=strong,
         assumptions=(*notes, *_from_cpu(here, there.device), *_assumed(workload, there.device, wanted)),
     )
-    return _answer(question)
 
 
 def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...]) -> Match | None:
@@ -130,6 +161,8 @@ def _assumed(workload: Workload, device: Device, precision: Precision) -> list[s
     notes = list(workload.notes)
     if workload.totals_only:
         notes.append("only totals are known: sizes of single operators are assumed")
+    if precision is workload.autocast:
+        notes.append(f"autocast computes in {precision} there, as the script asks; here it could not")
     if precision is Precision.BF16 and device.kind == "gpu" and not device.bf16:
         notes.append(f"{device.name} has no bfloat16 unit: matrix products run in FP32")
     if precision is Precision.FP32 and device.tf32 > 1.1 * device.fp32 and workload.matmul_tf32 is None:
@@ -147,16 +180,16 @@ def _from_cpu(here: Match | None, target: Device) -> list[str]:
 
 def _answer(question: _Question) -> Prediction:
     believed = beliefs.prior(question.workload)
-    parts, one_s, weights, spread = _one_device(question, believed)
-    step_s, notes = _several(question, believed, one_s)
+    one = _one_device(question, believed)
+    step_s, notes = _several(question, believed, one.step_s)
     logs = np.log(step_s)
     # The middle is that of the draws alone: being less sure must not move it.
-    (mid,) = beliefs.quantiles(logs, weights, (MID,))
-    low, high = beliefs.quantiles(logs + spread * believed.machine, weights, (LOW, HIGH))
-    width = max(1.0, timing.constants()["prior"]["interval"]["width"])
+    (mid,) = beliefs.quantiles(logs, one.weights, (MID,))
+    low, high = beliefs.quantiles(logs + one.spread * believed.machine, one.weights, (LOW, HIGH))
+    width = _width(one.hosted)
     low, high = mid - width * (mid - low), mid + width * (high - mid)
     need = memory.need(question.share, precision=question.precision)
-    one_mid = beliefs.quantiles(one_s / step_s, weights, (MID,))[0]
+    one_mid = beliefs.quantiles(one.step_s / step_s, one.weights, (MID,))[0]
     return Prediction(
         device=question.target.name,
         count=question.count,
@@ -165,11 +198,17 @@ def _answer(question: _Question) -> Prediction:
             mid=math.exp(mid),
             high=math.exp(max(high, mid + LEAST_WIDTH)),
         ),
-        bound_by=_bound_by(question, parts, one_s, step_s, weights),
+        bound_by=_bound_by(question, one, step_s),
         efficiency=one_mid if question.count > 1 else 1.0,
         fits=None if need is None else need.fits(question.target),
         assumptions=(*question.assumptions, *notes, *_room(question, need)),
     )
+
+
+def _width(hosted: float) -> float:
+    """Factor on an interval: two machines with one device differ most where the host has a say."""
+    table = timing.constants()["prior"]["interval"]
+    return max(1.0, float(table["device"] + hosted * (table["hosted"] - table["device"])))
 
 
 def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
@@ -187,8 +226,22 @@ def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
         yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
 
 
-def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, Array, float]:
-    """(D,) seconds of what one target does, the weight of each draw, and the spread of logarithms on top of theirs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _One:
+    """What one target does."""
+
+    parts: Parts
+    step_s: Array
+    """(D,)"""
+    weights: Array
+    """(D,) of each draw."""
+    spread: float
+    """Of logarithms, on top of that of the draws."""
+    hosted: float = 0.0
+    """How far the host has a say, here or there, in [0, 1]."""
+
+
+def _one_device(question: _Question, believed: Beliefs) -> _One:
     workload, target = question.workload, question.target
     parts = timing.step(
         timing.columns(question.share),
@@ -199,8 +252,9 @@ def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, A
     )
     spread = MACHINE_SIGMA if question.here is not None else 2 * MACHINE_SIGMA
     if question.here is None or question.measured_step_s is None:
-        there_s = _with_input(parts.step_s, question.share, target)
-        return parts, there_s * believed.residual, np.ones_like(there_s), spread
+        there_s = _with_input(parts.step_s, question.share, target) * believed.residual
+        weights = np.ones_like(there_s)
+        return _One(parts=parts, step_s=there_s, weights=weights, spread=spread, hosted=_hosted(weights, parts))
     here = question.here
     here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here())
     if here.kind == target.kind == "gpu":
@@ -208,15 +262,25 @@ def _one_device(question: _Question, believed: Beliefs) -> tuple[Parts, Array, A
     there_s = _with_input(parts.step_s, question.share, target)
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
-        return parts, there_s * ratio**CPU_WEIGHT, beliefs.weigh(ratio**CPU_WEIGHT), CPU_SIGMA
+        weights = beliefs.weigh(ratio**CPU_WEIGHT)
+        return _One(parts=parts, step_s=there_s * ratio**CPU_WEIGHT, weights=weights, spread=CPU_SIGMA)
+    weights = beliefs.weigh(ratio)
+    hosted = _hosted(weights, parts, here_parts)
     if here == target and workload.precision is question.precision and question.share is workload:
         # The same model of device: what was measured is the answer, but for another machine around it.
         same = np.full_like(there_s, question.measured_step_s)
-        return parts, same, beliefs.weigh(ratio), 0.5 * MACHINE_SIGMA
+        return _One(parts=parts, step_s=same, weights=weights, spread=0.5 * MACHINE_SIGMA, hosted=hosted)
     spread = math.hypot(spread, *_pair_sigmas(here, target))
     fixed_s = believed.fixed * question.measured_step_s
     scaled_s = there_s * ratio * (1 - believed.fixed)
-    return parts, fixed_s + scaled_s, beliefs.weigh(ratio), spread
+    return _One(parts=parts, step_s=fixed_s + scaled_s, weights=weights, spread=spread, hosted=hosted)
+
+
+def _hosted(weights: Array, *parts: Parts) -> float:
+    """Where the host is busy for this part of what the device is, it begins to have a say; and soon a full one."""
+    begins, full = HOSTED
+    busy = max(float(np.average(np.minimum(1.0, one.host_s / one.device_s), weights=weights)) for one in parts)
+    return min(1.0, max(0.0, (busy - begins) / (full - begins)))
 
 
 def _towards_peaks(
@@ -276,6 +340,8 @@ def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Arra
     if gradients is None:
         # A step does about six operations for each parameter and sample; without a batch size that says nothing.
         raise UserError("The workload does not say how many bytes its parameters have; give parameter_bytes.")
+    if question.workload.input_s is not None:
+        notes += ("each GPU has a loader of its own, as fast as the one here",)
     over = links.fabric(question.target, question.count, interconnect=question.interconnect)
     if question.count > 8:
         notes += ("more than eight GPUs are taken as one machine of the same kind: a network would be slower",)
@@ -283,8 +349,9 @@ def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Arra
     return all_s, (*notes, *over.assumptions)
 
 
-def _bound_by(question: _Question, parts: Parts, one_s: Array, step_s: Array, weights: Array) -> str:
-    if float(np.average(step_s / one_s, weights=weights)) > 1.5:
+def _bound_by(question: _Question, one: _One, step_s: Array) -> str:
+    parts, weights = one.parts, one.weights
+    if float(np.average(step_s / one.step_s, weights=weights)) > 1.5:
         return "communication"
     workload = question.workload
     if workload.input_s is not None:

@@ -113,13 +113,15 @@ def _watts_per_flop(family: str) -> float | None:
 
 
 def sustained(device: Device) -> float:
-    """Part of the boost clock that the board's power limit lets matrix work hold, in (0, 1]."""
+    """Clock that matrix work holds over the boost clock that the board is sold with: what its power limit allows, and
+    more than 1 only where the board chooses its clock itself."""
     power = constants()["prior"]["power"]
     usual = _watts_per_flop(device.family)
+    most = float(power["headroom"]) if device.chooses_clock else 1.0
     if usual is None or device.kind != "gpu":
-        return 1.0
+        return most
     held = (device.power_w - power["base_w"]) / (power["share"] * usual * device.fp32)
-    return float(min(1.0, held ** power["exponent"]))
+    return float(min(most, held ** power["exponent"]))
 
 
 def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool) -> float:
@@ -176,6 +178,7 @@ class Columns:
     """(K,) columns of a workload, made once and used for every device."""
 
     flop: Array
+    """(K,); or (D, K), where each draw has a workload of its own. `moved` and `count` likewise."""
     moved: Array
     count: Array
     matrix: NDArray[np.bool_]
@@ -219,21 +222,21 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
         byte_factor: on all bytes, where `precision` is not the one that the workload was recorded in.
     """
     compute_s = _compute(workload, device, precision, draws)
-    moved = workload.moved[None, :] * draws.memory[:, None] * byte_factor
+    moved = workload.moved * draws.memory[:, None] * byte_factor
     memory_s = _from_memory(moved, device) / memory_rate(device)
     work_s = _overlapped(compute_s, memory_s)
-    total = work_s * workload.count[None, :]
+    total = work_s * workload.count
     computing = compute_s > memory_s
     gap_s = np.where(workload.matrix, GAP_S + WAVE_S, GAP_S)
     if device.kind == "cpu":
         gap_s = np.full_like(gap_s, device.launch_s)
-    floor_s = float(np.dot(gap_s, workload.count))
-    num_operators = float(workload.count.sum())
+    floor_s = (gap_s * workload.count).sum(axis=-1)
+    num_operators = workload.count.sum(axis=-1)
     shape = draws.compute.shape
     return Parts(
         compute_s=np.where(computing, total, 0.0).sum(axis=1),
         memory_s=np.where(computing, 0.0, total).sum(axis=1),
-        floor_s=np.full(shape, floor_s),
+        floor_s=np.broadcast_to(floor_s, shape),
         host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
     )
 
@@ -254,8 +257,8 @@ def _compute(workload: Columns, device: Device, precision: Precision, draws: Dra
         }
         rates[int(tf32)] = [known[kind] for kind in workload.kinds]
     chosen = rates[draws.tf32.astype(int)]
-    factor = np.where(workload.matrix[None, :], draws.compute[:, None], 1.0)
-    return np.asarray(workload.flop[None, :] / (chosen * factor))
+    factor = np.where(workload.matrix, draws.compute[:, None], 1.0)
+    return np.asarray(workload.flop / (chosen * factor))
 
 
 def _from_memory(moved: Array, device: Device) -> Array:

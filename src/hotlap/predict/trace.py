@@ -1,7 +1,8 @@
 """A training step that runs -> its operators. Lives in the process that trains; works on any device, "meta" too.
 
 A `TorchDispatchMode` sees each aten operator below autograd and autocast: what a GPU would be given. Operators that
-lower differently there are mapped: parameter updates run as multi-tensor kernels, views cost nothing.
+lower differently there are mapped: attention is one fused kernel also with dropout, recurrent layers are one kernel a
+time step, parameter updates run as multi-tensor kernels, views cost nothing.
 """
 
 import math
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -39,6 +41,17 @@ _NO_KERNEL = frozenset(
         "resize_",
         "record_stream",
         "lift_fresh",
+        # Views that their schema does not call so.
+        "_unsafe_view",
+        "_reshape_alias",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+        "unsafe_chunk",
+        "t_",
+        "transpose_",
+        "squeeze_",
+        "unsqueeze_",
+        "as_strided_",
         "_has_compatible_shallow_copy_type",
         "profiler",
         "_record_function_enter_new",
@@ -59,6 +72,8 @@ _KINDS: Mapping[Kind, tuple[str, ...]] = {
                 "zeros_like", "ones_like", "full", "full_like", "contiguous", "repeat", "arange", "new_zeros"),
 }  # fmt: skip
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+# Layers that run as one operator over all time steps; where its weights are among its arguments.
+_RECURRENT = {"mkldnn_rnn_layer": slice(1, 3), "_cudnn_rnn": 1, "miopen_rnn": 1}
 # Read only where an index points: what is written stands for what is read.
 _SPARSE_READS = frozenset({"embedding", "index", "index_select", "gather", "take"})
 
@@ -99,10 +114,21 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> float:
 
 
 def _kernels(name: str, args: tuple[Any, ...]) -> int:
-    """Kernels of one operator: a convolution's backward makes gradients of input, weight and bias apart."""
+    """Kernels of one operator: a convolution's backward makes gradients of input, weight and bias apart, and recurrent
+    layers take their time steps one after the other."""
     if name == "convolution_backward":
         return max(1, sum(bool(wanted) for wanted in args[-1]))
+    if name.removesuffix("_backward") in _RECURRENT:
+        # Two matrices a layer and direction; the directions run side by side.
+        layers = max(1, len(_recurrent_weights(name, args)) // 2)
+        return int(args[0].shape[0]) * layers
     return 1
+
+
+def _recurrent_weights(name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
+    """The matrices of a fused recurrent layer."""
+    where = _RECURRENT[name.removesuffix("_backward")]
+    return [weight for weight in tree_leaves(args[where]) if weight.dim() == 2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +216,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
-    """Operations as torch.utils.flop_counter counts them."""
+    """Operations as torch.utils.flop_counter counts them; of fused recurrent layers, to which it is blind, as it counts
+    the products that they are made of."""
+    name = func._overloadpacket.__name__
+    if name.removesuffix("_backward") in _RECURRENT:
+        samples = args[0].numel() / args[0].shape[-1]
+        once = 2.0 * samples * sum(weight.numel() for weight in _recurrent_weights(name, args))
+        return once * (2 if name.endswith("_backward") else 1)
     count = flop_registry.get(func._overloadpacket)
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
 
@@ -223,6 +255,19 @@ def _grouped(name: str, args: tuple[Any, ...]) -> bool:
     return False
 
 
+class _AsOnGpu(TorchFunctionMode):
+    """Lets attention run as a GPU would do it: a CPU has no fused kernel with dropout, and writes all weights out."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.scaled_dot_product_attention and args and args[0].device.type == "cpu":
+            args = (*args[:4], 0.0, *args[5:]) if len(args) > 4 else args
+            kwargs = {name: 0.0 if name == "dropout_p" else value for name, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+
 class Tracer:
     """Records from `start` to `stop`: for a step that is not one function call."""
 
@@ -241,6 +286,7 @@ class Tracer:
         for handle in _mark_optimizer(self._recorder):
             self._open.callback(handle.remove)
         self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
+        self._open.enter_context(_AsOnGpu())
         self._open.enter_context(self._recorder)
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -94,6 +94,8 @@ class Workload:
     """That the script itself computes in; measured times belong to it."""
     precision_known: bool = True
     """False: nobody said, so a forecast's own precision is taken for that of the measured step too."""
+    autocast: Precision | None = None
+    """That the script asks of a GPU, where this run had none and computed in `precision` instead."""
     matmul_tf32: bool | None = None
     """Matrix products may use TF32 under "fp32"; None: not known."""
     parameter_bytes: float | None = None
@@ -125,6 +127,11 @@ class Workload:
     def memory_bytes(self) -> float:
         """Bytes that the operators of one step read and write, each counted alone."""
         return math.fsum(operator.moved_bytes * operator.count for operator in self.operators)
+
+    @property
+    def gpu_precision(self) -> Precision:
+        """That the script itself computes in on a GPU."""
+        return self.autocast or self.precision
 
     @property
     def num_kernels(self) -> float:

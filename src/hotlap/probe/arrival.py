@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def await_torch(plan_path: str) -> None:
     """In a Python that the user's command started: wait for torch."""
     # Not in processes of multiprocessing: "parent" means the thread that started them, and it may end before them.
-    if not load(Path(plan_path), Plan).whole or os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
+    plan = load(Path(plan_path), Plan)
+    if not (plan.whole or plan.only_levers) or os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
         # (A real training may outlive the shell that started it, as it would without us.)
         _die_with_parent()
     arrive(plan_path)
@@ -38,8 +39,12 @@ def arrive(plan_path: str) -> "Callable[[], Session | None]":
 
     def start() -> None:
         from hotlap.probe.start import start as start_probe
+        from hotlap.probe.start import start_levers
 
-        sessions.append(start_probe(plan))
+        if plan.only_levers:
+            start_levers(plan)
+        else:
+            sessions.append(start_probe(plan))
 
     after_import("torch", start)
     return lambda: sessions[0] if sessions else None

@@ -35,6 +35,14 @@ _LAP = OWN + 1
 # Not times: what the step brought.
 LOSS, SAMPLES, EPOCH = range(_LAP + 1, _LAP + 4)
 
+# Values on the tape, three an event: beyond, it is read within a step. One that evaluates for hours comes to that.
+_MOST_UNREAD = 3 * 2**18
+
+# Pieces of one step that are kept apart, and how many of them stay so when the others are added up: an interval that
+# is still open may hold the last ones.
+_MOST_PIECES = 2**17
+_LATEST = 2**10
+
 
 @dataclass(slots=True)
 class Lap:
@@ -66,7 +74,7 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_open", "_reader", "_tape", "kept", "note", "now", "where")
+    __slots__ = ("_laps", "_open", "_reader", "_tape", "kept", "note", "now", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter, *, keep: bool = False) -> None:
         self.now = now
@@ -79,6 +87,8 @@ class Clock:
         """What this moment is spent on: a phase, or DRAW, LOOK, TRAIN, STEP."""
         self._open: list[tuple[int, int, float]] = []
         self._reader = _Reader(now())
+        self._laps: list[Lap] = []
+        """What was read before anybody asked."""
 
     def enter(self, what: int) -> None:
         """From now on time goes to a phase (or one of DRAW, LOOK, TRAIN, STEP), until `leave`."""
@@ -103,14 +113,22 @@ class Clock:
     def tell(self, what: int, value: Any) -> None:
         """Something that belongs to this step: LOSS, SAMPLES or EPOCH."""
         self.note((what, value, None))
+        if len(self._tape) > _MOST_UNREAD:
+            begin = self.now()
+            self._read_on()
+            self.own(begin)
 
     def read(self) -> list[Lap]:
         """The steps that were completed since the last call."""
-        laps = self._reader.read(self._tape)
+        self._read_on()
+        laps, self._laps = self._laps, []
+        return laps
+
+    def _read_on(self) -> None:
+        self._laps += self._reader.read(self._tape)
         if self.kept is not None:
             self.kept += self._tape
         self._tape.clear()
-        return laps
 
     def last_s(self) -> float:
         """Seconds of the interval that was written last (0 before the first): a hook's own, just after it wrote it."""
@@ -148,8 +166,8 @@ class _Reader:
         self.num_of = [0] * _NUM_TIMED
         self._begin = begin
         self._lap = Lap()
-        self._outer: list[tuple[float, float]] = []
-        """(begin, end) of what lies in no other interval of the lap yet."""
+        self._outer: list[tuple[float, float, float]] = []
+        """(begin, end, seconds) of what lies in no other interval of the lap yet."""
         self._pieces: list[tuple[float, float, int | None, float]] = []
         """(begin, end, phase or None for our own, seconds without what lies within) of the lap."""
         self._aside = Aside()
@@ -164,6 +182,8 @@ class _Reader:
                 laps.append(self._close(end))
             else:
                 self._told(what, begin)
+        if len(self._pieces) > _MOST_PIECES:
+            self._add_up()
         return laps
 
     def _interval(self, what: int, begin: float, end: float) -> None:
@@ -173,9 +193,8 @@ class _Reader:
         outer = self._outer
         # What lies within it was written before it, and its time is not counted twice.
         while outer and outer[-1][0] >= begin:
-            inner_begin, inner_end = outer.pop()
-            seconds -= inner_end - inner_begin
-        outer.append((begin, end))
+            seconds -= outer.pop()[2]
+        outer.append((begin, end, end - begin))
         if what == OWN:
             self._pieces.append((begin, end, None, seconds))
             return
@@ -208,7 +227,7 @@ class _Reader:
 
     def _close(self, end: float) -> Lap:
         lap = self._lap
-        covered = sum(interval_end - begin for begin, interval_end in self._outer)
+        covered = sum(seconds for _, _, seconds in self._outer)
         # Rounding must not make the rest negative.
         lap.spent[OTHER] += max(0.0, end - self._begin - covered)
         found = self._aside.take()
@@ -216,6 +235,21 @@ class _Reader:
             lap.aside = Stretch(self._within(found.begin, found.end), found.num_looks, found.num_samples)
         self._begin, self._lap, self._outer, self._pieces = end, Lap(), [], []
         return lap
+
+    def _add_up(self) -> None:
+        """The lap is a long one: keep no more of what is over than its sums."""
+        begin, end = self._aside.so_far()
+        pieces = [piece for piece in self._pieces if piece[0] >= begin]
+        early = [piece for piece in pieces[:-_LATEST] if piece[1] <= end]
+        late = [piece for piece in pieces[:-_LATEST] if piece[1] > end] + pieces[-_LATEST:]
+        seconds: dict[int | None, float] = {}
+        for _, _, phase, part in early:
+            seconds[phase] = seconds.get(phase, 0.0) + part
+        self._pieces = [(begin, end, phase, part) for phase, part in seconds.items()] + late
+        outer = self._outer[:-_LATEST]
+        if outer:
+            whole = (outer[0][0], outer[-1][1], sum(part for _, _, part in outer))
+            self._outer = [whole, *self._outer[-_LATEST:]]
 
     def _within(self, begin: float, end: float) -> list[float]:
         """Seconds by phase of a stretch of the lap."""

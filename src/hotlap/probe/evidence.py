@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
-from hotlap.record import Update, as_number
+from hotlap.probe.formula import Formula
+from hotlap.record import Number, Update, as_number
 
 # Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
-# ever more rarely: each comparison copies the parameters.
+# at some of them: each comparison copies the parameters.
 _FIRST_UPDATES = 3
+_SHARE_OF_UPDATES = 1 / 6
+_GOLDEN = (5**0.5 - 1) / 2
 
 # Beyond this a copy of the parameters would change what fits into memory.
 _MAX_ELEMENTS = 250_000_000
@@ -124,36 +127,93 @@ def learning_rates(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[float, 
 
 
 class Updates:
-    """Compares the parameters before and after some of the steps."""
+    """Compares the parameters before and after some of the steps, and what the optimizers made of the gradients."""
 
     def __init__(self) -> None:
         self.seen: list[Update] = []
         self._before: list[torch.Tensor] | None = None
         self._params: list[torch.Tensor] = []
+        self._gradients: dict[int, tuple[float, float]] = {}
+        self._formula: Formula | None = None
+        self._departures: dict[int, float] = {}
+        self._buffers: dict[tuple[int, str], tuple[torch.nn.Module, torch.Tensor]] = {}
 
     @staticmethod
     def wanted(step: int) -> bool:
-        """The first steps, then powers of two."""
-        return step < _FIRST_UPDATES or step & (step - 1) == 0
+        """The first steps, then powers of two, then about one step in six.
 
-    def before(self, params: list[torch.Tensor]) -> None:
-        """A step is about to change `params`. Called once a step, before its first update."""
-        if self._before is not None or sum(p.numel() for p in params) > _MAX_ELEMENTS:
+        Multiples of the golden ratio fall evenly between whole numbers, so that no fault that comes each so many steps
+        can keep out of the way.
+        """
+        return step < _FIRST_UPDATES or step & (step - 1) == 0 or (step * _GOLDEN) % 1.0 < _SHARE_OF_UPDATES
+
+    def saw(self, module: torch.nn.Module) -> None:
+        """An outermost module was called for training: its buffers belong to what training makes."""
+        for part in module.modules():
+            for name, buffer in part.named_buffers(recurse=False):
+                # By its place: a module may put another tensor there in each step.
+                if (id(part), name) not in self._buffers and buffer.is_floating_point():
+                    self._buffers[id(part), name] = part, buffer.detach().clone()
+
+    def before(self, params: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> None:
+        """`optimizer` is about to step; `params` are those of all optimizers. None: what it does cannot be foreseen."""
+        if self._before is None:
+            if sum(p.numel() for p in params) > _MAX_ELEMENTS:
+                return
+            self._params = params
+            self._before = [p.detach().clone() for p in params]
+        if optimizer is None:
             return
-        self._params = params
-        self._before = [p.detach().clone() for p in params]
+        for group in optimizer.param_groups:
+            for param in group["params"]:
+                if param.grad is not None and param.grad.layout == torch.strided:
+                    self._gradients[id(param)] = _norm(param.grad), float((param.grad != 0).double().mean())
+        self._formula = Formula(optimizer)
+
+    def stepped(self) -> None:
+        """That optimizer has stepped."""
+        if self._formula is None:
+            return
+        for address, departure in self._formula.departures().items():
+            # A parameter that is updated twice in a step is as wrong as its worst update.
+            self._departures[address] = max(departure, self._departures.get(address, 0.0))
+        self._formula = None
 
     def after(self, step: int) -> None:
-        """The step has changed them."""
+        """The step is over."""
         if self._before is None:
             return
         norms, changed = [], []
         for old, new in zip(self._before, self._params, strict=True):
             difference = new.detach() - old
-            norms.append(as_number(float(torch.linalg.vector_norm(difference.double()))))
+            norms.append(as_number(_norm(difference)))
             changed.append(float((difference != 0).double().mean()) if difference.numel() else 0.0)
-        self.seen.append(Update(step=step, norms=tuple(norms), changed=tuple(changed)))
-        self._before = None
+        addresses = [id(param) for param in self._params]
+        gradients = [self._gradients.get(address) for address in addresses]
+        departures = [self._departures.get(address) for address in addresses]
+        self.seen.append(
+            Update(
+                step=step,
+                norms=tuple(norms),
+                changed=tuple(changed),
+                gradients=tuple(None if found is None else as_number(found[0]) for found in gradients),
+                filled=tuple(None if found is None else found[1] for found in gradients),
+                departures=tuple(None if found is None else as_number(found) for found in departures),
+                buffers=tuple(self._journeys()),
+            )
+        )
+        self._before, self._gradients, self._departures = None, {}, {}
+
+    def _journeys(self) -> Iterator[Number]:
+        """How far each buffer is from where it was; None for one that is gone, or has another shape."""
+        for (_, name), (module, first) in self._buffers.items():
+            now = module._buffers.get(name)
+            known = now is not None and now.shape == first.shape and now.device == first.device
+            yield as_number(_norm(now.detach() - first)) if now is not None and known else None
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor.double()))
 
 
 class Nudge:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import collectives, device
+from hotlap.probe import collectives, device, unseen
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
@@ -22,6 +22,7 @@ from hotlap.probe.thread import TrainingThread
 def install(session: Session, patch: Patch) -> None:
     """Report everything that belongs to a training step to `session`."""
     thread = session.thread
+    unseen.until_compiled(patch)
     _hook_modules(session, patch, thread)
     _hook_backward(session, patch, thread)
     _hook_optimizers(session, patch, thread)
@@ -46,10 +47,9 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     clock = session.clock
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
-    is_compiling = torch.compiler.is_compiling
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-        if is_compiling() or session.in_forward or get_ident() != thread.id:
+        if unseen.is_compiling() or session.in_forward or get_ident() != thread.id:
             return call(self, *args, **kwargs)
         session.in_forward = True
         before = clock.where
@@ -73,13 +73,12 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
     now, note = clock.now, clock.note
 
     books = session.collectives
-    is_compiling = torch.compiler.is_compiling
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             # First, here and below: inside a compiled function there must be nothing that Dynamo cannot trace.
-            if is_compiling() or session.in_backward:
+            if unseen.is_compiling() or session.in_backward:
                 return function(*args, **kwargs)
             if not thread.sure:
                 thread.trains()
@@ -124,10 +123,11 @@ class _Steps:
         if self._depth == 1:
             clock = self._clock
             self._before, clock.where = clock.where, phases.STEP
-            if len(args) > 1 or kwargs.get("closure") is not None:
+            closure = len(args) > 1 or kwargs.get("closure") is not None
+            if closure:
                 self._session.facts.used_closure(optimizer)
             if self._session.plan.evidence:
-                self._session.update_begins()
+                self._session.update_begins(None if closure else optimizer)
             self._begin = clock.now()
 
     def after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -154,11 +154,10 @@ def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> 
     clock = session.clock
     now, note = clock.now, clock.note
     zero_grad = torch.optim.Optimizer.zero_grad
-    is_compiling = torch.compiler.is_compiling
 
     @functools.wraps(zero_grad)
     def timed_zero_grad(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or get_ident() != thread.id:
+        if unseen.is_compiling() or get_ident() != thread.id:
             return zero_grad(self, *args, **kwargs)
         before, clock.where = clock.where, phases.OPTIMIZER
         begin = now()

@@ -71,6 +71,8 @@ class Session:
         self.attentive = True
         """Somebody wants to see forward passes and batches."""
         self.in_forward = self.in_backward = False
+        # Batches are free now.
+        self.replaying = False
         self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
@@ -96,9 +98,8 @@ class Session:
         self._read = 0
         """Steps whose events were read."""
         self._first_step_at: float | None = None
-        self.due = False
-        """A watch's window is to begin or end, as soon as we are outside of torch's own calls."""
-        self._wait_for_turn = self._in_window = False
+        # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
+        self.due = self._wait_for_turn = self._in_window = False
 
     # Reports of the hooks
 
@@ -111,6 +112,7 @@ class Session:
             self.facts.compiled |= type(module).__name__ == "OptimizedModule"
         if self.plan.evidence and torch.is_grad_enabled():
             self.own(lambda: self._inputs.add((args, kwargs)))
+            self.updates.saw(module)
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
@@ -133,14 +135,16 @@ class Session:
         weakref.finalize(optimizer, self.marker.gone, number).atexit = False
         self.arms.optimizer_made(optimizer)
 
-    def update_begins(self) -> None:
-        """An optimizer is about to step. Only called where evidence is wanted."""
+    def update_begins(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """An optimizer is about to step; None: with a closure. Only called where evidence is wanted."""
         if Updates.wanted(self.steps):
-            self.own(lambda: self.updates.before(self._parameters()))
+            self.own(lambda: self.updates.before(self._parameters(), optimizer))
 
     def update_made(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has stepped."""
         self.updates_made += 1
+        if self.plan.evidence:
+            self.own(self.updates.stepped)
         if self.marker.stepped(self.facts.made_optimizer(optimizer)):
             self._boundary()
 
@@ -163,11 +167,6 @@ class Session:
     def compile_called(self) -> None:
         """The script asked for torch.compile."""
         self.facts.compiled = True
-
-    @property
-    def replaying(self) -> bool:
-        """Batches are free now."""
-        return self.plan.free_input and self.schedule.warm
 
     def replay(self, iterator: Any) -> Any:
         """A batch that was drawn before, in place of the next one."""
@@ -211,6 +210,7 @@ class Session:
                 self.facts.drawn_for_training(self._drawn_from)
             self._drawn_from, self._went_backward = [], False
             self._go_on()
+            self.replaying = self.plan.free_input and self.schedule.warm
         self._until = min(self._sure_until, self.steps + self._affordable(begun))
         self.own_s += time.perf_counter() - begun
         if self._wait_for_turn:

@@ -1,12 +1,16 @@
 """Torch has just been imported: a session begins, with its seeds, levers, hooks and watches."""
 
 import atexit
+import functools
 import os
 import sys
 from typing import Any
 
+import torch
+
 from hotlap.levers.lever import Patch
 from hotlap.probe import hooks, offspring, traces, unseen
+from hotlap.probe.arms import Arms
 from hotlap.probe.facts import seed_everything
 from hotlap.probe.imports import after_import
 from hotlap.probe.partial import Partial
@@ -37,3 +41,19 @@ def start(plan: Plan) -> Session:
 
     sys.excepthook = excepthook
     return session
+
+
+def start_levers(plan: Plan) -> None:
+    """Torch has just been imported in a training for real: its levers are put to work, and nothing else is done."""
+    arms = Arms(plan)
+    arms.install_always()
+    construct = torch.optim.Optimizer.__init__
+
+    @functools.wraps(construct)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
+        construct(self, *args, **kwargs)
+        arms.optimizer_made(self)
+
+    Patch().set(torch.optim.Optimizer, "__init__", __init__)
+    for text in arms.not_installed:
+        sys.stderr.write(f"hotlap: not at work here: {text}\n")

@@ -5,14 +5,54 @@ well, which costs seconds, fills its caches and prints warnings about them.
 """
 
 import contextlib
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
+
+from hotlap.levers import Patch
+from hotlap.probe.imports import after_import
+
 # What runs in the hooks. (A user may well compile what hotlap.data and hotlap.small hold.)
 _PROBES = ("hotlap.probe.", "hotlap.record.", "hotlap.levers.")
+
+
+# Hooks ask it first of all, for within a compiled function there must be nothing that Dynamo cannot trace. torch's own
+# answer takes two Python calls, and the hook of a module asks at each layer; `bool()` is the same answer in a fifth of
+# the time, for as long as nobody compiles anything.
+is_compiling: Callable[[], bool] = torch.compiler.is_compiling
+
+
+def until_compiled(patch: Patch) -> None:
+    """`is_compiling` answers cheaply until the script asks Dynamo for something compiled."""
+    global is_compiling  # noqa: PLW0603 - a global name is what the hooks read fastest, and what Dynamo traces
+    is_compiling = bool
+    after_import("torch._dynamo.eval_frame", lambda: _before_compiling(patch))
+
+
+def _before_compiling(patch: Patch) -> None:
+    try:
+        from torch._dynamo.eval_frame import OptimizeContext
+    except ImportError:
+        _ask_torch()
+        return
+    construct = OptimizeContext.__init__
+
+    @functools.wraps(construct)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
+        _ask_torch()
+        construct(self, *args, **kwargs)
+
+    patch.set(OptimizeContext, "__init__", __init__)
+
+
+def _ask_torch() -> None:
+    global is_compiling  # noqa: PLW0603 - a global name is what the hooks read fastest, and what Dynamo traces
+    is_compiling = torch.compiler.is_compiling
 
 
 def by_dynamo() -> None:

@@ -45,12 +45,15 @@ from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Run
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
+    BatchPoint,
     Ceiling,
+    Failure,
     FileChange,
     Finding,
     Noise,
     Prediction,
     Purpose,
+    Recipe,
     Result,
     State,
     Study,
@@ -60,6 +63,7 @@ from hotlap.record.study import (
 
 __all__ = [
     "SCHEMA",
+    "BatchPoint",
     "CallFacts",
     "CallSite",
     "Ceiling",
@@ -69,6 +73,7 @@ __all__ = [
     "Complaint",
     "Cores",
     "CpuUse",
+    "Failure",
     "Figure",
     "FileChange",
     "Finding",
@@ -98,6 +103,7 @@ __all__ = [
     "RankFacts",
     "RankLog",
     "RankStep",
+    "Recipe",
     "Result",
     "Run",
     "Scalar",

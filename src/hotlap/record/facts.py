@@ -90,6 +90,16 @@ class Update:
     """(P,) L2 norm of the change."""
     changed: tuple[float, ...]
     """(P,) part of the elements that changed, in [0, 1]."""
+    gradients: tuple[Number, ...] | None = None
+    """(P,) L2 norm of the gradient that the update found; None at a parameter that had none."""
+    filled: tuple[float | None, ...] | None = None
+    """(P,) part of the gradient's elements that are not 0, in [0, 1]."""
+    departures: tuple[Number, ...] | None = None
+    """(P,) distance of the update from what the optimizer's own formula makes of the gradient that it found, as a part
+    of the change; None where no formula is known for the optimizer."""
+    buffers: tuple[Number, ...] | None = None
+    """(B,) how far the buffers of the trained modules (statistics of batch normalisation) are from where they were
+    when first seen, as an L2 norm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

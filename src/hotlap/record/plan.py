@@ -69,3 +69,5 @@ class Plan:
     """Never end the process: record on and on, thinned out, until the script ends by itself."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Path of a source file -> text that is run instead of what is on disk (to try a patch without applying it)."""
+    only_levers: bool = False
+    """The training is run for real under `always`: nothing is recorded, counted or timed, and nothing ends it."""

@@ -1,6 +1,7 @@
 """Everything known about one script: findings, ceilings, trials, the result."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hotlap.record.interval import Interval
@@ -60,6 +61,8 @@ class Finding:
     """One sentence with numbers."""
     try_levers: tuple[str, ...] = ()
     """Names of the levers worth a trial, most promising first."""
+    urgent: bool = False
+    """It ends the training before long, whatever a step costs until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,22 @@ class Noise:
     num_processes: int
     log_ratios: tuple[float, ...] = ()
     """One per process (or pair of processes): logarithm of the ratio of two equal things."""
+
+
+class Failure(StrEnum):
+    """Why a trial came to no times."""
+
+    CRASHED = "crashed"
+    """The script raised, or left with a code other than 0."""
+    HUNG = "hung"
+    """No step for longer than the time-out."""
+    HOST_MEMORY = "out-of-host-memory"
+    DEVICE_MEMORY = "out-of-device-memory"
+    LOST_WORKERS = "lost-workers"
+    """A loader's worker processes were gone."""
+    TOO_FEW_STEPS = "too-few-steps"
+    NOT_INSTALLED = "not-installed"
+    """The levers could not be put to work in the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +121,8 @@ class Trial:
     log_ratios: tuple[float, ...] = ()
     """One per process (or pair): logarithm of the speed-up seen there. The interval is made of these."""
     runs: tuple[Run, ...] = ()
+    failure: Failure | None = None
+    """Why there are no times, as one of a few states; `why` is the sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +158,46 @@ class Result:
     verdict: Verdict
     why: str
     """One sentence: what was compared, how much of it, and what was not."""
+    one_time_s: float | None = None
+    """What all levers together cost once; None where that could not be told from chance."""
+    break_even_step: int | None = None
+    """From this step on that has paid itself back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """Training at one batch size, in a fresh process, optimizer state included."""
+
+    size: int
+    samples_per_s: float
+    speedup: Interval | None
+    """Samples a second over the script's own batch size; None where that could not be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Another batch size with the learning rate that goes with it: another training, so no part of the patch."""
+
+    before: int
+    """The script's own batch size."""
+    size: int
+    """The knee of the curve: the smallest size that is about as fast as any; `before` where none is worth it."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Class of an optimizer -> what its learning rate is multiplied by."""
+    curve: tuple[BatchPoint, ...] = ()
+    """Sizes that ran, smallest first."""
+    loss: float | None = None
+    """Where the script as written was at the end of the steps that were compared; in the mean over seeds."""
+    before_s: float | None = None
+    """Seconds of training until that loss, as written; in the mean over seeds."""
+    after_s: float | None = None
+    """The same with the larger batches."""
+    speedup: Interval | None = None
+    """Of the time to that loss, over seeds."""
+    accepted: bool = False
+    """The loss is reached sooner, clearly."""
+    why: str = ""
+    """One sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,3 +236,8 @@ class Study:
     purpose: Purpose = Purpose.TUNE
     sweep: Sweep | None = None
     """The step at several numbers of threads; None where that was not tried."""
+    horizon: int | None = None
+    """Steps that the user's training makes: as given, or as seen; None where that is not known. One-time costs must
+    have paid themselves back by then."""
+    recipe: Recipe | None = None
+    """None unless it was asked for."""

@@ -95,6 +95,15 @@ def _trials(study: Study) -> Iterator[str]:
     if study.result is not None:
         yield ""
         yield f"**{study.result.verdict.value}**: {_text(study.result.why)}"
+        cost = story.cost_sentence(study)
+        if cost is not None:
+            yield ""
+            yield _text(cost)
+    if study.recipe is not None:
+        yield ""
+        yield "**Larger batches** (another training, so no part of the patch)"
+        yield ""
+        yield from (f"- {_text(line)}" for line in story.recipe_lines(study))
 
 
 def _details(study: Study) -> Iterator[str]:

@@ -243,6 +243,37 @@ def trial_why(trial: Trial) -> str:
     return f"{why} {cost}."
 
 
+def cost_sentence(study: Study) -> str | None:
+    """What all accepted levers cost once, and when that has paid; None where nothing was seen to cost time once."""
+    result = study.result
+    if result is None or not result.levers or result.one_time_s is None or result.break_even_step is None:
+        return None
+    length = f", and the training makes {study.horizon:,}" if study.horizon is not None else ""
+    return (
+        f"It costs {duration(result.one_time_s)} once, which is paid back at step {result.break_even_step:,}{length}."
+    )
+
+
+def recipe_lines(study: Study) -> tuple[str, ...]:
+    """What larger batches came to; nothing where nobody asked."""
+    recipe = study.recipe
+    if recipe is None:
+        return ()
+    lines = [
+        f"batch size {point.size}: {point.samples_per_s:,.0f} samples a second"
+        + (f", {factor(point.speedup.mid)} ({interval(point.speedup)})" if point.speedup is not None else " (yours)")
+        for point in recipe.curve
+    ]
+    if recipe.accepted and recipe.speedup is not None:
+        rates = ", ".join(f"the learning rate of {name} times {rate:.3g}" for name, rate in recipe.rates.items())
+        lines.append(
+            f"Worth trying: batch size {recipe.size} instead of {recipe.before}, {rates}, and a schedule of steps "
+            f"{recipe.size / recipe.before:g} times as short. It reaches the same loss "
+            f"{factor(recipe.speedup.mid)} as fast ({interval(recipe.speedup)})."
+        )
+    return (*lines, recipe.why)
+
+
 def trial_speedup(trial: Trial) -> str:
     """ "1.83x (1.79-1.88x)", or that there is none."""
     if trial.speedup is None:

@@ -194,6 +194,9 @@ def speedup(study: Study) -> RenderableType:
         return _section("Speed-up", Text("None: the script stays as it is."))
     gain = f"{factor(over.mid)} as fast as written (95% interval {story.interval(over)}), in fresh processes."
     lines: list[RenderableType] = [_text(gain, "bold")]
+    cost = story.cost_sentence(study)
+    if cost is not None:
+        lines.append(_text(cost))
     if study.after is not None and study.after.step_s:
         lines.extend(_run(study.after))
     return _section("Speed-up", *lines)
@@ -210,6 +213,12 @@ def patch(study: Study) -> RenderableType:
     apply = [Text(caution, "bold")] if caution is not None else []
     apply.extend(_text(line, keep_blanks=True) for line in story.apply_lines(study))
     return Group(_section("Patch", changed), Text(), _section("To apply it", *apply))
+
+
+def recipe(study: Study) -> RenderableType | None:
+    """Larger batches; None where nobody asked for them."""
+    lines = story.recipe_lines(study)
+    return _section("Larger batches (another training, so not in the patch)", *map(_text, lines)) if lines else None
 
 
 def predictions(study: Study) -> RenderableType | None:
@@ -249,6 +258,7 @@ SECTIONS: Mapping[Purpose, tuple[Section, ...]] = {
         verdict,
         speedup,
         patch,
+        recipe,
         predictions,
         warnings,
     ),
@@ -261,7 +271,7 @@ PARTS: Mapping[tuple[Purpose, str], tuple[Section, ...]] = {
     **{(purpose, "sweep"): (threads,) for purpose in Purpose},
     **{(purpose, "ceilings"): (ceilings,) for purpose in Purpose},
     **{(purpose, "noise"): (noise,) for purpose in Purpose},
-    (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, warnings),
+    (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, recipe, warnings),
     (Purpose.MEASURE, "end"): (warnings,),
 }
 """What is new in the report when a part of the study is known."""

@@ -91,11 +91,11 @@ _NO_FAULT = "compute-bound"
 
 
 def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
-    """All findings about a run, costliest first; what another one explains is left out."""
+    """All findings about a run, costliest first after what ends it; what another one explains is left out."""
     found = [finding for rule in ALL.values() if (finding := rule(run, machine)) is not None]
     faults = [finding for finding in found if finding.code != _NO_FAULT]
     kept = [finding for finding in faults if not _explained(finding, faults)]
-    return tuple(sorted(kept or found, key=lambda finding: -finding.cost_s))
+    return tuple(sorted(kept or found, key=lambda finding: (not finding.urgent, -finding.cost_s)))
 
 
 def _explained(finding: Finding, others: list[Finding]) -> bool:

@@ -4,9 +4,12 @@ What it says: the process (or the tensors on the device) hold so many bytes more
 the run as in the first, and what that costs a step where steps grow longer too.
 Why it is bad: the run ends when memory does; until then the system pages, caches are evicted, and whoever walks over
 what was kept takes longer and longer.
+Where the memory that is free would be full within an hour, this comes first, however little a step pays so far.
 Example: `losses.append(loss)` keeps each loss with the graph that made it; `losses.append(loss.detach())` does not.
 """
 
+import math
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
@@ -30,6 +33,13 @@ _FEWEST = 8
 _FAULT_S_PER_BYTE = 0.25e-6 / 4096
 
 
+# Ours: few trainings that somebody wants to be faster are over sooner.
+_SOON_S = 3600.0
+
+# Bytes of the largest GPU that is sold (MI355X); the one at hand has less.
+_LARGEST_DEVICE = 288 << 30
+
+
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Growth after the warm-up that does not slow down."""
     samples = _after_warm_up(run)
@@ -41,13 +51,18 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
         share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
-        return finding(
+        room = _LARGEST_DEVICE if what == "on the device" else machine.available_bytes if machine else math.inf
+        left_s = room / per_step * mean_step_s(run)
+        soon = left_s < _SOON_S
+        end = f" All of it would be full in {duration(left_s)} at the latest." if soon else ""
+        found = finding(
             run,
             "memory-growth",
             cost_s,
             f"Memory {what} grew by {size(grown)} in {steps:,} steps, {size(per_step)} each, and goes on; that costs "
-            f"{duration(cost_s)} ({percent(share)}) of each step so far.",
+            f"{duration(cost_s)} ({percent(share)}) of each step so far.{end}",
         )
+        return replace(found, urgent=soon)
     return None
 
 

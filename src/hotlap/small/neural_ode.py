@@ -122,8 +122,7 @@ class NeuralODE:
         y0, t, target = (x.detach().contiguous() for x in data)
         solver = compiled.solver()
         try:
-            rows = y0.numel() // (y0.shape[-1] if y0.dim() else 1)
-            prepare(solver, t, rows, self.settings)
+            prepare(solver, t, compiled.rows, self.settings)
             found = optimizers.slots(optimizer, method, compiled.program.parameters)
             groups = [optimizers.settings(group) for group in optimizer.param_groups]
             solver.set_optimizer(method, groups, [optimizers.addresses(slot) for slot in found])

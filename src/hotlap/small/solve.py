@@ -4,6 +4,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -136,12 +137,14 @@ def odeint(
 
 def solve_natively(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> torch.Tensor:
     """The solve in the native core; Unsupported says why it cannot be had there."""
-    _check(y0, t)
-    problem = _why_not_native(y0, t, settings)
-    if problem:
-        raise Unsupported(problem)
     time_gradient = t.requires_grad and torch.is_grad_enabled()
-    compiled = compiled_for(func, y0, settings.method, time_gradient=time_gradient)
+    compiled = _known_for(func, (y0.shape, y0.dtype, y0.device, settings.method, time_gradient))
+    if compiled is None or _last_times[0] is None or _last_times[0]() is not t:
+        _check(y0, t)
+        problem = _why_not_native(y0, t, settings)
+        if problem:
+            raise Unsupported(problem)
+        compiled = compiled_for(func, y0, settings.method, time_gradient=time_gradient)
     out: torch.Tensor = _Solution.apply(compiled, settings, y0, t, *compiled.trained)  # type: ignore[no-untyped-call]
     return out
 
@@ -261,6 +264,7 @@ class Compiled:
             guards.watch_model(self._guard, func, self.program.parameters)
         else:
             guards.watch_function(self._guard, func, self.program.parameters)
+        self.rows = y.numel() // (y.shape[-1] if y.dim() else 1)
         self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
         self.trained = [self.program.parameters[n] for n in self.numbers]
         self._tableau = METHODS[method]
@@ -308,20 +312,38 @@ class Lease:
         self.compiled.give_back(self.solver)
 
 
-_compiled: "weakref.WeakKeyDictionary[Any, dict[Any, Compiled]]" = weakref.WeakKeyDictionary()
+_compiled: dict[int, tuple[Any, dict[Any, Compiled]]] = {}
+"""id of a field -> (weak reference to it, form of its state -> the traced field)."""
+
+
+def _known_for(func: Field, form: tuple[Any, ...]) -> Compiled | None:
+    """The field as it was traced before, if nothing that was read then has changed."""
+    entry = _compiled.get(id(func))
+    if entry is None or entry[0]() is not func:
+        return None
+    found = entry[1].get(form)
+    return found if found is not None and found.holds() else None
 
 
 def compiled_for(func: Field, y: torch.Tensor, method: str, *, time_gradient: bool) -> Compiled:
     """The traced field, from the last call where nothing that was read then has changed."""
-    key = (tuple(y.shape), y.dtype, method, time_gradient)
-    try:
-        known = _compiled.setdefault(func, {})
-    except TypeError:  # neither hashable nor weakly referable: trace every time
-        known = {}
-    found = known.get(key)
-    if found is None or not found.holds():
-        found = known[key] = Compiled(func, y, method, time_gradient=time_gradient)
+    form = (y.shape, y.dtype, y.device, method, time_gradient)
+    found = _known_for(func, form)
+    if found is None:
+        found = Compiled(func, y, method, time_gradient=time_gradient)
+        entry = _compiled.get(id(func))
+        if entry is not None and entry[0]() is func:
+            entry[1][form] = found
+        else:
+            number = id(func)
+            with suppress(TypeError):  # not weakly referable: traced every time
+                _compiled[number] = weakref.ref(func, lambda gone: _forget(number, gone)), {form: found}
     return found
+
+
+def _forget(number: int, gone: Any) -> None:
+    if number in _compiled and _compiled[number][0] is gone:
+        del _compiled[number]
 
 
 def prepare(solver: Any, t: torch.Tensor, rows: int, settings: Settings) -> None:
@@ -346,40 +368,42 @@ class _Solution(torch.autograd.Function):
     def forward(
         ctx: Any, compiled: Compiled, settings: Settings, y0: torch.Tensor, t: torch.Tensor, *_trained: Any
     ) -> Any:
-        lease = Lease(compiled)
-        y0 = y0.contiguous()
-        rows = y0.numel() // (y0.shape[-1] if y0.dim() else 1)
-        prepare(lease.solver, t, rows, settings)
-        out = torch.empty((len(t), *y0.shape), dtype=y0.dtype)
+        ctx.lease = lease = Lease(compiled)
+        dense = y0 if y0.is_contiguous() else y0.contiguous()
+        prepare(lease.solver, t, compiled.rows, settings)
+        out = dense.new_empty((t.shape[0], *y0.shape))
         try:
-            lease.solver.solve(y0.data_ptr(), out.data_ptr())
+            lease.solver.solve(dense.data_ptr(), out.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
-        ctx.lease = lease
-        ctx.shape = y0.shape
         ctx.t = t
         ctx.versions = [p._version for p in compiled.program.parameters]
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        compiled, solver = ctx.lease.compiled, ctx.lease.solver
-        if ctx.versions != [p._version for p in compiled.program.parameters]:
-            raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
+        return _second_is_refused(ctx, gradient) if torch.is_grad_enabled() else _gradients(ctx, gradient)
+
+
+def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    """Those of `_Solution.forward`'s arguments."""
+    compiled, wanted = ctx.lease.compiled, ctx.needs_input_grad
+    if ctx.versions != [p._version for p in compiled.program.parameters]:
+        raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
+    if not gradient.is_contiguous():
         gradient = gradient.contiguous()
-        to_y0 = torch.empty(ctx.shape, dtype=gradient.dtype)
-        to_t = torch.zeros(len(ctx.t), dtype=torch.float64) if ctx.needs_input_grad[3] else None
-        found = [torch.empty_like(p) for p in compiled.trained]
-        for number, one in zip(compiled.numbers, found, strict=True):
-            solver.redirect_gradient(number, one.data_ptr())
-        solver.backward(gradient.data_ptr(), to_y0.data_ptr(), 0 if to_t is None else to_t.data_ptr())
-        for number in compiled.numbers:
-            solver.redirect_gradient(number, 0)
-        return (
-            None,
-            None,
-            to_y0 if ctx.needs_input_grad[2] else None,
-            None if to_t is None else to_t.to(ctx.t.dtype),
-            *found,
-        )
+    to_y0 = torch.empty_like(gradient[0]) if wanted[2] else None
+    to_t = torch.zeros(ctx.t.shape[0], dtype=torch.float64) if wanted[3] else None
+    found = [torch.empty_like(p) for p in compiled.trained]
+    ctx.lease.solver.backward(
+        gradient.data_ptr(),
+        0 if to_y0 is None else to_y0.data_ptr(),
+        0 if to_t is None else to_t.data_ptr(),
+        compiled.numbers,
+        [one.data_ptr() for one in found],
+    )
+    return None, None, to_y0, None if to_t is None else to_t.to(ctx.t.dtype), *found
+
+
+_second_is_refused = torch.autograd.function.once_differentiable(_gradients)
+"""With create_graph=True: the same gradients, whose own gradient is an error and not nothing."""

@@ -9,10 +9,12 @@ from hotlap.source.edits import (
     InsertAtTop,
     InsertBefore,
     ReplaceCall,
+    ReplaceStatements,
     WrapArgument,
+    WrapName,
     WrapStatement,
 )
-from hotlap.source.script import Script, scripts
+from hotlap.source.script import Script, parsed, scripts
 
 if TYPE_CHECKING:
     from hotlap.source.file import CannotEdit as CannotEdit
@@ -28,9 +30,12 @@ __all__ = [
     "InsertBefore",
     "Patched",
     "ReplaceCall",
+    "ReplaceStatements",
     "Script",
     "WrapArgument",
+    "WrapName",
     "WrapStatement",
+    "parsed",
     "patch",
     "scripts",
 ]

@@ -5,7 +5,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +24,10 @@ class Applied:
     originals: Mapping[str, str]
     """sha256 before the patch -> name of the file beside this one that has those bytes."""
     schema: int = 1
+    patch: str | None = None
+    """What was applied: the study's patch, or the part of it that some of its levers make."""
+    changes: tuple[FileChange, ...] = ()
+    """What that did to each file; empty in what older versions noted: then it was the whole patch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class PatchFiles:
         Raises:
             UserError: the patch cannot be applied; no file was changed.
         """
+        self._refuse_beside_another_part()
         targets = self._targets()
         for target in targets:
             if target.state == "changed":
@@ -87,8 +92,8 @@ class PatchFiles:
         Raises:
             UserError: they cannot all be brought back; no file was changed.
         """
-        targets = self._targets()
         applied = self.applied()
+        targets = self._as(applied)._targets()
         for target in targets:
             if target.state == "changed":
                 raise UserError(
@@ -112,6 +117,25 @@ class PatchFiles:
         """What `apply` noted; None if it did not, or if it was reverted."""
         path = self.home / "applied.json"
         return load(path, Applied) if path.exists() else None
+
+    def _as(self, applied: Applied | None) -> "PatchFiles":
+        """The files that the part which was applied is about."""
+        if applied is None or not applied.changes:
+            return self
+        return replace(self, study=replace(self.study, patch=applied.patch, changes=applied.changes))
+
+    def in_place(self) -> bool:
+        """Something of this study's patch was applied, and is in the files."""
+        applied = self.applied()
+        return applied is not None and any(target.state == "after" for target in self._as(applied)._targets())
+
+    def _refuse_beside_another_part(self) -> None:
+        applied = self.applied()
+        other = applied is not None and applied.changes and applied.changes != self.study.changes
+        if other and self.in_place():
+            raise UserError(
+                "Another part of this study's patch is applied. Take it back first, with `hotlap apply --revert`."
+            )
 
     def _targets(self) -> list[Target]:
         targets = [
@@ -164,7 +188,13 @@ class PatchFiles:
             folder.mkdir(parents=True, exist_ok=True)
             for target in left:
                 (folder / names[target.change.before_sha256]).write_bytes(target.data)
-            save(Applied(applied=datetime.now(UTC).isoformat(), originals=names), self.home / "applied.json")
+            applied = Applied(
+                applied=datetime.now(UTC).isoformat(),
+                originals=names,
+                patch=self.study.patch,
+                changes=self.study.changes,
+            )
+            save(applied, self.home / "applied.json")
 
     def _original(self, target: Target, applied: Applied) -> bytes:
         # `name` only: the file may have been tampered with.

@@ -54,6 +54,30 @@ class ReplaceCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceStatements:
+    """Statements, one behind the other in one block, become `code`; comments among them go in front of it.
+
+    The first and the last are simple ones.
+    """
+
+    site: CallSite
+    """From the first character of the first statement to the last one of the last."""
+    code: str
+    """One simple statement; its names as in `ReplaceCall`."""
+    imports: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrapName:
+    """`total` -> `float(total)`, where a variable is read."""
+
+    site: CallSite
+    """Of the name itself."""
+    function: str
+    """A builtin of Python's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertBefore:
     """A statement in front of the one that makes a call, unless it stands somewhere in front of it already."""
 
@@ -82,5 +106,6 @@ class InsertAtTop:
     code: str
 
 
-CallEdit = AddArgument | WrapArgument | WrapStatement | ReplaceCall | InsertBefore
-Edit = CallEdit | InsertAfterImports | InsertAtTop
+Replacement = ReplaceCall | ReplaceStatements | WrapName | InsertBefore
+SiteEdit = AddArgument | WrapArgument | WrapStatement | Replacement
+Edit = SiteEdit | InsertAfterImports | InsertAtTop

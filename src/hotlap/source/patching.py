@@ -4,19 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import libcst as cst
+
 from hotlap.errors import UserError
 from hotlap.record import FileChange
 from hotlap.source import diff, snippet
 from hotlap.source.arguments import Arguments
 from hotlap.source.edits import (
     AddArgument,
-    CallEdit,
     Edit,
     InsertAfterImports,
     InsertAtTop,
     InsertBefore,
     ReplaceCall,
+    ReplaceStatements,
+    SiteEdit,
     WrapArgument,
+    WrapName,
     WrapStatement,
 )
 from hotlap.source.file import Refusal, SourceFile, digest, naming, read, shown
@@ -112,12 +116,16 @@ class _Pen:
                 self._arguments.wrap(edit, self._tree.call(edit.site), self._names)
             case WrapStatement():
                 self._statements.wrap(edit, self._tree.call(edit.site), self._names)
-            case ReplaceCall():
-                self._replacements.replace(edit, self._tree.call(edit.site), self._names)
-            case InsertBefore():
-                self._replacements.put_before(edit, self._tree.call(edit.site), self._names)
+            case ReplaceCall() | ReplaceStatements() | WrapName() | InsertBefore():
+                self._replacements.plan(edit, self._names)
             case InsertAfterImports() | InsertAtTop():
                 self._put_at_top(edit)
+
+    def _node(self, edit: SiteEdit) -> cst.CSTNode:
+        """What the edit is about."""
+        if isinstance(edit, ReplaceStatements):
+            return self._tree.statements(edit.site)[0]
+        return self._tree.name(edit.site) if isinstance(edit, WrapName) else self._tree.call(edit.site)
 
     def _put_at_top(self, edit: InsertAfterImports | InsertAtTop) -> None:
         imports = edit.imports if isinstance(edit, InsertAfterImports) else ""
@@ -149,9 +157,9 @@ class _Pen:
         code_place = self._layout.section_end(names)
         first = len(self._tree.module.body)
         for edit in edits:
-            if isinstance(edit, CallEdit):
+            if isinstance(edit, SiteEdit):
                 with naming(self._source.path, edit.site.line):
-                    first = min(first, self._tree.top_level(self._tree.call(edit.site)))
+                    first = min(first, self._tree.top_level(self._node(edit)))
         imports = self._layout.last_import(before=first)
         return code_place, min(imports, code_place) if inserted else imports
 

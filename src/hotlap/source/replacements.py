@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
+import libcst.matchers as m
 
 from hotlap.source import snippet
-from hotlap.source.edits import InsertBefore, ReplaceCall
+from hotlap.source.edits import InsertBefore, ReplaceCall, Replacement, ReplaceStatements, WrapName
 from hotlap.source.file import Refusal
 from hotlap.source.names import Names
 from hotlap.source.splices import Rank, Splice, insert
-from hotlap.source.tree import Tree
+from hotlap.source.tree import Span, Tree
 
 
 @dataclass(slots=True)
@@ -21,9 +22,39 @@ class Replacements:
     tree: Tree
     _replaced: dict[cst.Call, str] = field(default_factory=dict)
     _before: dict[cst.BaseSmallStatement, list[str]] = field(default_factory=dict)
+    _lines: dict[Span, str] = field(default_factory=dict)
+    _wrapped: dict[cst.Name, str] = field(default_factory=dict)
 
-    def replace(self, edit: ReplaceCall, call: cst.Call, names: Names) -> None:
-        """Plan a `ReplaceCall`."""
+    def plan(self, edit: Replacement, names: Names) -> None:
+        """Plan one edit."""
+        match edit:
+            case ReplaceCall():
+                self._replace(edit, self.tree.call(edit.site), names)
+            case ReplaceStatements():
+                self._replace_lines(edit, names)
+            case WrapName():
+                self._wrap_name(edit)
+            case InsertBefore():
+                self._put_before(edit, self.tree.call(edit.site), names)
+
+    def splices(self) -> Iterator[Splice]:
+        """All that was planned."""
+        for call, code in self._replaced.items():
+            start, end = self.tree.span(call)
+            yield Splice(start, end, code)
+        for (start, end), code in self._lines.items():
+            yield Splice(start, end, code)
+        for name, function in self._wrapped.items():
+            start, end = self.tree.span(name)
+            yield insert(start, f"{function}(", Rank.WRAP)
+            yield insert(end, ")", Rank.WRAP_END)
+        for statement, lines in self._before.items():
+            start = self.tree.span(statement)[0]
+            line = self.tree.source.position(start)[0]
+            margin = self.tree.source.text[self.tree.source.starts[line - 1] : start]
+            yield insert(start, "".join(f"{code}\n{margin}" for code in lines), Rank.BEFORE)
+
+    def _replace(self, edit: ReplaceCall, call: cst.Call, names: Names) -> None:
         if not snippet.is_value(edit.code):
             raise ValueError(f"not an expression: {edit.code!r}")
         code = snippet.renamed(edit.code, names.spelled(edit.imports))
@@ -33,8 +64,25 @@ class Replacements:
         if self._replaced.setdefault(call, code) != code:
             raise Refusal(f"two changes want different calls, {self._replaced[call]} and {code}")
 
-    def put_before(self, edit: InsertBefore, call: cst.Call, names: Names) -> None:
-        """Plan an `InsertBefore`."""
+    def _replace_lines(self, edit: ReplaceStatements, names: Names) -> None:
+        code = snippet.renamed(edit.code, names.spelled(edit.imports))
+        found = self.tree.statements(edit.site)
+        start, end = self.tree.span(found[0])[0], self.tree.span(found[-1])[1]
+        margin = self.tree.source.text[self.tree.source.starts[edit.site.line - 1] : start]
+        # Those above the first statement, and behind the last one, stay where they are.
+        comments = [node for part in found for node in m.findall(part, m.Comment()) if isinstance(node, cst.Comment)]
+        inner = [comment.value for comment in comments if start < self.tree.span(comment)[0] < end]
+        names.use(edit.imports)
+        text = "".join(f"{comment}\n{margin}" for comment in inner) + code
+        if self._lines.setdefault((start, end), text) != text:
+            raise Refusal("two changes want different statements here")
+
+    def _wrap_name(self, edit: WrapName) -> None:
+        name = self.tree.name(edit.site)
+        if self._wrapped.setdefault(name, edit.function) != edit.function:
+            raise Refusal(f"two changes want {name.value} read in different ways")
+
+    def _put_before(self, edit: InsertBefore, call: cst.Call, names: Names) -> None:
         code = snippet.renamed(edit.code, names.spelled(edit.imports))
         (wanted,) = snippet.statements(code)
         statement, block = self._place(call)
@@ -44,17 +92,6 @@ class Replacements:
         planned = self._before.setdefault(statement, [])
         if code not in planned:
             planned.append(code)
-
-    def splices(self) -> Iterator[Splice]:
-        """All that was planned."""
-        for call, code in self._replaced.items():
-            start, end = self.tree.span(call)
-            yield Splice(start, end, code)
-        for statement, lines in self._before.items():
-            start = self.tree.span(statement)[0]
-            line = self.tree.source.position(start)[0]
-            margin = self.tree.source.text[self.tree.source.starts[line - 1] : start]
-            yield insert(start, "".join(f"{code}\n{margin}" for code in lines), Rank.BEFORE)
 
     def _place(self, call: cst.Call) -> tuple[cst.BaseSmallStatement, cst.Module | cst.IndentedBlock]:
         """The statement that makes the call, which must begin a line of its own, and the block that it is in."""

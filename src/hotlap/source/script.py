@@ -67,8 +67,8 @@ class Script:
         exact = [call for call in spans if (call.lineno, call.col_offset) == (site.line, site.col)]
         return exact[0] if len(exact) == 1 else None
 
-    def site(self, call: ast.Call, *, calls: str) -> CallSite:
-        """Where a call is."""
+    def site(self, call: ast.expr, *, calls: str) -> CallSite:
+        """Where a call (or a name) is."""
         return CallSite(
             calls=calls,
             path=self.path,
@@ -103,13 +103,13 @@ def scripts(run: Run) -> list[Script]:
     Raises:
         UserError: a file is missing or changed since.
     """
-    found = (_parsed(path, sha256, read(path, sha256=sha256).text) for path, sha256 in run.sources.items())
+    found = (parsed(path, sha256, read(path, sha256=sha256).text) for path, sha256 in run.sources.items())
     return [script for script in found if script is not None]
 
 
 @lru_cache(maxsize=1024)
-def _parsed(path: str, sha256: str, text: str) -> Script | None:
-    """Every lever asks for all files, several times in a study."""
+def parsed(path: str, sha256: str, text: str) -> Script | None:
+    """A file's text, parsed; None where it is not valid Python. (Every lever asks for all files, several times.)"""
     try:
         tree = snippet.parse(text)
     except (SyntaxError, ValueError, RecursionError):

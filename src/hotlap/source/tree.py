@@ -44,6 +44,8 @@ class Tree:
         found = _Collector()
         module.visit(found)
         self._calls = self._index(found.calls)
+        self._names = {self.span(name): name for name in found.names}
+        self._lines = found.lines
         self.strings: tuple[Span, ...] = tuple(self.span(node) for node in found.strings)
         """String literals: their lines must not be indented, and what goes into an f-string must not end it."""
 
@@ -92,6 +94,43 @@ class Tree:
             raise Refusal("the call is a decorator")
         return found[0]
 
+    def name(self, site: CallSite) -> cst.Name:
+        """The variable at `site`.
+
+        Raises:
+            Refusal: none is there.
+        """
+        found = self._names.get(self._span(site))
+        if found is None or found.value != site.calls:
+            raise Refusal(f"the name {site.calls} is not at column {site.col + 1}")
+        return found
+
+    def statements(self, site: CallSite) -> list[cst.BaseStatement]:
+        """The statements of one block that `site` covers, from its first character to its last.
+
+        Raises:
+            Refusal: there are none, or it begins or ends within one.
+        """
+        span = self._span(site)
+        first = next((line for line in self._lines if self.span(line)[0] == span[0]), None)
+        block = self.parent(first) if first is not None else None
+        body = block.body if isinstance(block, cst.Module | cst.IndentedBlock) else ()
+        found = [part for part in body if span[0] <= self.span(part)[0] and self.span(part)[1] <= span[1]]
+        if not found or (self.span(found[0])[0], self.span(found[-1])[1]) != span:
+            raise Refusal("the statements do not have lines of their own")
+        return found
+
+    def _span(self, site: CallSite) -> Span:
+        """Offsets of what a site covers, whose columns count bytes."""
+        return self._at(site.line, site.col), self._at(site.end_line, site.end_col)
+
+    def _at(self, line: int, col: int) -> int:
+        starts, text = self.source.starts, self.source.text
+        if not 1 <= line <= len(starts):
+            raise Refusal("it has no such line")
+        start = starts[line - 1]
+        return start + len(text[start : self.source.line_end(start)].encode()[:col].decode(errors="ignore"))
+
     def _index(self, calls: list[cst.Call]) -> dict[_Key, list[cst.Call]]:
         found: dict[_Key, list[cst.Call]] = {}
         for call in calls:
@@ -116,16 +155,22 @@ class Tree:
 
 
 class _Collector(cst.CSTVisitor):
-    """Calls and string literals, in the order of the text."""
+    """Calls, names, lines of simple statements and string literals, in the order of the text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[cst.Call] = []
+        self.names: list[cst.Name] = []
+        self.lines: list[cst.SimpleStatementLine] = []
         self.strings: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Call):
             self.calls.append(node)
+        elif isinstance(node, cst.Name):
+            self.names.append(node)
+        elif isinstance(node, cst.SimpleStatementLine):
+            self.lines.append(node)
         # By name: t-strings came with a later LibCST than the oldest that we take.
         if isinstance(node, _STRINGS) or type(node).__name__ == "TemplatedString":
             self.strings.append(node)

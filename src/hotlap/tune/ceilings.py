@@ -7,9 +7,12 @@ from hotlap.record import Ceiling, Phase, Run
 from hotlap.tune.batches import speedup_without
 
 
-def free_input(run: Run, log_ratios: Sequence[float]) -> Ceiling | None:
-    """The script with its batches replayed against the script as written, process by process."""
-    interval = statistics.interval(log_ratios, pooled_variance=None) if len(log_ratios) > 1 else None
+def free_input(run: Run, log_ratios: Sequence[float], *, pooled: tuple[float, int] | None = None) -> Ceiling | None:
+    """The script with its batches replayed against the script as written, process by process.
+
+    `pooled`: variance of comparisons of equal things; with it one process is enough.
+    """
+    interval = statistics.interval(log_ratios, pooled_variance=pooled) if log_ratios else None
     if interval is None:
         return None
     return Ceiling(

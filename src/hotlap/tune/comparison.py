@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hotlap import statistics
-from hotlap.record import Interval, Run
+from hotlap.record import Failure, Interval, Run
 from hotlap.statistics import Progress
+from hotlap.tune.failure import Failed
+from hotlap.tune.one_time import agreed_s, one_time_s
 from hotlap.tune.timing import Heat
 
 # Processes (or groups that take turns) at most for one trial. Fewer when it is clear before.
@@ -22,7 +24,9 @@ class Contender:
     name: str
     log_ratios: list[float] = field(default_factory=list)
     progress: Progress = Progress.GO_ON
-    failure: str | None = None
+    failure: Failed | None = None
+    one_time_costs_s: list[float] = field(default_factory=list)
+    """One per process, where it ran in processes of its own."""
     run: Run | None = None
     """The last process that it ran in."""
     base: Run | None = None
@@ -32,6 +36,11 @@ class Contender:
     def open(self) -> bool:
         """More processes are wanted."""
         return self.failure is None and self.progress is Progress.GO_ON
+
+    @property
+    def one_time_s(self) -> float | None:
+        """What it costs once; None where that was not seen, or may be chance."""
+        return agreed_s(self.one_time_costs_s)
 
     def speedup(self, pooled: tuple[float, int] | None) -> Interval | None:
         """Over the base."""
@@ -68,11 +77,15 @@ def _note(
     for k, contender in enumerate(still):
         ratio, failure = outcome.log_ratios[k], outcome.failures[k]
         if failure is not None or ratio is None:
-            contender.failure = failure or "too few steps for a comparison"
+            contender.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
             continue
         contender.log_ratios.append(ratio)
         contender.base = outcome.runs[0]
-        contender.run = outcome.runs[k + 1] if len(outcome.runs) > 1 else outcome.runs[0]
+        contender.run = outcome.runs[0]
+        if len(outcome.runs) > 1:
+            contender.run = outcome.runs[k + 1]
+            cost_s = one_time_s(contender.base, contender.run)
+            contender.one_time_costs_s += [] if cost_s is None else [cost_s]
         contender.progress = statistics.can_stop(
             contender.log_ratios, pooled_variance=pooled, planned=planned, line=line
         )

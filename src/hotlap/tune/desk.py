@@ -20,6 +20,8 @@ class Desk:
         self._observer = observer
         self._now = now
         self._begun = now() - study.elapsed_s
+        self.aside_s = 0.0
+        """Part of the budget that is kept for a stage to come."""
 
     @property
     def elapsed_s(self) -> float:
@@ -28,8 +30,8 @@ class Desk:
 
     @property
     def left_s(self) -> float:
-        """Of the budget."""
-        return self.options.budget_s - self.elapsed_s
+        """Of the budget, less what is kept for later."""
+        return self.options.budget_s - self.elapsed_s - self.aside_s
 
     def change(self, part: str, **fields: object) -> None:
         """The study knows more now."""

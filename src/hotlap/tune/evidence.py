@@ -40,6 +40,11 @@ class Court:
         self.known: list[Run] = [run for run in known if run.batch_digest is not None]
         """Runs of the script as written, with evidence; the study keeps them."""
 
+    def look(self) -> None:
+        """One run of the script as written, with evidence: it also tells what levers must know of its loaders."""
+        if not self._as_written():
+            self.known += self._in_pairs([self._plan()])
+
     def prepare(self, numerics: levers.Numerics) -> None:
         """Make the runs of the script as written that this contract needs and that are not there yet."""
         wanted = [self._plan() for _ in range(2 - len(self._as_written()))]
@@ -54,15 +59,27 @@ class Court:
     def judge(self, stack: Stack, *, replaced: dict[str, str] | None = None) -> Ruling:
         """The script under `stack` (or its patched copy: the same promise) against the script as written."""
         numerics = numerics_of(stack)
-        self.prepare(numerics)
-        changed = {"always": stack, "replaced": {}} if replaced is None else {"always": (), "replaced": dict(replaced)}
-        plans = [replace(self._plan(), **changed)]
-        if numerics is levers.Numerics.STATISTICAL:
-            plans += [replace(self._plan(reseed=k), **changed) for k in range(1, _NUMBER_OF_SEEDS)]
-        found = self._in_pairs(plans)
+        self.look()
+        if numerics is not levers.Numerics.EXACT:
+            self.prepare(numerics)
+        found = self._in_pairs(self._plans_of(stack, numerics, replaced))
         lost = next((run.not_installed[0] for run in found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
+        ruling = self._ask(numerics, found)
+        if ruling.verdict is Verdict.UNHARMED or numerics is not levers.Numerics.EXACT:
+            return ruling
+        # A run that equals the one as written bit for bit has repeated it, lever or not. Where it does not, a second
+        # one as written shows whether the script repeats itself at all.
+        self.prepare(numerics)
+        return self._ask(numerics, found)
+
+    def _plans_of(self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str] | None) -> list[Plan]:
+        changed = {"always": stack, "replaced": {}} if replaced is None else {"always": (), "replaced": dict(replaced)}
+        seeds = range(_NUMBER_OF_SEEDS) if numerics is levers.Numerics.STATISTICAL else range(1)
+        return [replace(self._plan(reseed=k), **changed) for k in seeds]
+
+    def _ask(self, numerics: levers.Numerics, found: Sequence[Run]) -> Ruling:
         return judge(
             str(numerics),
             Evidence(
@@ -79,6 +96,7 @@ class Court:
         number = 1
         numerics = numerics_of(stack)
         if numerics is not levers.Numerics.EXACT:
+            number += max(0, 2 - len(self._as_written()))
             number += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
         if numerics is levers.Numerics.STATISTICAL:
             number += 2 * (_NUMBER_OF_SEEDS - 1)

@@ -1,5 +1,6 @@
-"""The end of a study: the script as written, under the accepted levers, and as patched, in fresh processes."""
+"""The end of a study: the script as written against its patched copy, or the accepted levers, in fresh processes."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from hotlap.record import Interval, Result, Trial, Verdict
 from hotlap.statistics import Progress
 from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
-from hotlap.tune.evidence import Court
+from hotlap.tune.evidence import Court, Stack
+from hotlap.tune.one_time import break_even_step, too_late
+from hotlap.tune.part import facts
 from hotlap.tune.timing import Arm, Heat, Timing
 from hotlap.tune.trials import Trials
 from hotlap.units import factor
 
-# Heats of the three; the claim of the whole study rests on them.
+# Heats; the claim of the whole study rests on them.
 PLANNED = 4
 
 _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
@@ -43,41 +46,104 @@ class Final:
         """Result and patch."""
         stack = self._trials.stack
         if not stack:
-            why = (
-                "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
+            self._nothing(
+                "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed.",
+                Verdict.UNHARMED,
             )
-            self._desk.change("result", result=Result(levers=(), speedup=_UNCHANGED, verdict=Verdict.UNHARMED, why=why))
             return
         patched = self._patch()
-        texts = dict(patched.texts) if patched else {}
-        tuned, copy = Contender(name="levers"), Contender(name="patch")
-        self._race(tuned, copy if texts else None, texts)
+        if patched is None or not self._confirm_patch(stack, patched):
+            self._confirm_levers(stack, told=patched is not None)
+
+    def _confirm_patch(self, stack: Stack, patched: source.Patched) -> bool:
+        """The patched copy, with no lever installed, is one more trial: same gain, same verdict. It stands for the
+        levers then; False where it cannot."""
+        self._desk.doing("comparing the patched script with the one written, in fresh processes")
+        texts = dict(patched.texts)
+        settled = max((len(run.first_steps_s) for trial in self._desk.study.trials for run in trial.runs), default=0)
+        copy = self._race(Contender(name="patch"), Arm(bare=True, replaced=texts, warmup=settled))
+        speedup = copy.speedup(self._desk.pooled("process"))
+        if copy.progress is not Progress.GAIN or speedup is None or speedup.high < self._promised():
+            why = f"The patched copy does not show the same gain ({_told(copy, speedup)}), so no patch is handed out."
+            self._desk.warn(why)
+            self._note_patch(stack, copy, Ruling(verdict=Verdict.UNDECIDED, why=why))
+            return False
+        self._desk.doing("checking that the patched script trains as the one written")
+        ruling = self._court.judge(stack, replaced=texts)
+        self._note_patch(stack, copy, ruling)
+        if ruling.verdict is not Verdict.UNHARMED:
+            return False
+        if self._pays(copy, speedup):
+            self._accept(stack, copy, speedup, ruling, patched)
+        return True
+
+    def _confirm_levers(self, stack: Stack, *, told: bool) -> None:
+        """The levers, installed. `told`: the patched copy was compared before, and was not what it should be."""
+        if told and self._desk.left_s < 2 * self._timing.estimate_s(2) + self._court.estimate_s(stack):
+            self._nothing(
+                "The patched copy did not show the accepted levers' gain unharmed, and there was no time to compare "
+                "the levers without it: nothing is changed.",
+                Verdict.UNDECIDED,
+            )
+            return
+        self._desk.doing("comparing the result with the script as written, in fresh processes")
+        tuned = self._race(Contender(name="levers"), Arm())
         speedup = tuned.speedup(self._desk.pooled("process"))
         if tuned.progress is not Progress.GAIN or speedup is None:
-            self._did_not_hold(tuned, speedup)
+            self._nothing(
+                "Compared with the script as written in fresh processes, the accepted levers did not show "
+                f"{factor(LINE)} again ({_told(tuned, speedup)}): nothing is changed.",
+                Verdict.UNDECIDED,
+            )
             return
-        self._desk.doing("checking that the patched script trains as the one written")
-        ruling = self._court.judge(stack, replaced=texts) if texts else self._court.judge(stack)
-        accepted = self._note_patch(copy, speedup, ruling) if texts else False
-        if texts and not accepted:
-            ruling = self._court.judge(stack)
+        ruling = self._court.judge(stack)
         if ruling.verdict is not Verdict.UNHARMED:
-            why = f"Faster, but the gate does not pass the levers together: {ruling.why}"
-            self._desk.change("result", result=Result(levers=(), speedup=_UNCHANGED, verdict=ruling.verdict, why=why))
-            return
+            self._nothing(f"Faster, but the gate does not pass the levers together: {ruling.why}", ruling.verdict)
+        elif self._pays(tuned, speedup):
+            self._accept(stack, tuned, speedup, ruling, None)
+
+    def _pays(self, contender: Contender, speedup: Interval) -> bool:
+        """What it all costs once has paid within the user's training; if not, nothing is changed."""
+        late = too_late(_break_even(contender), self._desk.study.horizon)
+        if late is not None:
+            self._nothing(f"{factor(speedup.mid)} as fast a step, but {late}: nothing is changed.", Verdict.UNHARMED)
+        return late is None
+
+    def _accept(
+        self, stack: Stack, contender: Contender, speedup: Interval, ruling: Ruling, patched: source.Patched | None
+    ) -> None:
         self._desk.change(
             "result",
-            result=Result(levers=stack, speedup=speedup, verdict=ruling.verdict, why=ruling.why),
-            after=tuned.run,
-            patch=patched.diff if patched and accepted else None,
-            changes=patched.changes if patched and accepted else (),
+            result=Result(
+                levers=stack,
+                speedup=speedup,
+                verdict=ruling.verdict,
+                why=ruling.why,
+                one_time_s=contender.one_time_s,
+                break_even_step=_break_even(contender),
+            ),
+            after=contender.run,
+            patch=patched.diff if patched else None,
+            changes=patched.changes if patched else (),
             baseline=(self._desk.study.baseline[0], *self._court.known),
+        )
+
+    def _nothing(self, why: str, verdict: Verdict) -> None:
+        self._desk.change("result", result=Result(levers=(), speedup=_UNCHANGED, verdict=verdict, why=why))
+
+    def _promised(self) -> float:
+        """The least speed-up of all accepted levers together, by their own trials."""
+        stack = self._trials.stack
+        return math.prod(
+            trial.speedup.low
+            for trial in self._desk.study.trials
+            if trial.kind == "lever" and trial.accepted and trial.speedup and all(one in stack for one in trial.levers)
         )
 
     def _patch(self) -> source.Patched | None:
         """The accepted levers as source; None, with a warning, where they cannot be written."""
-        facts = self._trials.facts()
-        edits = [edit for spec in self._trials.stack for edit in levers.from_spec(spec).edits(facts)]
+        known = facts(self._desk.study)
+        edits = [edit for spec in self._trials.stack for edit in levers.from_spec(spec).edits(known)]
         try:
             patched = source.patch(edits, root=Path(self._desk.options.cwd))
         except UserError as error:
@@ -85,58 +151,38 @@ class Final:
             return None
         return patched if patched.texts else None
 
-    def _race(self, tuned: Contender, copy: Contender | None, texts: dict[str, str]) -> None:
-        """The script as written against the levers, and against the patched copy with no lever installed."""
-        self._desk.doing("comparing the result with the script as written, in fresh processes")
-        settled = max((len(run.first_steps_s) for trial in self._desk.study.trials for run in trial.runs), default=0)
-        entries = {"levers": Arm(), "patch": Arm(bare=True, replaced=texts, warmup=settled)}
+    def _race(self, contender: Contender, arm: Arm) -> Contender:
+        """The script as written against `arm`, in processes of their own."""
 
-        def heat(still: Sequence[Contender]) -> Heat:
-            arms = [Arm(bare=True), *(entries[contender.name] for contender in still)]
-            limit_s = self._desk.limit_s(self._timing.estimate_s(len(arms)))
-            return self._timing.duet(self._trials.stack, arms, limit_s=limit_s)
+        def heat(_: Sequence[Contender]) -> Heat:
+            limit_s = self._desk.limit_s(self._timing.estimate_s(2))
+            return self._timing.duet(self._trials.stack, [Arm(bare=True), arm], limit_s=limit_s)
 
-        compare(
-            [tuned, copy] if copy else [tuned],
-            heat,
-            pooled=self._desk.pooled("process"),
-            planned=PLANNED,
-        )
+        compare([contender], heat, pooled=self._desk.pooled("process"), planned=PLANNED)
+        return contender
 
-    def _note_patch(self, copy: Contender, speedup: Interval, ruling: Ruling) -> bool:
-        """The patched copy is one more trial: same gain, same verdict. True if it may be handed out."""
-        stack = self._trials.stack
-        own = copy.speedup(self._desk.pooled("process"))
-        holds = copy.progress is Progress.GAIN and own is not None and own.high >= speedup.low
-        accepted = holds and ruling.verdict is Verdict.UNHARMED
-        why = ruling.why
-        if not holds:
-            why = f"The patched copy does not show the same gain ({_told(copy, own)}), so no patch is handed out."
-            self._desk.warn(why)
+    def _note_patch(self, stack: Stack, copy: Contender, ruling: Ruling) -> None:
         trial = Trial(
             levers=stack,
             kind="patch",
             scope="process",
-            speedup=own,
+            speedup=copy.speedup(self._desk.pooled("process")),
             verdict=ruling.verdict,
-            accepted=accepted,
-            why=why,
+            accepted=ruling.verdict is Verdict.UNHARMED,
+            why=ruling.why,
             log_ratios=tuple(copy.log_ratios),
+            failure=copy.failure.kind if copy.failure else None,
         )
         self._desk.change("trial", trials=(*self._desk.study.trials, trial))
-        return accepted
 
-    def _did_not_hold(self, tuned: Contender, speedup: Interval | None) -> None:
-        why = (
-            f"Compared with the script as written in fresh processes, the accepted levers did not show {factor(LINE)} "
-            f"again ({_told(tuned, speedup)}): nothing is changed."
-        )
-        self._desk.change("result", result=Result(levers=(), speedup=_UNCHANGED, verdict=Verdict.UNDECIDED, why=why))
+
+def _break_even(contender: Contender) -> int | None:
+    return break_even_step(contender.one_time_s, contender.base, contender.run)
 
 
 def _told(contender: Contender, speedup: Interval | None) -> str:
     if contender.failure is not None:
-        return contender.failure
+        return contender.failure.why
     if speedup is None:
         return "it could not be timed"
     return f"{factor(speedup.mid)}, between {factor(speedup.low)} and {factor(speedup.high)}"

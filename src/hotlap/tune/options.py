@@ -21,7 +21,11 @@ class Options:
     """A run that makes no step for so long is given up."""
     levers: tuple[str, ...] | None = None
     """Names of the levers to try; None: all."""
+    allow: tuple[str, ...] = ()
+    """Names of levers that change the training itself, and may be tried all the same."""
     seed: int = 0
+    horizon: int | None = None
+    """Steps that the user's training makes; None: its own length, where the study sees its end."""
     more_time: str = "raise --budget"
     """What the user can do if a run was given too little time."""
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hotlap import levers, statistics
-from hotlap.record import LeverSpec, Plan, Run, Status, Turn
+from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
+from hotlap.tune.failure import Failed, failed
 from hotlap.tune.options import Options, Runs
 from hotlap.tune.sizes import Pace, Sizes
 
@@ -34,7 +35,7 @@ class Heat:
     """What one heat brought: for each arm but the first, the log-ratio to the first, or why there is none."""
 
     log_ratios: tuple[float | None, ...]
-    failures: tuple[str | None, ...]
+    failures: tuple[Failed | None, ...]
     runs: tuple[Run, ...]
     """One per process."""
 
@@ -56,6 +57,11 @@ class Timing:
         self._sizes = sizes
         self._now = now
         self._pace = Pace()
+
+    @property
+    def together(self) -> int:
+        """Processes that may be alive at once."""
+        return self._sizes.together
 
     def estimate_s(self, processes: int, *, arms: int = 1) -> float:
         """What a heat will take, as far as earlier ones tell."""
@@ -93,7 +99,8 @@ class Timing:
             for k in range(1, len(arms))
         ]
         if failures[0]:
-            failures = [f"the script without it failed: {failures[0]}"] * len(arms)
+            why = f"the script without it failed: {failures[0].why}"
+            failures = [Failed(failures[0].kind, why)] * len(arms)
         return Heat(log_ratios=tuple(ratios), failures=tuple(failures[1:]), runs=tuple(runs))
 
     def _process_plan(self, stack: Stack, arm: Arm, *, turn: bool) -> Plan:
@@ -128,16 +135,17 @@ def log_ratio_within(run: Run) -> float | None:
     return statistics.log_ratios_of_arms(halves).get(1)
 
 
-def _failure(run: Run, num_arms: int) -> str | None:
+def _failure(run: Run, num_arms: int) -> Failed | None:
     """Why a run gives no times; None if it does."""
-    if run.status in (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT):
-        return f"{run.status}: {run.error}"
     if len(run.step_s) < _ENOUGH_STEPS * num_arms:
-        return f"only {len(run.step_s)} steps could be timed"
-    return None
+        return failed(run) or Failed(Failure.TOO_FEW_STEPS, f"only {len(run.step_s)} steps could be timed")
+    return failed(run)
 
 
-def _arm_failure(run: Run, stack: Stack) -> str | None:
+def _arm_failure(run: Run, stack: Stack) -> Failed | None:
     """Why the levers of one arm were not at work, if so."""
     titles = [levers.from_spec(spec).title() for spec in stack]
-    return next((text for text in run.not_installed if any(text.startswith(f"{title}:") for title in titles)), None)
+    for text in run.not_installed:
+        if any(text.startswith(f"{title}:") for title in titles):
+            return Failed(Failure.NOT_INSTALLED, text)
+    return None

@@ -4,18 +4,21 @@ Each stage looks at what the study holds already and does the rest, so a study t
 stopped.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
 from hotlap import rules, statistics
-from hotlap.levers import Numerics
-from hotlap.record import Machine, Noise, Run, State, Study
-from hotlap.tune.ceilings import free_input
+from hotlap.levers import BatchSize
+from hotlap.record import Ceiling, Machine, Noise, Phase, Run, State, Status, Study
+from hotlap.tune.candidates import Candidates
+from hotlap.tune.ceilings import bounds, free_input
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court
 from hotlap.tune.final import Final, nothing_tried
 from hotlap.tune.first_look import Wanted, first_look
 from hotlap.tune.options import Observer, Options, Runs
+from hotlap.tune.recipe import Recipes
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Timing, log_ratio_within
 from hotlap.tune.trials import Trials
@@ -23,12 +26,22 @@ from hotlap.tune.trials import Trials
 # What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
 _WATCHES = ("switches", "shapes", "modules")
 
-# Heats of two equal things before anything is tried: they give the noise, and the variance that later heats share. With
-# four a trial whose outcome is clear needs two heats only (statistics.can_stop).
-_CALIBRATIONS = 4
+# Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later heats
+# share. With four a trial whose outcome is clear needs two heats only (statistics.can_stop). Three equal processes in
+# a heat give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
+_RATIOS = 4
+_EQUAL = 3
 
-# With time for fewer heats of three processes no lever can be shown to help: noise, trials, and the confirmation.
-_FEWEST_HEATS = 6
+# No lever can be shown to help in less: two heats of one trial, two of the confirmation, each with the script as
+# written, and runs for the gate: as written, under the lever, patched.
+_FEWEST_DUETS = 4
+_FEWEST_EVIDENCE = 3
+
+# Input that takes less of a step cannot bring a gain that counts (tune.comparison.LINE).
+_LEAST_SHARE = 0.02
+
+# Part of the budget that is kept for larger batches, where they are allowed.
+_FOR_RECIPES = 0.4
 
 # Knowing the noise must leave this part of the budget for trials.
 _LEAVE = 0.6
@@ -60,17 +73,27 @@ class Tuner:
         """
         desk = Desk(study, self._options, self._observer, now=self._now)
         sizes = self._look(desk)
+        self._search(desk, sizes)
+        if BatchSize.name in self._options.allow and desk.study.recipe is None:
+            desk.aside_s = 0.0
+            Recipes(desk, self._runs, sizes, self._machine).study()
+        desk.change("end", state=State.COMPLETE)
+        return desk.study
+
+    def _search(self, desk: Desk, sizes: Sizes) -> None:
+        """Levers that leave training as it is."""
+        desk.aside_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
         timing = Timing(self._runs, self._options, sizes)
         court = Court(self._runs, self._options, sizes, desk.study.baseline)
-        trials = Trials(desk, timing, court, self._machine)
+        trials = Trials(desk, timing, court, Candidates(desk, self._machine, together=timing.together))
         several = _why_not_several(desk.study.baseline[0])
         if several is not None:
             desk.warn(several)
             desk.change("result", result=nothing_tried(several))
-        elif desk.left_s > _FEWEST_HEATS * timing.estimate_s(3):
+        elif desk.left_s > _least_s(timing, sizes):
             calibrate(desk, timing)
-            desk.doing("running the script twice with the same seed")
-            court.prepare(Numerics.EXACT)
+            desk.doing("recording what the script trains on, and with which numbers")
+            court.look()
             desk.change("evidence", baseline=(desk.study.baseline[0], *court.known))
             trials.stack_greedily()
             trials.leave_each_out()
@@ -79,41 +102,69 @@ class Tuner:
             desk.change("result", result=nothing_tried())
         if desk.study.result is None:
             Final(desk, timing, court, trials).confirm()
-        desk.change("end", state=State.COMPLETE)
-        return desk.study
 
     def _look(self, desk: Desk) -> Sizes:
         """The script as written, timed: what does each step wait for?"""
         if not desk.study.baseline:
             desk.doing(f"running {self._options.title} as it is")
             run = first_look(desk, self._runs, Wanted(watches=_WATCHES))
-            desk.change("baseline", baseline=(run,), machine=self._machine)
+            horizon = self._options.horizon or _length(run)
+            desk.change("baseline", baseline=(run,), machine=self._machine, horizon=horizon)
             desk.change("findings", findings=rules.check(run, self._machine))
         return Sizes.of(desk.study.baseline[0], self._machine)
 
 
 def calibrate(desk: Desk, timing: Timing) -> None:
-    """Two equal things compared (A/A), and the script with its input for free."""
+    """Equal things compared (A/A), and the script with its input for free."""
     if desk.study.noise:
         return
+    run = desk.study.baseline[0]
     processes: list[float] = []
     blocks: list[float] = []
     free: list[float] = []
-    has_loader = any(loader.trained_on for loader in desk.study.baseline[0].loaders)
-    arms = [Arm(), Arm(), *([Arm(free_input=True)] if has_loader else [])]
-    for k in range(_CALIBRATIONS):
+    num_equal = _EQUAL if timing.together > _EQUAL else 2
+    num_heats = math.ceil(_RATIOS / (num_equal - 1))
+    for k in range(num_heats):
+        arms = [Arm()] * num_equal
+        if not k and _input_matters(run):
+            # Once: a bound needs no narrow interval, and the noise comes from the equal ones.
+            arms.append(Arm(free_input=True))
         if k and _is_late(desk, timing.estimate_s(len(arms))):
             break
-        desk.doing(f"comparing the script with itself, to know the noise ({k + 1} of {_CALIBRATIONS})")
+        desk.doing(f"comparing the script with itself, to know the noise ({k + 1} of {num_heats})")
         heat = timing.duet((), arms, limit_s=desk.limit_s(timing.estimate_s(len(arms))))
-        processes += [ratio for ratio in heat.log_ratios[:1] if ratio is not None]
-        free += [ratio for ratio in heat.log_ratios[1:2] if ratio is not None]
-        blocks += [ratio for run in heat.runs[:2] if (ratio := log_ratio_within(run)) is not None]
-    ceiling = free_input(desk.study.baseline[0], free)
-    if ceiling is not None:
-        desk.change("ceilings", ceilings=(ceiling,))
+        equal = heat.log_ratios[: num_equal - 1]
+        processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
+        free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
+        blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
+    desk.change("ceilings", ceilings=_ceilings(run, free, statistics.pool([processes])))
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     desk.change("noise", noise=tuple(part for part in noise if part is not None))
+
+
+def _input_matters(run: Run) -> bool:
+    """It could bring a gain that counts. What a loader in the background costs its neighbours is in no phase."""
+    serving = [loader for loader in run.loaders if loader.trained_on]
+    share = run.share(Phase.INPUT)
+    return any(serving) and (share is None or share >= _LEAST_SHARE or any(one.num_workers for one in serving))
+
+
+def _ceilings(run: Run, free: Sequence[float], pooled: tuple[float, int] | None) -> tuple[Ceiling, ...]:
+    """Highest first: free batches as measured, the others from the phases of the first look."""
+    measured = free_input(run, free, pooled=pooled)
+    others = [ceiling for ceiling in bounds(run) if measured is None or ceiling.name != measured.name]
+    return tuple(sorted([*([measured] if measured else []), *others], key=lambda one: -one.speedup.mid))
+
+
+def _least_s(timing: Timing, sizes: Sizes) -> float:
+    """Without so much time nothing can be shown."""
+    noise_s = math.ceil(_RATIOS / (_EQUAL - 1)) * timing.estimate_s(_EQUAL + 1)
+    return noise_s + _FEWEST_DUETS * timing.estimate_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s
+
+
+def _length(run: Run) -> int | None:
+    """Steps that the training makes; None where it was ended before."""
+    return len(run.first_steps_s) + len(run.step_s) if run.status is Status.ENDED else None
 
 
 def _why_not_several(run: Run) -> str | None:
@@ -129,7 +180,7 @@ def _why_not_several(run: Run) -> str | None:
 
 def _is_late(desk: Desk, next_s: float) -> bool:
     """One more comparison would take what the trials need."""
-    return desk.left_s - next_s < _LEAVE * desk.options.budget_s
+    return desk.left_s - next_s < _LEAVE * (desk.options.budget_s - desk.aside_s)
 
 
 def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:

@@ -10,9 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from hotlap import levers
 from hotlap.cli import apply
 from hotlap.errors import RecordError, UserError
-from hotlap.record import FileChange, Run, State, Status, Study, save
+from hotlap.record import (
+    FileChange,
+    Interval,
+    LeverSpec,
+    Result,
+    Run,
+    State,
+    Status,
+    Study,
+    Verdict,
+    save,
+)
 from hotlap.source import InsertAtTop, Patched, patch
 
 TEXT = "import torch\r\n\r\nprint('é')"
@@ -347,3 +359,80 @@ def test_notes_when_and_what_was_there(project: Path, files: list[Path]) -> None
     noted = json.loads((folder / "applied.json").read_text())
     assert sha256(folder / "originals" / noted["originals"][before]) == before
     assert noted["applied"].endswith("+00:00")
+
+
+# A part of the patch
+
+
+@pytest.fixture
+def several(project: Path) -> Path:
+    """A study that came to two levers, each of which writes one statement."""
+    script = project / "train.py"
+    run = Run(status=Status.COMPLETE, device="cpu", num_threads=2, sources={str(script): sha256(script)})
+    levers_: tuple[LeverSpec, ...] = ({"name": "threads", "count": 1}, {"name": "huge-pages"})
+    edits = [edit for spec in levers_ for edit in levers.from_spec(spec).edits(run)]
+    made = patch(edits, root=project)
+    study = replace(
+        study_of(project, diff=made.diff, changes=made.changes),
+        baseline=(run,),
+        result=Result(
+            levers=levers_, speedup=Interval(low=1.1, mid=1.2, high=1.3), verdict=Verdict.UNHARMED, why="Bit-equal."
+        ),
+    )
+    save(study, project / ".hotlap" / "x" / "study.json")
+    return script
+
+
+@pytest.mark.parametrize("words", [("--only", "threads"), ("--without", "huge-pages")])
+def test_a_part_is_applied_and_taken_back(
+    several: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = several.read_bytes()
+    assert hotlap(*words, "--check") == 0
+    assert "would change train.py" in capsys.readouterr().out
+    assert several.read_bytes() == before
+    assert hotlap(*words) == 0
+    assert "gain of this part alone was not confirmed" in capsys.readouterr().out
+    assert b"set_num_threads(1)" in several.read_bytes()
+    assert b"GLIBC_TUNABLES" not in several.read_bytes()
+    assert hotlap("--revert") == 0
+    assert several.read_bytes() == before
+
+
+def test_a_part_and_the_whole_are_not_applied_over_each_other(several: Path) -> None:
+    before = several.read_bytes()
+    hotlap("--only", "threads")
+    part = several.read_bytes()
+    with pytest.raises(UserError, match=r"Another part .* is applied\. Take it back first"):
+        hotlap()
+    with pytest.raises(UserError, match=r"is applied\. Take it back first"):
+        hotlap("--only", "huge-pages")
+    assert several.read_bytes() == part
+    hotlap("--revert")
+    hotlap()
+    with pytest.raises(UserError, match=r"is applied\. Take it back first"):
+        hotlap("--without", "threads")
+    hotlap("--revert")
+    assert several.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--only", "warp-drive"), "did not come to a lever 'warp-drive'. Its levers: threads, huge-pages"),
+        (("--without", "threads,huge-pages"), "leaves no lever"),
+        (("--only", ","), "--only names nothing"),
+        (("--only", "threads", "--revert"), "do not go with it"),
+    ],
+)
+def test_a_part_that_makes_no_sense_is_refused(several: Path, words: tuple[str, ...], says: str) -> None:
+    before = several.read_bytes()
+    with pytest.raises(UserError, match=says):
+        hotlap(*words)
+    assert several.read_bytes() == before
+
+
+def test_all_levers_named_are_the_whole_patch(several: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hotlap("--only", "huge-pages, threads")
+    assert "not confirmed" not in capsys.readouterr().out
+    assert b"set_num_threads(1)" in several.read_bytes()

@@ -343,3 +343,116 @@ def test_a_loss_that_does_not_fall_proves_little_unless_samples_are_equal() -> N
     ruling = judge("statistical", replace(e, lever_seeds=unlike))
     assert ruling.verdict is Verdict.UNDECIDED
     assert "does not fall" in ruling.why
+
+
+def with_update(**change: object) -> Evidence:
+    """All updates with the lever changed alike."""
+    updates = tuple(replace(u, **change) for u in train(PLAIN).updates or ())  # type: ignore[arg-type]
+    return with_lever_run({"updates": updates})
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_an_update_that_does_not_follow_from_its_gradient_is_harm(contract: str) -> None:
+    ruling = judge(contract, with_update(departures=(1e-7, 1e-7, 5e-4, 1e-7)))
+    assert ruling.verdict is Verdict.HARMED
+    assert "parameter 2 at step 0 is 0.0005 of its size away" in ruling.why
+
+
+def test_a_formula_that_fits_the_script_no_better_says_nothing() -> None:
+    def coarse(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        return tuple(
+            replace(r, updates=tuple(replace(u, departures=(5e-4,) * 4) for u in r.updates or ())) for r in runs
+        )
+
+    e = with_update(departures=(2e-3,) * 4)
+    own = replace(e, base=coarse(e.base), nudged=coarse(e.nudged), base_seeds=coarse(e.base_seeds))
+    assert judge("exact", own).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_a_parameter_that_gets_no_gradient_any_more_is_harm(contract: str) -> None:
+    ruling = judge(contract, with_update(gradients=(0.1, None, 0.1, 0.1)))
+    assert ruling.verdict is Verdict.HARMED
+    assert "Parameter 1 has no gradient" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_updates_whose_gradients_cannot_be_seen_are_judged_by_the_rest(contract: str) -> None:
+    assert judge(contract, with_update(gradients=(None,) * 4, filled=None, departures=None)).verdict is Verdict.UNHARMED
+
+
+def scaled_gradients(factor: float, filled: float = 1.0) -> Evidence:
+    """Gradients of parameter 3 `factor` times as large, with `filled` of their elements left."""
+    updates = tuple(
+        replace(
+            u,
+            gradients=(*(u.gradients or ())[:3], factor * float((u.gradients or ())[3] or 0)),
+            filled=(*(u.filled or ())[:3], filled * ((u.filled or ())[3] or 0)),
+        )
+        for u in train(PLAIN).updates or ()
+    )
+    return with_lever_run({"updates": updates})
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_gradients_of_another_size_are_harm_though_adam_hides_it(contract: str) -> None:
+    ruling = judge(contract, scaled_gradients(0.5))
+    assert ruling.verdict is Verdict.HARMED
+    assert "gradients of parameter 3 are 0.5 times" in ruling.why
+    assert judge(contract, scaled_gradients(1.01)).verdict is Verdict.UNHARMED
+
+
+def test_gradients_that_underflow_are_harm() -> None:
+    ruling = judge("statistical", scaled_gradients(1.0, filled=0.9))
+    assert ruling.verdict is Verdict.HARMED
+    assert "10.0% of the elements of the gradient of parameter 3 are 0" in ruling.why
+
+
+def buffered(runs: tuple[Run, ...], size: float) -> tuple[Run, ...]:
+    """Runs whose model keeps one statistic, which moves by `size` a step."""
+    return tuple(replace(r, updates=tuple(replace(u, buffers=(size * u.step,)) for u in r.updates or ())) for r in runs)
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+@pytest.mark.parametrize(
+    ("size", "verdict", "said"),
+    [
+        (0.0, Verdict.HARMED, "where it began"),
+        (0.07, Verdict.HARMED, "0.7 times as far"),
+        (0.101, Verdict.UNHARMED, ""),
+    ],
+)
+def test_statistics_of_the_model_must_move_as_they_did(contract: str, size: float, verdict: Verdict, said: str) -> None:
+    e = same()
+    ruling = judge(
+        contract,
+        Evidence(
+            base=buffered(e.base, 0.1),
+            lever=buffered(e.lever, size),
+            nudged=buffered(e.nudged, 0.1),
+            base_seeds=buffered(e.base_seeds, 0.1),
+            lever_seeds=buffered(e.lever_seeds, size),
+        ),
+    )
+    assert ruling.verdict is verdict
+    assert said in ruling.why
+
+
+def test_other_data_under_the_same_random_numbers_are_harm_under_every_contract() -> None:
+    other = with_lever_run({"batch_digest": tuple(f"{k}" for k in range(NUM_STEPS))})
+    for contract in CONTRACTS:
+        ruling = judge(contract, other)
+        assert ruling.verdict is Verdict.HARMED
+        assert "batch" in ruling.why
+
+
+def test_other_data_by_other_random_numbers_are_left_to_the_seeds() -> None:
+    e = evidence(PLAIN, num_seeds=5, other_masks=True)
+    drawn = tuple(f"{k}" for k in range(NUM_STEPS))
+
+    def redrawn(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        return tuple(replace(r, batch_digest=drawn) for r in runs)
+
+    assert judge("statistical", replace(e, lever=redrawn(e.lever), lever_seeds=redrawn(e.lever_seeds))).verdict is (
+        Verdict.UNHARMED
+    )

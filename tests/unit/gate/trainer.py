@@ -110,6 +110,10 @@ def _digest(*parts: bytes) -> str:
     return hashlib.blake2b(b"".join(parts), digest_size=12).hexdigest()
 
 
+def _size(x: Array) -> float:
+    return float(np.linalg.norm(x.astype(np.float64)))
+
+
 def _bf16(x: Array) -> Array:
     bits = x.astype(np.float32).view(np.uint32)
     rounded: Array = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
@@ -163,12 +167,11 @@ class _Trainer:
             loss, grads = self._loss_and_grads(x, y)
             before = [p.copy() for p in self.params]
             rate = self._rate(step)
+            foreseen = [before[k] - move for k, move in enumerate(self._foreseen(grads, step, rate))]
             for _ in range(self._times(step)):
                 self._update(grads, step, self._rate(0) if t.stale_schedule else rate)
-            if step < 3 or step & (step - 1) == 0:
-                moved = [p - b for p, b in zip(self.params, before, strict=True)]
-                norms = tuple(as_number(float(np.linalg.norm(m.astype(np.float64)))) for m in moved)
-                updates.append(Update(step=step, norms=norms, changed=tuple(float((m != 0).mean()) for m in moved)))
+            if step < 3 or step & (step - 1) == 0 or (step * 0.618034) % 1 < 1 / 6:  # as the probe does
+                updates.append(self._compared(step, before, grads, foreseen))
             self._nudge()
             losses.append(as_number(float("nan") if t.nan_from is not None and step >= t.nan_from else loss))
             batches.append(_digest(x.tobytes(), y.tobytes()))
@@ -193,6 +196,33 @@ class _Trainer:
             settings_digest=(_digest(t.optimizer.encode()),) * num_steps,
             updates=tuple(updates),
         )
+
+    def _compared(self, step: int, before: list[Array], grads: list[Array], foreseen: list[Array]) -> Update:
+        """The update as the probe sees it: what moved, what it found, and what it should have made of that."""
+        moved = [p - b for p, b in zip(self.params, before, strict=True)]
+        sizes = [_size(should - b) for should, b in zip(foreseen, before, strict=True)]
+        off = [_size(p - should) for p, should in zip(self.params, foreseen, strict=True)]
+        return Update(
+            step=step,
+            norms=tuple(as_number(_size(m)) for m in moved),
+            changed=tuple(float((m != 0).mean()) for m in moved),
+            gradients=tuple(as_number(_size(g)) for g in grads),
+            filled=tuple(float((g != 0).mean()) for g in grads),
+            departures=tuple(as_number(o / s if s else 0.0) for o, s in zip(off, sizes, strict=True)),
+        )
+
+    def _foreseen(self, grads: list[Array], step: int, rate: float) -> list[Array]:
+        """What one update would subtract if nothing were wrong with it; the state stays as it is."""
+        honest = _Trainer(replace(self.t, momentum_times=1.0)) if self.t.momentum_times != 1.0 else self
+        state = [s.copy() for s in self.first], [s.copy() for s in self.second]
+        honest.first, honest.second = [s.copy() for s in self.first], [s.copy() for s in self.second]
+        decay = 0.01 if self.t.optimizer == "adam" else 1e-3
+        moves = []
+        for k, g in enumerate(grads):
+            move = honest._adam(k, g, step) if self.t.optimizer == "adam" else honest._sgd(k, g)
+            moves.append(np.asarray(np.float32(rate) * (move + np.float32(decay) * self.params[k])))
+        self.first, self.second = state
+        return moves
 
     def _epoch(self) -> list[NDArray[np.int64]]:
         indices = self.data_rng.permutation(NUM_ITEMS)

@@ -13,6 +13,7 @@ import torch
 from hotlap.levers import Patch
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
+from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.models import named_models
 from hotlap.levers.no_grad_validation import NoGradValidation
 from hotlap.levers.zero_grad_none import ZeroGradNone
@@ -150,6 +151,47 @@ def test_compile_waits_for_late_graphs_before_it_is_timed(installed: Patch, monk
     for _ in range(40):
         model(torch.ones(1, 2))
     assert settled()
+
+
+def test_a_model_in_pieces_is_told(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.utils import counters
+
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **settings: None)
+    Compile().install(installed)
+    (settled,) = installed.settled
+    counters["graph_break"]["call to print\nin line 3"] += 1
+    counters["stats"]["unique_graphs"] += 20
+    try:
+        settled()
+        settled()
+    finally:
+        counters["graph_break"].clear()
+        counters["stats"].clear()
+    first, second = installed.notes
+    assert first.endswith("leaves the compiled code at 1 places, first because: call to print")
+    assert "graphs were compiled" in second
+
+
+def test_compiling_is_left_to_models_on_the_device_asked_for(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[dict[str, Any]] = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **settings: compiled.append(settings))
+    CudaGraphs().install(installed)
+    torch.nn.Linear(2, 1)(torch.ones(1, 2))
+    assert not compiled, "the model is on the CPU"
+    torch.nn.Linear(2, 1, device="meta")(torch.ones(1, 2, device="meta"))
+    assert not compiled
+    installed.undo()
+    Compile().install(installed)
+    torch.nn.Linear(2, 1)(torch.ones(1, 2))
+    assert compiled == [{"dynamic": None, "options": {"fallback_random": True}}]
+
+
+def test_graphs_are_recorded_where_shapes_stay() -> None:
+    on_gpu = replace(run_of(SCRIPTS[0]), device="NVIDIA H200")
+    assert CudaGraphs().rejects(on_gpu, machine()) is None
+    assert CudaGraphs().rejects(on_gpu, replace(machine(), compiler=None)) is None
+    reason = CudaGraphs().rejects(replace(with_shapes(5, late=0), device="NVIDIA H200"), machine())
+    assert reason is not None and "5 different shapes" in reason
 
 
 # no-grad-validation

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.predict import Workload, devices, forecast
+from hotlap.predict import Precision, Workload, devices, forecast
 from hotlap.record import Prediction
 
 
@@ -161,6 +161,20 @@ def test_totals_without_a_precision_take_that_of_the_question() -> None:
         forecast(one, target="A100", precision="amp", measured_on="V100", measured_step_s=0.2) for one in (unsaid, said)
     ]
     assert answers[0] == answers[1]
+
+
+def test_what_autocast_asks_of_a_gpu_is_foretold_there_and_not_here() -> None:
+    from dataclasses import replace
+
+    asked = replace(work(), autocast=Precision.FP16)
+    plain = {"measured_on": "Core i5-12600K", "measured_step_s": 10.0}
+    there = forecast(asked, target="V100", **plain)  # type: ignore[arg-type]
+    assert there.step_s == forecast(work(), target="V100", precision="fp16", **plain).step_s  # type: ignore[arg-type]
+    assert any("autocast computes in fp16" in note for note in there.assumptions)
+    on_cpu = forecast(asked, target="EPYC 7742", **plain)  # type: ignore[arg-type]
+    assert on_cpu == forecast(work(), target="EPYC 7742", **plain)  # type: ignore[arg-type]
+    settled = forecast(asked, target="V100", precision="fp32", **plain)  # type: ignore[arg-type]
+    assert settled.step_s.mid > there.step_s.mid
 
 
 def test_a_cpu_run_is_said_to_know_little() -> None:

@@ -45,6 +45,22 @@ class Recurrent(nn.Module):
         return state
 
 
+class Sequences(nn.Module):
+    """Embedding, two fused recurrent layers, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.layers, self.head = (
+            nn.Embedding(50, 16),
+            nn.LSTM(16, 24, 2, batch_first=True),
+            nn.Linear(24, 50),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.layers(self.words(x))[0])
+        return out
+
+
 def images(*shape: int) -> torch.Tensor:
     return torch.randn(4, *shape)
 
@@ -63,6 +79,10 @@ def model(name: str) -> tuple[nn.Module, torch.Tensor]:
         "transformer": lambda: (nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), images(10, 32)),
         "attention": lambda: (Attention(), images(10, 32)),
         "recurrent": lambda: (Recurrent(), images(5, 16)),
+        "embedding": lambda: (
+            nn.Sequential(nn.EmbeddingBag(50, 16), nn.Linear(16, 5)),
+            torch.randint(50, (4, 6)),
+        ),
         "grouped": lambda: (
             nn.Sequential(nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 16, 3, groups=2)),
             images(8, 9, 9),
@@ -72,7 +92,7 @@ def model(name: str) -> tuple[nn.Module, torch.Tensor]:
 
 
 MODELS = ("mlp", "convolutions", "strided", "residual", "transposed", "series", "volume", "transformer", "attention",
-          "recurrent", "grouped")  # fmt: skip
+          "recurrent", "embedding", "grouped")  # fmt: skip
 
 
 def training_step(net: nn.Module, batch: torch.Tensor) -> Callable[[], None]:
@@ -94,6 +114,37 @@ def test_operations_agree_with_torchs_own_counter(name: str) -> None:
         step()
     assert counter.get_total_flops() > 0
     assert trace.record(step, parameters=net.parameters()).flop == counter.get_total_flops()
+
+
+@pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
+def test_operations_of_fused_recurrent_layers_are_those_of_their_products() -> None:
+    net, batch = Sequences(), torch.randint(50, (4, 7))
+    step = training_step(net, batch)
+    # torch's counter is blind to the fused layer, and counts its products where it is switched off.
+    with torch.backends.mkldnn.flags(enabled=False), FlopCounterMode(display=False) as counter:
+        step()
+        apart = trace.record(step, parameters=net.parameters())
+    assert 2 * apart.flop == counter.get_total_flops()
+    together = trace.record(step, parameters=net.parameters())
+    # The first time step has no gradient to hand on; the fused layer is counted as if it had.
+    assert together.flop == pytest.approx(apart.flop, rel=0.05)
+    layers = [one for one in together.operators if one.kind is Kind.RECURRENT and one.stage is Stage.FORWARD]
+    assert sum(one.count for one in layers) == 2 * 7, "a kernel for each of seven time steps, in each layer"
+
+
+def test_attention_with_dropout_is_one_fused_operator_as_on_a_gpu() -> None:
+    x = torch.randn(2, 4, 16, 8, requires_grad=True)
+    steps = [
+        lambda: nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1).sum().backward(),
+        lambda: nn.functional.scaled_dot_product_attention(x, x, x, None, 0.1).sum().backward(),
+        lambda: nn.functional.scaled_dot_product_attention(x, x, x).sum().backward(),
+    ]
+    found = [trace.record(step) for step in steps]
+    for work in found:
+        kinds = {one.kind for one in work.operators}
+        assert Kind.ATTENTION in kinds
+        assert Kind.SOFTMAX not in kinds
+    assert len({work.flop for work in found}) == 1
 
 
 def test_a_step_has_three_stages_and_knows_its_parameters() -> None:

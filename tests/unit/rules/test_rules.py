@@ -1,8 +1,6 @@
 """What each rule says, word by word, and where its threshold lies."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +22,7 @@ from hotlap.rules import (
     wasted_forward,
 )
 from tests.rule_runs import calls, device_window, firing, healthy, memory, run_of_shares, sighting
-from tests.sample_runs import SCRIPT, loader, optimizer, run_with
+from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 
 
 def run_of(**phases: float) -> Run:
@@ -230,6 +228,15 @@ def test_memory_growth_says_how_much_a_step_adds() -> None:
     assert said("memory-growth").startswith("Memory in the process grew by 35.0 MiB in 39 steps, 919 KiB each")
 
 
+def test_memory_growth_that_ends_the_run_soon_comes_before_what_costs_more() -> None:
+    run = replace(firing("memory-growth"), phase_s=firing("input-bound").phase_s)
+    roomy = replace(machine(), available_bytes=1 << 50)
+    assert [found.code for found in rules.check(run, roomy)] == ["input-bound", "memory-growth"]
+    first = rules.check(run, replace(machine(), available_bytes=1 << 30))[0]
+    assert (first.code, first.urgent) == ("memory-growth", True)
+    assert "All of it would be full in" in first.evidence
+
+
 def test_memory_growth_does_not_mind_pages_of_a_mapped_file() -> None:
     mapped = tuple(replace(sample, private_bytes=400 << 20) for sample in memory(per_step=1 << 20))
     assert memory_growth.check(replace(healthy(), memory=mapped)) is None
@@ -281,12 +288,3 @@ def test_the_threshold_is_where_it_is_said_to_be(check: rules.Rule, phase: str, 
 
     assert check(run_at(least * 1.001)) is not None
     assert check(run_at(least * 0.999)) is None
-
-
-def test_the_page_of_the_rules_is_current() -> None:
-    path = Path(__file__).resolve().parents[3] / "benchmarks" / "rules_page.py"
-    spec = importlib.util.spec_from_file_location("rules_page", path)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run python benchmarks/rules_page.py"

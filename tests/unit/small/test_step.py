@@ -319,8 +319,22 @@ def frozen(model: Any) -> None:
     model[0].weight.requires_grad_(False)
 
 
+def resized(model: Any) -> None:
+    """Both sides of the hidden layer, in place of the old memory, as a pruning library does it."""
+    model[2].weight.data = model[2].weight.data[:20].clone()
+    model[2].bias.data = model[2].bias.data[:20].clone()
+    model[2].out_features = model[4].in_features = 20
+    model[4].weight.data = model[4].weight.data[:, :20].clone()
+
+
+def tied(model: Any) -> None:
+    model.insert(3, nn.Tanh())
+    model.insert(4, nn.Linear(37, 37))
+    model[4].weight = model[2].weight
+
+
 @needs_core
-@pytest.mark.parametrize("change", [moved, replaced, other_activation, frozen])
+@pytest.mark.parametrize("change", [moved, replaced, other_activation, frozen, resized, tied])
 def test_a_change_of_the_model_between_calls_is_noticed(change: Callable[[Any], None]) -> None:
     model = network()
     step = compile_step(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))

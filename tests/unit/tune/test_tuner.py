@@ -79,6 +79,56 @@ def test_a_lever_that_crashes_is_a_state_and_the_study_goes_on(script: Path) -> 
     assert accepted(study) == ["cached-dataset", "threads"]
 
 
+def test_starts_few_processes(script: Path) -> None:
+    """Starting one costs more than its steps: a first look, two A/A heats, one trial, the patched copy, the gate."""
+    world = world_of(script, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",))
+    assert accepted(study) == ["cached-dataset"]
+    assert len(study.noise) == 2
+    assert len(study.noise[0].log_ratios) == 4
+    assert world.num_runs <= 20
+
+
+def test_levers_of_a_process_share_the_script_as_written(script: Path) -> None:
+    together: list[list[str]] = []
+
+    class Watched(World):
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            if not any(plan.evidence or plan.free_input for plan in plans):
+                together.append([" ".join(str(spec["name"]) for spec in plan.always) for plan in plans])
+            return super().__call__(plans, limit_s=limit_s)
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    tune(Watched(path=str(script), sha256=digest), levers=("cached-dataset", "huge-pages"), budget_s=600.0)
+    assert ["", "cached-dataset", "huge-pages"] in together
+
+
+def test_what_costs_more_once_than_the_training_gets_back_is_not_taken(script: Path) -> None:
+    settings = {"costs": {"cached-dataset": 0.5}, "one_time_s": {"cached-dataset": 30.0}}
+    late = tune(world_of(script, **settings), levers=("cached-dataset",), horizon=2_000)
+    assert accepted(late) == []
+    trial = next(trial for trial in late.trials if trial.kind == "lever")
+    assert trial.one_time_s == pytest.approx(30.0, rel=0.1)
+    assert trial.break_even_step == pytest.approx(20_000, rel=0.2)
+    assert "2,000 steps" in trial.why
+    paid = tune(world_of(script, **settings), levers=("cached-dataset",), horizon=100_000)
+    assert accepted(paid) == ["cached-dataset"]
+    unknown = tune(world_of(script, **settings), levers=("cached-dataset",))
+    assert accepted(unknown) == ["cached-dataset"]
+    assert unknown.horizon is None
+
+
+def test_what_costs_nothing_once_has_no_break_even_step(script: Path) -> None:
+    study = tune(world_of(script, costs={"cached-dataset": 0.5}), levers=("cached-dataset",), horizon=1_000)
+    assert accepted(study) == ["cached-dataset"]
+    assert study.result is not None and study.result.break_even_step is None
+
+
+def test_a_script_that_ends_by_itself_says_how_long_it_is(script: Path) -> None:
+    study = tune(world_of(script, length=150), levers=("cached-dataset",))
+    assert study.horizon == 150
+
+
 def test_goes_on_where_it_was_interrupted(script: Path) -> None:
     world = world_of(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.9})
     observer = Silent()

@@ -45,6 +45,12 @@ class World:
     costs: dict[str, float] = field(default_factory=dict)
     harms: dict[str, float] = field(default_factory=dict)
     fails: set[str] = field(default_factory=set)
+    one_time_s: dict[str, float] = field(default_factory=dict)
+    """Lever name -> seconds that its first step takes longer."""
+    together: dict[frozenset[str], float] = field(default_factory=dict)
+    """Names of levers -> what they multiply the step by where all of them are at work, beside their own costs."""
+    length: int | None = None
+    """Steps that the script makes; None: as many as are wanted."""
     process_sd: float = 0.01
     block_sd: float = 0.01
     seed: int = 0
@@ -75,7 +81,8 @@ class World:
         if plan.replaced:
             always = self.written_levers(plan)
         level = math.exp(rng.gauss(0, self.process_sd))
-        total = plan.steps * len(plan.arms)
+        wanted = plan.steps * len(plan.arms)
+        total = wanted if self.length is None else min(wanted, self.length - plan.warmup)
         arms, blocks = _blocks(plan, total)
         block_noise = {block: math.exp(rng.gauss(0, self.block_sd)) for block in set(blocks)}
         steps = [
@@ -83,7 +90,7 @@ class World:
             for arm, block in zip(arms, blocks, strict=True)
         ]
         run = Run(
-            status=Status.COMPLETE,
+            status=Status.COMPLETE if total == wanted else Status.ENDED,
             device="cpu",
             num_threads=2,
             seed=(plan.seed or 0) + plan.reseed,
@@ -92,7 +99,7 @@ class World:
             arms=plan.arms,
             always=plan.always,
             setup_s=self.start_s,
-            first_steps_s=(self.step_s,) * plan.warmup,
+            first_steps_s=self._first_steps(plan, always, level),
             step_s=tuple(steps),
             phase_s=_phases(steps),
             arm=tuple(arms),
@@ -120,7 +127,14 @@ class World:
     def _cost(self, plan: Plan, always: set[str], arm: int) -> float:
         active = always | {str(spec["name"]) for spec in plan.arms[arm]}
         cost = math.prod(self.costs.get(name, 1.0) for name in active)
+        cost *= math.prod(factor for names, factor in self.together.items() if names <= active)
         return 0.4 if plan.free_input else cost
+
+    def _first_steps(self, plan: Plan, always: set[str], level: float) -> tuple[float, ...]:
+        steps = [self.step_s * level * self._cost(plan, always, 0)] * plan.warmup
+        if steps:
+            steps[0] += 0.5 * level + sum(self.one_time_s.get(name, 0.0) for name in always)
+        return tuple(steps)
 
     def _losses(self, plan: Plan, always: set[str], total: int) -> list[float]:
         rng = random.Random(f"losses-{self.seed}-{plan.reseed}")

@@ -3,13 +3,16 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
 from hotlap.levers.lever import Patch
+from hotlap.predict.precision import Precision
 from hotlap.predict.trace import Tracer
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import encode
@@ -22,6 +25,7 @@ _HOST_S = 0.01
 # A launch costs the host this much on top of what dispatching costs on a CPU (1 to 3 us; the shared data's launch
 # points).
 _LAUNCH_S = 2e-6
+_PRECISIONS = {torch.float16: Precision.FP16, torch.bfloat16: Precision.BF16}
 
 
 class WorkloadWatch(Watch):
@@ -38,6 +42,8 @@ class WorkloadWatch(Watch):
         self._host_s: float | None = None
         self._found: str | None = None
         self._free: Callable[[], None] = lambda: None
+        self._autocasts: WeakKeyDictionary[Any, torch.dtype] = WeakKeyDictionary()
+        self._autocast: torch.dtype | None = None
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Loading a batch is no work of the device: what runs within it is left out."""
@@ -54,6 +60,28 @@ class WorkloadWatch(Watch):
                 return draw(iterator)
 
         patch.set(kind, "__next__", __next__)
+        if not torch.cuda.is_available():
+            self._listen_to_autocast(patch)
+
+    def _listen_to_autocast(self, patch: Patch) -> None:
+        """Without a GPU, torch disables autocast for one: what was asked is known when it is made, and counts if it is
+        entered in the traced step."""
+        made, entered = torch.autocast.__init__, torch.autocast.__enter__
+        asked = signature(made)
+
+        def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
+            made(one, *args, **kwargs)
+            given = asked.bind(one, *args, **kwargs).arguments
+            if one.device == "cuda" and given.get("enabled", True):
+                self._autocasts[one] = one.fast_dtype
+
+        def __enter__(one: Any) -> Any:  # noqa: N807 - it becomes that method
+            if self._tracer is not None:
+                self._autocast = self._autocasts.get(one, self._autocast)
+            return entered(one)
+
+        patch.set(torch.autocast, "__init__", __init__)
+        patch.set(torch.autocast, "__enter__", __enter__)
 
     def open(self) -> None:
         """WINDOW: trace from here."""
@@ -84,6 +112,7 @@ class WorkloadWatch(Watch):
             optimizer_state_bytes=float(state_bytes),
             host_s=self._host_s,
             compiled=session.facts.compiled,
+            autocast=_PRECISIONS.get(self._autocast),
         )
         self._found = encode(work).decode()
 

@@ -1,0 +1,34 @@
+"""All founding experiments on this machine, one after the other; writes benchmarks/results/lab_NAME.json.
+
+`python benchmarks/lab.py [--quick] [NAME ...]`. The checklist is asked about examples/digits.py.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from hotlap.lab import EXPERIMENTS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    """Those that were named, or all; the exit code."""
+    named = {word for word in sys.argv[1:] if word != "--quick"}
+    quick = ["--quick"] if "--quick" in sys.argv[1:] else []
+    failed = []
+    for one in EXPERIMENTS:
+        if named and one.name not in named:
+            continue
+        out = ROOT / "benchmarks" / "results" / f"lab_{one.name.replace('-', '_')}.json"
+        script = ["examples/digits.py"] if one.script else []
+        command = [sys.executable, "-m", "hotlap", "lab", one.name, *quick, "--json", str(out), *script]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            failed.append(one.name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

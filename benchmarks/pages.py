@@ -1,0 +1,131 @@
+"""Docstrings of rules and levers -> docs/rules.md, docs/levers.md, and a page for each; paste.py writes them."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from types import ModuleType
+
+from hotlap import levers, rules
+
+FOLDERS = ("levers", "rules")
+"""Below docs/; every page in them is made here."""
+
+_NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change those. -->\n"
+_HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|What|Why|When it hurts): ", re.MULTILINE)
+_ISSUE = re.compile(r"\b([\w-]+/[\w.-]+)#(\d+)\b")
+
+_LEVERS = f"""\
+# What hotlap tries
+
+{_NOTE}
+Each lever looks at the state of the script and at what can go wrong before it is tried, is timed against the script
+without it, and is held by [the gate](gate.md) to what it says about numbers: `exact` (losses equal bit for bit),
+`rounding` (as far apart as rounding alone puts them), `statistical` (no worse than another seed), `recipe` (another
+training; tried on request only). A lever of scope `step` is switched inside one process; the others are compared
+between processes. `hotlap tune --levers NAME train.py` tries one alone.
+"""
+
+_RULES = f"""\
+# What hotlap finds
+
+{_NOTE}
+Each finding has a code that stays the same, what it costs of each step, and one sentence with numbers. Its cost is what
+a step would save at most if the cause were gone. They come costliest first. A cause takes the place of what it
+explains: a finding is left out when one of its causes accounts for at least half of its cost. `compute-bound`, which is
+no fault, is said where there is nothing else to say.
+"""
+
+
+def pages() -> Mapping[str, str]:
+    """Path below docs/ -> text."""
+    made = {
+        "levers.md": "\n".join([_LEVERS, *_lever_rows()]) + "\n",
+        "rules.md": "\n".join([_RULES, *_rule_rows()]) + "\n",
+    }
+    made |= {f"levers/{kind.name}.md": "\n".join(_lever_page(kind)) for kind in levers.ALL}
+    return made | {f"rules/{code}.md": "\n".join(_rule_page(code)) for code in rules.ALL}
+
+
+def _lever_rows() -> Iterator[str]:
+    yield "| lever | what it does | scope | numbers |\n|---|---|---|---|"
+    for kind in levers.ALL:
+        yield f"| [{kind.name}](levers/{kind.name}.md) | {_lever_text(kind)[0]} | `{kind.scope}` | `{kind.numerics}` |"
+
+
+def _rule_rows() -> Iterator[str]:
+    yield "| finding | what it says |\n|---|---|"
+    for code in rules.ALL:
+        yield f"| [{code}](rules/{code}.md) | {_rule_text(code)[0]} |"
+
+
+def _lever_page(kind: type[levers.Lever]) -> Iterator[str]:
+    title, text = _lever_text(kind)
+    settings = ", ".join(f"`{field.name}`" for field in fields(kind))  # type: ignore[arg-type]  # all are dataclasses
+    yield f"# {kind.name}\n\n{_NOTE}\n{title}\n"
+    yield f"Scope `{kind.scope}`, numbers `{kind.numerics}`{f', settings {settings}' if settings else ''}.\n"
+    yield _shown(text)
+    named_by = [code for code in rules.ALL if kind.name in _levers_of(code)]
+    if named_by:
+        yield f"\n**Findings that name it:** {_links(named_by, '../rules')}."
+    yield f"\nTo try it alone: `hotlap tune --levers {kind.name} train.py`. All levers: [the list](../levers.md).\n"
+
+
+def _rule_page(code: str) -> Iterator[str]:
+    title, text = _rule_text(code)
+    yield f"# {code}\n\n{_NOTE}\n{title}\n\n{_shown(text)}"
+    limits = ", ".join(f"`{name}` {value:g}" for name, value in _limits(vars(_module(code))))
+    if limits:
+        source = f"src/hotlap/rules/{code.replace('-', '_')}.py"
+        yield f"\n**Limits:** {limits}; the reasons stand beside them in `{source}`."
+    tried = _levers_of(code)
+    if tried:
+        yield f"\n**Worth trying, depending on what is seen:** {_links(tried, '../levers')}."
+    causes = [cause for cause, explained in rules.EXPLAINS.items() if code in explained]
+    if causes:
+        yield f"\n**Left out when it is explained by:** {_links(causes)}."
+    if rules.EXPLAINS.get(code):
+        yield f"\n**Explains:** {_links(sorted(rules.EXPLAINS[code]))}."
+    yield "\nAll findings: [the list](../rules.md).\n"
+
+
+def _lever_text(kind: type[levers.Lever]) -> tuple[str, str]:
+    """(First sentence, the rest) of its docstring."""
+    title, _, text = (inspect.getdoc(kind) or "").partition("\n\n")
+    return " ".join(title.split()), text
+
+
+def _rule_text(code: str) -> tuple[str, str]:
+    """(What it is, the rest) of its module's docstring, which begins with the code."""
+    title, _, text = (_module(code).__doc__ or "").partition("\n\n")
+    what = " ".join(title.split()).partition(": ")[2]
+    return what[:1].upper() + what[1:], text
+
+
+def _module(code: str) -> ModuleType:
+    return importlib.import_module(rules.ALL[code].__module__)
+
+
+def _levers_of(code: str) -> list[str]:
+    """Levers that the source of a rule names, in the order of the list; those that are not there yet are left out."""
+    tree = ast.parse(inspect.getsource(_module(code)))
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return [kind.name for kind in levers.ALL if kind.name in words]
+
+
+def _limits(names: Mapping[str, object]) -> Iterator[tuple[str, float]]:
+    for name, value in names.items():
+        if name.startswith("MIN_") and isinstance(value, int | float):
+            yield name, float(value)
+
+
+def _shown(text: str) -> str:
+    """The sections of a docstring as Markdown; issues of other projects become links."""
+    text = _ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", text.strip())
+    return _HEADING.sub(r"\n**\1:** ", text).lstrip()
+
+
+def _links(names: list[str], folder: str = ".") -> str:
+    return ", ".join(f"[{name}]({name}.md)" if folder == "." else f"[{name}]({folder}/{name}.md)" for name in names)

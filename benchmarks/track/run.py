@@ -1,0 +1,262 @@
+"""Ten scripts side by side: as written, under hotlap's accepted patch, tuned by an expert, by the peers' recipes.
+
+    python benchmarks/track/run.py [NAME ...] [--data DIR] [--rounds N] [--budget TIME]
+
+For each script one study (`hotlap tune`, `hotlap apply`), then whole runs of all variants in turn, forwards and
+backwards, one round after the other. A script says after each epoch how many samples it took and how long; the steady
+rate is the median over all epochs but the first, which holds compiling, caches and decoding, and is counted in the
+whole time. Writes `benchmarks/results/track-<device>.json`; scripts that are not named keep their last result.
+Lightning, transformers and accelerate are in the dependency group `frameworks`.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from recipes import RECIPES, script
+
+import results_file
+from hotlap import statistics as intervals
+
+EPOCH = re.compile(r"^epoch \d+: loss (\S+), (\d+) samples in ([0-9.]+) s$", re.MULTILINE)
+# As long as any run may take; the longest as written take about a minute on two cores.
+LIMIT_S = 1200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One whole run of one variant."""
+
+    sample_s: float
+    """Median over all epochs but the first: seconds a sample."""
+    whole_s: float
+    """Seconds of all epochs, the first included; starting Python and importing torch are not."""
+    loss: float
+    """Of the last epoch."""
+
+
+def run(path: Path, data: Path) -> Outcome | str:
+    """One run to its end; why there is no result, if there is none."""
+    command = [sys.executable, path.name, "--data", str(data)]
+    try:
+        done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"took longer than {LIMIT_S} s"
+    epochs = [(float(loss), int(count), float(seconds)) for loss, count, seconds in EPOCH.findall(done.stdout)]
+    if done.returncode or len(epochs) < 2:
+        return (done.stderr.strip().splitlines() or ["said nothing of its epochs"])[-1][:300]
+    return Outcome(
+        sample_s=statistics.median(seconds / count for _, count, seconds in epochs[1:]),
+        whole_s=sum(seconds for _, _, seconds in epochs),
+        loss=epochs[-1][0],
+    )
+
+
+class Entry:
+    """One script with all its variants, in a folder of its own."""
+
+    def __init__(self, name: str, folder: Path, data: Path) -> None:
+        self.name = name
+        self._data = data
+        self._folder = folder
+        self.paths: dict[str, Path] = {}
+        self.failed: dict[str, str] = {}
+        self.outcomes: dict[str, list[Outcome]] = {}
+        for variant in ("written", "hotlap", "expert", *RECIPES[name]):
+            place = folder / variant
+            shutil.copytree(HERE / name, place, ignore=shutil.ignore_patterns("__pycache__"))
+            self.paths[variant] = place / ("expert.py" if variant == "expert" else "train.py")
+            if variant in RECIPES[name]:
+                self.paths[variant].write_text(script(name, variant), encoding="utf-8")
+
+    def tune(self, budget: str) -> dict[str, Any]:
+        """The study; its patch is applied in the folder "hotlap"."""
+        place = self.paths["hotlap"].parent
+        begun = time.perf_counter()
+        study, told = _hotlap(
+            "tune", "--fresh", "--timeout", "600", "--budget", budget, "--json", "-",
+            "train.py", "--data", str(self._data), cwd=place,
+        )  # fmt: skip
+        seconds = time.perf_counter() - begun
+        if study is None:
+            self.failed["hotlap"] = told
+            return {"study_s": seconds, "failed": told}
+        if study["patch"]:
+            applied = subprocess.run(
+                [sys.executable, "-m", "hotlap", "apply"], cwd=place, capture_output=True, text=True, check=False
+            )
+            if applied.returncode:
+                self.failed["hotlap"] = f"hotlap apply: {applied.stderr.strip()[-300:]}"
+        return {"study_s": seconds} | _told(study)
+
+    def round(self, *, backwards: bool) -> None:
+        """Every variant once."""
+        for variant in reversed(self.paths) if backwards else self.paths:
+            if variant in self.failed:
+                continue
+            found = run(self.paths[variant], self._data)
+            print(f"  {self.name:14} {variant:10} {found}", flush=True)
+            if isinstance(found, str):
+                self.failed[variant] = found
+            else:
+                self.outcomes.setdefault(variant, []).append(found)
+
+    def row(self, study: Mapping[str, Any]) -> dict[str, Any]:
+        """Speed-ups over the script as written, with intervals over rounds."""
+        row: dict[str, Any] = {"script": self.name}
+        recipes = {name: self._speedup(name) for name in RECIPES[self.name]}
+        for variant in ("hotlap", "expert", *RECIPES[self.name]):
+            row[variant] = _shown(self._speedup(variant)) or f"failed: {self.failed.get(variant, 'did not run')}"[:80]
+        mine, best = self._speedup("hotlap"), self._speedup("expert")
+        row["of_expert"] = mine["mid"] / best["mid"] if mine and best else None
+        known = [found["mid"] for found in recipes.values() if found]
+        row["ahead_of_recipes"] = bool(mine and all(mine["mid"] > other for other in known))
+        row["verdict"] = study.get("verdict", "")
+        row["study_s"] = study["study_s"]
+        return row
+
+    def details(self, study: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything: every run, every interval, what the study said."""
+        return {
+            "study": dict(study),
+            "failed": self.failed,
+            "steady": {variant: self._speedup(variant) for variant in self.paths if variant != "written"},
+            "whole": {variant: self._speedup(variant, whole=True) for variant in self.paths if variant != "written"},
+            "runs": {
+                variant: [{"sample_s": o.sample_s, "whole_s": o.whole_s, "loss": o.loss} for o in outcomes]
+                for variant, outcomes in self.outcomes.items()
+            },
+        }
+
+    def _speedup(self, variant: str, *, whole: bool = False) -> dict[str, float | None] | None:
+        """Over the script as written, from runs of the same round."""
+        pairs = list(zip(self.outcomes.get("written", ()), self.outcomes.get(variant, ()), strict=False))
+        ratios = [
+            math.log(mine.whole_s / other.whole_s if whole else mine.sample_s / other.sample_s) for mine, other in pairs
+        ]
+        if not ratios:
+            return None
+        interval = intervals.interval(ratios, pooled_variance=None) if len(ratios) > 1 else None
+        return {
+            "low": interval.low if interval else None,
+            "mid": math.exp(statistics.fmean(ratios)),
+            "high": interval.high if interval else None,
+        }
+
+
+def _hotlap(*words: str, cwd: Path) -> tuple[dict[str, Any] | None, str]:
+    """(JSON that it wrote, nothing) or (nothing, the end of what it said)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hotlap", *words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    try:
+        return json.loads(done.stdout), ""
+    except json.JSONDecodeError:
+        return None, done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+
+
+def _told(study: Mapping[str, Any]) -> dict[str, Any]:
+    result = study["result"] or {}
+    return {
+        "verdict": result.get("verdict", ""),
+        "why": result.get("why", ""),
+        "levers": [lever["name"] for lever in result.get("levers", ())],
+        "claimed": result.get("speedup"),
+        "elapsed_s": study["elapsed_s"],
+        "findings": [finding["code"] for finding in study["findings"]],
+        "warnings": study.get("warnings", []),
+        "trials": [
+            {key: trial[key] for key in ("levers", "kind", "speedup", "verdict", "accepted", "why")}
+            for trial in study["trials"]
+        ],
+    }
+
+
+def _shown(speedup: Mapping[str, float | None] | None) -> str:
+    if speedup is None:
+        return ""
+    if speedup["low"] is None:
+        return f"{speedup['mid']:.2f}x"
+    return f"{speedup['mid']:.2f}x [{speedup['low']:.2f}, {speedup['high']:.2f}]"
+
+
+def claims(rows: Sequence[Mapping[str, Any]], details: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The goals of the track."""
+    gains = [
+        math.log(details[row["script"]]["steady"]["hotlap"]["mid"]) for row in rows if row["of_expert"] is not None
+    ]
+    shares = [row["of_expert"] for row in rows if row["of_expert"] is not None]
+    found: list[dict[str, Any]] = []
+    if gains:
+        name = f"track of {len(gains)} scripts"
+        found.append(
+            {
+                "claim": f"{name}: hotlap over as written, geometric mean",
+                "mid": math.exp(statistics.fmean(gains)),
+                "unit": "x",
+            }
+        )
+        found.append({"claim": f"{name}: hotlap as part of the expert's speed, worst", "mid": min(shares), "unit": ""})
+        found.append(
+            {
+                "claim": f"{name}: ahead of every recipe",
+                "mid": sum(bool(row["ahead_of_recipes"]) for row in rows),
+                "unit": "",
+            }
+        )
+        found.append({"claim": f"{name}: longest study", "mid": max(row["study_s"] for row in rows), "unit": " s"})
+    return found
+
+
+def _write(rows: Mapping[str, Mapping[str, Any]], details: Mapping[str, Mapping[str, Any]]) -> None:
+    ordered = [rows[name] for name in RECIPES if name in rows]
+    keys = list(dict.fromkeys(key for row in ordered for key in row))
+    table = [{key: row.get(key, "") for key in keys} for row in ordered]
+    results_file.write("track", results=table, claims=claims(ordered, details), scripts=dict(details))
+
+
+def main() -> None:
+    """All scripts that were named, one after the other; the result is written after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)} (default: all)")
+    parser.add_argument("--data", type=Path, default=HERE.parents[2] / "shared" / "data", help="folder of the data")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each variant (default: 3)")
+    parser.add_argument("--budget", default="5m", help="of each study, as `hotlap tune` takes it (default: 5m)")
+    args = parser.parse_args()
+    unknown = sorted(set(args.names) - set(RECIPES))
+    if unknown:
+        parser.error(f"there is no script {unknown[0]!r}; there are {', '.join(RECIPES)}")
+    if not args.data.is_dir():
+        print(f"{args.data} is missing: the scripts take data that come with Python or scikit-learn", file=sys.stderr)
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    path = results_file.RESULTS / f"track-{results_file.device_name()}.json"
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"results": [], "scripts": {}}
+    rows, details = {row["script"]: row for row in old["results"]}, dict(old["scripts"])
+    for name in args.names or RECIPES:
+        with tempfile.TemporaryDirectory(prefix="track-") as folder:
+            entry = Entry(name, Path(folder), args.data.resolve())
+            study = entry.tune(args.budget)
+            print(name, {key: study.get(key) for key in ("levers", "claimed", "verdict", "why", "failed")}, flush=True)
+            for k in range(args.rounds):
+                entry.round(backwards=k % 2 == 1)
+            rows[name], details[name] = entry.row(study), entry.details(study)
+            _write(rows, details)
+
+
+if __name__ == "__main__":
+    main()

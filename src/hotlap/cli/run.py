@@ -1,0 +1,107 @@
+"""`hotlap run`: the training itself, for real, under the levers that its last study accepted; no file is changed."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotlap.errors import RecordError, UserError
+
+if TYPE_CHECKING:
+    from hotlap.cli.target import Target
+    from hotlap.record import Study
+
+_USAGE = "hotlap run [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser of `hotlap` about this command."""
+    parser = subparsers.add_parser(
+        "run",
+        usage=_USAGE,
+        allow_abbrev=False,
+        help="run a training for real, under the levers of its last study",
+        description="Runs the training under the levers that its last `hotlap tune` accepted. No file is changed, and "
+        "nothing is measured: exit code, streams and signals are the training's own. Refuses where the script, its "
+        "arguments, versions or the machine are not what was studied, and says what differs.",
+        epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
+    )
+    parser.add_argument("--study", metavar="STUDY", help="folder of the study, or its JSON file (default: the newest)")
+    parser.add_argument("--allow-different", action="store_true", help="run what differs all the same")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Become the training; this returns only in tests that keep a process from becoming another."""
+    from hotlap.cli import target
+    from hotlap.cli.workbench import levers_environment
+    from hotlap.launch import become
+    from hotlap.record import Plan
+
+    cwd = Path(os.getcwd())
+    aim = target.parse(args.tail, cwd=cwd, command="run")
+    path, study = _named(args.study) if args.study else _newest(cwd, args.tail, aim)
+    levers = study.result.levers if study.result is not None else ()
+    if not levers:
+        raise UserError(f"The study in {path.parent} accepted no lever: run {aim.title} without hotlap.")
+    if not args.allow_different:
+        _refuse_what_differs(study, args.tail, aim)
+    plan = Plan(command=aim.command, cwd=str(cwd), out=str(_home(path)), always=levers, seed=None, only_levers=True)
+    become(plan, environment=levers_environment(plan))
+
+
+def _home(path: Path) -> Path:
+    """Where the plan is kept for the processes that the training starts."""
+    return path.parent / "run" if path.name == "study.json" else path.with_name(f"{path.name}.run")
+
+
+def _named(name: str) -> "tuple[Path, Study]":
+    from hotlap.record import Study, load
+
+    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
+    return path.resolve(), load(path, Study)
+
+
+def _newest(cwd: Path, tail: list[str], aim: "Target") -> "tuple[Path, Study]":
+    """The newest complete study of this very command; without one, the newest of the same script."""
+    from hotlap.cli import shelf
+    from hotlap.record import Purpose, State, Study, load
+
+    others = None
+    for path in shelf.studies(cwd):
+        try:
+            study = load(path, Study)
+        except RecordError:
+            continue
+        if study.purpose is not Purpose.TUNE or study.state is not State.COMPLETE:
+            continue
+        if study.command == tuple(tail):
+            return path, study
+        if others is None and _same_script(study.command, tail):
+            others = path, study
+    if others is None:
+        raise UserError(
+            f"There is no complete study of {aim.title} in .hotlap/ here. Run `hotlap tune` with the same words first."
+        )
+    return others
+
+
+def _same_script(command: tuple[str, ...], tail: list[str]) -> bool:
+    """`train.py --lr 1` and `train.py --lr 2`, or `-m train` with other arguments."""
+    length = 2 if tail[0] in ("-m", "--") else 1
+    return command[:length] == tuple(tail[:length])
+
+
+def _refuse_what_differs(study: "Study", tail: list[str], aim: "Target") -> None:
+    """Raises UserError: names everything that is not as it was studied."""
+    from hotlap import machine
+    from hotlap.tune.changed import changed
+
+    differs = changed(study, command=tuple(tail), machine=machine.look(), title=aim.title)
+    if differs:
+        raise UserError(
+            f"{aim.title} is not what was studied on {study.created[:10]}: {'; '.join(differs)}. The levers may do "
+            "harm, or nothing, here: run `hotlap tune` again, or say --allow-different."
+        )

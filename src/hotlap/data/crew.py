@@ -1,0 +1,239 @@
+"""Workers that stay from epoch to epoch: torch's own processes and queues, told each epoch what new ones would be told.
+
+`Epoch` is what `iter(loader)` gives: it draws from the script's generators and asks the sampler exactly as torch's
+iterator does. `Crew` is the processes, and outlives it.
+"""
+
+import copy
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, final
+
+import torch
+from torch.utils.data import get_worker_info
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
+
+from hotlap.data.contents import contents
+from hotlap.data.determinism import Streams, Watch, fetch
+from hotlap.data.stand_in import behind
+from hotlap.data.workers import Role
+
+# When new workers had to be made so many times because something had changed, torch's own way is as good.
+MAX_RESTARTS = 3
+
+
+class _Order(NamedTuple):
+    """What a worker is asked for."""
+
+    epoch: int
+    base_seed: int
+    index: Any
+    """As the sampler gave it."""
+
+
+class _Look(NamedTuple):
+    """Asks a worker whether the data set is what it was."""
+
+
+class _Seen(NamedTuple):
+    changed: str | None
+
+
+@final
+class _Guard:
+    """Tells whether a data set and the script's functions are what they were."""
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = [part for part in parts if part is not None]
+        self._watches = [Watch(part) for part in self._parts]
+        self._streams = Streams(tuple(stream for watch in self._watches for stream in watch.streams))
+        self._own = self._own_states()
+        self._contents = contents(*self._parts)
+
+    def changed(self) -> str | None:
+        """What is no longer as it was."""
+        for watch in self._watches:
+            changed = watch.changed()
+            if changed is not None:
+                return changed
+        if self._own_states() != self._own:
+            return "a random generator"
+        return "what it holds" if contents(*self._parts) != self._contents else None
+
+    def _own_states(self) -> list[object]:
+        return [stream.fingerprint(stream.read()) for stream in self._streams.own]
+
+
+@final
+class _Member:
+    """IN A WORKER: the data set and the collate function, behind what must happen before the first item of an epoch."""
+
+    def __init__(self, loader: Any, dataset: Any) -> None:
+        self._dataset, self._collate = dataset, loader.collate_fn
+        self._num_workers, self._init = loader.num_workers, loader.worker_init_fn
+        self._epoch = 0
+        self._guard: _Guard | None = None
+        self._before: Watch | None = None
+        self._changed: str | None = None
+
+    def __getitems__(self, order: Any) -> Any:
+        """For a loader that makes batches."""
+        if isinstance(order, _Look):
+            return self._look()
+        self._begin(order)
+        items = fetch(self._dataset, order.index)
+        self._note()
+        return items
+
+    def __getitem__(self, order: Any) -> Any:
+        """For one that does not."""
+        if isinstance(order, _Look):
+            return self._look()
+        self._begin(order)
+        item = self._dataset[order.index]
+        self._note()
+        return item
+
+    def collate(self, items: Any) -> Any:
+        """As the script has it."""
+        return items if isinstance(items, _Seen) else self._collate(items)
+
+    def _begin(self, order: _Order) -> None:
+        if order.epoch == self._epoch:
+            return
+        self._epoch = order.epoch
+        if self._guard is None:
+            self._before = Watch(behind(self._dataset))
+            self._own = [stream.fingerprint(stream.read()) for stream in self._before.streams]
+        info = get_worker_info()
+        assert info is not None  # this is a worker
+        Role(self._num_workers, order.base_seed, self._init, self._collate).play(info.id, self._dataset)
+
+    def _note(self) -> None:
+        """After the first batch: from here on nothing may change; until here a file may have been opened."""
+        if self._guard is None and self._before is not None:
+            self._changed = self._before.opened()
+            if self._own != [stream.fingerprint(stream.read()) for stream in self._before.streams]:
+                self._changed = "a random generator"
+            self._guard, self._before = _Guard(behind(self._dataset), self._collate), None
+
+    def _look(self) -> _Seen:
+        return _Seen(self._changed or (None if self._guard is None else self._guard.changed()))
+
+
+@final
+class Crew(_MultiProcessingDataLoaderIter):
+    """The processes of one loader."""
+
+    def __init__(self, loader: Any, dataset: Any) -> None:
+        # Before the processes are: they are copies of what is guarded here.
+        self._hotlap_guard = _Guard(behind(dataset), loader.collate_fn, loader.worker_init_fn)
+        self._hotlap_settings = _settings(loader)
+        self._hotlap_epoch = 0
+        self._hotlap_holder: Callable[[], Any] = lambda: None
+        member = _Member(loader, dataset)
+        plain = copy.copy(loader)
+        plain.__dict__.update(
+            dataset=member, collate_fn=member.collate, worker_init_fn=None, persistent_workers=True, _iterator=None,
+            batch_sampler=None if loader.batch_sampler is None else (), sampler=(), generator=torch.Generator(),
+        )  # fmt: skip
+        self._hotlap_loader = plain
+        super().__init__(plain)
+
+    def free(self) -> bool:
+        """True unless somebody still draws from it."""
+        holder = self._hotlap_holder()
+        return holder is None or holder.over
+
+    def unfit(self, loader: Any) -> str | None:
+        """Why these processes are not what new ones would be, as far as it can be seen from here."""
+        if self._shutdown or not all(worker.is_alive() for worker in self._workers):
+            return "a worker ended"
+        if _settings(loader) != self._hotlap_settings:
+            return "a setting of the loader was changed"
+        changed = self._hotlap_guard.changed()
+        return None if changed is None else f"{changed} of the data set was changed"
+
+    def look(self) -> str | None:
+        """What has changed in the workers themselves; what was still asked for from an epoch cut short is dropped."""
+        self._index_sampler: Any = [_Look()] * self._num_workers
+        self._reset(self._hotlap_loader)
+        answers = [self._next_data() for _ in range(self._num_workers)]
+        changed = [answer.changed for answer in answers if answer.changed is not None]
+        return f"a worker changed {changed[0]} of its data set" if changed else None
+
+    def begin(self, sampler_iter: Iterator[Any], base_seed: int, holder: Any) -> None:
+        """Ask for the first batches of an epoch, as many as torch would."""
+        self._hotlap_epoch += 1
+        epoch = self._hotlap_epoch
+        self._hotlap_holder = weakref.ref(holder)
+        self._sampler_iter: Any = (_Order(epoch, base_seed, index) for index in sampler_iter)
+        for _ in range(self._prefetch_factor * self._num_workers):
+            self._try_put_index()
+
+    def dismiss(self) -> None:
+        """End the processes."""
+        self._shutdown_workers()
+
+
+def _settings(loader: Any) -> tuple[Any, ...]:
+    return (
+        id(loader.dataset._hotlap_dataset), loader.num_workers, loader.prefetch_factor, loader.timeout,
+        loader.pin_memory, id(loader.collate_fn), id(loader.worker_init_fn), loader.drop_last,
+    )  # fmt: skip
+
+
+@final
+class Epoch(_BaseDataLoaderIter):
+    """One pass over a loader whose workers stay."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)  # draws the base seed
+        super()._reset(loader, True)  # torch asks the sampler for an iterator twice
+        self.over = False
+        self._crew = _crew_of(loader)
+        self._crew.begin(self._sampler_iter, int(self._base_seed), self)
+
+    def _next_data(self) -> Any:
+        try:
+            return self._crew._next_data()
+        except StopIteration:
+            self.over = True
+            raise
+
+
+def lasts(loader: Any) -> bool:
+    """True if workers of this loader may be kept, and are free for another epoch."""
+    state = loader.__dict__
+    if state.get("_hotlap_restarts", 0) >= MAX_RESTARTS or loader.persistent_workers:
+        return False
+    crew = state.get("_hotlap_crew")
+    return crew is None or crew.free()
+
+
+def plain_workers(loader: Any) -> _MultiProcessingDataLoaderIter:
+    """Torch's own, which know nothing of this."""
+    plain = copy.copy(loader)
+    plain.__dict__.update(dataset=loader.dataset._hotlap_dataset)
+    return _MultiProcessingDataLoaderIter(plain)
+
+
+def _crew_of(loader: Any) -> Crew:
+    """The processes of the last epoch if they are as good as new ones, or new ones."""
+    state = loader.__dict__
+    crew = state.get("_hotlap_crew")
+    if crew is not None:
+        reason = crew.unfit(loader)
+        if reason is None:
+            try:
+                reason = crew.look()
+            except RuntimeError as error:
+                reason = str(error)
+        if reason is None:
+            return crew
+        state["_hotlap_crew"] = None
+        crew.dismiss()
+        state["_hotlap_restarts"] = state.get("_hotlap_restarts", 0) + 1
+        loader.dataset._hotlap_notes.say(f"workers were started anew: {reason}")
+    made = state["_hotlap_crew"] = Crew(loader, loader.dataset._hotlap_dataset)
+    return made

@@ -1,0 +1,261 @@
+"""The transforms of a data set, cut in two: what comes before the first random draw, and what follows.
+
+The cut is made where the data set itself calls its transforms: for the time of one item, each pipeline (torchvision's
+`Compose`, of either version, or whatever is built like it, and `nn.Sequential`) holds a single step of ours, which runs
+the head, keeps what comes out, and hands the data set a mark in place of the result.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+from torch.utils.data import Dataset
+
+from hotlap.data.determinism import Stream, Streams
+
+# How deep below the data set pipelines are looked for, and among how many objects.
+_MOST_OBJECTS = 64
+_MOST_CHILDREN = 32
+
+
+class Touched(Exception):  # noqa: N818 - reads as the sentence "touched"
+    """The data set works on what its transforms return, or in a way that cannot be followed."""
+
+
+@final
+class Mark:
+    """Stands for the result of a call (for one of several: `part`). Whoever does anything with it is told no."""
+
+    __slots__ = ("call", "part")
+    _hotlap_packs: ClassVar[bool] = True
+
+    def __init__(self, call: int, part: int | None = None) -> None:
+        self.call, self.part = call, part
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Touched("it works on what its transforms return")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mark, (self.call, self.part)
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """One object with steps that are called one after the other."""
+
+    owner: Any
+    attribute: str
+    """Where its steps are: `transforms` of a Compose, `_modules` of an `nn.Sequential`."""
+    num_head: int = 0
+    """Steps before the first that draws."""
+
+    def steps(self) -> list[Callable[..., Any]]:
+        """As they are now."""
+        held = getattr(self.owner, self.attribute)
+        return [*held.values()] if isinstance(held, dict) else [*held]
+
+    def run(self, inputs: tuple[Any, ...], first: int, last: int | None = None) -> tuple[Any, ...]:
+        """Steps `first` to `last`, called as torchvision calls them."""
+        for step in self.steps()[first:last]:
+            result = step(*inputs)
+            inputs = result if len(inputs) > 1 else (result,)
+        return inputs
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a pipeline while an item was made."""
+
+    pipeline: int
+    inputs: Any
+    """What came out of the head; a `Mark` if the call was given the result of another one."""
+    several: bool
+    """It was given several inputs, and returns as many."""
+
+    _hotlap_packs: ClassVar[bool] = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, (self.pipeline, self.inputs, self.several)
+
+
+@dataclass(slots=True)
+class Half:
+    """An item whose tails have not run: how it is built, and what they are given."""
+
+    skeleton: Any
+    calls: list[Call] = field(default_factory=list)
+
+    _hotlap_packs: ClassVar[bool] = True
+
+
+@final
+class Pipelines:
+    """All pipelines of a data set."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.found = list(_find(dataset))
+        self._lock = threading.RLock()
+
+    def half(self, index: Any) -> Half:
+        """An item as far as its heads go.
+
+        Raises:
+            Touched: it cannot be cut there.
+        """
+        half = Half(None)
+        try:
+            with self._lock, self._recording(half.calls):
+                half.skeleton = self.dataset[index]
+        except Exception as error:  # the data set's code, which met a mark, or an error of its own that comes again
+            raise Touched(f"it works on what its transforms return ({type(error).__name__}: {error})") from error
+        if not half.calls:
+            raise Touched("it calls none of its transforms")
+        return half
+
+    def whole(self, half: Half) -> Any:
+        """The item: each call's tail in the order of the calls, then what was built of their results."""
+        results: list[Any] = []
+        for call in half.calls:
+            pipeline = self.found[call.pipeline]
+            if isinstance(call.inputs, Mark):
+                outputs = pipeline.run((_result(results, call.inputs),), 0)
+            else:
+                outputs = pipeline.run(call.inputs, pipeline.num_head)
+            results.append(outputs if call.several else outputs[0])
+        return _built(half.skeleton, results)
+
+    @contextmanager
+    def _recording(self, calls: list[Call]) -> Iterator[None]:
+        own = threading.get_ident()
+        held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self.found]
+        try:
+            for number, pipeline in enumerate(self.found):
+                step = _Step(number, Pipeline(_Held(held[number]), "steps", pipeline.num_head), calls, own)
+                setattr(pipeline.owner, pipeline.attribute, {"0": step} if isinstance(held[number], dict) else [step])
+            yield
+        finally:
+            for pipeline, before in zip(self.found, held, strict=True):
+                setattr(pipeline.owner, pipeline.attribute, before)
+
+
+@dataclass(slots=True)
+class _Held:
+    steps: Any
+
+
+@dataclass(slots=True)
+class _Step:
+    """What a pipeline holds while an item is cut."""
+
+    number: int
+    pipeline: Pipeline
+    calls: list[Call]
+    thread: int
+
+    def __call__(self, *inputs: Any) -> Any:
+        if threading.get_ident() != self.thread:  # not the item that is being cut
+            outputs = self.pipeline.run(inputs, 0)
+            return outputs if len(inputs) > 1 else outputs[0]
+        several = len(inputs) > 1
+        if any(isinstance(value, Mark) for value in inputs):
+            if several:
+                raise Touched("it hands the results of one pipeline to another, several at once")
+            given: Any = inputs[0]
+        else:
+            given = self.pipeline.run(inputs, 0, self.pipeline.num_head)
+        self.calls.append(Call(self.number, given, several))
+        call = len(self.calls) - 1
+        return tuple(Mark(call, part) for part in range(len(inputs))) if several else Mark(call)
+
+
+def find_heads(pipelines: Pipelines, index: Any, own: tuple[Stream, ...]) -> None:
+    """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
+    streams = Streams(own)
+    before = streams.states()
+    _Traced(pipelines, streams).make(index)
+    streams.restore(before)
+
+
+@final
+class _Traced:
+    """Runs an item with all steps, and looks at the generators after each."""
+
+    def __init__(self, pipelines: Pipelines, streams: Streams) -> None:
+        self._pipelines = pipelines
+        self._streams = streams
+
+    def make(self, index: Any) -> None:
+        held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self._pipelines.found]
+        try:
+            for pipeline, steps in zip(self._pipelines.found, held, strict=True):
+                named = steps.items() if isinstance(steps, dict) else enumerate(steps)
+                seen = {key: self._watching(pipeline, place, step) for place, (key, step) in enumerate(named)}
+                setattr(pipeline.owner, pipeline.attribute, seen if isinstance(steps, dict) else [*seen.values()])
+            self._pipelines.dataset[index]
+        finally:
+            for pipeline, steps in zip(self._pipelines.found, held, strict=True):
+                setattr(pipeline.owner, pipeline.attribute, steps)
+
+    def _watching(self, pipeline: Pipeline, place: int, step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*inputs: Any) -> Any:
+            before = self._streams.states()
+            result = step(*inputs)
+            if self._streams.drawn(before) is not None:
+                pipeline.num_head = min(pipeline.num_head, place)
+            return result
+
+        return run
+
+
+def _find(dataset: Any) -> Iterator[Pipeline]:
+    """Pipelines that the data set holds, not those inside of another one."""
+    waiting, seen = [dataset], set[int]()
+    while waiting and len(seen) < _MOST_OBJECTS:
+        value = waiting.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        attribute = _steps_of(value)
+        if attribute is not None:
+            yield Pipeline(value, attribute, len(getattr(value, attribute)))
+        elif isinstance(value, list | tuple):
+            waiting += value[:_MOST_CHILDREN]
+        elif isinstance(value, dict):
+            waiting += [*value.values()][:_MOST_CHILDREN]
+        elif isinstance(value, Dataset) or _holds_transforms(value):
+            waiting += vars(value).values()
+
+
+def _steps_of(value: Any) -> str | None:
+    if type(value) is torch.nn.Sequential:
+        return "_modules"
+    is_compose = type(value).__name__ == "Compose" and isinstance(getattr(value, "transforms", None), list)
+    return "transforms" if is_compose and callable(value) else None
+
+
+def _holds_transforms(value: Any) -> bool:
+    """True for what may stand between a data set and its transforms (torchvision's `StandardTransform`)."""
+    plain = isinstance(value, torch.Tensor | torch.nn.Module | type) or type(value).__module__ == "builtins"
+    return not plain and hasattr(value, "__dict__")
+
+
+def _result(results: list[Any], mark: Mark) -> Any:
+    return results[mark.call] if mark.part is None else results[mark.call][mark.part]
+
+
+def _built(skeleton: Any, results: list[Any]) -> Any:
+    if type(skeleton) is Mark:
+        return _result(results, skeleton)
+    if isinstance(skeleton, tuple) and hasattr(skeleton, "_fields"):
+        return type(skeleton)(*(_built(part, results) for part in skeleton))
+    if type(skeleton) in (list, tuple):
+        return type(skeleton)(_built(part, results) for part in skeleton)
+    if isinstance(skeleton, dict):
+        return type(skeleton)((key, _built(part, results)) for key, part in skeleton.items())
+    return skeleton

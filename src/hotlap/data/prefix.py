@@ -1,0 +1,328 @@
+"""`cached_prefix(dataset)`: what a pipeline does before its first random draw is done once; the rest runs on."""
+
+import os
+import sys
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, final
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from hotlap.data.bins import Bin
+from hotlap.data.copies import NoAnswer, in_a_copy
+from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
+from hotlap.data.items import Unsupported
+from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.notes import Notes
+from hotlap.data.parcels import pack, unpack
+from hotlap.data.pipelines import Pipelines, Touched, find_heads
+from hotlap.data.shelf import NoShelf, default_folder
+from hotlap.data.stand_in import StandIn
+from hotlap.data.warning import warn
+from hotlap.data.workers import Role
+from hotlap.errors import UserError
+from hotlap.units import size
+
+# Items of the first look, spread over the data set: heads are cut where one of them draws.
+NUM_LOOKED_AT = 6
+
+# A kept head is computed again once in so many items, but never for more than one part in RECHECK_SHARE of the time.
+RECHECK_EVERY = 64
+RECHECK_SHARE = 50
+
+# A head that takes less than this part of an item's time is not worth its memory.
+LEAST_SHARE = 0.1
+
+# A data set that is changed more often than this is not worth keeping heads of.
+MAX_RESTARTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What a first look at a data set has found."""
+
+    num_head: tuple[int, ...]
+    """Steps before the first draw, of each pipeline."""
+    entry_bytes: int
+    head_s: float
+
+
+@final
+class _Heads:
+    """The kept heads of one data set in one state. Copies of this process share them."""
+
+    def __init__(self, dataset: Any, *, memory_bytes: int | None, role: Role | None) -> None:
+        """`role`: what the script's workers are told; None without workers."""
+        self.watch = Watch(dataset)
+        self.pipelines = Pipelines(dataset)
+        self.reason: str | None = None
+        self.bin: Bin | None = None
+        self._streams = Streams(self.watch.streams)
+        self._dataset = dataset
+        self._process = os.getpid()
+        self._head_s = 0.0
+        self._checked_s = perf_counter()
+        self._hits = 0
+        try:
+            cut = self._survey() if role is None else in_a_copy(lambda: self._survey_as(role))
+            for pipeline, num_head in zip(self.pipelines.found, cut.num_head, strict=True):
+                pipeline.num_head = num_head
+            self._head_s = cut.head_s
+            self.bin = _bin_for(len(dataset), cut.entry_bytes, memory_bytes)
+        except (Touched, Unsupported, NoAnswer) as reason:
+            self.reason = str(reason)
+
+    def changed(self) -> str | None:
+        """What is no longer as it was. A worker may open files, or have them opened, before its first item."""
+        if os.getpid() == self._process:
+            return self.watch.changed()
+        self._process = os.getpid()
+        changed = self.watch.opened()
+        if changed is None and self._opens():
+            self.watch = Watch(self._dataset)
+        return changed
+
+    def item(self, place: int) -> Any:
+        """The item, with the draws that it would make."""
+        held = self.bin
+        assert held is not None
+        parts = held.get(place)
+        if parts is not None and self._still(place, parts):
+            return self.pipelines.whole(unpack(parts))
+        before = self._streams.states()
+        try:
+            half = self.pipelines.half(place)
+            if parts is None and self._streams.drawn(before) is None:
+                held.put(place, pack(half))
+        except (Touched, Unsupported):
+            self._streams.restore(before)
+            raise
+        return self.pipelines.whole(half)
+
+    def _opens(self) -> bool:
+        """IN A WORKER: compute a head, so that files are open; False if that changed something."""
+        before = self._streams.states()
+        try:
+            self.pipelines.half(0)
+        except Touched:
+            return False  # the item itself will tell
+        finally:
+            self._streams.restore(before)
+        return self.watch.opened() is None
+
+    def _still(self, place: int, parts: list[Any]) -> bool:
+        """Compute a kept head again, if it is time to; False if it came out different."""
+        self._hits += 1
+        started_s = perf_counter()
+        if self._hits % RECHECK_EVERY or started_s - self._checked_s < RECHECK_SHARE * self._head_s:
+            return True
+        before = self._streams.states()
+        again = pack(self.pipelines.half(place))
+        drawn = self._streams.drawn(before)
+        self._streams.restore(before)
+        self._checked_s = perf_counter()
+        if drawn is None and _equal(again, parts):
+            return True
+        assert self.bin is not None
+        self.bin.close()
+        self.reason = "what comes before its first random draw came out different when it was computed again"
+        warn(f"{self.reason}; kept heads were dropped")
+        return False
+
+    def _survey_as(self, role: Role) -> _Cut:
+        """IN A COPY: as a worker."""
+        role.play(0, self._dataset)
+        self.watch = Watch(self._dataset)
+        return self._survey()
+
+    def _survey(self) -> _Cut:
+        """Find the cut, and try it on some items."""
+        length = len(self._dataset)
+        if not self.pipelines.found or not length:
+            raise Touched("no pipeline of transforms was found in it")
+        before = self._streams.states()
+        try:
+            return self._try_cut(sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)}))
+        except (Touched, Unsupported):
+            raise
+        except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
+            raise Touched(f"an item could not be computed ({type(error).__name__}: {error})") from error
+        finally:
+            self._streams.restore(before)
+
+    def _try_cut(self, places: list[int]) -> _Cut:
+        for place in places:
+            find_heads(self.pipelines, place, self._streams.own)
+            if place == places[0] and self.watch.opened() is None:
+                self.watch = Watch(self._dataset)  # a file opened with the very first item is no change
+        tried = [self._try_item(place) for place in places]
+        whole_s, head_s = sum(each[0] for each in tried), sum(each[1] for each in tried)
+        if head_s < LEAST_SHARE * whole_s:
+            raise Touched("what comes before the first random draw takes no time worth keeping")
+        changed = self.watch.changed()
+        if changed is not None:
+            raise Touched(f"computing an item changes {changed} of the data set")
+        num_head = tuple(pipeline.num_head for pipeline in self.pipelines.found)
+        return _Cut(num_head, sum(each[2] for each in tried) // len(tried), head_s / len(tried))
+
+    def _try_item(self, place: int) -> tuple[float, float, int]:
+        """(seconds of an item, seconds of its head, bytes of its entry); `Touched` if the halves do not make it."""
+        before = self._streams.states()
+        begun_s = perf_counter()
+        item = self._dataset[place]
+        whole_s = perf_counter() - begun_s
+        after = self._streams.states()
+        self._streams.restore(before)
+        begun_s = perf_counter()
+        half = self.pipelines.half(place)
+        head_s = perf_counter() - begun_s
+        if self._streams.drawn(before) is not None:
+            raise Touched("it draws random numbers outside of its transforms")
+        parts = [bytes(part) for part in pack(half)]
+        again = self.pipelines.whole(unpack(parts))
+        if self._streams.drawn(after) is not None or not _equal(pack(item), pack(again)):
+            raise Touched("an item comes out different when its transforms are cut in two")
+        return whole_s, head_s, sum(map(len, parts))
+
+
+def _equal(left: list[Any], right: list[Any]) -> bool:
+    return len(left) == len(right) and all(bytes(one) == bytes(other) for one, other in zip(left, right, strict=True))
+
+
+def _bin_for(length: int, entry_bytes: int, memory_bytes: int | None) -> Bin:
+    """Room for all entries: in memory, or else on disk, or else for as many as memory holds."""
+    limit = int(SHARE_OF_FREE * available_bytes()) if memory_bytes is None else memory_bytes
+    wanted = int(1.2 * length * (entry_bytes + 256)) + (1 << 16)  # items differ in size
+    if wanted <= limit:
+        return Bin(length, wanted)
+    try:
+        return Bin(length, wanted, folder=default_folder())
+    except NoShelf:
+        return Bin(length, limit)
+
+
+@final
+class PrefixDataset(StandIn):
+    """What `cached_prefix` returns: the data set itself to all who look. See `cached_prefix`."""
+
+    _hotlap_notes: Notes
+    _hotlap_heads: _Heads | None
+    _hotlap_restarts: int
+    _hotlap_memory: int | None
+
+    def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
+        self.__dict__.update(
+            _hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_heads=None, _hotlap_restarts=0,
+            _hotlap_memory=memory_bytes, _hotlap_used=False,
+        )  # fmt: skip
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if heads are not kept, or were dropped: why."""
+        heads = self._hotlap_heads
+        return self._hotlap_notes.last if heads is None or heads.reason is None else heads.reason
+
+    @property
+    def num_cached(self) -> int:
+        """Heads kept now."""
+        heads = self._hotlap_heads
+        return 0 if heads is None or heads.bin is None or heads.bin.closed else heads.bin.num_kept
+
+    def __getitem__(self, index: Any) -> Any:
+        self.__dict__["_hotlap_used"] = True
+        heads = self._hotlap_prepare()
+        if heads is None or type(index) is not int or not 0 <= index < heads.bin.num_places:
+            return self._hotlap_dataset[index]
+        try:
+            return heads.item(index)
+        except (Touched, Unsupported) as reason:
+            self._hotlap_drop(str(reason))
+            return self._hotlap_dataset[index]
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        return [self[index] for index in indices]
+
+    def _hotlap_prepare(self, role: Role | None = None) -> Any:
+        """The heads, if they may be used now. Before workers are started: `role` is what they are told."""
+        heads = self._hotlap_heads
+        if heads is None or (heads.reason is None and heads.changed() is not None):
+            heads = self._hotlap_begin(role)
+        return None if heads is None or heads.bin is None or heads.bin.closed or heads.reason is not None else heads
+
+    def _hotlap_begin(self, role: Role | None) -> _Heads | None:
+        before = self._hotlap_heads
+        if get_worker_info() is not None:
+            return None  # what this process would keep is lost with it
+        if before is not None:
+            self.__dict__["_hotlap_restarts"] += 1
+            if self._hotlap_restarts > MAX_RESTARTS:
+                self._hotlap_drop("the data set was changed again and again, so no heads are kept")
+                return None
+            self._hotlap_notes.say("the data set was changed: kept heads were dropped, and are computed anew")
+        heads = _Heads(self._hotlap_dataset, memory_bytes=self._hotlap_memory, role=role)
+        self.__dict__["_hotlap_heads"] = heads
+        name = type(self._hotlap_dataset).__name__
+        if heads.reason is not None:
+            heads.reason = f"heads of {name} are not kept: {heads.reason}"
+            self._hotlap_notes.say(heads.reason)
+        elif heads.bin is not None and not heads.bin.in_memory:
+            self._hotlap_notes.say(f"heads of {name} take {size(heads.bin.limit_bytes)}: they are kept in a file")
+        return heads
+
+    def _hotlap_drop(self, reason: str) -> None:
+        heads = self._hotlap_heads
+        if heads is not None:
+            heads.reason = reason
+            if heads.bin is not None:
+                heads.bin.close()
+        self._hotlap_notes.say(reason)
+
+    def _hotlap_settled(self) -> bool:
+        heads = self._hotlap_heads
+        if not self._hotlap_used or heads is None or heads.bin is None or heads.reason is not None:
+            return True
+        return heads.bin.num_kept >= 0.99 * heads.bin.num_places or heads.bin.crowded
+
+    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PrefixDataset, (self._hotlap_dataset, self._hotlap_memory)
+
+
+def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
+    """A data set that reads, decodes and prepares each item once, and runs its random transforms each time.
+
+    `DataLoader(cached_prefix(ImageFolder(path, transform=Compose([Resize(256), RandomCrop(224), ToTensor()]))))`: the
+    picture is kept as it is after `Resize`, and `RandomCrop` is handed a new copy of it each time: the same type, the
+    same bytes, and the generators in the same states. So items are those of the data set as written, draw by draw.
+
+    The cut is in front of the first transform that draws from `random`, NumPy, torch or a generator that was found in
+    the data set, for any of some items; a head that draws later on is not kept. Several pipelines (two views of one
+    picture, one for the target) are cut each. Not cut is a data set that draws outside of its transforms, that works on
+    what they return, whose transforms are handed what is not plain data, and whose items differ when they are computed
+    by halves. One kept head in 64 is computed again, within 2% of the time; on the first difference all are dropped.
+
+    With worker processes the heads lie in memory that all of them share, also with those of the next epoch.
+
+    Arguments:
+        dataset: map-style, with transforms in a `Compose` or `nn.Sequential`. Not changed.
+        memory_bytes: the most that heads may take in memory; None: 80% of what is free when the first item is made.
+            What does not fit goes to a file without a name in the cache folder.
+
+    Returns:
+        The data set, to all who look.
+    """
+    if isinstance(dataset, StandIn) or sys.platform != "linux":
+        return dataset
+    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
+        raise UserError(
+            f"cached_prefix() got a {type(dataset).__name__}, which has no items to look up by number. "
+            "Give it a map-style data set: one with __getitem__ and __len__."
+        )
+    if fetches_whole_batches(dataset) or not hasattr(type(dataset), "__len__"):
+        return dataset
+    from hotlap.data.iterators import teach
+
+    teach()
+    return PrefixDataset(dataset, memory_bytes)

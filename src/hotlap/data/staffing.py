@@ -1,0 +1,102 @@
+"""Workers for loaders that have none, or others: where that changes nothing but the time."""
+
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    default_collate,
+)
+
+from hotlap.data.long_lived import lasting
+from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.tree_memory import tree_bytes
+from hotlap.data.workers import Role, look
+from hotlap.units import size
+
+# These ask the global generators at the begin of an epoch or never, so that being asked ahead changes nothing.
+_SAMPLERS = (RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
+
+# Batches of a loader below which its workers are not worth their start.
+LEAST_BATCHES = 4
+
+# Items that are computed in a copy of this process, to see what they do.
+_NUM_LOOKED_AT = 4
+
+
+@final
+class Staffing:
+    """Gives loaders their workers. `say` is told of each that is left alone."""
+
+    def __init__(self, num_workers: int, prefetch_factor: int, *, say: Callable[[str], None]) -> None:
+        self._num_workers = num_workers
+        self._prefetch_factor = prefetch_factor
+        self._say = say
+        self._seen: dict[int, tuple[Any, str | None]] = {}
+        self._served = False
+        self._said = False
+
+    def change(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of a DataLoader -> the ones that it is made with."""
+        dataset = given.get("dataset")
+        if not _has_items(dataset) or given.get("multiprocessing_context") not in (None, "fork"):
+            return given
+        if given.get("num_workers", 0) == 0 and given.get("timeout", 0):
+            return given  # torch says what is wrong
+        reason = self._why_not(dataset, given)
+        if reason is not None:
+            self._say(f"{type(dataset).__name__} is read as the script has it: {reason}")
+            return given
+        self._served = True
+        return {
+            **given,
+            "dataset": lasting(dataset),
+            "num_workers": self._num_workers,
+            "prefetch_factor": self._prefetch_factor,
+        }
+
+    def settled(self) -> bool:
+        """True: they work at full speed from the start. Says once what they take."""
+        if self._served and not self._said:
+            self._said = True
+            taken, free = tree_bytes(), available_bytes()
+            if free < (1 - SHARE_OF_FREE) * (free + taken):
+                self._say(f"with workers the training takes {size(taken)} of memory, and only {size(free)} are left")
+        return True
+
+    def _why_not(self, dataset: Any, given: dict[str, Any]) -> str | None:
+        length = len(dataset)
+        if length < LEAST_BATCHES * (given.get("batch_size", 1) or 1):
+            return f"it has only {length} items"
+        asks = given.get("batch_sampler") or given.get("sampler")
+        sampler = asks.sampler if type(asks) is BatchSampler else asks
+        if sampler is not None and type(sampler) not in _SAMPLERS:
+            return f"its sampler is a {type(sampler).__name__}, which may depend on when it is asked"
+        if given.get("num_workers", 0):
+            return None  # what items do happens in workers already
+        known = self._seen.get(id(dataset))
+        if known is None:
+            known = self._seen[id(dataset)] = (dataset, _what_items_do(dataset, length))
+        return known[1]
+
+
+def _has_items(dataset: Any) -> bool:
+    return (
+        hasattr(type(dataset), "__getitem__")
+        and hasattr(type(dataset), "__len__")
+        and not isinstance(dataset, IterableDataset | torch.utils.data.MapDataPipe)
+    )
+
+
+def _what_items_do(dataset: Any, length: int) -> str | None:
+    """Why workers cannot compute its items."""
+    role = Role(num_workers=1, base_seed=0, init=None, collate=default_collate)
+    seen = look(dataset, list(range(min(length, _NUM_LOOKED_AT))), role)
+    return seen.reason if seen.reason is not None and "changes" in seen.reason else None

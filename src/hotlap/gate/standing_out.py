@@ -1,0 +1,110 @@
+"""A number for each parameter at some steps, with and without the lever -> the one that differs beyond chance."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hotlap.gate.evidence import Pair
+from hotlap.record import Number, Update, as_float
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Table = NDArray[np.float64]
+
+Measure = Callable[[Update, Update], list[float]]
+"""(update as written, the same with the lever) -> a number for each parameter; NaN where there is none."""
+
+# Chance of a false alarm in all parameters together (the parameters share it), for independent steps.
+FALSE_ALARM = 0.01
+# Steps of one run are not independent: a run that drifted to another place keeps that. So a lever must stand out twice
+# as far as the furthest of the runs as written does by the very same measure.
+BEYOND_AS_WRITTEN = 2.0
+# With fewer records on both sides a mean has no known error, and only gross differences are named: a factor of two.
+MIN_RECORDS = 3
+GROSS = 0.69
+
+
+def common_updates(pair: Pair) -> Iterator[tuple[Update, Update]]:
+    """The updates that both recorded, by step."""
+    theirs = {update.step: update for update in pair.lever.updates or ()}
+    return ((mine, theirs[mine.step]) for mine in pair.base.updates or () if mine.step in theirs)
+
+
+def in_all_or_first(
+    pairs: Sequence[Pair], references: Sequence[Pair], row: Measure, *, floor: float, one_sided: bool
+) -> tuple[int, float] | None:
+    """What stands out in all records, or in the first of each pair.
+
+    At its first update a run has the parameters of its partner still, so whatever differs there was done by the update.
+    """
+    everything = _standing_out(
+        _table(pairs, row), [_table([r], row) for r in references], floor=floor, one_sided=one_sided
+    )
+    first = [_table(some, row, first_only=True) for some in (pairs, references)]
+    return everything or _standing_out(first[0], first[1:], floor=floor, one_sided=one_sided)
+
+
+def _standing_out(
+    table: "Table", references: Sequence["Table"], *, floor: float, one_sided: bool
+) -> tuple[int, float] | None:
+    """(parameter, mean) of the parameter whose mean is furthest beyond chance and beyond all runs as written."""
+    import numpy as np
+    from scipy.special import stdtrit
+
+    if table.shape[0] < MIN_RECORDS:
+        means = _means(table, one_sided=one_sided)
+        gross = int(np.argmax(np.abs(means))) if means.size else 0
+        return (gross, float(means[gross])) if means.size and abs(means[gross]) > GROSS else None
+    num_tests = table.shape[1] * (1 if one_sided else 2)
+    limit = float(stdtrit(table.shape[0] - 1, 1 - FALSE_ALARM / num_tests))
+    scores = _scores(table, limit=limit, floor=floor, one_sided=one_sided)
+    usual = max(
+        (_scores(r, limit=limit, floor=floor, one_sided=one_sided).max(initial=0.0) for r in references), default=0.0
+    )
+    p = int(np.argmax(scores))
+    if scores[p] <= max(limit, BEYOND_AS_WRITTEN * float(usual)):
+        return None
+    return p, float(_means(table, one_sided=one_sided)[p])
+
+
+def _means(table: "Table", *, one_sided: bool) -> "Table":
+    """Mean of each column; one-sided: what is below 0 is none."""
+    import numpy as np
+
+    if table.size == 0:
+        return np.zeros(0)
+    means = np.nanmean(np.where(np.isnan(table).all(axis=0), 0.0, table), axis=0)
+    return np.asarray(np.maximum(means, 0.0) if one_sided else means)
+
+
+def _scores(table: "Table", *, limit: float, floor: float, one_sided: bool) -> "Table":
+    """Means in units of their error; the error is never taken smaller than lets `floor` pass."""
+    import numpy as np
+
+    if table.shape[0] < MIN_RECORDS:
+        return np.zeros(table.shape[1] if table.ndim > 1 else 0)
+    filled = np.where(np.isnan(table), np.nanmean(np.where(np.isnan(table).all(axis=0), 0.0, table), axis=0), table)
+    error = filled.std(axis=0, ddof=1) / np.sqrt(filled.shape[0])
+    return np.asarray(np.abs(_means(table, one_sided=one_sided)) / np.hypot(error, floor / limit))
+
+
+def _table(pairs: Sequence[Pair], row: Measure, *, first_only: bool = False) -> "Table":
+    """(record, parameter) of what `row` makes of each step at which both sides recorded the updates."""
+    import numpy as np
+
+    common = [list(common_updates(pair))[: 1 if first_only else None] for pair in pairs]
+    rows = [row(mine, other) for records in common for mine, other in records if len(mine.norms) == len(other.norms)]
+    # A module that is first called later brings its buffers then: what is there from the beginning is compared.
+    width = min(map(len, rows), default=0)
+    return np.array([numbers[:width] for numbers in rows], dtype=float) if width else np.zeros((0, 1))
+
+
+def log_ratios(mine: Sequence[Number], other: Sequence[Number]) -> list[float]:
+    """log(other / mine) of each; NaN where one of them is not a positive number."""
+    found = []
+    for a, b in zip(map(as_float, mine), map(as_float, other), strict=True):
+        known = a is not None and b is not None and 0 < a < math.inf and 0 < b < math.inf
+        found.append(math.log(b / a) if known and a and b else math.nan)
+    return found

@@ -1,0 +1,86 @@
+"""cached-prefix: what comes before the first random draw of an item is done once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.loaders import (
+    NO_LINE,
+    NO_LOADER,
+    hardly_waits,
+    has_items,
+    replace_datasets,
+    saves_at_most_s,
+    trained_on,
+    wrapping_edits,
+)
+from hotlap.record import Ceiling, LoaderFacts, Machine, Run
+from hotlap.source import Edit
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CachedPrefix(Lever):
+    """Wraps data sets with random transforms in `hotlap.data.cached_prefix`.
+
+    What: reading, decoding, and the transforms in front of the first random one are done once for each item; the others
+    run on, each time, with a copy of what they would be handed and the draws that they would make.
+    Why: with random augmentation no item can be kept, yet decoding a picture and making it smaller often takes most of
+    its time (tf.data's guide puts `cache` in front of the random part for this reason; pytorch/pytorch#26957).
+    When it hurts: decoded pictures take memory (ten times their files), and beyond it the disk must be faster than the
+    decoder. A data set that counts, logs or changes things as it is read does so less often. Data sets that draw
+    outside of their transforms are noticed, and left alone.
+    """
+
+    name: ClassVar[str] = "cached-prefix"
+    scope: ClassVar[Scope] = Scope.LOADER
+    numerics: ClassVar[Numerics] = Numerics.EXACT
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """What the loaders read, then what there is to gain."""
+        if not run.loaders:
+            return NO_LOADER
+        if machine.system != "Linux":
+            return f"Heads lie in memory that forked processes share; this is {machine.system}."
+        reasons = [_refuses(loader) for loader in trained_on(run)]
+        if None not in reasons:
+            return reasons[0]
+        return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
+        return saves_at_most_s(run, ceilings)
+
+    def install(self, patch: Patch) -> None:
+        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
+        from hotlap.data import cached_prefix
+
+        held: dict[int, Any] = {}  # a script may make several loaders of one data set, also one each epoch
+
+        def wrap(dataset: Any) -> Any:
+            if not has_items(dataset):
+                return dataset
+            kept = held.get(id(dataset))
+            if kept is None:
+                kept = held[id(dataset)] = cached_prefix(dataset)
+                if hasattr(kept, "_hotlap_settled"):
+                    kept._hotlap_notes.on_note = patch.notes.append
+                    patch.settled.append(kept._hotlap_settled)
+            return kept
+
+        replace_datasets(patch, wrap)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """`cached_prefix(...)` around the data set of each loader that is served."""
+        return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader) is None], "cached_prefix")
+
+
+def _refuses(loader: LoaderFacts) -> str | None:
+    if loader.num_items is None:
+        return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
+    if loader.deterministic is True:
+        return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
+    if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
+        return f"Items of {loader.dataset} depend on hidden state ({loader.why_not})."
+    return None

@@ -1,0 +1,63 @@
+"""cuda-graphs: the kernels of a step are recorded once and launched together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from hotlap.levers.compiling import compile_when_called
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.models import named_models
+from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.source import Edit, InsertBefore
+
+# One graph for each: the full batch, and the last one of an epoch.
+_MOST_SHAPES = 2
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CudaGraphs(Lever):
+    """Calls `model.compile(backend="cudagraphs")` before the optimizer is made.
+
+    What: forward and backward pass run the kernels that they ran before, recorded once as CUDA graphs. No kernel is
+    written, so no compiler is needed and it starts in seconds (lever `compile` fuses kernels as well).
+    Why: launching a kernel takes the host 5 to 20 us, longer than many a small kernel runs; a graph is launched as one
+    (NVIDIA's guide to CUDA graphs in PyTorch: often 1.2 to 3 times).
+    When it hurts: each new shape is recorded anew and takes memory of its own (pytorch/pytorch#188150, #128424), so it
+    is refused where shapes change. What the model does on the CPU, or reads from the device, breaks the graph in
+    pieces. An output is overwritten by the next call: a script that keeps one without copying it sees other numbers
+    later. Losses were wrong in silence (#187715), so the gate compares them.
+    """
+
+    name: ClassVar[str] = "cuda-graphs"
+    scope: ClassVar[Scope] = Scope.PROCESS
+    numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Where the model runs, what is on already, shapes, and whether it can be written."""
+        if run.device == "cpu":
+            return "CUDA graphs are launched on GPUs; the model is on the CPU."
+        if run.compiled:
+            return "The script uses torch.compile already, whose mode reduce-overhead records graphs."
+        if run.shapes is None:
+            return "It was not looked at how many shapes the model is given."
+        if run.shapes.num_shapes > _MOST_SHAPES:
+            return f"The model was given {run.shapes.num_shapes} different shapes, and each would be recorded anew."
+        otherwise = "No model was seen that is called and given to its optimizer under one name in the script's source."
+        return cannot_write(self, run, otherwise)
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """What the host spends on forward and backward; waiting for the device stays."""
+        phases = (Phase.FORWARD, Phase.BACKWARD)
+        return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+
+    def install(self, patch: Patch) -> None:
+        """At the first call of each model on a GPU while gradients are on."""
+        compile_when_called(patch, {"backend": "cudagraphs"}, device="cuda")
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """A statement in front of each optimizer."""
+        return tuple(
+            InsertBefore(site=model.optimizer, code=f'{model.name}.compile(backend="cudagraphs")')
+            for model in named_models(run)
+        )

@@ -1,0 +1,98 @@
+"""What the data levers share: the data set that a DataLoader is made with, in the process and in the source."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+from hotlap.levers.lever import Patch
+from hotlap.record import CallSite, Ceiling, LoaderFacts, Phase, Run
+from hotlap.source import Edit, WrapArgument
+from hotlap.units import percent
+
+# Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
+MIN_SHARE = 0.02
+
+NO_LOADER = "The script makes no DataLoader."
+NO_LINE = "The loaders are not made in the script's own source, so there is no line to change."
+
+
+def trained_on(run: Run) -> Sequence[LoaderFacts]:
+    """The loaders whose batches are trained on; all of them where that is not known."""
+    return [loader for loader in run.loaders if loader.trained_on] or run.loaders
+
+
+def hardly_waits(run: Run) -> str | None:
+    """A sentence if faster batches could gain nothing."""
+    share = run.share(Phase.INPUT)
+    if share is None or share >= MIN_SHARE:
+        return None
+    return f"Waiting for batches takes {percent(share)} of a step, so there is nothing to gain."
+
+
+def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:
+    """What free batches would save per step: the waiting, or what the ceiling promises at best."""
+    mean_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+    promised = [mean_s * (1 - 1 / ceiling.speedup.high) for ceiling in ceilings if ceiling.name == "input"]
+    return max([run.mean_phase_s(Phase.INPUT) or 0.0, *promised])
+
+
+def sites(run: Run, loaders: Iterable[LoaderFacts]) -> Sequence[CallSite]:
+    """Where these loaders are made; one line may make several."""
+    wanted = {loader.id for loader in loaders}
+    found = {
+        (site.path, site.line, site.col): site
+        for site in run.call_sites
+        if site.calls == "torch.utils.data.DataLoader" and site.detail.get("loader") in wanted
+    }
+    return tuple(found.values())
+
+
+def wrapping_edits(run: Run, loaders: Iterable[LoaderFacts], function: str) -> Sequence[Edit]:
+    """`function(...)` of `hotlap.data` around the data set of each of these loaders."""
+    imports = f"from hotlap.data import {function}"
+    return tuple(
+        WrapArgument(site=site, position=0, keyword="dataset", function=function, imports=imports)
+        for site in sites(run, loaders)
+    )
+
+
+def replace_arguments(patch: Patch, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """CHILD: each DataLoader made from now on gets what `change` gives for the arguments that the script gave."""
+    from torch.utils.data import DataLoader
+
+    make = DataLoader.__init__
+    parameters = signature(make)
+
+    @wraps(make)
+    def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
+        try:
+            given = dict(parameters.bind(loader, *args, **kwargs).arguments)
+        except TypeError:
+            make(loader, *args, **kwargs)  # torch itself says what is wrong
+            return
+        first = next(iter(parameters.parameters))
+        given.pop(first)
+        make(loader, **change(given))
+
+    patch.set(DataLoader, "__init__", __init__)
+
+
+def replace_datasets(patch: Patch, wrap: Callable[[Any], Any]) -> None:
+    """CHILD: each DataLoader made from now on reads `wrap(dataset)`; those made before are left alone."""
+    from torch.utils.data import DataLoader
+
+    from hotlap.data.iterators import taught
+
+    def change(given: dict[str, Any]) -> dict[str, Any]:
+        return {**given, "dataset": wrap(given["dataset"])} if "dataset" in given else given
+
+    replace_arguments(patch, change)
+    patch.set(DataLoader, "_get_iterator", taught(DataLoader._get_iterator))
+
+
+def has_items(dataset: Any) -> bool:
+    """CHILD: True for a map-style data set (a data pipe, which torch wraps itself, is not one of ours)."""
+    from torch.utils.data import IterableDataset, MapDataPipe
+
+    return hasattr(type(dataset), "__getitem__") and not isinstance(dataset, IterableDataset | MapDataPipe)

@@ -1,0 +1,103 @@
+"""CHILD: functions of the script's own modules run the code of a changed source, as long as a patch is on.
+
+A lever whose change is a change of source can so be switched between two steps: what a function does is its `__code__`.
+"""
+
+import ast
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from hotlap.source import Script, parsed
+
+Change = Callable[[Script], Script | None]
+"""A file as it is -> as it is to be, every function at its old line; None where there is nothing to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """One function of a file."""
+
+    name: str
+    """"Attention.forward"."""
+    old: CodeType
+    new: CodeType
+
+
+def changed_functions(change: Change) -> list[tuple[FunctionType, CodeType]]:
+    """Functions that are there now and have their old code, with the new one."""
+    found = []
+    for module, path in _own_modules():
+        for entry in _changed_in(path, change):
+            function = _resolve(module, entry.name)
+            if function is not None and function.__code__ == entry.old:
+                found.append((function, entry.new))
+    return found
+
+
+def _own_modules() -> Iterator[tuple[Any, str]]:
+    """The main script and what it imports from its own folder."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not main:
+        return
+    folder = str(Path(main).resolve().parent)
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and path.endswith((".py", ".pyw")):
+            full = str(Path(path).resolve())
+            if full.startswith(folder) and "site-packages" not in full:
+                yield module, path
+
+
+@lru_cache(maxsize=256)
+def _changed_in(path: str, change: Change) -> tuple[_Changed, ...]:
+    """Asked at each switch; the file does not change while the process runs."""
+    try:
+        data = Path(path).read_bytes()
+        text = data.decode()
+    except (OSError, UnicodeDecodeError):
+        return ()
+    # Parsed afresh: a change is made in the tree itself.
+    script = parsed.__wrapped__(path, hashlib.sha256(data).hexdigest(), text)
+    if script is None:
+        return ()
+    before = _codes(compile(text, path, "exec", dont_inherit=True))
+    after = change(script)
+    if after is None:
+        return ()
+    codes = _codes(compile(ast.fix_missing_locations(after.tree), path, "exec", dont_inherit=True))
+    return tuple(
+        _Changed(name, before[place], code)
+        for place, code in codes.items()
+        if (name := place[0]) and place in before and not _same(before[place], code)
+        if before[place].co_freevars == code.co_freevars
+    )
+
+
+def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    """(Qualified name, first line) -> the code of each function that can be reached by its name."""
+    found = {}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType) and "<" not in constant.co_qualname:
+            found[constant.co_qualname, constant.co_firstlineno] = constant
+            found |= _codes(constant)
+    return found
+
+
+def _same(one: CodeType, other: CodeType) -> bool:
+    return one.co_code == other.co_code and one.co_names == other.co_names
+
+
+def _resolve(module: Any, name: str) -> FunctionType | None:
+    """`Attention.forward` of a module, if it is the plain function that stands in the source."""
+    found = module
+    for part in name.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+        if found is None:
+            return None
+    return found if isinstance(found, FunctionType) else None

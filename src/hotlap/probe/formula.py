@@ -1,0 +1,114 @@
+"""What an optimizer did to its parameters beside what its own formula makes of the same gradients, state and settings.
+
+An independent second opinion in float64, for the optimizers that most scripts use. A learning rate, a decay or a
+momentum that is another than the optimizer says, an update left out, doubled or made of other gradients shows here at
+once, even where the training looks the same for hundreds of steps.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# Elements of a parameter that are looked at, evenly spread: enough to see any rule, and no matter for memory.
+_MAX_ELEMENTS = 65_536
+
+Group = Mapping[str, Any]
+Rule = Callable[[torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], Group], torch.Tensor]
+"""(parameter, gradient, state before, settings) -> what the parameter should become; all in float64."""
+
+
+@dataclass(slots=True)
+class _Before:
+    """One parameter as an update finds it; float64 samples of its elements."""
+
+    param: torch.Tensor
+    old: torch.Tensor
+    expected: torch.Tensor
+
+
+class Formula:
+    """Looks at one update of one optimizer."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._seen = list(_foreseen(optimizer))
+
+    def departures(self) -> dict[int, float]:
+        """Address of each parameter -> distance of what it is now from what it should be, as a part of the change."""
+        return {id(seen.param): _departure(seen) for seen in self._seen}
+
+
+def _departure(seen: _Before) -> float:
+    moved = float(torch.linalg.vector_norm(seen.expected - seen.old))
+    off = float(torch.linalg.vector_norm(_sample(seen.param) - seen.expected))
+    return off / moved if moved > 0 else (0.0 if off == 0 else math.inf)
+
+
+def _foreseen(optimizer: torch.optim.Optimizer) -> "list[_Before]":
+    rule = _RULES.get(type(optimizer))
+    # Fused kernels leave gradients scaled until they read them; where one overflowed they do nothing.
+    scale, overflow = getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
+    if rule is None or (overflow is not None and float(overflow)):
+        return []
+    found = []
+    for group in optimizer.param_groups:
+        if group.get("differentiable") or group.get("amsgrad"):
+            continue
+        for param in group["params"]:
+            if param.grad is None or param.grad.layout != torch.strided or param.is_complex():
+                continue
+            grad = _sample(param.grad)
+            grad = grad / float(scale) if scale is not None else grad
+            state = {name: _of_state(value) for name, value in optimizer.state.get(param, {}).items()}
+            old = _sample(param)
+            found.append(_Before(param, old, rule(old, -grad if group.get("maximize") else grad, state, group)))
+    return found
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // _MAX_ELEMENTS)].double()
+
+
+def _of_state(value: Any) -> Any:
+    return _sample(value) if isinstance(value, torch.Tensor) and value.dim() else value
+
+
+def _sgd(old: torch.Tensor, grad: torch.Tensor, state: Mapping[str, torch.Tensor], group: Group) -> torch.Tensor:
+    momentum = float(group["momentum"])
+    grad = grad + float(group["weight_decay"]) * old
+    if momentum:
+        buffer = state.get("momentum_buffer")
+        # The first gradient becomes the momentum; who makes the state beforehand makes it of zeros.
+        fresh = buffer is None or not buffer.any()
+        buffer = grad if buffer is None or fresh else momentum * buffer + (1 - float(group["dampening"])) * grad
+        grad = grad + momentum * buffer if group["nesterov"] else buffer
+    return old - float(group["lr"]) * grad
+
+
+def _adam(old: torch.Tensor, grad: torch.Tensor, state: Mapping[str, torch.Tensor], group: Group) -> torch.Tensor:
+    rate, decay = float(group["lr"]), float(group["weight_decay"])
+    beta1, beta2 = (float(beta) for beta in group["betas"])
+    step = float(state["step"]) + 1 if "step" in state else 1.0
+    if group.get("decoupled_weight_decay"):
+        old = old * (1 - rate * decay)
+    else:
+        grad = grad + decay * old
+    zero = torch.zeros_like(grad)
+    mean = beta1 * state.get("exp_avg", zero) + (1 - beta1) * grad
+    square = beta2 * state.get("exp_avg_sq", zero) + (1 - beta2) * grad * grad
+    size = (square / (1 - beta2**step)).sqrt() + float(group["eps"])
+    return old - rate * mean / (1 - beta1**step) / size
+
+
+def _adamw(old: torch.Tensor, grad: torch.Tensor, state: Mapping[str, torch.Tensor], group: Group) -> torch.Tensor:
+    return _adam(old, grad, state, {**group, "decoupled_weight_decay": True})
+
+
+_RULES: Mapping[type[torch.optim.Optimizer], Rule] = {
+    torch.optim.SGD: _sgd,
+    torch.optim.Adam: _adam,
+    torch.optim.AdamW: _adamw,
+}

@@ -1,0 +1,168 @@
+"""What is worth a trial: levers that nothing rejects, by what they could save at most, alone and in pairs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from hotlap import levers
+from hotlap.levers import Lever, Scope
+from hotlap.record import LeverSpec, Machine, Run, Trial, Verdict
+from hotlap.tune.comparison import LINE
+from hotlap.tune.desk import Desk
+from hotlap.tune.part import facts
+from hotlap.units import percent
+
+Stack = tuple[LeverSpec, ...]
+Candidate = tuple[Lever, ...]
+"""Levers that are tried as one: most often a single one."""
+
+# A lever whose bound is below this part of the step cannot reach the line.
+_LEAST_SHARE = 1 - 1 / LINE
+
+# Contenders that are switched within one process at most: the blocks of each get rarer with their number.
+_MOST_SWITCHED = 5
+# Contenders that share the base of a heat at most, each a process of its own: they share its start and its steps, and
+# wait for one another.
+_MOST_BESIDE = 3
+# Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
+_LIKE_THE_BEST = 0.5
+
+PAIRS: tuple[tuple[str, str], ...] = (
+    # A fused kernel unscales the gradients itself; together they trained worse, or were no faster (FIELD.md, 3: 16).
+    ("fused-optimizer", "fp16-autocast"),
+    # No memory may be pinned while a graph is captured (NVIDIA's guide to CUDA graphs in PyTorch).
+    ("pin-and-overlap", "cuda-graphs"),
+    # Workers and the training's own threads share the cores: each alone may only take from the other.
+    ("workers", "threads"),
+    # Inductor lays memory out itself; eager kernels that convert between formats may be all that one alone brings.
+    ("compile", "channels-last"),
+)
+"""Levers whose effects are known not to simply multiply."""
+
+
+class Candidates:
+    """Reads from the study what was tried, so it goes on where it stopped."""
+
+    def __init__(self, desk: Desk, machine: Machine, *, together: int) -> None:
+        self._desk = desk
+        self._machine = machine
+        self._together = together
+
+    @property
+    def stack(self) -> Stack:
+        """What is accepted, in order."""
+        accepted: list[LeverSpec] = []
+        for trial in self._trials():
+            if trial.kind == "lever" and trial.accepted:
+                accepted += trial.levers
+            elif trial.kind == "leave-one-out" and not trial.accepted:
+                accepted = [spec for spec in accepted if spec not in trial.levers]
+        return tuple(accepted)
+
+    def next_group(self) -> Sequence[Candidate]:
+        """The most promising lever, with the others that can be compared in the same processes."""
+        profile = self._profile()
+        step_s = profile.median_step_s()
+        tried = {key(trial.levers) for trial in self._trials() if trial.kind == "lever"}
+        open_ = [
+            (bound_s, lever)
+            for lever in self._not_rejected(profile)
+            if key((lever.spec(),)) not in tried
+            and (bound_s := self._bound_s((lever,), profile)) >= _LEAST_SHARE * step_s
+        ]
+        open_.sort(key=lambda pair: -pair[0])
+        if not open_:
+            return []
+        best_s, best = open_[0]
+        if best.scope is Scope.STEP:
+            return [(lever,) for _, lever in open_ if lever.scope is Scope.STEP][:_MOST_SWITCHED]
+        beside = max(1, min(_MOST_BESIDE, self._together - 1))
+        return [
+            (lever,) for bound_s, lever in open_ if lever.scope is not Scope.STEP and bound_s >= _LIKE_THE_BEST * best_s
+        ][:beside]
+
+    def next_pair(self) -> Candidate | None:
+        """Two levers that are known to interact, and were not tried together; one alone where the other is accepted."""
+        profile = self._profile()
+        for names in PAIRS:
+            if all(self._wanted(name) for name in names):
+                found = self._of_pair(names, profile)
+                if found and self._bound_s(found, profile) >= _LEAST_SHARE * profile.median_step_s():
+                    return found
+        return None
+
+    def _of_pair(self, names: tuple[str, str], profile: Run) -> Candidate | None:
+        taken = {str(spec["name"]) for spec in self.stack}
+        missing = [name for name in names if name not in taken]
+        if not missing or any(self._fell(name) for name in missing):
+            return None
+        found = tuple(lever for name in missing if (lever := self._best(name, profile)) is not None)
+        if len(found) < len(missing):
+            return None
+        specs = key(tuple(lever.spec() for lever in found))
+        others = set(names) - set(missing)
+        for trial in self._trials():
+            beneath = {str(spec["name"]) for spec in trial.on_top_of}
+            if trial.kind == "lever" and key(trial.levers) == specs and others <= beneath:
+                return None
+        return found
+
+    def _fell(self, name: str) -> bool:
+        """It failed alone, or harmed training: no other lever mends that."""
+        return any(
+            trial.failure is not None or trial.verdict is Verdict.HARMED
+            for trial in self._trials()
+            if [spec["name"] for spec in trial.levers] == [name] and trial.scope != "none"
+        )
+
+    def _best(self, name: str, profile: Run) -> Lever | None:
+        """Its setting that did best alone; else the first that nothing rejects."""
+        open_ = [lever for lever in self._not_rejected(profile) if lever.name == name]
+        speed = {
+            key(trial.levers): trial.speedup.mid
+            for trial in self._trials()
+            if trial.kind == "lever" and trial.speedup is not None
+        }
+        return max(open_, key=lambda lever: speed.get(key((lever.spec(),)), 0.0), default=None)
+
+    def rejected(self) -> Iterator[Trial]:
+        """Levers that were not worth a trial: why."""
+        profile = self._profile()
+        known = {str(spec["name"]) for trial in self._trials() for spec in trial.levers}
+        for kind in levers.ALL:
+            if kind.name in known or not self._wanted(kind.name):
+                continue
+            lever = next(iter(kind.candidates(profile, self._machine)), None) or kind()
+            reason = lever.rejects(profile, self._machine) or (
+                f"It could save {percent(self._bound_s((lever,), profile) / profile.median_step_s())} of a step at "
+                "most."
+            )
+            yield Trial(levers=({"name": kind.name},), on_top_of=self.stack, scope="none", why=f"Not tried. {reason}")
+
+    def _not_rejected(self, profile: Run) -> Iterator[Lever]:
+        taken = {spec["name"] for spec in self.stack}
+        for kind in levers.ALL:
+            if kind.name in taken or not self._wanted(kind.name):
+                continue
+            for lever in kind.candidates(profile, self._machine):
+                if lever.rejects(profile, self._machine) is None:
+                    yield lever
+
+    def _bound_s(self, candidate: Candidate, profile: Run) -> float:
+        return sum(lever.saves_at_most_s(profile, self._desk.study.ceilings) for lever in candidate)
+
+    def _wanted(self, name: str) -> bool:
+        return self._desk.options.levers is None or name in self._desk.options.levers
+
+    def _trials(self) -> Sequence[Trial]:
+        return self._desk.study.trials
+
+    def _profile(self) -> Run:
+        """Where the time goes under the levers accepted so far; the facts are those of the script as written."""
+        accepted = [trial for trial in self._trials() if trial.kind == "lever" and trial.accepted]
+        timed = accepted[-1].runs[-1] if accepted and accepted[-1].runs else self._desk.study.baseline[0]
+        return replace(facts(self._desk.study), step_s=timed.step_s, phase_s=timed.phase_s)
+
+
+def key(stack: Stack) -> tuple[tuple[tuple[str, object], ...], ...]:
+    """To know a set of levers again."""
+    return tuple(tuple(sorted(spec.items())) for spec in stack)

@@ -1,0 +1,21 @@
+"""Runs the Python blocks of one page: `run_blocks.py NAMES BLOCKS`, BLOCKS a JSON file.
+
+Those of plain Python share one namespace; those of a notebook are cells of one notebook.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+names, blocks = (Path(word).read_text(encoding="utf-8") for word in sys.argv[1:])
+namespace = {"__name__": "__main__"}
+exec(compile(names, sys.argv[1], "exec"), namespace)
+for block in json.loads(blocks):
+    if block["language"] == "ipython":
+        from IPython.core.interactiveshell import InteractiveShell
+
+        InteractiveShell.instance().run_cell(block["code"]).raise_error()
+        continue
+    # Empty lines in front, so that a traceback names the line of the page.
+    code = "\n" * block["line"] + block["code"]
+    exec(compile(code, block["page"], "exec"), namespace)

@@ -1,0 +1,191 @@
+"""`hotlap run` as a user types it: the training for real, under the levers of a study, and nothing of it touched."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotlap import machine
+from hotlap.record import Interval, LeverSpec, Result, Run, State, Status, Study, Verdict, save
+
+pytestmark = pytest.mark.e2e
+
+SCRIPT = """\
+import os
+import signal
+import subprocess
+import sys
+
+import torch
+
+import helper
+
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.Adam(model.parameters())
+print("threads", torch.get_num_threads(), "fused", optimizer.param_groups[0].get("fused"), flush=True)
+print("argv", sys.argv, __name__, os.path.basename(__file__), "stdin", sys.stdin.read(), flush=True)
+print("to standard error", file=sys.stderr)
+if "--child" in sys.argv:
+    code = "import torch; print('child', torch.get_num_threads())"
+    subprocess.run([sys.executable, "-c", code], check=True)
+if "--wait" in sys.argv:
+    signal.signal(signal.SIGUSR1, lambda *_: print("heard", flush=True))
+    print("waiting", os.getpid(), flush=True)
+    signal.pause()
+    signal.pause()
+open("written.txt", "w").write("for real")
+raise SystemExit(7)
+"""
+
+LEVERS: tuple[LeverSpec, ...] = ({"name": "threads", "count": 3}, {"name": "fused-optimizer"})
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "hotlap", "run", *words]
+
+
+def hotlap(*words: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words), cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A script and its study, which accepted two levers."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "helper.py").write_text("x = 1\n")
+    keep(study_of(tmp_path), tmp_path)
+    return tmp_path
+
+
+def study_of(folder: Path, *, command: tuple[str, ...] = ("train.py", "--lr", "0.1")) -> Study:
+    run = Run(
+        status=Status.COMPLETE,
+        versions={"python": platform.python_version(), "torch": importlib.metadata.version("torch")},
+        sources={str(folder / name): sha256(folder / name) for name in ("train.py", "helper.py")},
+    )
+    return Study(
+        command=command,
+        cwd=str(folder),
+        created="2026-01-02T03:04:05+00:00",
+        key="k",
+        state=State.COMPLETE,
+        machine=machine.look(),
+        baseline=(run,),
+        result=Result(
+            levers=LEVERS, speedup=Interval(low=1.1, mid=1.2, high=1.3), verdict=Verdict.UNHARMED, why="Bit-equal."
+        ),
+    )
+
+
+def keep(study: Study, folder: Path, *, name: str = "train-1") -> None:
+    save(study, folder / ".hotlap" / name / "study.json")
+
+
+def test_the_training_runs_for_real_under_the_levers(project: Path) -> None:
+    done = hotlap("train.py", "--lr", "0.1", cwd=project, stdin="a line")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.splitlines() == [
+        "threads 3 fused True",
+        "argv ['train.py', '--lr', '0.1'] __main__ train.py stdin a line",
+    ]
+    assert done.stderr == "to standard error\n"
+    assert (project / "written.txt").read_text() == "for real"
+    assert (project / "train.py").read_text() == SCRIPT
+
+
+def test_processes_that_the_training_starts_have_the_levers_as_well(project: Path) -> None:
+    keep(study_of(project, command=("train.py", "--child")), project)
+    done = hotlap("train.py", "--child", cwd=project)
+    assert done.returncode == 7, done.stderr
+    assert "child 3" in done.stdout
+
+
+def test_signals_reach_the_training_and_how_it_ends_is_seen(project: Path) -> None:
+    keep(study_of(project, command=("train.py", "--wait")), project)
+    process = subprocess.Popen(
+        command("train.py", "--wait"), cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    lines = iter(process.stdout.readline, "")
+    pid = next(int(line.split()[1]) for line in lines if line.startswith("waiting"))
+    assert pid == process.pid, "hotlap has become the training"
+    process.send_signal(signal.SIGUSR1)
+    assert next(lines) == "heard\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == -signal.SIGTERM
+    process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda folder: (folder / "train.py").write_text(SCRIPT + "\n"), "train.py changed"),
+        (lambda folder: (folder / "helper.py").write_text("x = 2\n"), "helper.py changed"),
+        (lambda folder: (folder / "helper.py").unlink(), "helper.py is gone"),
+        (lambda folder: _other(folder, processor="a Z80"), "the processor was a Z80 and is"),
+        (lambda folder: _other(folder, gpus=("NVIDIA H200",)), "the GPU was NVIDIA H200 and is"),
+        (lambda folder: _other(folder, usable_cores=64.0), "the number of usable cores was 64 and is"),
+    ],
+)
+def test_what_is_not_as_it_was_studied_is_named_and_nothing_runs(project: Path, change: object, says: str) -> None:
+    assert callable(change)
+    change(project)
+    done = hotlap("train.py", "--lr", "0.1", cwd=project)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "hotlap tune" in done.stderr
+    assert done.stdout == ""
+    assert not (project / "written.txt").exists()
+
+
+def _other(folder: Path, **fields: object) -> None:
+    study = study_of(folder)
+    assert study.machine is not None
+    keep(replace(study, machine=replace(study.machine, **fields)), folder)  # type: ignore[arg-type]
+
+
+def test_other_arguments_are_refused_unless_they_are_wanted(project: Path) -> None:
+    done = hotlap("train.py", "--lr", "0.2", cwd=project)
+    assert done.returncode == 2
+    assert "it was studied as `train.py --lr 0.1`" in done.stderr
+    done = hotlap("--allow-different", "train.py", "--lr", "0.2", cwd=project)
+    assert done.returncode == 7, done.stderr
+    assert "threads 3" in done.stdout
+
+
+def test_the_newest_complete_study_of_these_very_words_counts(project: Path) -> None:
+    result = replace(study_of(project).result, levers=({"name": "threads", "count": 2},))  # type: ignore[type-var]
+    keep(replace(study_of(project), result=result), project, name="train-2")
+    keep(study_of(project, command=("train.py", "--lr", "0.3")), project, name="train-3")
+    keep(replace(study_of(project), state=State.INTERRUPTED), project, name="train-4")
+    now = time.time()
+    for age in range(1, 5):
+        os.utime(project / ".hotlap" / f"train-{age}" / "study.json", (now + age, now + age))
+    done = hotlap("train.py", "--lr", "0.1", cwd=project)
+    assert "threads 2 fused" in done.stdout, done.stderr
+
+
+def test_without_a_study_or_a_lever_it_says_what_to_do(project: Path) -> None:
+    (project / "other.py").write_text("x = 1\n")
+    done = hotlap("other.py", cwd=project)
+    assert done.returncode == 2
+    assert "no complete study of other.py" in done.stderr
+    result = replace(study_of(project).result, levers=())  # type: ignore[type-var]
+    keep(replace(study_of(project), result=result), project)
+    done = hotlap("train.py", "--lr", "0.1", cwd=project)
+    assert done.returncode == 2
+    assert "accepted no lever: run train.py without hotlap" in done.stderr

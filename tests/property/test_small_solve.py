@@ -1,0 +1,83 @@
+"""Native solves and their gradients against the same solver over torch operators, over sizes, rows, layers, methods."""
+
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from hotlap.small.native import Core, core
+from hotlap.small.solve import NativeSolveSkipped, odeint
+from hotlap.small.tableau import METHODS
+
+pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+
+LAYERS: dict[str, Any] = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "silu": nn.SiLU, "elu": nn.ELU}
+STATES = st.one_of(st.integers(1, 9), st.sampled_from([15, 16, 17, 33]))
+HIDDEN = st.one_of(st.integers(1, 20), st.sampled_from([31, 32, 33, 64, 100, 300]))
+
+
+class Field(nn.Module):
+    def __init__(self, width: int, hidden: tuple[int, ...], layer: str, *, bias: bool, timed: bool) -> None:
+        super().__init__()
+        sizes = (width, *hidden, width)
+        parts: list[nn.Module] = []
+        for inputs, outputs in pairwise(sizes):
+            parts += [nn.Linear(inputs, outputs, bias=bias), LAYERS[layer]()]
+        self.net = nn.Sequential(*parts[:-1])
+        self.timed = timed
+
+    def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.net(y)
+        return out + torch.sin(t) * y if self.timed else out
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    width=STATES,
+    hidden=st.one_of(st.tuples(HIDDEN), st.tuples(HIDDEN, HIDDEN)),
+    rows=st.one_of(st.none(), st.integers(1, 5), st.sampled_from([17, 40])),
+    layer=st.sampled_from(sorted(LAYERS)),
+    method=st.sampled_from(sorted(METHODS)),
+    num_times=st.sampled_from([2, 3, 8, 40]),
+    bias=st.booleans(),
+    timed=st.booleans(),
+    each=st.booleans(),
+    backwards=st.booleans(),
+)
+def test_solutions_and_gradients_are_those_of_the_torch_solver(  # noqa: PLR0913, PLR0917 - each is drawn by itself
+    width: int,
+    hidden: tuple[int, ...],
+    rows: int | None,
+    layer: str,
+    method: str,
+    num_times: int,
+    bias: bool,
+    timed: bool,
+    each: bool,
+    backwards: bool,
+) -> None:
+    torch.manual_seed(width * 1000 + hidden[0])
+    field = Field(width, hidden, layer, bias=bias, timed=timed).double()
+    start = torch.randn(width) if rows is None else torch.randn(rows, width)
+    t = torch.linspace(0.1, 1.1, num_times, dtype=torch.float64)
+    options = {"per_trajectory": True} if each and METHODS[method].adaptive else None
+    found = []
+    for native in (True, False):
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("error" if native else "ignore", NativeSolveSkipped)
+            if not native:
+                patch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a test.", False))
+                from hotlap.small import solve
+
+                patch.setattr(solve, "_compiled", {})
+            y0 = start.double().requires_grad_()
+            y = odeint(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method, options=options)
+            found.append((y.detach(), *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])))
+    for ours, theirs in zip(*found, strict=True):
+        scale = max(float(theirs.abs().max()), 1.0)
+        assert float((ours - theirs).abs().max()) <= 1e-9 * scale

@@ -1,0 +1,154 @@
+"""batch-size: what loaders, learning rates and schedules come to, and that all of it is put back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR, ReduceLROnPlateau, SequentialLR, StepLR
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+
+from hotlap import levers
+from hotlap.errors import UserError
+from hotlap.levers import BatchSize
+from hotlap.levers.batch_size import rule
+from hotlap.levers.lever import Patch
+
+DATA = TensorDataset(torch.arange(64.0).unsqueeze(1))
+
+
+@pytest.fixture
+def four_times() -> Iterator[Patch]:
+    """Batches of 4 become batches of 16."""
+    patch = Patch()
+    BatchSize(before=4, size=16).install(patch)
+    yield patch
+    patch.undo()
+
+
+def sizes(loader: "DataLoader[Any]") -> set[int]:
+    return {len(batch[0]) for batch in loader}
+
+
+def test_loaders_of_that_size_get_the_other_one(four_times: Patch) -> None:
+    assert sizes(DataLoader(DATA, batch_size=4)) == {16}
+    assert sizes(DataLoader(DATA, 4, True)) == {16}
+    assert sizes(DataLoader(DATA, batch_size=8)) == {8}
+    sampler = BatchSampler(SequentialSampler(DATA), 4, drop_last=False)
+    assert sizes(DataLoader(DATA, batch_sampler=sampler)) == {4}
+    with pytest.raises(TypeError, match="nonsense"):
+        DataLoader(DATA, nonsense=1)  # type: ignore[call-arg]
+
+
+def sgd(rate: float = 0.5) -> torch.optim.Optimizer:
+    weight = torch.ones(1, requires_grad=True)
+    weight.grad = torch.ones(1)
+    return torch.optim.SGD([weight], lr=rate)
+
+
+def moved(optimizer: torch.optim.Optimizer) -> float:
+    """How far one update moves the weight."""
+    weight = optimizer.param_groups[0]["params"][0]
+    before = weight.item()
+    optimizer.step()
+    return float(before - weight.item())
+
+
+def test_sgd_moves_in_proportion_and_the_script_reads_its_own_rate(four_times: Patch) -> None:
+    optimizer = sgd()
+    assert moved(optimizer) == pytest.approx(4 * 0.5)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    optimizer.param_groups[0]["lr"] = 0.125  # a schedule that the script makes by hand
+    assert moved(optimizer) == pytest.approx(4 * 0.125)
+
+
+def test_adam_moves_by_the_square_root(four_times: Patch) -> None:
+    weight = torch.ones(1, requires_grad=True)
+    weight.grad = torch.ones(1)
+    assert moved(torch.optim.Adam([weight], lr=0.01)) == pytest.approx(2 * 0.01, rel=1e-4)
+
+
+def train(optimizer: torch.optim.Optimizer, schedule: LRScheduler, *, steps: int) -> list[float]:
+    rates = []
+    for _ in range(steps):
+        optimizer.step()
+        schedule.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    return rates
+
+
+def test_a_schedule_of_steps_goes_as_many_times_as_fast(four_times: Patch) -> None:
+    optimizer = sgd(1.0)
+    assert train(optimizer, StepLR(optimizer, step_size=8, gamma=0.5), steps=6) == [1.0, 0.5, 0.5, 0.25, 0.25, 0.125]
+
+
+def test_schedules_within_schedules_are_stepped_once_each(four_times: Patch) -> None:
+    optimizer = sgd(1.0)
+    parts = [LambdaLR(optimizer, lambda step: 1.0), LambdaLR(optimizer, lambda step: 0.5)]
+    schedule = SequentialLR(optimizer, parts, milestones=[8])
+    assert train(optimizer, schedule, steps=4) == [1.0, 0.5, 0.5, 0.5]
+
+
+def test_a_schedule_of_epochs_is_left_alone(four_times: Patch) -> None:
+    optimizer = sgd(1.0)
+    schedule = StepLR(optimizer, step_size=2, gamma=0.5)
+    rates = []
+    for _ in range(4):
+        for _ in range(5):
+            optimizer.step()
+        schedule.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates == [1.0, 0.5, 0.5, 0.25]
+
+
+def test_a_schedule_that_took_its_length_from_the_loader_is_left_alone(four_times: Patch) -> None:
+    loader = DataLoader(DATA, batch_size=4)
+    optimizer = sgd(1.0)
+    schedule = StepLR(optimizer, step_size=len(loader), gamma=0.5)  # 4 steps of 16
+    assert train(optimizer, schedule, steps=5) == [1.0, 1.0, 1.0, 0.5, 0.5]
+
+
+def test_a_cycle_is_never_stepped_beyond_its_end(four_times: Patch) -> None:
+    optimizer = sgd(1.0)
+    schedule = OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    train(optimizer, schedule, steps=3)
+    assert schedule.last_epoch <= 10
+
+
+def test_a_schedule_that_looks_at_the_loss_is_left_alone(four_times: Patch) -> None:
+    optimizer = sgd(1.0)
+    schedule = ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    for _ in range(3):
+        optimizer.step()
+        schedule.step(1.0)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_everything_is_put_back() -> None:
+    before = (DataLoader.__init__, DataLoader.__len__, LRScheduler.step, SequentialLR.step)
+    patch = Patch()
+    BatchSize(before=4, size=16).install(patch)
+    patch.undo()
+    assert (DataLoader.__init__, DataLoader.__len__, LRScheduler.step, SequentialLR.step) == before
+    assert moved(sgd()) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("torch.optim.SGD", "linear"),
+        ("SGD", "linear"),
+        ("torch.optim.AdamW", "square-root"),
+        ("mine.Lion", "square-root"),
+    ],
+)
+def test_rules(name: str, expected: str) -> None:
+    assert rule(name) == expected
+
+
+def test_it_is_known_by_name_and_tried_on_request_only() -> None:
+    spec = BatchSize(before=4, size=16).spec()
+    assert levers.from_spec(spec) == BatchSize(before=4, size=16)
+    assert levers.BatchSize not in levers.ALL
+    with pytest.raises(UserError):
+        levers.from_spec({"name": "batch-size", "size": "many"})

@@ -1,0 +1,220 @@
+"""Attention that is written out is found, replaced by one operator, and means the same; near misses are left alone."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import indent
+from types import ModuleType
+
+import pytest
+import torch
+
+from hotlap.levers import Patch
+from hotlap.levers.sdpa import Sdpa
+from hotlap.source import patch
+from tests.conformance.recorded import OWN, SCRIPTS, run_of
+from tests.sample_runs import machine
+
+
+@pytest.fixture
+def installed() -> Iterator[Patch]:
+    patch = Patch()
+    yield patch
+    patch.undo()
+
+
+HEAD = """\
+import math
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+        self.drop = nn.Dropout(0.0)
+        self.attend = nn.Softmax(dim=-1)
+        self.scale = width ** -0.5
+        self.register_buffer("mask", torch.tril(torch.ones(7, 7)))
+
+    def forward(self, x, mask=None):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+"""
+
+
+def script(folder: Path, body: str, *, head: str = HEAD) -> Path:
+    path = folder / "train.py"
+    path.write_text(head + indent(body, "        "))
+    return path
+
+
+def changed(path: Path) -> str | None:
+    """The patched text; None where nothing is changed."""
+    return patch(Sdpa().edits(run_of(path)), root=path.parent).texts.get(str(path))
+
+
+SAME = {
+    "plain": """\
+att = q @ k.transpose(-2, -1) / math.sqrt(k.size(-1))
+att = F.softmax(att, dim=-1)
+return att @ v
+""",
+    "minGPT": """\
+att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+att = att.masked_fill(self.mask[:7, :7] == 0, float("-inf"))
+att = F.softmax(att, dim=-1)
+att = self.drop(att)
+y = att @ v
+return y.relu()
+""",
+    "mask if there is one": """\
+scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale
+if mask is not None:
+    scores = scores.masked_fill(mask == 0, -1e9)
+weights = torch.softmax(scores, -1)
+return torch.matmul(weights, v)
+""",
+    "added mask": """\
+scores = torch.bmm(q, k.mT)
+scores = self.scale * scores + (1.0 - self.mask) * -10000.0
+weights = scores.softmax(dim=-1)
+out = weights.matmul(v)
+return out
+""",
+    "a layer for the softmax": """\
+dots = torch.matmul(q, k.transpose(-1, -2)) * self.scale
+attn = self.attend(dots)
+attn = F.dropout(attn, p=0.0, training=self.training)
+return torch.matmul(attn, v)
+""",
+    "in place, no scale": """\
+s = q @ k.transpose(-2, -1)
+s /= 3
+s = s.masked_fill(~(self.mask > 0), -math.inf)
+return (nn.Softmax(dim=-1)(s.float()).type_as(v) @ v)
+""",
+    "one expression": "return F.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, dim=-1) @ v\n",
+    "keys turned before": """\
+w = torch.softmax(q.matmul(k.permute(0, 2, 1)), dim=-1)
+return w @ v
+""",
+}
+
+
+@pytest.mark.parametrize("body", SAME.values(), ids=SAME)
+@pytest.mark.parametrize("given", [False, True])
+def test_the_change_means_the_same(tmp_path: Path, body: str, given: bool) -> None:
+    path = script(tmp_path, body)
+    new = changed(path)
+    assert new is not None and "scaled_dot_product_attention" in new and "oftmax(" not in new.partition("forward")[2]
+    results = []
+    for text in (path.read_text(), new):
+        names: dict[str, object] = {}
+        exec(compile(text, "train.py", "exec"), names)
+        torch.manual_seed(0)
+        model = names["Attention"](6)  # type: ignore[operator]
+        x = torch.randn(2, 7, 6, requires_grad=True)
+        out = model(x, torch.tril(torch.ones(7, 7)) if given else None)
+        out.square().sum().backward()
+        assert x.grad is not None
+        results.append((out.detach(), x.grad))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+OTHER = {
+    "over another dimension": "w = F.softmax(q @ k.mT, dim=-2)\nreturn w @ v\n",
+    "weights are used elsewhere": "w = F.softmax(q @ k.mT, dim=-1)\nself.last = w\nreturn w @ v\n",
+    "weights are returned, too": "w = F.softmax(q @ k.mT, dim=-1)\nreturn w @ v, w\n",
+    "scores are read elsewhere": "s = q @ k.mT\nw = F.softmax(s, dim=-1)\nx = w @ v\nreturn x + s.sum()\n",
+    "masked behind the softmax": "w = F.softmax(q @ k.mT, dim=-1)\nw = w.masked_fill(mask == 0, -1e9)\nreturn w @ v\n",
+    "a mild penalty": "s = (q @ k.mT).masked_fill(self.mask == 0, -1.0)\nreturn F.softmax(s, dim=-1) @ v\n",
+    "scaled behind a bias": "s = (q @ k.mT + self.mask) * self.scale\nreturn F.softmax(s, dim=-1) @ v\n",
+    "two masks": (
+        "s = (q @ k.mT).masked_fill(self.mask == 0, -1e9).masked_fill(mask == 0, -1e9)\n"
+        "return F.softmax(s, dim=-1) @ v\n"
+    ),
+    "another function in between": "w = F.softmax(torch.tanh(q @ k.mT), dim=-1)\nreturn w @ v\n",
+    "a statement in between": "w = F.softmax(q @ k.mT, dim=-1)\nv = v * 2\nreturn w @ v\n",
+    "something else than dropout": "w = self.qkv(F.softmax(q @ k.mT, dim=-1))\nreturn w @ v\n",
+    "scores of no product": "w = F.softmax(q * k, dim=-1)\nreturn w @ v\n",
+    "dimensions that may be others": "w = F.softmax(q @ k.transpose(1, 0), dim=-1)\nw = w + 1\nreturn w @ v\n",
+}
+
+
+@pytest.mark.parametrize("body", OTHER.values(), ids=OTHER)
+def test_what_is_written_otherwise_is_left_alone(tmp_path: Path, body: str) -> None:
+    assert changed(script(tmp_path, body)) is None
+    reason = Sdpa().rejects(run_of(tmp_path / "train.py"), machine())
+    assert reason is not None and "No attention is written out" in reason
+
+
+def test_second_derivatives_are_refused(tmp_path: Path) -> None:
+    path = script(tmp_path, SAME["plain"])
+    assert Sdpa().rejects(run_of(path), machine()) is None
+    path.write_text(path.read_text() + "\ntorch.autograd.grad(y, x, create_graph=True)\n")
+    reason = Sdpa().rejects(run_of(path), machine())
+    assert reason is not None and "create_graph" in reason
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("out, _ = self.attn(x, x, x)", True),
+        ("out = self.attn(x, x, x, attn_mask=m)[0]", True),
+        ("out, weights = self.attn(x, x, x)", True),
+        ("out, weights = self.attn(x, x, x); print(weights)", False),
+        ("out, _ = self.attn(x, x, x, need_weights=True)", False),
+        ("out, _ = self.attn(x, x, x, None, True)", False),
+        ("out, _ = self.attn(*given)", False),
+        ("out = self.attn(x, x, x)", False),
+        ("out, _ = self.other(x, x, x)", False),
+    ],
+)
+def test_weights_that_are_thrown_away_are_not_asked_for(tmp_path: Path, line: str, taken: bool) -> None:
+    head = HEAD.replace("self.attend = nn.Softmax(dim=-1)", "self.attn = nn.MultiheadAttention(6, 2)")
+    new = changed(script(tmp_path, f"{line}\nreturn out\n", head=head))
+    assert (new is not None) == taken
+    if new is not None:
+        assert "need_weights=False)" in new
+
+
+def test_a_running_method_is_switched_on_and_off(
+    tmp_path: Path, installed: Patch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = script(tmp_path, SAME["minGPT"])
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    Sdpa().install(installed)  # before the class is there, as at the start of a process
+    exec(compile(path.read_text(), str(path), "exec"), vars(main))
+    code = main.Attention.forward.__code__
+    asked: list[bool] = []
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def counted(*args: torch.Tensor, **settings: float) -> torch.Tensor:
+        asked.append(True)
+        return kernel(*args, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
+    model, x = main.Attention(6), torch.randn(2, 7, 6)
+    inside = model(x)
+    assert asked
+    installed.undo()
+    assert main.Attention.forward.__code__ is code
+    torch.testing.assert_close(model(x), inside)
+    assert len(asked) == 1
+
+
+def test_scripts_without_attention_are_not_tried() -> None:
+    for path in SCRIPTS:
+        assert Sdpa().rejects(run_of(path), machine()) is not None
+
+
+def test_a_name_that_the_file_lacks_is_imported(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(OWN["sdpa"].read_text())
+    new = changed(path)
+    assert new is not None and "from torch.nn import functional as F\n" in new

@@ -1,0 +1,122 @@
+"""The second opinion on an update: silent where the optimizer does what it says, loud where something else happens."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from hotlap.probe.evidence import Updates
+from hotlap.probe.formula import Formula
+
+Make = Callable[[Any], torch.optim.Optimizer]
+
+OPTIMIZERS: dict[str, Make] = {
+    "sgd": lambda ps: torch.optim.SGD(ps, lr=0.1),
+    "sgd, momentum": lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, dampening=0.1, weight_decay=1e-3),
+    "sgd, nesterov": lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+    "sgd, fused": lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, weight_decay=1e-3, fused=True),
+    "adam": lambda ps: torch.optim.Adam(ps, lr=1e-2, weight_decay=1e-2),
+    "adam, foreach": lambda ps: torch.optim.Adam(ps, lr=1e-2, foreach=True),
+    "adamw": lambda ps: torch.optim.AdamW(ps, lr=1e-2, betas=(0.8, 0.95)),
+    "adamw, fused": lambda ps: torch.optim.AdamW(ps, lr=1e-2, weight_decay=0.1, fused=True),
+    "adam, rate as a tensor": lambda ps: torch.optim.Adam(ps, lr=torch.tensor(1e-2), foreach=False),
+}
+
+
+def weights() -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(40, 30, requires_grad=True), torch.randn(7, requires_grad=True)]
+
+
+def give_gradients(params: list[torch.Tensor]) -> None:
+    for p in params:
+        p.grad = torch.randn_like(p)
+
+
+def departures(optimizer: torch.optim.Optimizer, params: list[torch.Tensor], *, steps: int = 4) -> list[float]:
+    """Of the last of some steps, for each parameter."""
+    for _ in range(steps):
+        give_gradients(params)
+        formula = Formula(optimizer)
+        optimizer.step()
+    return [formula.departures()[id(p)] for p in params]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_does_what_its_settings_say(name: str) -> None:
+    params = weights()
+    assert max(departures(OPTIMIZERS[name](params), params)) < 1e-5
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("setting", ["lr", "weight_decay"])
+def test_another_rate_or_decay_than_the_settings_say_is_seen(name: str, setting: str) -> None:
+    params = weights()
+    optimizer = OPTIMIZERS[name](params)
+    departures(optimizer, params)
+    give_gradients(params)
+    formula = Formula(optimizer)
+    for group in optimizer.param_groups:
+        group[setting] = group[setting] * 1.1 + (0.01 if setting == "weight_decay" else 0.0)
+    optimizer.step()
+    assert min(formula.departures().values()) > 1e-4
+
+
+def test_an_update_that_is_left_out_departs_by_all_of_itself() -> None:
+    params = weights()
+    give_gradients(params)
+    formula = Formula(torch.optim.AdamW(params))
+    assert formula.departures() == pytest.approx({id(p): 1.0 for p in params})
+
+
+def test_gradients_that_are_still_scaled_are_unscaled_first() -> None:
+    params = weights()
+    optimizer: Any = torch.optim.AdamW(params, fused=True)
+    for p in params:
+        p.grad = 1024 * torch.randn_like(p)
+    optimizer.grad_scale, optimizer.found_inf = torch.tensor(1024.0), torch.tensor(0.0)
+    formula = Formula(optimizer)
+    optimizer.step()
+    # A parameter of 1 that moves by 1e-3 is rounded to 3e-5 of that.
+    assert max(formula.departures().values()) < 1e-4
+
+
+def test_of_an_optimizer_with_a_formula_of_its_own_nothing_is_said() -> None:
+    params = weights()
+    give_gradients(params)
+    assert not Formula(torch.optim.Rprop(params)).departures()
+
+
+def test_parameters_without_a_gradient_are_left_alone() -> None:
+    params = weights()
+    params[0].grad = torch.ones_like(params[0])
+    assert list(Formula(torch.optim.SGD(params, lr=0.1)).departures()) == [id(params[0])]
+
+
+def test_an_update_is_recorded_with_its_gradients_and_the_statistics_of_the_model() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    updates = Updates()
+    for step in range(2):
+        loss = model(torch.randn(8, 4)).square().sum() * torch.tensor([1.0])
+        updates.saw(model)
+        optimizer.zero_grad()
+        loss.sum().backward()
+        updates.before(list(model.parameters()), optimizer)
+        optimizer.step()
+        updates.stepped()
+        updates.after(step)
+    first, second = updates.seen
+    assert first.gradients is not None and first.departures is not None and second.buffers is not None
+    norms = [p.grad.norm().item() for p in model.parameters() if p.grad is not None]
+    assert second.gradients == pytest.approx(norms)
+    assert max(x for x in first.departures if isinstance(x, float)) < 1e-4
+    assert len(second.buffers) == 2  # mean and variance; a count of batches is no statistic
+    assert all(isinstance(x, float) and x > 0 for x in second.buffers)
+
+
+@pytest.mark.parametrize("period", [2, 3, 5, 7, 10, 16, 20, 50])
+@pytest.mark.parametrize("phase", [0, -1])
+def test_no_fault_that_comes_at_equal_intervals_keeps_out_of_the_way(period: int, phase: int) -> None:
+    assert any(Updates.wanted(step) for step in range(period + phase + 50 * (period == 50), 400, period))

@@ -1,0 +1,56 @@
+"""Where the native core is not there, or another one was asked for: it is said, and the work is done in torch."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hotlap.small import native
+
+TRAINS = """
+import sys
+sys.modules["hotlap.small._core_portable"] = None  # what an install without a compiler leaves: nothing to import
+import torch
+from torch import nn
+from hotlap.small import compile_step
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=0.01))
+x, y = torch.randn(16, 4), torch.randn(16, 2)
+losses = [step.step(x, y) for _ in range(20)]
+assert losses[-1] < losses[0]
+print(step.why_torch)
+"""
+
+
+def said_by(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_an_install_without_a_compiler_trains_in_torch_and_says_what_to_do() -> None:
+    said = said_by(TRAINS)
+    assert "installed without its native core" in said
+    assert "no C++ compiler was found" in said
+    assert "done with torch" in said
+    assert said.endswith("Install a C++20 compiler, then hotlap again.")
+
+
+def test_it_can_be_turned_off() -> None:
+    assert "HOTLAP_NATIVE=off" in said_by(
+        "from hotlap.small.native import core; print(core().why_not)", HOTLAP_NATIVE="off"
+    )
+
+
+@pytest.mark.skipif(native.core().module is None, reason=f"no native core: {native.core().why_not}")
+def test_another_variant_can_be_asked_for_by_name() -> None:
+    ask = "from hotlap.small.native import core; print(core().variant, core().why_not)"
+    assert said_by(ask, HOTLAP_NATIVE="portable") == "portable"
+    assert "HOTLAP_NATIVE=z80 names no variant" in said_by(ask, HOTLAP_NATIVE="z80")

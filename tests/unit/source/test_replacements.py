@@ -1,0 +1,86 @@
+"""Whole statements are replaced with their comments kept, and names that are read are wrapped."""
+
+import ast
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from hotlap.record import CallSite
+from hotlap.source import CannotEdit, Edit, ReplaceStatements, WrapName, patch
+
+TEXT = """\
+def f(q, k, v, mask):
+    # above
+    a = q @ k  # one
+    # two
+    if mask is not None:  # three
+        a = a + mask
+    b = a @ v  # last
+    return b
+
+
+total = 0.0
+print(f"\u00e9 {total / 3:.2f}", total)
+"""
+
+
+def at(path: Path, calls: str, place: tuple[int, int, int, int]) -> CallSite:
+    line, end_line, col, end_col = place
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return CallSite(calls=calls, path=str(path), sha256=sha256, line=line, end_line=end_line, col=col, end_col=end_col)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_bytes(TEXT.encode())
+    return path
+
+
+def edited(path: Path, *edits: Edit) -> list[str]:
+    return patch(edits, root=path.parent).texts[str(path)].splitlines()
+
+
+def test_statements_become_one_below_their_comments(path: Path) -> None:
+    edit = ReplaceStatements(site=at(path, "x", (3, 7, 4, 13)), code="b = F.f(q)", imports="import F")
+    assert edited(path, edit)[:9] == [
+        "import F",
+        "",
+        "def f(q, k, v, mask):",
+        "    # above",
+        "    # one",
+        "    # two",
+        "    # three",
+        "    b = F.f(q)  # last",
+        "    return b",
+    ]
+
+
+@pytest.mark.parametrize("place", [(3, 6, 4, 8), (3, 7, 4, 9), (3, 8, 6, 12), (5, 7, 4, 13), (40, 41, 0, 1)])
+def test_what_begins_or_ends_within_a_statement_is_refused(path: Path, place: tuple[int, int, int, int]) -> None:
+    with pytest.raises(CannotEdit, match=r"train\.py:\d+ cannot be edited"):
+        edited(path, ReplaceStatements(site=at(path, "x", place), code="b = 1"))
+
+
+def test_two_changes_of_the_same_statements_are_refused(path: Path) -> None:
+    site = at(path, "x", (7, 7, 4, 13))
+    assert edited(path, *[ReplaceStatements(site=site, code="b = 1")] * 2)[6] == "    b = 1  # last"
+    with pytest.raises(CannotEdit, match="different statements"):
+        edited(path, ReplaceStatements(site=site, code="b = 1"), ReplaceStatements(site=site, code="b = 2"))
+
+
+def test_names_are_wrapped_where_they_are_read_also_in_f_strings(path: Path) -> None:
+    reads = [
+        WrapName(site=at(path, "total", (n.lineno, n.lineno, n.col_offset, n.end_col_offset or 0)), function="float")
+        for n in ast.walk(ast.parse(TEXT))
+        if isinstance(n, ast.Name) and n.id == "total" and isinstance(n.ctx, ast.Load)
+    ]
+    assert edited(path, *reads)[-1] == 'print(f"\u00e9 {float(total) / 3:.2f}", float(total))'
+
+
+def test_another_name_than_the_one_that_was_seen_is_refused(path: Path) -> None:
+    with pytest.raises(CannotEdit, match="the name sum is not at column 1"):
+        edited(path, WrapName(site=at(path, "sum", (11, 11, 0, 5)), function="float"))
+    with pytest.raises(CannotEdit, match="the name total is not at column 2"):
+        edited(path, WrapName(site=at(path, "total", (11, 11, 1, 5)), function="float"))

@@ -1,0 +1,136 @@
+"""What is tried next: by bounds, beside one another, and in the pairs that are known to interact."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, final
+
+import pytest
+
+from hotlap import levers
+from hotlap.levers import Lever, Numerics, Scope
+from hotlap.record import Ceiling, Failure, Interval, LeverSpec, Machine, Plan, Run, Trial, Verdict
+from hotlap.source import Edit
+from hotlap.tune.candidates import PAIRS, Candidates
+from hotlap.tune.desk import Desk
+from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
+
+
+def lever(name_: str, *, saves: float, scope_: Scope = Scope.STEP) -> type[Lever]:
+    """A lever that could save a part of the step."""
+
+    @final
+    @dataclass(frozen=True, slots=True)
+    class Made(Lever):
+        """One of these tests."""
+
+        name: ClassVar[str] = name_
+        scope: ClassVar[Scope] = scope_
+        numerics: ClassVar[Numerics] = Numerics.EXACT
+
+        def rejects(self, run: Run, machine: Machine) -> str | None:
+            return None
+
+        def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+            return saves * run.median_step_s()
+
+        def edits(self, run: Run) -> Sequence[Edit]:
+            return ()
+
+    return Made
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> list[type[Lever]]:
+    """The levers that there are."""
+    found: list[type[Lever]] = []
+    monkeypatch.setattr(levers, "ALL", found)
+    return found
+
+
+def candidates(*trials: Trial, together: int = 8) -> Candidates:
+    world = World(path="/home/ada/train.py", sha256="0" * 64)
+    options = options_for(world.path)
+    run = world.run(_plan(options.command))
+    study = replace(new_study(options), baseline=(run,), trials=trials)
+    return Candidates(Desk(study, options, Silent(), now=world.now), MACHINE, together=together)
+
+
+def _plan(command: tuple[str, ...]) -> Plan:
+    return Plan(command=command, cwd=str(Path.cwd()), out="")
+
+
+def trial(*names: str, on_top_of: tuple[str, ...] = (), speedup: float = 1.0, **fields: object) -> Trial:
+    return replace(
+        Trial(
+            levers=tuple(spec(name) for name in names),
+            on_top_of=tuple(spec(name) for name in on_top_of),
+            speedup=Interval(low=speedup, mid=speedup, high=speedup),
+        ),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def spec(name: str) -> LeverSpec:
+    return {"name": name}
+
+
+def names(group: Sequence[Sequence[Lever]]) -> list[list[str]]:
+    return [[lever.name for lever in candidate] for candidate in group]
+
+
+def test_the_highest_bound_comes_first_with_those_of_its_kind(known: list[type[Lever]]) -> None:
+    known += [lever("a", saves=0.1), lever("b", saves=0.3), lever("c", saves=0.2, scope_=Scope.PROCESS)]
+    assert names(candidates().next_group()) == [["b"], ["a"]]
+
+
+def test_what_cannot_reach_the_line_is_not_tried(known: list[type[Lever]]) -> None:
+    known += [lever("a", saves=0.01), lever("b", saves=0.0)]
+    assert candidates().next_group() == []
+
+
+def test_processes_share_a_base_where_their_bounds_are_alike_and_memory_holds_them(known: list[type[Lever]]) -> None:
+    known += [
+        lever("a", saves=0.6, scope_=Scope.PROCESS),
+        lever("b", saves=0.5, scope_=Scope.LOADER),
+        lever("c", saves=0.1, scope_=Scope.PROCESS),
+    ]
+    assert names(candidates().next_group()) == [["a"], ["b"]]
+    assert names(candidates(together=2).next_group()) == [["a"]]
+    assert names(candidates(together=1).next_group()) == [["a"]]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_known_pair_is_tried_together_after_each_failed_alone(
+    known: list[type[Lever]], pair: tuple[str, str]
+) -> None:
+    known += [lever(name, saves=0.3) for name in pair]
+    alone = [trial(name) for name in pair]
+    assert names([candidates(*alone).next_pair() or ()]) == [list(pair)]
+    assert candidates(*alone, trial(*pair)).next_pair() is None
+
+
+def test_the_half_of_a_pair_is_tried_again_on_top_of_the_other(known: list[type[Lever]]) -> None:
+    one, other = PAIRS[0]
+    known += [lever(one, saves=0.3), lever(other, saves=0.3)]
+    before = [trial(other), trial(one, accepted=True, speedup=1.2)]
+    assert names([candidates(*before).next_pair() or ()]) == [[other]]
+    assert candidates(*before, trial(other, on_top_of=(one,))).next_pair() is None
+
+
+def test_accepted_together_is_together_enough(known: list[type[Lever]]) -> None:
+    one, other = PAIRS[0]
+    known += [lever(one, saves=0.3), lever(other, saves=0.3)]
+    assert candidates(trial(one, accepted=True), trial(other, on_top_of=(one,), accepted=True)).next_pair() is None
+
+
+@pytest.mark.parametrize("fields", [{"failure": Failure.CRASHED}, {"verdict": Verdict.HARMED}])
+def test_what_fell_alone_is_in_no_pair(known: list[type[Lever]], fields: dict[str, object]) -> None:
+    one, other = PAIRS[0]
+    known += [lever(one, saves=0.3), lever(other, saves=0.3)]
+    assert candidates(trial(one, **fields), trial(other)).next_pair() is None
+
+
+def test_levers_that_nobody_knows_to_interact_are_no_pair(known: list[type[Lever]]) -> None:
+    known += [lever("a", saves=0.3), lever("b", saves=0.3)]
+    assert candidates(trial("a"), trial("b")).next_pair() is None
