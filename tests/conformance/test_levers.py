@@ -97,7 +97,7 @@ def test_names_are_unique() -> None:
 
 
 # Those with something to win there; the others must not say that there is (0: not tried).
-ON_A_GPU = {"tf32", "cudnn-benchmark", "expandable-segments"}
+ON_A_GPU = {"tf32", "cudnn-benchmark", "expandable-segments", "pin-and-overlap"}
 
 
 def test_the_set_is_wide_enough_to_prove_the_protocol() -> None:
