@@ -143,9 +143,9 @@ def test_operations_of_fused_recurrent_layers_are_those_of_their_products() -> N
 def test_attention_with_dropout_is_one_fused_operator_as_on_a_gpu() -> None:
     x = torch.randn(2, 4, 16, 8, requires_grad=True)
     steps = [
-        lambda: nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1).sum().backward(),
-        lambda: nn.functional.scaled_dot_product_attention(x, x, x, None, 0.1).sum().backward(),
-        lambda: nn.functional.scaled_dot_product_attention(x, x, x).sum().backward(),
+        lambda: torch.autograd.grad(nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1).sum(), x),
+        lambda: torch.autograd.grad(nn.functional.scaled_dot_product_attention(x, x, x, None, 0.1).sum(), x),
+        lambda: torch.autograd.grad(nn.functional.scaled_dot_product_attention(x, x, x).sum(), x),
     ]
     found = [trace.record(step) for step in steps]
     for work in found:
