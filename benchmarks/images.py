@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,7 +38,7 @@ def define_operators() -> Any:
     """torchvision imports beside a torch of another build once the operators that it does not bring are declared."""
     import torch
 
-    library = torch.library.Library("torchvision", "DEF")
+    library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     declared = [
         "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
         "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -61,7 +62,7 @@ def define_operators() -> Any:
 def pipeline() -> Any:
     """The usual one of ImageNet trainings."""
     library = define_operators()
-    from torchvision import transforms
+    transforms: Any = import_module("torchvision.transforms")
 
     steps = transforms.Compose(
         [
@@ -85,16 +86,13 @@ def loader_of(folder: Path, case: dict[str, Any], shards: Path) -> Any:
     if workers:
         settings.update(prefetch_factor=case.get("prefetch", 2), persistent_workers=case.get("persistent", False))
     if case.get("webdataset"):
-        import webdataset
-
+        webdataset: Any = import_module("webdataset")
         tars = str(shards / f"pictures-{{000000..{NUM_SHARDS - 1:06d}}}.tar")
         stream = webdataset.WebDataset(tars, shardshuffle=NUM_SHARDS).shuffle(1000).decode("pil")
         return DataLoader(stream.to_tuple("jpg", "cls").map_tuple(steps, int), **settings)
-    from torchvision.datasets import ImageFolder
-
     from hotlap.data import cached_prefix, lasting
 
-    dataset: Any = ImageFolder(str(folder), transform=steps)
+    dataset: Any = import_module("torchvision.datasets").ImageFolder(str(folder), transform=steps)
     if case.get("prefix"):
         dataset = cached_prefix(dataset)
     if case.get("lasting"):

@@ -15,7 +15,7 @@ FOLDERS = ("levers", "rules")
 
 _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change those. -->\n"
 _HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|What|Why|When it hurts): ", re.MULTILINE)
-_ISSUE = re.compile(r"\b([\w-]+/[\w.-]+)#(\d+)\b")
+_ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+))?#(\d{3,})\b")
 
 _LEVERS = f"""\
 # What hotlap tries
@@ -123,8 +123,19 @@ def _limits(names: Mapping[str, object]) -> Iterator[tuple[str, float]]:
 
 def _shown(text: str) -> str:
     """The sections of a docstring as Markdown; issues of other projects become links."""
-    text = _ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", text.strip())
-    return _HEADING.sub(r"\n**\1:** ", text).lstrip()
+    return _HEADING.sub(r"\n**\1:** ", _linked(text.strip())).lstrip()
+
+
+def _linked(text: str) -> str:
+    """Issues as links; a number alone belongs to the project that was named last."""
+    last = ""
+
+    def link(issue: re.Match[str]) -> str:
+        nonlocal last
+        last = issue[1] or last
+        return f"[{issue[0]}](https://github.com/{last}/issues/{issue[2]})" if last else issue[0]
+
+    return _ISSUE.sub(link, text)
 
 
 def _links(names: list[str], folder: str = ".") -> str:

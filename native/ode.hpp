@@ -128,7 +128,7 @@ class Ode {
     const std::vector<double>* t_ = nullptr;  // the caller's, until the way back
     Series stages_{}, arguments_{}, slope_gradients_{}, argument_gradients_{};
     Scaled by_h_;
-    Buffer<T> thetas_;  // of each output, in the step that it lies in
+    Buffer<T> thetas_;
     std::vector<Trajectory> trajectories_;
     Buffer<T> now_, next_, carried_, power_gradients_;
 
@@ -340,14 +340,20 @@ class Ode {
             f(o, place, [=](const T* p) { return load_n<T>(p, width); }, [=](T* p, Vec<T> v) { store_n<T>(p, v, width); });
     }
 
+    // theta of each output of a step, at the output's number.
+    const T* find_thetas(const Taken& s) {
+        const double *times = t_->data(), inverse = 1 / s.h;
+        T* to = thetas_.data();
+        for (int64_t o = s.output; o < s.end; o++) to[o] = T((times[o] - s.t) * inverse);
+        return to;
+    }
+
     // The coefficients of theta^p, p = 0 ... P, then the polynomial at each output.
     template <int P>
     void write_outputs(const Taken& s, int64_t row, T* out) {
         const T* k = stage(s.first);
         const int64_t stride = stages_.step;
-        const double *times = t_->data(), inverse = 1 / s.h;
-        T* thetas = thetas_.data();
-        for (int64_t o = s.output; o < s.end; o++) thetas[o] = T((times[o] - s.t) * inverse);
+        const T* thetas = find_thetas(s);
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c += W) {
                 const int64_t i = r * ld() + c;
@@ -448,7 +454,7 @@ class Ode {
     // The gradient of the coefficient of theta^p: the sum over outputs of theta^p times theirs.
     template <int P>
     void read_outputs(const Taken& s, int64_t row, const T* gradient) {
-        const T* thetas = thetas_.data();
+        const T* thetas = find_thetas(s);
         for (int64_t r = 0; r < rows_; r++)
             for (int64_t c = 0; c < cols(); c += W) {
                 Vec<T> q[P + 1] = {};

@@ -247,11 +247,12 @@ def main() -> None:
     import splits
 
     values = fitted(all_known(), gemm=known_gemm())
-    values |= splits.widths(splits.by_device())
+    # What people ask about is mostly newer than what was measured: as wide as a new architecture needs it.
+    values |= splits.widths(splits.by_architecture())
     lines = [
         "# Written by benchmarks/predict/calibrate.py, from steps of torchvision's models (ryujaehun's tables, MIT),",
         "# of transformers and large FP32 products (NeuSight's tables, MIT), and of every twentieth model of timm's",
-        "# table on an RTX 3090 (Apache-2.0). Priors and their spread stand there; interval: held-out devices.",
+        "# table on an RTX 3090 (Apache-2.0). Priors and their spread stand there; interval: held-out architectures.",
     ]
     tables: dict[str, list[str]] = {}
     for (*path, name), value in values.items():

@@ -102,9 +102,8 @@ def widths(splits: list[Split]) -> Values:
     return _widths([_needed(members, values) for members, values in splits])
 
 
-Needed = dict[tuple[str, bool], list[float]]
-"""Kind of pair, and whether it is of one machine -> for each by how much its interval would have to be widened to reach
-the truth."""
+Needed = dict[str, list[float]]
+"""Kind of pair -> for each by how much its interval would have to be widened to reach the truth."""
 
 
 def _needed(members: Sequence[Couple], values: Values) -> Needed:
@@ -119,14 +118,14 @@ def _needed(members: Sequence[Couple], values: Values) -> Needed:
             off = log(b.step_s / step.mid)
             side = log(step.high / step.mid) if off > 0 else log(step.low / step.mid)
             kind = KINDS[prediction.hosted(work, **asked) >= 0.5]  # type: ignore[arg-type]
-            found.setdefault((kind, same_machine(a, b)), []).append(off / side)
+            found.setdefault(kind, []).append(off / side)
     return found
 
 
 def _widths(parts: Sequence[Needed]) -> Values:
-    """So that `INSIDE` of the truths lie inside, on one machine and between two: nobody says which it is."""
+    """So that `INSIDE` of the truths lie inside, on one machine and between two together: nobody says which it is."""
     found = {}
     for kind in KINDS:
-        groups = [[value for part in parts for value in part.get((kind, same), ())] for same in (True, False)]
-        found["interval", kind] = max(1.0, *(float(np.quantile(group, INSIDE)) for group in groups if group))
+        values = [value for part in parts for value in part.get(kind, ())]
+        found["interval", kind] = max(1.0, float(np.quantile(values, INSIDE)))
     return found

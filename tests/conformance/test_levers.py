@@ -106,6 +106,7 @@ ON_A_GPU = {
     "create-on-device",
     "random-on-device",
     "device",
+    "pin-and-overlap",
 }
 
 

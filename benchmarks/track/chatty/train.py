@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-NUM_IMAGES, BATCH, EPOCHS = 12_800, 64, 5
+NUM_IMAGES, BATCH, EPOCHS = 51_200, 64, 5
 
 
 def load(folder):
@@ -28,8 +28,8 @@ def load(folder):
         print(f"{mnist} is missing (say where the data are with --data DIR); using scikit-learn's digits, repeated")
         pictures, labels = load_digits(return_X_y=True)
         images = (pictures.reshape(-1, 8, 8) * 15.9).astype(np.uint8).repeat(4, 1).repeat(4, 2)[:, 2:-2, 2:-2]
-        images = np.tile(images.reshape(-1, 784), (8, 1))[:NUM_IMAGES]
-        labels = np.tile(labels, 8)[:NUM_IMAGES]
+        images = np.tile(images.reshape(-1, 784), (28, 1))[:NUM_IMAGES]
+        labels = np.tile(labels, 28)[:NUM_IMAGES]
     return torch.tensor(images, dtype=torch.float32) / 255, torch.tensor(labels.astype(np.int64))
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-NUM_IMAGES, LATENT, BATCH, EPOCHS = 12_800, 64, 64, 4
+NUM_IMAGES, LATENT, BATCH, EPOCHS = 12_800, 64, 64, 6
 
 
 def load(folder):

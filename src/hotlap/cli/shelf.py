@@ -51,6 +51,12 @@ class Shelf:
         path.write_text(text, encoding="utf-8")
         return path
 
+    def close(self) -> None:
+        """Nobody works on it any more. (The end of the process does the same.)"""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
     def resume(self, key: str) -> Study | None:
         """The newest unfinished study of that key which nobody works on; this shelf then stands for it."""
         for path in studies(self._root.parent):

@@ -11,18 +11,21 @@ if TYPE_CHECKING:
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.long_lived import LastingDataset, lasting
+    from hotlap.data.overlap import OverlappedDataset, overlapped
     from hotlap.data.prefix import PrefixDataset, cached_prefix
 
 __all__ = [
     "BatchedDataset",
     "CachedDataset",
     "LastingDataset",
+    "OverlappedDataset",
     "PrefetchedDataset",
     "PrefixDataset",
     "batched",
     "cached",
     "cached_prefix",
     "lasting",
+    "overlapped",
     "prefetched",
 ]
 
@@ -30,12 +33,14 @@ _HOMES = {
     "BatchedDataset": "gathering",
     "CachedDataset": "cache",
     "LastingDataset": "long_lived",
+    "OverlappedDataset": "overlap",
     "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
     "cached": "cache",
     "cached_prefix": "prefix",
     "lasting": "long_lived",
+    "overlapped": "overlap",
     "prefetched": "ahead",
 }
 

@@ -107,7 +107,7 @@ class Ahead(_SingleProcessDataLoaderIter):
         self._given += 1
         state = self._stand_in.__dict__
         if state["_hotlap_refused"] and not self._waiting:
-            return super()._next_data()
+            return self._next_as_written()
         if self._given <= NUM_WATCHED or (self._given % WATCH_EVERY < DEPTH + 1 and not self._waiting):
             return self._watched()
         while len(self._waiting) < DEPTH and self._given % WATCH_EVERY < WATCH_EVERY - DEPTH:
@@ -121,12 +121,15 @@ class Ahead(_SingleProcessDataLoaderIter):
             raise data
         return data
 
+    def _next_as_written(self) -> Any:
+        return super()._next_data()  # type: ignore[no-untyped-call]
+
     def _watched(self) -> Any:
         """A batch made in this thread."""
         streams = Streams(self._watch.streams)
         before = streams.states()
         try:
-            return super()._next_data()
+            return self._next_as_written()
         finally:
             drawn, changed = streams.drawn(before), self._watch.changed()
             if drawn is not None:
@@ -137,7 +140,7 @@ class Ahead(_SingleProcessDataLoaderIter):
     def _make(self) -> tuple[type[BaseException] | None, Any]:
         """IN THE THREAD."""
         try:
-            return None, super()._next_data()
+            return None, self._next_as_written()
         except BaseException as error:  # also StopIteration, which a future would not carry
             return type(error), error
 

@@ -88,7 +88,8 @@ def _of_bytes(value: Any) -> bytes:
     about = f"{value.dtype} {value.shape} {value.strides}".encode()
     if value.nbytes <= _WHOLE_BYTES or not value.flags.c_contiguous:
         sample = value if value.nbytes <= _WHOLE_BYTES else value.ravel(order="K")[:: max(1, value.size >> 16)]
-        return about + zlib.crc32(np.ascontiguousarray(sample).reshape(-1).view(np.uint8)).to_bytes(4, "little")
+        as_bytes: Any = np.ascontiguousarray(sample).reshape(-1).view(np.uint8)
+        return about + zlib.crc32(as_bytes).to_bytes(4, "little")
     flat = value.reshape(-1).view(np.uint8)
     checksum = 0
     for number in range(_NUM_BLOCKS):

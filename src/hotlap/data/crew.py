@@ -154,11 +154,15 @@ class Crew(_MultiProcessingDataLoaderIter):
         changed = self._hotlap_guard.changed()
         return None if changed is None else f"{changed} of the data set was changed"
 
+    def take(self) -> Any:
+        """The next batch."""
+        return self._next_data()  # type: ignore[no-untyped-call]
+
     def look(self) -> str | None:
         """What has changed in the workers themselves; what was still asked for from an epoch cut short is dropped."""
         self._index_sampler: Any = [_Look()] * self._num_workers
         self._reset(self._hotlap_loader)
-        answers = [self._next_data() for _ in range(self._num_workers)]
+        answers = [self.take() for _ in range(self._num_workers)]
         changed = [answer.changed for answer in answers if answer.changed is not None]
         return f"a worker changed {changed[0]} of its data set" if changed else None
 
@@ -196,7 +200,7 @@ class Epoch(_BaseDataLoaderIter):
 
     def _next_data(self) -> Any:
         try:
-            return self._crew._next_data()
+            return self._crew.take()
         except StopIteration:
             self.over = True
             raise
@@ -221,7 +225,7 @@ def plain_workers(loader: Any) -> _MultiProcessingDataLoaderIter:
 def _crew_of(loader: Any) -> Crew:
     """The processes of the last epoch if they are as good as new ones, or new ones."""
     state = loader.__dict__
-    crew = state.get("_hotlap_crew")
+    crew: Crew | None = state.get("_hotlap_crew")
     if crew is not None:
         reason = crew.unfit(loader)
         if reason is None:

@@ -39,6 +39,7 @@ from hotlap.data.fillers import Fillers
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.indices import positions
 from hotlap.data.long_lived import LastingDataset
+from hotlap.data.overlap import OverlappedDataset, on_the_road
 from hotlap.data.prefix import PrefixDataset
 from hotlap.data.stand_in import StandIn
 from hotlap.data.warning import warn
@@ -75,6 +76,8 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
     _prepare_heads(loader)
     if type(loader.dataset) is PrefetchedDataset:
         return Ahead if loader.num_workers == 0 else None
+    if type(loader.dataset) is OverlappedDataset:
+        return on_the_road
     if type(loader.dataset) is LastingDataset:
         return _lasting(loader) if loader.num_workers else None
     return _gathering(loader)
@@ -161,7 +164,7 @@ class _WholeEpoch(_SingleProcessDataLoaderIter):
     def _sliced(self) -> Iterator[torch.Tensor]:
         """(B,) the epoch's order, batch by batch; nothing if it is not made of plain positions."""
         plain = set(map(type, self._order)) == {int}
-        index = positions(self._order, {int}, len(self._dataset)) if plain else None
+        index: Any = positions(self._order, {int}, len(self._dataset)) if plain else None
         if index is not None:
             # Many slices at once cost 0.5 us each, one by one 2 us.
             for block in index.split(_SLICES_AT_ONCE * self._batch_size):

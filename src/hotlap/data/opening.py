@@ -9,9 +9,10 @@ from typing import Any
 
 from hotlap.data.arena import Arena, arena_bytes
 from hotlap.data.fingerprint import NoKey, key_of
+from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported, num_bytes
 from hotlap.data.memory import SHARE_OF_FREE, available_bytes
-from hotlap.data.shelf import Draft, NoShelf, Shelf, default_folder
+from hotlap.data.shelf import Draft, NoShelf, Shelf
 from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store
 from hotlap.units import size
 

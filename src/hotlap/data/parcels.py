@@ -62,13 +62,15 @@ def _pack_tensor(value: torch.Tensor) -> Any:
     if overlaps(tuple(value.shape), value.stride()):
         raise Unsupported("a transform is handed a tensor whose elements share memory")
     flat = _elements(value)
-    data = pickle.PickleBuffer(flat.view(torch.uint8).numpy()) if flat.numel() else None
+    as_bytes: Any = flat.view(torch.uint8).numpy()
+    data = pickle.PickleBuffer(as_bytes) if flat.numel() else None
     return _tensor, (data, value.dtype, tuple(value.shape), value.stride())
 
 
 def _elements(value: torch.Tensor) -> torch.Tensor:
     """(E,) all elements in the order of their memory."""
-    order = sorted(range(value.ndim), key=lambda dim: -value.stride(dim))
+    strides = value.stride()
+    order = sorted(range(value.ndim), key=lambda dim: -strides[dim])
     flat = value.detach().permute(order).contiguous()
     return flat.as_strided((flat.numel(),), (1,))
 
@@ -94,7 +96,7 @@ def _pack_picture(value: Any) -> Any:
 def _picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: dict[str, Any]) -> Any:
     from PIL import Image
 
-    made = Image.frombytes(mode, size, data)
+    made: Any = Image.frombytes(mode, size, data)
     if palette is not None:
         made.putpalette(palette)
     made.info = info

@@ -11,12 +11,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 from hotlap.data.bins import Bin
 from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
+from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported
 from hotlap.data.memory import SHARE_OF_FREE, available_bytes
 from hotlap.data.notes import Notes
 from hotlap.data.parcels import pack, unpack
 from hotlap.data.pipelines import Pipelines, Touched, find_heads
-from hotlap.data.shelf import NoShelf, default_folder
+from hotlap.data.shelf import NoShelf
 from hotlap.data.stand_in import StandIn
 from hotlap.data.warning import warn
 from hotlap.data.workers import Role

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, final
 
 from hotlap.data.arena import Arena
+from hotlap.data.folder import SHARE_OF_DISK
 
 _MARK = b"hotlap01"
 _END = struct.Struct("<Q8s")
@@ -30,20 +31,9 @@ _KEPT_DAYS = 30
 # Between the making of a file and its lock nobody may take it for an abandoned one.
 _LOCKED_BY_S = 10.0
 
-# The rest of a disk belongs to others.
-_SHARE_OF_DISK = 0.5
-
 
 class NoShelf(Exception):  # noqa: N818 - reads as the sentence "no shelf"
     """The folder cannot be used; the message says why."""
-
-
-def default_folder() -> Path:
-    """`$HOTLAP_CACHE`, or the user's cache folder."""
-    own = os.environ.get("HOTLAP_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hotlap" / "data"
 
 
 @final
@@ -82,7 +72,7 @@ class Shelf:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             usage = os.statvfs(self.folder)
             free = usage.f_bavail * usage.f_frsize
-            if num_bytes > _SHARE_OF_DISK * free:
+            if num_bytes > SHARE_OF_DISK * free:
                 raise NoShelf(f"{self.folder} has only {free} bytes free for {num_bytes}")
             if named:
                 self._tidy()

@@ -76,15 +76,19 @@ class Staffing:
         if length < LEAST_BATCHES * (given.get("batch_size", 1) or 1):
             return f"it has only {length} items"
         asks = given.get("batch_sampler") or given.get("sampler")
-        sampler = asks.sampler if type(asks) is BatchSampler else asks
-        if sampler is not None and type(sampler) not in _SAMPLERS:
-            return f"its sampler is a {type(sampler).__name__}, which may depend on when it is asked"
+        if asks is not None and not asks_at_once(asks):
+            return f"its sampler is a {type(asks).__name__}, which may depend on when it is asked"
         if given.get("num_workers", 0):
             return None  # what items do happens in workers already
         known = self._seen.get(id(dataset))
         if known is None:
             known = self._seen[id(dataset)] = (dataset, _what_items_do(dataset, length))
         return known[1]
+
+
+def asks_at_once(sampler: Any) -> bool:
+    """True for a sampler that does not mind when it is asked for its next index."""
+    return type(sampler.sampler if type(sampler) is BatchSampler else sampler) in _SAMPLERS
 
 
 def _has_items(dataset: Any) -> bool:

@@ -24,6 +24,7 @@ _SCRIPTS = Path(__file__).parent / "scripts"
 _TIMEOUT_S = 180.0
 # Beyond this even a slow machine is done with any of the lab's trainings.
 _LIMIT_S = 900.0
+_UNSETTLED = 3
 # Between two looks at the memory of all processes.
 _LOOK_S = 0.5
 
@@ -130,8 +131,20 @@ def workload_of(run: Run) -> Workload:
 
 
 def waits_s(run: Run) -> float:
-    """Mean time a step waits for its batch."""
-    return run.mean_phase_s(Phase.INPUT) or 0.0
+    """Mean time a step waits for its batch, but for the very first ones."""
+    return _settled_s(run.phase_s.get(Phase.INPUT) or ())
+
+
+def waiting_share(run: Run) -> float:
+    """The same as a part of the step, in [0, 1]."""
+    step_s = _settled_s(run.step_s)
+    return waits_s(run) / step_s if step_s > 0 else 0.0
+
+
+def _settled_s(seconds: Sequence[float]) -> float:
+    """Mean without the first steps, in which libraries wake up: a whole run has no warm-up that is thrown away."""
+    kept = seconds[_UNSETTLED:] or seconds
+    return sum(kept) / len(kept) if kept else 0.0
 
 
 @dataclass

@@ -6,7 +6,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import fields, replace
 from html import escape
 from pathlib import Path
@@ -162,13 +162,13 @@ def _studied(
     )
     folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
     with (
+        closing(shelf.Shelf(cwd, aim.title, created)) as place,
         live.Live(sys.stdout, budget_s=options.budget_s if purpose is Purpose.TUNE else None) as shown,
         Launcher(environment=levers_environment, folders=folders, timeout_s=options.timeout_s) as launcher,
     ):
-        keeper = _Keeper(study, shelf.Shelf(cwd, aim.title, created), shown)
-        found = shown_study(work(launcher, keeper))
-    keeper.place.save(found)
-    keeper.place.write("report.html", html.render(found))
+        found = shown_study(work(launcher, _Keeper(study, place, shown)))
+        place.save(found)
+        place.write("report.html", html.render(found))
     return found
 
 

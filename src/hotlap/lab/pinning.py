@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from hotlap import levers, machine
 from hotlap.lab import digits, gpus
-from hotlap.lab.launching import Finished, bench, waits_s, workload_of
+from hotlap.lab.launching import Finished, bench, waiting_share, waits_s, workload_of
 from hotlap.lab.result import Cell, Curve, Curves, Lanes, Quantity, Result, Table, Unit, seconds
 from hotlap.lab.settings import Settings
 from hotlap.lab.words import an, quantity, times_as
 from hotlap.predict import Workload, forecast
-from hotlap.record import LeverSpec, Machine, Phase, Run
+from hotlap.record import LeverSpec, Machine, Run
 from hotlap.report import lanes
 from hotlap.units import duration, percent, size
 
@@ -155,7 +155,7 @@ def _whole(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu, epochs: i
     base = whole_s(known.finished[PLAIN])
     rows: list[tuple[Cell, ...]] = []
     for way, one in known.finished.items():
-        waiting = Quantity(value=one.run.share(Phase.INPUT) or 0.0, unit=Unit.SHARE)
+        waiting = Quantity(value=waiting_share(one.run), unit=Unit.SHARE)
         cells: tuple[Cell, ...] = (
             way,
             seconds(whole_s(one)),
@@ -248,7 +248,7 @@ def _lower(way: str) -> str:
 def _story(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu, epochs: int) -> list[str]:
     plain, article, ours = (known.finished[way] for way in (PLAIN, ARTICLE, HOTLAP))
     base = whole_s(plain)
-    waiting = plain.run.share(Phase.INPUT) or 0.0
+    waiting = waiting_share(plain.run)
     first = (
         f"As written, {epochs} epochs take {duration(base)} here; {percent(waiting)} of each step the training waits "
         f"for its batch, which the same process makes. With {known.workers} workers"
@@ -273,7 +273,7 @@ def _losses(plain: Finished, ours: Finished) -> str:
 def _why(known: Known) -> str:
     article = known.finished[ARTICLE].run
     cores = os.cpu_count() or 1
-    waiting = article.share(Phase.INPUT) or 0.0
+    waiting = waiting_share(article)
     return (
         f"Workers make batches beside the training: with {known.workers} of them on {cores} cores a step still waits "
         f"{percent(waiting)} of the time, because making a batch image by image in Python costs as much as before and "

@@ -67,7 +67,7 @@ def _loop_of(script: Script, node: ast.AST) -> Loop | None:
 
 def _added_to(loop: Loop) -> list[str]:
     """Variables that the loop adds something to, in the order of the text."""
-    names = {}
+    names: dict[str, None] = {}
     for node in ast.walk(loop):
         added = _addition(node)
         if added is not None:

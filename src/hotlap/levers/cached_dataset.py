@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+from hotlap.data.folder import default_folder, room_bytes
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
@@ -40,8 +41,9 @@ class CachedDataset(Lever):
     pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
     #4959).
     When it hurts: random augmentation and other items that change must be computed each time (they are noticed, and
-    the true items handed out); the first epoch is a little slower; the items must fit into memory; a data set that
-    counts, logs or mutates things as it is read does so less often.
+    the true items handed out); the first epoch is a little slower; items that memory cannot hold go to a file, and the
+    disk must then be faster than their making; a data set that counts, logs or mutates things as it is read does so
+    less often.
     """
 
     name: ClassVar[str] = "cached-dataset"
@@ -84,11 +86,12 @@ def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
     if loader.item_bytes is None:
         return None
     needed = loader.item_bytes * loader.num_items
-    if needed <= SHARE_OF_FREE * machine.available_bytes:
-        return None
+    if needed <= max(SHARE_OF_FREE * machine.available_bytes, room_bytes(default_folder())):
+        return None  # what memory cannot hold goes to a file
     return (
         f"The {loader.num_items} items of {loader.dataset} would take {size(needed)}, "
-        f"more than {percent(SHARE_OF_FREE)} of the {size(machine.available_bytes)} that are free."
+        f"more than {percent(SHARE_OF_FREE)} of the {size(machine.available_bytes)} of memory that are free, and more "
+        "than the disk has room for."
     )
 
 

@@ -6,9 +6,10 @@ A lever whose change is a change of source can so be switched between two steps:
 import ast
 import hashlib
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -41,17 +42,20 @@ def changed_functions(change: Change) -> list[tuple[FunctionType, CodeType]]:
 
 
 def _own_modules() -> Iterator[tuple[Any, str]]:
-    """The main script and what it imports from its own folder."""
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not main:
-        return
-    folder = str(Path(main).resolve().parent)
+    """Modules of the script's own: neither Python's, nor installed, nor ours."""
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
-        if isinstance(path, str) and path.endswith((".py", ".pyw")):
-            full = str(Path(path).resolve())
-            if full.startswith(folder) and "site-packages" not in full:
-                yield module, path
+        if isinstance(path, str) and path.endswith((".py", ".pyw")) and not _is_foreign(path):
+            yield module, path
+
+
+@cache
+def _is_foreign(path: str) -> bool:
+    full = str(Path(path).resolve())
+    roots = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    roots.add(str(Path(__file__).parents[1]))
+    installed = "site-packages" in full or "dist-packages" in full
+    return installed or any(full.startswith(f"{Path(root).resolve()}/") for root in roots)
 
 
 @lru_cache(maxsize=256)

@@ -23,41 +23,15 @@ from hotlap.predict.workload import Kind, Operator, Stage, Workload
 # Tensors that one multi-tensor (foreach) kernel handles: the argument block of a launch holds about this many
 # (aten/src/ATen/native/cuda/MultiTensorApply.cuh: 110 to 30 by depth).
 TENSORS_A_KERNEL = 40
-_NO_KERNEL = frozenset(
-    [
-        "detach",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "set_",
-        "_local_scalar_dense",
-        "is_same_size",
-        "_assert_async",
-        "sym_size",
-        "sym_numel",
-        "sym_stride",
-        "resize_",
-        "record_stream",
-        "lift_fresh",
-        # Views that their schema does not call so.
-        "_unsafe_view",
-        "_reshape_alias",
-        "unsafe_split",
-        "unsafe_split_with_sizes",
-        "unsafe_chunk",
-        "t_",
-        "transpose_",
-        "squeeze_",
-        "unsqueeze_",
-        "as_strided_",
-        "_has_compatible_shallow_copy_type",
-        "profiler",
-        "_record_function_enter_new",
-        "_record_function_exit",
-    ]
-)
+_NO_KERNEL = frozenset([
+    "detach", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_",
+    "_local_scalar_dense", "is_same_size", "_assert_async", "sym_size", "sym_numel", "sym_stride", "resize_",
+    "record_stream", "lift_fresh", "_has_compatible_shallow_copy_type", "profiler", "_record_function_enter_new",
+    "_record_function_exit",
+    # Views that their schema does not call so.
+    "_unsafe_view", "_reshape_alias", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "t_", "transpose_",
+    "squeeze_", "unsqueeze_", "as_strided_",
+])  # fmt: skip
 _KINDS: Mapping[Kind, tuple[str, ...]] = {
     Kind.MATMUL: ("mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul", "_scaled_mm"),
     Kind.CONV: ("convolution", "convolution_backward", "convolution_overrideable", "_convolution", "conv1d", "conv2d"),
@@ -177,9 +151,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _stage(self) -> Stage:
-        if self.in_optimizer:
-            return Stage.OPTIMIZER
-        return Stage.BACKWARD if torch._C._current_autograd_node() is not None else Stage.FORWARD
+        if torch._C._current_autograd_node() is not None:
+            return Stage.BACKWARD
+        # A closure runs inside `optimizer.step` (LBFGS, Lightning), with gradients on; updates run with gradients off.
+        return Stage.OPTIMIZER if self.in_optimizer and not torch.is_grad_enabled() else Stage.FORWARD
 
     def _record(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -216,15 +191,25 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
-    """Operations as torch.utils.flop_counter counts them; of fused recurrent layers, to which it is blind, as it counts
-    the products that they are made of."""
+    """Operations as torch.utils.flop_counter counts them. It is blind to recurrent layers and to a CPU's attention:
+    those are counted as it counts the products that they are made of, and a GPU's attention."""
     name = func._overloadpacket.__name__
+    if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
+        return _attention_flop(args, backward=name.endswith("_backward"))
     if name.removesuffix("_backward") in _RECURRENT:
         samples = args[0].numel() / args[0].shape[-1]
         once = 2.0 * samples * sum(weight.numel() for weight in _recurrent_weights(name, args))
         return once * (2 if name.endswith("_backward") else 1)
     count = flop_registry.get(func._overloadpacket)
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
+
+
+def _attention_flop(args: tuple[Any, ...], *, backward: bool) -> float:
+    """Products of scores and of values; backwards the scores are made again, and each has two gradients."""
+    query, key, value = args[1:4] if backward else args[:3]
+    scores = 2.0 * math.prod(query.shape[:-1]) * key.shape[-2]
+    of_keys, of_values = (3, 2) if backward else (1, 1)
+    return float(scores * (of_keys * query.shape[-1] + of_values * value.shape[-1]))
 
 
 def _overcounted(name: str, args: tuple[Any, ...], flop: float) -> float:

@@ -335,15 +335,15 @@ def compiled_for(func: Field, y: torch.Tensor, method: str, *, time_gradient: bo
         if entry is not None and entry[0]() is func:
             entry[1][form] = found
         else:
-            number = id(func)
+            number, table = id(func), _compiled
             with suppress(TypeError):  # not weakly referable: traced every time
-                _compiled[number] = weakref.ref(func, lambda gone: _forget(number, gone)), {form: found}
+                table[number] = weakref.ref(func, lambda gone: _forget(table, number, gone)), {form: found}
     return found
 
 
-def _forget(number: int, gone: Any) -> None:
-    if number in _compiled and _compiled[number][0] is gone:
-        del _compiled[number]
+def _forget(table: dict[int, tuple[Any, dict[Any, Compiled]]], number: int, gone: Any) -> None:
+    if number in table and table[number][0] is gone:
+        del table[number]
 
 
 def prepare(solver: Any, t: torch.Tensor, rows: int, settings: Settings) -> None:

@@ -17,9 +17,9 @@ class Gates(nn.Module):
 
 
 torch.manual_seed(0)
-model = Gates(width=256, depth=8)
+model = Gates(width=128, depth=8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-x, y = torch.randn(512, 256), torch.randn(512, 1)
+x, y = torch.randn(256, 128), torch.randn(256, 1)
 for _ in range(100_000):
     optimizer.zero_grad()
     loss = nn.functional.mse_loss(model(x), y)

@@ -111,7 +111,7 @@ class Fails(Stream):
 
 
 def test_an_error_comes_with_its_batch() -> None:
-    seen = []
+    seen: list[Any] = []
     with pytest.raises(ValueError, match="item 30 is broken"):
         seen.extend(batch.tolist() for batch in DataLoader(prefetched(Fails()), batch_size=4))
     assert len(seen) == 7

@@ -75,7 +75,7 @@ def test_every_batch_holds_what_it_names(
         kept = cached(Small(), disk=tmp_path / str(number) if disk else False)
         loader = DataLoader(kept, batch_size=64, shuffle=True, num_workers=num_workers)
         for epoch in range(2):
-            seen = []
+            seen: list[Any] = []
             for values, index in loader:
                 assert torch.equal(values, rows(index)), f"filling {number}, epoch {epoch}, batch {len(seen)}"
                 seen.append(index)

@@ -67,7 +67,7 @@ def test_an_epoch_that_is_cut_short_leaves_nothing_behind() -> None:
     def some(dataset: Any) -> list[Any]:
         seed()
         loader = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=2)
-        seen = []
+        seen: list[Any] = []
         for stop in (2, 0, 99, 5, 99):
             for number, batch in enumerate(loader):
                 seen.append(batch.tolist())
@@ -187,7 +187,7 @@ class Fails(Pictures):
 def test_an_error_comes_with_its_batch_and_the_next_epoch_works() -> None:
     loader = DataLoader(lasting(Fails()), batch_size=8, num_workers=2)
     for _ in range(2):
-        seen = []
+        seen: list[Any] = []
         with pytest.raises(ValueError, match="item 20 is broken"):
             seen.extend(batch.tolist() for batch in loader)
         assert list(DataLoader(lasting(Pictures(4)), num_workers=1))

@@ -37,8 +37,9 @@ def test_is_worth_a_trial_on_a_small_map_style_data_set() -> None:
             "Items of Digits are not always the same: an item drew from random.",
         ),
         (
-            {"num_items": 10_000_000},
-            "The 10000000 items of Digits would take 29.3 GiB, more than 80% of the 19.0 GiB that are free.",
+            {"num_items": 10**12},
+            "The 1000000000000 items of Digits would take 2859 TiB, more than 80% of the 19.0 GiB of memory that "
+            "are free, and more than the disk has room for.",
         ),
     ],
 )

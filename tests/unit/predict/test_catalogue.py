@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.predict import catalogue
+from hotlap.predict import catalogue, timing
 from hotlap.predict.catalogue import Device, Link, devices, resolve
 
 QUOTED = Path(__file__).parents[3].parent / "shared" / "data" / "gpu" / "specs.csv"
@@ -65,6 +65,8 @@ def test_an_unknown_name_is_an_error(written: str) -> None:
 def test_the_error_names_the_nearest_devices() -> None:
     with pytest.raises(UserError, match=r"Nearest: RTX 4090"):
         resolve("RTX 4095")
+    with pytest.raises(UserError, match=r"Nearest: H100"):
+        resolve("H1000")
 
 
 def test_every_device_resolves_by_its_own_name() -> None:
@@ -79,6 +81,18 @@ def test_there_are_sixty_gpus_and_each_says_where_its_figures_come_from() -> Non
     for device in devices():
         assert device.sources, device.name
         assert min(device.fp32, device.bandwidth, device.memory, device.launch_s, device.power_w) > 0, device.name
+
+
+@pytest.mark.parametrize(
+    ("name", "above"),
+    [("RTX 4090", True), ("GTX 1080 Ti", True), ("RTX 4070 Ti Super", True), ("Titan V", True), ("Titan RTX", True),
+     ("RTX 6000 Ada", False), ("RTX A6000", False), ("Quadro RTX 8000", False), ("RTX PRO 6000 Blackwell", False),
+     ("Tesla T4", False), ("A100 SXM4 80GB", False), ("Instinct MI300X", False)],
+)  # fmt: skip
+def test_only_consumer_boards_run_above_the_clock_they_are_sold_with(name: str, above: bool) -> None:
+    device = resolve(name).device
+    assert device.chooses_clock is above
+    assert (timing.sustained(device) > 1) is above
 
 
 def test_names_are_unique() -> None:

@@ -77,6 +77,20 @@ def test_intervals_are_never_narrower_than_two_percent_and_hold_the_middle() -> 
         assert math.log(step.high / step.mid) >= 0.0199
 
 
+def test_an_interval_is_wider_where_the_host_has_a_say() -> None:
+    spans = []
+    for num_kernels in (300, 5_000):
+        step = Workload.from_totals(flop=4e12, memory_bytes=1.3e11, num_kernels=num_kernels, precision="fp32")
+        found = forecast(step, target="GTX 1080 Ti", measured_on="Titan V", measured_step_s=0.6).step_s
+        spans.append(math.log(found.high / found.low))
+    assert spans[1] > 1.25 * spans[0]
+
+
+def test_an_architecture_of_which_no_step_was_measured_has_a_wider_interval() -> None:
+    spans = [math.log(on(target).step_s.high / on(target).step_s.low) for target in ("GTX 1080 Ti", "RTX 5090")]
+    assert spans[1] > spans[0]
+
+
 def test_without_a_measurement_the_interval_is_wider() -> None:
     known, guessed = on("RTX 3090").step_s, forecast(work(), target="RTX 3090").step_s
     assert guessed.high / guessed.low > 1.3 * known.high / known.low

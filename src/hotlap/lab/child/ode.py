@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from statistics import median
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ RATE = 0.01
 RTOL, ATOL = 1e-3, 1e-6
 # Stretches that are timed apart, so that the median forgives a busy moment.
 _STRETCHES = 20
+# A median of less says little on a machine that others use.
+_LEAST_S = 0.5
 
 Fit = Callable[[int], list[float]]
 """Makes so many iterations more; the loss before each update."""
@@ -91,26 +94,16 @@ def points(solution: Any) -> Points:
 
 def main(question: Question) -> Answer:
     """Train with one of them."""
-    job = Job(question.device)
-    solution, workload = job.solution, None
-    if question.way == DIFFRAX:
-        fit, solution = in_diffrax(job)
-    elif question.way == FIT:
-        ode = NeuralODE(job.field, rtol=RTOL, atol=ATOL)
-
-        def fit(iterations: int) -> list[float]:
-            return ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer, iterations=iterations)
-    else:
-        solve, method = _solver(question.way)
-        fit, _ = job.loop(solve, method)
-        workload = _traced(question, solve, method) if question.device == "cpu" else None
+    job, fit, solution = _ready(question)
     begun = time.perf_counter()
     losses = fit(1)
     first_s = time.perf_counter() - begun
-    iteration_s = _train(fit, losses, question)
-    if workload is not None:
-        # The host's part of an operator is the same beside a GPU: what it takes here, where arithmetic is nothing.
-        workload = replace(workload, host_s=sorted(iteration_s)[len(iteration_s) // 2] / workload.num_kernels)
+    iteration_s, spent_s = _train(fit, losses, question)
+    while question.way == FIT and spent_s < _LEAST_S:
+        # The whole training is a blink: once more from the start, for its times alone.
+        _, again, _ = _ready(question)
+        more, took_s = _train(again, again(1), question)
+        iteration_s, spent_s = iteration_s + more, spent_s + took_s
     return Answer(
         iteration_s=tuple(iteration_s),
         losses=tuple(losses),
@@ -118,10 +111,26 @@ def main(question: Question) -> Answer:
         truth=points(job.target),
         fit=solution(),
         first_s=first_s,
-        workload=None if workload is None else encode(workload).decode(),
+        workload=_traced(question, iteration_s),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         native=core().module is not None,
     )
+
+
+def _ready(question: Question) -> tuple[Job, Fit, Callable[[], Points]]:
+    """A training that has not begun, and its solution as it then is."""
+    job = Job(question.device)
+    if question.way == DIFFRAX:
+        return job, *in_diffrax(job)
+    if question.way == FIT:
+        ode = NeuralODE(job.field, rtol=RTOL, atol=ATOL)
+
+        def fit(iterations: int) -> list[float]:
+            return ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer, iterations=iterations)
+
+        return job, fit, job.solution
+    solve, method = _solver(question.way)
+    return job, job.loop(solve, method)[0], job.solution
 
 
 def _solver(way: str) -> tuple[Any, str]:
@@ -131,16 +140,20 @@ def _solver(way: str) -> tuple[Any, str]:
     return odeint, "tsit5"
 
 
-def _traced(question: Question, solve: Any, method: str) -> Any:
-    """One iteration of a job of its own, so that the training itself stays as it is."""
-    aside = Job(question.device)
-    _, once = aside.loop(solve, method)
+def _traced(question: Question, iteration_s: list[float]) -> str | None:
+    """One iteration in torch's operators, as JSON; None where it is none of torch's, or is measured on a GPU."""
+    if question.way in (DIFFRAX, FIT) or question.device != "cpu":
+        return None
+    job = Job(question.device)
+    _, once = job.loop(*_solver(question.way))
     once()
-    return trace.record(once, parameters=aside.field.parameters(), name=question.way)
+    work = trace.record(once, parameters=job.field.parameters(), name=question.way)
+    # The host's part of an operator is the same beside a GPU: what it takes here, where arithmetic is nothing.
+    return encode(replace(work, host_s=median(iteration_s) / work.num_kernels)).decode()
 
 
-def _train(fit: Fit, losses: list[float], question: Question) -> list[float]:
-    """The rest of the iterations, in stretches of about equal time; the mean iteration of each."""
+def _train(fit: Fit, losses: list[float], question: Question) -> tuple[list[float], float]:
+    """The rest of the iterations, in stretches of about equal time: the mean iteration of each, and all of the time."""
     wanted_s = question.limit_s / _STRETCHES
     spent, number, found = 0.0, 1, []
     while len(losses) < question.iterations and spent < question.limit_s:
@@ -152,7 +165,7 @@ def _train(fit: Fit, losses: list[float], question: Question) -> list[float]:
         found.append(took / number)
         most = max(1, question.iterations // _STRETCHES)
         number = max(1, min(most, 4 * number, round(wanted_s * number / max(took, 1e-9))))
-    return found
+    return found, spent
 
 
 def in_diffrax(job: Job) -> tuple[Fit, Callable[[], Points]]:

@@ -12,7 +12,7 @@ for _ in range(3):
     optimizer.zero_grad()
     out = model(x)
     loss = nn.functional.cross_entropy(out, y)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     total += loss.item() * len(x)  # over the samples
     right += (out.argmax(1) == y).sum().item()

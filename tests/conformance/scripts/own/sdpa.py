@@ -16,7 +16,8 @@ class Attention(nn.Module):
         q, k, v = self.qkv(x).chunk(3, dim=-1)  # each (B, T, W)
         scores = (q @ k.transpose(-2, -1)) / math.sqrt(k.size(-1))  # (B, T, T)
         weights = self.drop(torch.softmax(scores, dim=-1))
-        return (weights @ v).relu()  # the values
+        out: torch.Tensor = (weights @ v).relu()  # the values
+        return out
 
 
 model = nn.Sequential(Attention(16), nn.Linear(16, 1))

@@ -1,0 +1,89 @@
+"""pin-and-overlap: batches lie in pinned memory and travel to the GPU while the one before trains."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.loaders import (
+    NO_LINE,
+    NO_LOADER,
+    has_items,
+    replace_datasets,
+    saves_at_most_s,
+    trained_on,
+    wrapping_edits,
+)
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
+from hotlap.source import Edit
+from hotlap.units import percent, size
+
+# As for waiting: gains below this drown in the noise between processes.
+MIN_SHARE = 0.02
+
+# Below this a copy takes as long as starting it (hotlap.data.travel).
+LEAST_BYTES = 64 << 10
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PinAndOverlap(Lever):
+    """Wraps data sets in `hotlap.data.overlapped`.
+
+    What: batches are put into pinned memory, their copy to the GPU begins on a stream of its own as soon as they are
+    there, and `.to(device)` in the script is given that copy. Same values.
+    Why: from ordinary memory a copy goes through a buffer of the driver's and holds the host up until it is done; from
+    pinned memory it runs beside the kernels (CUDA C++ Best Practices Guide, 10.1; PyTorch's tutorial on pin_memory and
+    non_blocking).
+    When it hurts: pinned memory is taken from everybody, in blocks of powers of two; small batches travel as fast
+    without (left alone); memory that is pinned anew for each batch can cost more than it saves.
+    """
+
+    name: ClassVar[str] = "pin-and-overlap"
+    scope: ClassVar[Scope] = Scope.LOADER
+    numerics: ClassVar[Numerics] = Numerics.EXACT
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Is there a GPU, and do copies to it cost anything?"""
+        if not run.loaders:
+            return NO_LOADER
+        if run.device == "cpu":
+            return "The model runs on the CPU: batches do not travel."
+        reasons = [_refuses(loader) for loader in trained_on(run)]
+        if None not in reasons:
+            return reasons[0]
+        share = run.share(Phase.TRANSFER)
+        if share is not None and share < MIN_SHARE:
+            return f"Copies to the device take {percent(share)} of a step, so there is nothing to gain."
+        return None if self.edits(run) else NO_LINE
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """All that a step spends on copies; what it waits for its batch where they were not told apart."""
+        copies_s = run.mean_phase_s(Phase.TRANSFER)
+        return saves_at_most_s(run, ceilings) if copies_s is None else copies_s
+
+    def install(self, patch: Patch) -> None:
+        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
+        from hotlap.data import overlapped
+
+        def wrap(dataset: Any) -> Any:
+            if not has_items(dataset):
+                return dataset
+            sent = overlapped(dataset)
+            sent._hotlap_notes.on_note = patch.notes.append
+            return sent
+
+        replace_datasets(patch, wrap)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """`overlapped(...)` around the data set of each loader that is served."""
+        return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader) is None], "overlapped")
+
+
+def _refuses(loader: LoaderFacts) -> str | None:
+    if loader.num_items is None:
+        return f"{loader.dataset} is an iterable data set; only data sets with items are wrapped."
+    num_bytes = (loader.item_bytes or LEAST_BYTES) * (loader.batch_size or 1)
+    if num_bytes < LEAST_BYTES:
+        return f"A batch of {loader.dataset} has {size(num_bytes)}: it travels as fast without."
+    return None
