@@ -45,13 +45,13 @@ def pages() -> Mapping[str, str]:
         "levers.md": "\n".join([_LEVERS, *_lever_rows()]) + "\n",
         "rules.md": "\n".join([_RULES, *_rule_rows()]) + "\n",
     }
-    made |= {f"levers/{kind.name}.md": "\n".join(_lever_page(kind)) for kind in levers.ALL}
+    made |= {f"levers/{kind.name}.md": "\n".join(_lever_page(kind)) for kind in (*levers.ALL, *levers.RECIPES)}
     return made | {f"rules/{code}.md": "\n".join(_rule_page(code)) for code in rules.ALL}
 
 
 def _lever_rows() -> Iterator[str]:
     yield "| lever | what it does | scope | numbers |\n|---|---|---|---|"
-    for kind in levers.ALL:
+    for kind in (*levers.ALL, *levers.RECIPES):
         yield f"| [{kind.name}](levers/{kind.name}.md) | {_lever_text(kind)[0]} | `{kind.scope}` | `{kind.numerics}` |"
 
 
@@ -70,7 +70,8 @@ def _lever_page(kind: type[levers.Lever]) -> Iterator[str]:
     named_by = [code for code in rules.ALL if kind.name in _levers_of(code)]
     if named_by:
         yield f"\n**Findings that name it:** {_links(named_by, '../rules')}."
-    yield f"\nTo try it alone: `hotlap tune --levers {kind.name} train.py`. All levers: [the list](../levers.md).\n"
+    option, how = ("--allow", "on request") if kind in levers.RECIPES else ("--levers", "alone")
+    yield f"\nTo try it {how}: `hotlap tune {option} {kind.name} train.py`. All levers: [the list](../levers.md).\n"
 
 
 def _rule_page(code: str) -> Iterator[str]:
