@@ -9,7 +9,7 @@ import pytest
 
 from hotlap import machine
 from hotlap.launch import Launcher
-from hotlap.record import Failure, Plan, Run
+from hotlap.record import Failure, Plan, Run, Status
 from hotlap.tune.failure import failed
 
 pytestmark = pytest.mark.e2e
@@ -109,3 +109,10 @@ def test_a_trial_that_runs_out_of_memory_is_a_state_and_the_study_goes_on(tmp_pa
     assert not trial["accepted"]
     assert document["state"] == "complete"
     assert document["result"]["levers"] == []
+
+
+def test_a_script_that_came_to_its_end_is_still_known(tmp_path: Path) -> None:
+    """A lever that writes into the script, or a check whether it changed, needs to know which file it is."""
+    run = train(tmp_path, in_training="break")
+    assert run.status is Status.ENDED
+    assert next(iter(run.sources)) == str((tmp_path / "train.py").resolve())

@@ -214,7 +214,7 @@ def test_larger_batches_on_request_are_judged_by_the_time_to_a_loss(tmp_path: Pa
     recipe = document["recipe"]
     sizes = [point["size"] for point in recipe["curve"]]
     assert sizes[:4] == [8, 16, 32, 64]
-    assert recipe["curve"][3]["speedup"]["low"] > 1.5
+    assert recipe["curve"][3]["samples_per_s"] > 1.5 * recipe["curve"][0]["samples_per_s"]
     assert recipe["accepted"], recipe["why"]
     assert 8 < recipe["size"] <= sizes[-1]
     assert recipe["rates"] == {"Adam": pytest.approx((recipe["size"] / 8) ** 0.5)}

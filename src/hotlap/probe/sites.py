@@ -14,6 +14,9 @@ from hotlap.record import CallSite, Scalar
 
 _OURS = str(Path(__file__).resolve().parents[1])
 
+# Python takes `__main__.__file__` away when a script has come to its end, before what is registered with atexit runs.
+_SCRIPT = getattr(sys.modules.get("__main__"), "__file__", None)
+
 
 @cache
 def _foreign_roots() -> tuple[str, ...]:
@@ -71,7 +74,7 @@ def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> Call
 
 def users_sources() -> dict[str, str]:
     """Path -> sha256 of all loaded source files that are the user's, the main script first."""
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or _SCRIPT
     files = [main, *(getattr(module, "__file__", None) for module in list(sys.modules.values()))]
     found: dict[str, str] = {}
     for name in files:

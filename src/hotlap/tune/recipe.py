@@ -75,16 +75,16 @@ class Recipes:
         """Sizes that ran, the script's own first; and why there are no more, as a clause."""
         points: list[BatchPoint] = []
         for size in self._sizes_to_try():
-            if self._desk.left_s < 3 * self._sizes.expected_s(2):
+            if self._desk.left_s < (2 + self._rounds()) * self._sizes.expected_s(2):
                 return tuple(points), "; the time for more sizes was over"
             self._desk.doing(f"timing batches of {size}")
-            base, other = self._pair(size)
-            fell = failed(other) or failed(base)
+            pairs = [self._pair(size) for _ in range(self._rounds())]
+            fell = next((why for pair in pairs for run in pair[::-1] if (why := failed(run)) is not None), None)
             if fell is not None:
                 return tuple(points), f"; with {size} {fell.why}"
             if not points:
-                points.append(BatchPoint(size=self._before, samples_per_s=_samples_per_s(base), speedup=None))
-            points.append(self._point(size, base, other))
+                points.append(BatchPoint(size=self._before, samples_per_s=_samples_per_s(pairs[0][0]), speedup=None))
+            points.append(self._point(size, pairs))
             if _is_flat(points):
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
@@ -106,13 +106,19 @@ class Recipes:
         runs = self._together(plans, turn=_TURN, limit_s=limit_s)
         return runs[0], runs[1]
 
-    def _point(self, size: int, base: Run, other: Run) -> BatchPoint:
-        ratio = statistics.log_ratio_of_runs(base, other)
-        speedup = None
-        if ratio is not None:
-            more = math.log(_samples_a_step(other) / _samples_a_step(base))
-            speedup = statistics.interval([ratio + more], pooled_variance=self._desk.pooled("process"))
-        return BatchPoint(size=size, samples_per_s=_samples_per_s(other), speedup=speedup)
+    def _rounds(self) -> int:
+        """One where it is known how equal processes differ here; else two show it."""
+        return 1 if self._desk.pooled("process") is not None else 2
+
+    def _point(self, size: int, pairs: Sequence[tuple[Run, Run]]) -> BatchPoint:
+        ratios = []
+        for base, other in pairs:
+            ratio = statistics.log_ratio_of_runs(base, other)
+            if ratio is not None:
+                ratios.append(ratio + math.log(_samples_a_step(other) / _samples_a_step(base)))
+        speedup = statistics.interval(ratios, pooled_variance=self._desk.pooled("process")) if ratios else None
+        samples_per_s = fmean(_samples_per_s(other) for _, other in pairs)
+        return BatchPoint(size=size, samples_per_s=samples_per_s, speedup=speedup)
 
     # Time to a loss
 

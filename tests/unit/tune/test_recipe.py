@@ -90,6 +90,12 @@ def test_the_knee_is_taken_and_not_the_largest(together: int) -> None:
     assert chosen.samples_per_s > 0.8 * fastest
 
 
+def test_without_known_noise_each_size_is_timed_twice() -> None:
+    recipe = study_batches(Batches())
+    assert all(point.speedup is not None for point in recipe.curve[1:])
+    assert recipe.curve[0].speedup is None
+
+
 def test_only_sizes_that_ran_are_returned() -> None:
     recipe = study_batches(Batches(start_s=0.1, fails_at=8 * BATCH))
     assert [point.size for point in recipe.curve] == [BATCH, 2 * BATCH, 4 * BATCH]
