@@ -324,10 +324,17 @@ def _input(names: Sequence[str]) -> Judge:
     return judge
 
 
+# What takes needless trips out of a script.
+_TRIPS = ("deferred-scalars", "create-on-device", "random-on-device")
+
+
 def _syncs(advice: str, known: Known) -> Item:
     if known.on_cpu:
         why = "On a CPU nobody waits for a device: these calls cost what they copy, no more."
         return Item(advice=advice, effect=None, verdict="does not apply", why=why)
+    tried = _by_levers(_TRIPS)(advice, known)
+    if tried.effect is not None:
+        return tried
     found = known.finding("sync-bound", "transfer-bound")
     if found is not None:
         effect = Quantity(value=1 / max(1e-9, 1 - found.share), unit=Unit.RATIO)
@@ -366,9 +373,9 @@ def _shapes(advice: str, known: Known) -> Item:
     return Item(advice=advice, effect=None, verdict="nothing to do", why=f"The model was given {number}.")
 
 
-_WORKERS = ("workers", "loader-workers", "no-epoch-gap")
-_PINNING = ("pin-memory", "device-prefetch", "non-blocking")
-_READERS = ("cached-dataset", "batched-fetch")
+_WORKERS = ("workers", "no-epoch-gap", "prefetch-thread")
+_PINNING = ("pin-memory", "device-prefetch")
+_READERS = ("cached-dataset", "batched-fetch", "cached-prefix")
 _PRECISION = ("bf16-autocast", "fp16-autocast", "tf32")
 _FUSED = ("fused-optimizer",)
 _JIT = ("compile", "native-step", "native-ode")
@@ -388,7 +395,7 @@ RECOMMENDATIONS: tuple[Recommendation, ...] = (
         levers=_PINNING,
     ),
     Recommendation(advice="Faster formats and readers", judge=_input(_READERS), levers=_READERS),
-    Recommendation(advice="Throw out needless .cpu(), .to(), .numpy()", judge=_syncs),
+    Recommendation(advice="Throw out needless .cpu(), .to(), .numpy()", judge=_syncs, levers=_TRIPS),
     Recommendation(advice="A larger batch", judge=_batch),
     Recommendation(advice="Fixed batch shapes", judge=_shapes),
     Recommendation(

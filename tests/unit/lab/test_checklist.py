@@ -117,6 +117,16 @@ def test_waiting_for_the_device_is_told_with_its_bound() -> None:
     assert "loss.item()" in why
 
 
+def test_a_trip_that_a_lever_took_out_is_told_by_what_that_brought() -> None:
+    name = "deferred-scalars"
+    if name not in {kind.name for kind in levers.ALL}:
+        pytest.skip(f"this hotlap has no lever {name}")
+    taken = trial(name, interval(1.2, 1.4), accepted=True, verdict=Verdict.UNHARMED, why="Losses are bit-equal.")
+    effect, verdict, _ = rows(known(taken, device="RTX 3090"))["Throw out needless .cpu(), .to(), .numpy()"]
+    assert effect.value == pytest.approx(1.3)
+    assert verdict == "do it"
+
+
 def test_a_better_gpu_is_predicted_with_an_interval() -> None:
     effect, _, why = rows(known())["A better GPU beats tricks"]
     assert effect.predicted
