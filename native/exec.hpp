@@ -308,7 +308,7 @@ void Exec<T>::prepare(const Node& n, Linear& l) {
     const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
     l.form = rows_ != 1 ? Form::tiles : in <= few<T> && in <= out ? Form::few_inputs : out <= few<T> ? Form::few_outputs : Form::tiles;
     const bool once = evaluations_ == 1;  // packing must pay within this one pass
-    // Measured on AVX-512 (benchmarks/small/products.py): the dot form saves the packing of W, and costs about 45
+    // Measured on AVX-512: the dot form saves the packing of W, and costs about 45
     // instructions for each 16 results, so it wins for one row, for long rows and for very few outputs.
     l.forward_dot = (out <= 2 && in >= W) || (once && rows_ == 1 && in >= W) || (once && in >= 16 * W && rows_ < 8 * tile_rows);
     l.backward_dot = needed(n.a) && in <= 2 && out >= W;

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Builds the native core with the address and undefined-behaviour sanitizers and runs its tests over it.
 #
-#   native/sanitize.sh [python]     the interpreter needs torch, nanobind, pytest and hypothesis
+#   native/sanitize.sh [python [variant]]     the interpreter needs torch, nanobind, pytest and hypothesis
+#
+# A variant (avx512, avx2, neon) is built and tested alone, but for the portable one, which says what the machine runs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 python=${1:-python3}
@@ -9,7 +11,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake -S "$here" -B "$work/build" -DHOTLAP_SANITIZE=ON -DPython_EXECUTABLE="$("$python" -c 'import sys; print(sys.executable)')" \
   -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >"$work/log" || { cat "$work/log"; exit 1; }
-cmake --build "$work/build" --parallel 1
+targets=all
+if [ $# -gt 1 ]; then
+  targets="_core_$2 _core_portable"
+  export HOTLAP_NATIVE="$2"
+fi
+# shellcheck disable=SC2086 # several words
+cmake --build "$work/build" --parallel 1 --target $targets
 mkdir -p "$work/hotlap"
 cp -r "$here/src/hotlap/." "$work/hotlap/"
 rm -f "$work"/hotlap/small/*.so
@@ -19,4 +27,5 @@ export LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -pri
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH="$work"
 cd "$here"
 "$python" -c 'import hotlap.small.native as n; print(n.__file__, n.core().variant)'
-"$python" -m pytest -q -p no:cacheprovider tests/unit/small tests/property/test_small_step.py
+"$python" -m pytest -q -p no:cacheprovider tests/unit/small tests/property/test_small_step.py \
+  tests/property/test_small_solve.py
