@@ -1,6 +1,7 @@
 """The gate on one small training: what it must refuse, what it must let pass, and what it says about it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -345,10 +346,19 @@ def test_a_loss_that_does_not_fall_proves_little_unless_samples_are_equal() -> N
     assert "does not fall" in ruling.why
 
 
+def with_updates(change: Callable[[Update], Update]) -> Evidence:
+    """`change` applied to each update of each run with the lever."""
+
+    def changed(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        return tuple(replace(run, updates=tuple(map(change, run.updates or ()))) for run in runs)
+
+    e = same()
+    return replace(e, lever=changed(e.lever), lever_seeds=changed(e.lever_seeds))
+
+
 def with_update(**change: object) -> Evidence:
     """All updates with the lever changed alike."""
-    updates = tuple(replace(u, **change) for u in train(PLAIN).updates or ())  # type: ignore[arg-type]
-    return with_lever_run({"updates": updates})
+    return with_updates(lambda update: replace(update, **change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
@@ -383,15 +393,14 @@ def test_updates_whose_gradients_cannot_be_seen_are_judged_by_the_rest(contract:
 
 def scaled_gradients(factor: float, filled: float = 1.0) -> Evidence:
     """Gradients of parameter 3 `factor` times as large, with `filled` of their elements left."""
-    updates = tuple(
-        replace(
-            u,
-            gradients=(*(u.gradients or ())[:3], factor * float((u.gradients or ())[3] or 0)),
-            filled=(*(u.filled or ())[:3], filled * ((u.filled or ())[3] or 0)),
-        )
-        for u in train(PLAIN).updates or ()
-    )
-    return with_lever_run({"updates": updates})
+
+    def scaled(update: Update) -> Update:
+        *gradients, last = update.gradients or ()
+        *shares, share = update.filled or ()
+        assert isinstance(last, float) and share is not None
+        return replace(update, gradients=(*gradients, factor * last), filled=(*shares, filled * share))
+
+    return with_updates(scaled)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
