@@ -13,6 +13,7 @@ from torch.utils.data import (
     ConcatDataset,
     DataLoader,
     DistributedSampler,
+    IterableDataset,
     RandomSampler,
     Sampler,
     Subset,
@@ -23,6 +24,7 @@ from torch.utils.data import (
 
 from hotlap import levers
 from hotlap.levers import Numerics, Patch, Scope
+from tests.unit.data.pipelines import Compose, Flip, Noise, Slow
 from tests.unit.data.sets import Pictures, assert_same_epochs, seed, states
 
 KINDS = [kind for kind in levers.ALL if kind.scope is Scope.LOADER and kind.numerics is Numerics.EXACT]
@@ -44,6 +46,26 @@ class Ragged(Pictures):
         return {"tokens": torch.arange(index % 5 + 1), "name": f"n{index}", "extra": None if index % 2 else [index]}
 
 
+class Pipeline(Pictures):
+    """A costly transform, then random ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transform = Compose([Slow(), Noise(), Flip()])
+
+    def __getitem__(self, index: Any) -> Any:
+        picture, label = super().__getitem__(index)
+        return self.transform(picture), label
+
+
+class Stream(IterableDataset[Any]):
+    """Items without numbers; with workers each gives all of them, as it is written."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(61):
+            yield torch.full((2,), float(number)), number
+
+
 def table() -> TensorDataset:
     return TensorDataset(torch.arange(150.0).view(50, 3), torch.arange(50) % 7)
 
@@ -51,6 +73,7 @@ def table() -> TensorDataset:
 DATA: dict[str, Callable[[], Any]] = {
     "computed": Pictures,
     "augmented": Augmented,
+    "pipeline": Pipeline,
     "table": table,
     "split": lambda: random_split(table(), [0.7, 0.3])[0],
     "chain": lambda: ConcatDataset([Subset(Pictures(), range(20)), Subset(Pictures(), range(5, 40))]),
@@ -198,7 +221,7 @@ def test_the_streams_are_those_of_the_script(kind: type[levers.Lever], name: str
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("name", ["computed", "augmented", "table"])
+@pytest.mark.parametrize("name", ["computed", "augmented", "pipeline", "table"])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_streams_are_those_of_the_script_with_workers(kind: type[levers.Lever], name: str, loop: str) -> None:
     # Each epoch of the script as written starts processes; once with workers that are kept is enough for the others.
@@ -218,3 +241,38 @@ def padded(items: list[Any]) -> Any:
 def test_padding_texts_and_none_come_through(kind: type[levers.Lever], num_workers: int) -> None:
     settings: dict[str, Any] = {"shuffle": True, "collate_fn": padded, "num_workers": num_workers}
     assert_same_epochs(under(kind, walk, Ragged, **settings), under(None, walk, Ragged, **settings))
+
+
+def breaks_off_unshuffled(data: Any, **settings: Any) -> Seen:
+    loader = DataLoader(data, 4, **settings)
+    seen = []
+    for stop in (2, 6, 99):
+        for number, batch in enumerate(loader):
+            seen.append((batch, states()))
+            torch.rand(1)
+            if number == stop:
+                break
+    return seen
+
+
+def both_at_once(data: Any, **settings: Any) -> Seen:
+    loader = DataLoader(data, 4, **settings)
+    return [((a, b), states()) for a, b in zip(loader, loader, strict=True)]
+
+
+STREAMS: dict[str, Callable[..., Seen]] = {
+    "in order": walk,
+    "breaks off": breaks_off_unshuffled,
+    "two passes at once": both_at_once,
+    "one by one": lambda data, **settings: walk(data, batch_size=None, **settings),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("loop", STREAMS)
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_streams_without_numbers_come_as_they_are(kind: type[levers.Lever], loop: str, num_workers: int) -> None:
+    assert_same_epochs(
+        under(kind, STREAMS[loop], Stream, num_workers=num_workers),
+        under(None, STREAMS[loop], Stream, num_workers=num_workers),
+    )

@@ -121,8 +121,8 @@ class _Rows(Column):
 
     def rows(self, index: torch.Tensor) -> torch.Tensor:
         """(B, ...) memory that nobody else holds."""
-        num_elements = len(index) * self._row_elements
-        rows = self._buffers.take(len(index))
+        num_elements = index.numel() * self._row_elements
+        rows = self._buffers.take(index.numel())
         if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
             with torch.no_grad():
                 torch.index_select(self.store, 0, index, out=rows)
@@ -134,7 +134,7 @@ class _Rows(Column):
     def gather(self, index: torch.Tensor) -> Any:
         rows = self.rows(index)
         if self._batch_strides:
-            strides = self._batch_strides.get(len(index))
+            strides = self._batch_strides.get(index.numel())
             if strides is not None:
                 return torch.empty_strided(rows.shape, strides, dtype=rows.dtype, device="cpu").copy_(rows)
         return rows

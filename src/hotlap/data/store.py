@@ -178,7 +178,7 @@ class ColumnStore(Store):
 
     def gather(self, index: torch.Tensor) -> tuple[Any] | None:
         """(the batch,), one gather per leaf; None if torch itself must collate true items."""
-        case = (len(index), torch.get_default_dtype())
+        case = (index.numel(), torch.get_default_dtype())
         good = self._checked.get(case)
         if good is None:
             good = self._checked[case] = self._check(index)
@@ -194,7 +194,7 @@ class ColumnStore(Store):
         except (Varies, TypeError, RuntimeError, ValueError):
             return False
         for column, expected in zip(self._columns, leaves, strict=True):
-            column.adjust(len(index), expected)
+            column.adjust(index.numel(), expected)
             if not same_batch(column.gather(index), expected):
                 return False
         return True
