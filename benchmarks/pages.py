@@ -15,7 +15,7 @@ FOLDERS = ("levers", "rules")
 
 _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change those. -->\n"
 _HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|What|Why|When it hurts): ", re.MULTILINE)
-_ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+))?#(\d{3,})\b")
+_ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+)|(?<![\w.-]))#(\d{3,})\b")
 
 _LEVERS = f"""\
 # What hotlap tries
