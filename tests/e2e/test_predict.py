@@ -43,7 +43,7 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def launcher() -> Iterator[Launcher]:
-    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=60.0) as launcher:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=150.0) as launcher:
         yield launcher
 
 
@@ -56,7 +56,7 @@ def traced(launcher: Launcher, *command: str) -> tuple[Run, Workload]:
         warmup=3,
         watches=("workload",),
     )
-    (run,) = launcher([plan], limit_s=90.0)
+    (run,) = launcher([plan], limit_s=170.0)
     assert run.status is Status.COMPLETE, run.output
     assert not run.notes
     assert run.workload is not None
@@ -121,7 +121,7 @@ def test_a_command_of_the_shell(launcher: Launcher) -> None:
         command=("sh", "-c", f"cd . && {sys.executable} plain.py"), cwd=str(SCRIPTS), out="", steps=8, warmup=3,
         watches=("workload",),
     )  # fmt: skip
-    (run,) = launcher([plan], limit_s=90.0)
+    (run,) = launcher([plan], limit_s=170.0)
     assert run.workload is not None
 
 
