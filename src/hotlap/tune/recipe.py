@@ -74,8 +74,10 @@ class Recipes:
     def _curve(self) -> tuple[tuple[BatchPoint, ...], str]:
         """Sizes that ran, the script's own first; and why there are no more, as a clause."""
         points: list[BatchPoint] = []
+        # A curve alone says nothing about training: the other half of the time is for the races.
+        for_races_s = self._desk.left_s / 2
         for size in self._sizes_to_try():
-            if self._desk.left_s < (2 + self._rounds()) * self._sizes.expected_s(2):
+            if self._desk.left_s < for_races_s + self._rounds() * self._sizes.expected_s(2):
                 return tuple(points), "; the time for more sizes was over"
             self._desk.doing(f"timing batches of {size}")
             pairs = [self._pair(size) for _ in range(self._rounds())]
