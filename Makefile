@@ -52,8 +52,10 @@ docs: $(STAMP_TEST)
 paste: $(STAMP_TEST)
 	$(BIN)/python benchmarks/paste.py
 
+# First what may run side by side, then whole programs, whose steps are timed.
 unit: $(STAMP_TEST)
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile tests --ignore tests/e2e --ignore tests/docs
+	$(BIN)/pytest tests/e2e tests/docs
 
 slow: $(STAMP_TEST)
 	$(BIN)/pytest -m slow
