@@ -47,7 +47,7 @@ _KINDS: Mapping[Kind, tuple[str, ...]] = {
 }  # fmt: skip
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
 # Layers that run as one operator over all time steps; where its weights are among its arguments.
-_RECURRENT = {"mkldnn_rnn_layer": slice(1, 3), "_cudnn_rnn": 1, "miopen_rnn": 1}
+_RECURRENT: Mapping[str, int | slice] = {"mkldnn_rnn_layer": slice(1, 3), "_cudnn_rnn": 1, "miopen_rnn": 1}
 # Read only where an index points: what is written stands for what is read.
 _SPARSE_READS = frozenset({"embedding", "index", "index_select", "gather", "take"})
 
@@ -197,9 +197,9 @@ def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) ->
     if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
         return _attention_flop(args, backward=name.endswith("_backward"))
     if name.removesuffix("_backward") in _RECURRENT:
-        samples = args[0].numel() / args[0].shape[-1]
+        samples: float = args[0].numel() / args[0].shape[-1]
         once = 2.0 * samples * sum(weight.numel() for weight in _recurrent_weights(name, args))
-        return once * (2 if name.endswith("_backward") else 1)
+        return float(once * (2 if name.endswith("_backward") else 1))
     count = flop_registry.get(func._overloadpacket)
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
 

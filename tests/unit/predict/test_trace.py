@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils import flop_counter
+from torch.utils.flop_counter import FlopCounterMode
 
 from hotlap.errors import UserError
 from hotlap.predict import trace
@@ -111,12 +112,12 @@ def test_operations_agree_with_torchs_own_counter(name: str) -> None:
     net, batch = model(name)
     step = training_step(net, batch)
     # torch's counter knows the attention of GPUs only; told the names of a CPU's, it counts that by the same formulas.
-    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    forward: Callable[..., int] = flop_counter.sdpa_flop_count
+    backward: Callable[..., int] = flop_counter.sdpa_backward_flop_count
+    aten = torch.ops.aten
     known = {
-        attention: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-            lambda grad, q, k, v, *_, **__: sdpa_backward_flop_count(grad, q, k, v)
-        ),
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: forward(*shapes[:3]),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda *shapes, **_: backward(*shapes[:4]),
     }
     with FlopCounterMode(display=False, custom_mapping=known) as counter:
         step()
@@ -162,7 +163,7 @@ def test_a_closure_inside_the_optimizers_step_is_no_update() -> None:
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
         loss: torch.Tensor = net(batch).square().mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's
         return loss
 
     work = trace.record(lambda: optimizer.step(closure), parameters=net.parameters())

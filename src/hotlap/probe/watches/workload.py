@@ -66,7 +66,8 @@ class WorkloadWatch(Watch):
     def _listen_to_autocast(self, patch: Patch) -> None:
         """Without a GPU, torch disables autocast for one: what was asked is known when it is made, and counts if it is
         entered in the traced step."""
-        made, entered = torch.autocast.__init__, torch.autocast.__enter__
+        made: Callable[..., None] = torch.autocast.__init__
+        entered: Callable[[Any], Any] = torch.autocast.__enter__
         asked = signature(made)
 
         def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
@@ -112,7 +113,7 @@ class WorkloadWatch(Watch):
             optimizer_state_bytes=float(state_bytes),
             host_s=self._host_s,
             compiled=session.facts.compiled,
-            autocast=_PRECISIONS.get(self._autocast),
+            autocast=None if self._autocast is None else _PRECISIONS.get(self._autocast),
         )
         self._found = encode(work).decode()
 
