@@ -100,7 +100,8 @@ def _adam(old: torch.Tensor, grad: torch.Tensor, state: Mapping[str, torch.Tenso
     mean = beta1 * state.get("exp_avg", zero) + (1 - beta1) * grad
     square = beta2 * state.get("exp_avg_sq", zero) + (1 - beta2) * grad * grad
     size = (square / (1 - beta2**step)).sqrt() + float(group["eps"])
-    return old - rate * mean / (1 - beta1**step) / size
+    new: torch.Tensor = old - rate * mean / (1 - beta1**step) / size
+    return new
 
 
 def _adamw(old: torch.Tensor, grad: torch.Tensor, state: Mapping[str, torch.Tensor], group: Group) -> torch.Tensor:
