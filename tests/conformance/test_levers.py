@@ -275,7 +275,7 @@ OWNERS: tuple[Any, ...] = (
 )
 
 # How the interpreter itself counts and caches; not ours to restore.
-UNSTABLE = {"__annotations__", "__abstractmethods__", "_abc_impl", "__static_attributes__"}
+UNSTABLE = {"__annotations__", "__abstractmethods__", "__slotnames__", "_abc_impl", "__static_attributes__"}
 
 
 def state(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Formula:
 def _departure(seen: _Before) -> float:
     moved = float(torch.linalg.vector_norm(seen.expected - seen.old))
     off = float(torch.linalg.vector_norm(_sample(seen.param) - seen.expected))
+    # A parameter that hardly moves (a bias in front of a normalisation) moves by less than it is rounded to.
+    off = max(0.0, off - torch.finfo(seen.param.dtype).eps * float(torch.linalg.vector_norm(seen.expected)))
     return off / moved if moved > 0 else (0.0 if off == 0 else math.inf)
 
 

@@ -340,7 +340,8 @@ def test_a_loss_that_does_not_fall_proves_little_unless_samples_are_equal() -> N
     ruling = judge("statistical", evidence(still, num_seeds=4, other_masks=True))
     assert ruling.verdict is not Verdict.HARMED
     e = evidence(still, num_seeds=4, order="bf16")
-    unlike = tuple(replace(r, batch_digest=tuple(f"{k}" for k in range(NUM_STEPS))) for r in e.lever_seeds)
+    digests = tuple(f"{k}" for k in range(NUM_STEPS))
+    unlike = tuple(replace(r, batch_digest=digests, rng_digest=digests) for r in e.lever_seeds)
     ruling = judge("statistical", replace(e, lever_seeds=unlike))
     assert ruling.verdict is Verdict.UNDECIDED
     assert "does not fall" in ruling.why

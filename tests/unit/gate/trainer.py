@@ -201,7 +201,8 @@ class _Trainer:
         """The update as the probe sees it: what moved, what it found, and what it should have made of that."""
         moved = [p - b for p, b in zip(self.params, before, strict=True)]
         sizes = [_size(should - b) for should, b in zip(foreseen, before, strict=True)]
-        off = [_size(p - should) for p, should in zip(self.params, foreseen, strict=True)]
+        eps = float(np.finfo(np.float32).eps)
+        off = [max(0.0, _size(p - s) - eps * _size(s)) for p, s in zip(self.params, foreseen, strict=True)]
         return Update(
             step=step,
             norms=tuple(as_number(_size(m)) for m in moved),
