@@ -2,7 +2,7 @@
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset  # noqa: F401 - for the blocks
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset  # noqa: F401 - for the blocks
 
 torch.manual_seed(0)
 
@@ -12,6 +12,33 @@ x = X
 train_set = TensorDataset(X, y)
 model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
 loss_fn = nn.CrossEntropyLoss()
+
+
+class Photographs(Dataset):
+    """Pictures that somebody turns into tensors, and then moves about by chance."""
+
+    def __init__(self):
+        self.transform = self.shifted
+
+    def shifted(self, picture):
+        return picture.roll(int(torch.randint(8, (1,))))
+
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, index):
+        return self.transform(X[index]), int(y[index])
+
+
+class Stream(IterableDataset):
+    """Samples one after the other."""
+
+    def __iter__(self):
+        return zip(X, y, strict=True)
+
+
+photographs = Photographs()
+stream = Stream()
 
 
 class Decay(nn.Module):
