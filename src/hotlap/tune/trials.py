@@ -45,6 +45,9 @@ class Trials:
                 group = [pair] if pair else []
             if not group:
                 break
+            # What does not fit side by side may fit alone.
+            while len(group) > 1 and not self._affords(group):
+                group = group[:-1]
             if not self._affords(group):
                 names = ", ".join(title(candidate) for candidate in group)
                 self._desk.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
