@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from statistics import median, quantiles
+from statistics import NormalDist, median, quantiles
 
 from hotlap.record import Figure, Interval, Unit
 
 # Of the interval.
 _CONFIDENCE = 0.95
+# Beyond this many values ranks come from the normal distribution (a binomial coefficient of 1,030 overflows).
+_MANY = 500
 
 LEAST_REPEATS = 6
 """Fewer, and even the smallest and the largest do not bracket the median with 95% (1 - 2 / 2**n)."""
@@ -22,12 +24,20 @@ def median_interval(values: Sequence[float]) -> Interval:
     n = len(ordered)
     if n == 0:
         raise ValueError("a median needs a value")
-    # The k-th smallest and the k-th largest miss the median with a chance of 2 P(Binomial(n, 1/2) < k).
+    k = _rank(n)
+    return Interval(low=ordered[k - 1], mid=median(ordered), high=ordered[n - k])
+
+
+def _rank(n: int) -> int:
+    """The greatest k for which the k-th smallest and the k-th largest of `n` bracket the median; at least 1."""
+    # They miss it with a chance of 2 P(Binomial(n, 1/2) < k), which is a normal distribution to a rank or so for many.
+    if n > _MANY:
+        return int((n - NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(n)) / 2)
     k, missed = 1, 2.0 * 0.5**n
     while k < n // 2 and missed + 2 * math.comb(n, k) * 0.5**n <= 1 - _CONFIDENCE:
         missed += 2 * math.comb(n, k) * 0.5**n
         k += 1
-    return Interval(low=ordered[k - 1], mid=median(ordered), high=ordered[n - k])
+    return k
 
 
 def spread(values: Sequence[float]) -> float:

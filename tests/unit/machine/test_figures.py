@@ -19,6 +19,14 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
         assert 0.94 <= covered <= 0.995, count
 
 
+def test_thousands_of_repeats_are_ranked_as_hundreds_are() -> None:
+    """Exact ranks up to some count, those of a normal distribution beyond: there is no step where they meet."""
+    for count in (490, 500, 501, 510, 1_031, 20_000, 1_000_000):
+        interval = figures.median_interval(range(count))
+        assert interval.low + interval.high == count - 1
+        assert (interval.high - interval.low) / 2 == pytest.approx(0.98 * count**0.5, abs=1.5)
+
+
 def test_few_repeats_give_all_that_was_seen() -> None:
     interval = figures.median_interval([3.0, 1.0, 2.0])
     assert (interval.low, interval.mid, interval.high) == (1.0, 2.0, 3.0)
