@@ -1,7 +1,7 @@
 """What is worth a trial: levers that nothing rejects, by what they could save at most, alone and in pairs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hotlap import levers
 from hotlap.levers import Lever, Scope
@@ -25,6 +25,21 @@ _MOST_SWITCHED = 5
 _MOST_BESIDE = 3
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What is worth a trial, and what it could bring."""
+
+    candidate: Candidate
+    bound_s: float
+    """A step gets shorter by this at most."""
+
+    @property
+    def scope(self) -> Scope:
+        """Where it can be compared."""
+        return Scope.STEP if all(lever.scope is Scope.STEP for lever in self.candidate) else Scope.PROCESS
+
 
 PAIRS: tuple[tuple[str, str], ...] = (
     # A fused kernel unscales the gradients itself; together they trained worse, or were no faster (FIELD.md, 3: 16).
@@ -58,37 +73,36 @@ class Candidates:
                 accepted = [spec for spec in accepted if spec not in trial.levers]
         return tuple(accepted)
 
-    def next_group(self) -> Sequence[Candidate]:
-        """The most promising lever, with the others that can be compared in the same processes."""
+    def open(self) -> list[Promise]:
+        """What is still worth a trial, the most promising first: levers alone; once none is left, a known pair."""
         profile = self._profile()
-        step_s = profile.median_step_s()
         tried = {key(trial.levers) for trial in self._trials() if trial.kind == "lever"}
-        open_ = [
-            (bound_s, lever)
+        found = [
+            Promise(bound_s=bound_s, candidate=(lever,))
             for lever in self._not_rejected(profile)
             if key((lever.spec(),)) not in tried
-            and (bound_s := self._bound_s((lever,), profile)) >= _LEAST_SHARE * step_s
+            and (bound_s := self._bound_s((lever,), profile)) >= _LEAST_SHARE * profile.median_step_s()
         ]
-        open_.sort(key=lambda pair: -pair[0])
-        if not open_:
-            return []
-        best_s, best = open_[0]
-        if best.scope is Scope.STEP:
-            return [(lever,) for _, lever in open_ if lever.scope is Scope.STEP][:_MOST_SWITCHED]
-        beside = max(1, min(_MOST_BESIDE, self._together - 1))
-        return [
-            (lever,) for bound_s, lever in open_ if lever.scope is not Scope.STEP and bound_s >= _LIKE_THE_BEST * best_s
-        ][:beside]
+        found.sort(key=lambda promise: -promise.bound_s)
+        return found or self._next_pair(profile)
 
-    def next_pair(self) -> Candidate | None:
+    def groups(self, open_: Sequence[Promise]) -> list[list[Promise]]:
+        """Those that can be compared in the same processes: by steps within one, or side by side."""
+        switched = [one for one in open_ if one.scope is Scope.STEP]
+        others = [one for one in open_ if one not in switched]
+        beside = max(1, min(_MOST_BESIDE, self._together - 1))
+        like_the_best = [one for one in others if one.bound_s >= _LIKE_THE_BEST * others[0].bound_s]
+        return [group for group in (switched[:_MOST_SWITCHED], like_the_best[:beside]) if group]
+
+    def _next_pair(self, profile: Run) -> list[Promise]:
         """Two levers that are known to interact, and were not tried together; one alone where the other is accepted."""
-        profile = self._profile()
         for names in PAIRS:
             if all(self._wanted(name) for name in names):
                 found = self._of_pair(names, profile)
-                if found and self._bound_s(found, profile) >= _LEAST_SHARE * profile.median_step_s():
-                    return found
-        return None
+                bound_s = self._bound_s(found, profile) if found else 0.0
+                if found and bound_s >= _LEAST_SHARE * profile.median_step_s():
+                    return [Promise(bound_s=bound_s, candidate=found)]
+        return []
 
     def _of_pair(self, names: tuple[str, str], profile: Run) -> Candidate | None:
         taken = {str(spec["name"]) for spec in self.stack}
@@ -128,6 +142,7 @@ class Candidates:
         """Levers that were not worth a trial: why."""
         profile = self._profile()
         known = {str(spec["name"]) for trial in self._trials() for spec in trial.levers}
+        known |= {lever.name for one in self.open() for lever in one.candidate}
         for kind in levers.ALL:
             if kind.name in known or not self._wanted(kind.name):
                 continue

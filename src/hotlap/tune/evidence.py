@@ -1,6 +1,7 @@
 """Runs whose losses, samples and updates are compared: is training unharmed under these levers?"""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap import levers
@@ -33,10 +34,21 @@ def numerics_of(stack: Stack) -> levers.Numerics:
 class Court:
     """Makes the runs that the gate needs, keeps those of the script as written for all cases, and asks the gate."""
 
-    def __init__(self, runs: Runs, options: Options, sizes: Sizes, known: Sequence[Run]) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        options: Options,
+        sizes: Sizes,
+        known: Sequence[Run],
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._runs = runs
         self._options = options
         self._sizes = sizes
+        self._now = now
+        # What one run takes, as far as earlier ones tell.
+        self._run_s = sizes.evidence_s
         self.known: list[Run] = [run for run in known if run.batch_digest is not None]
         """Runs of the script as written, with evidence; the study keeps them."""
 
@@ -100,7 +112,7 @@ class Court:
             number += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
         if numerics is levers.Numerics.STATISTICAL:
             number += 2 * (_NUMBER_OF_SEEDS - 1)
-        return number * self._sizes.evidence_s
+        return number * self._run_s
 
     def _as_written(self) -> list[Run]:
         return [run for run in self.known if not run.nudge and not run.reseed]
@@ -117,7 +129,9 @@ class Court:
             group = list(plans[start : start + size])
             if len(group) > 1:
                 group = [replace(plan, turn=Turn(steps=_TURN_STEPS, ready="", go="")) for plan in group]
+            begun = self._now()
             found += self._runs(group, limit_s=len(group) * (4 * self._sizes.evidence_s + 10))
+            self._run_s = (self._now() - begun) / len(group)
         return found
 
     def _plan(self, *, reseed: int = 0) -> Plan:

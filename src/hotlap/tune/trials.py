@@ -7,7 +7,7 @@ from hotlap.gate import Ruling
 from hotlap.levers import Scope
 from hotlap.record import LeverSpec, Run, Trial, Verdict, of_arm
 from hotlap.statistics import Progress
-from hotlap.tune.candidates import Candidate, Candidates, key
+from hotlap.tune.candidates import Candidate, Candidates, Promise, key
 from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
@@ -37,22 +37,12 @@ class Trials:
 
     def stack_greedily(self) -> None:
         """Try what could save most first; take the best of what pays and does no harm; look again; then pairs."""
-        while True:
-            pair = None
-            group = self._candidates.next_group()
-            if not group:
-                pair = self._candidates.next_pair()
-                group = [pair] if pair else []
-            if not group:
-                break
-            # What does not fit side by side may fit alone.
-            while len(group) > 1 and not self._affords(group):
-                group = group[:-1]
-            if not self._affords(group):
-                names = ", ".join(title(candidate) for candidate in group)
-                self._desk.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
-                return
+        while group := self._next_group():
             self._try(group)
+        dear = self._candidates.open()
+        if dear:
+            names = ", ".join(title(one.candidate) for one in dear)
+            self._desk.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
         for trial in self._candidates.rejected():
             self._note(trial)
 
@@ -68,14 +58,28 @@ class Trials:
                 return
             self._leave_out(spec)
 
-    def _affords(self, group: Sequence[Candidate]) -> bool:
-        """Two heats of the group, and the gate's runs, still leave what the end of the study takes."""
-        switched = _scope(group[0]) is Scope.STEP
-        heat_s = (
-            self._timing.estimate_s(1, arms=len(group) + 1) if switched else self._timing.estimate_s(len(group) + 1)
-        )
-        gate_s = self._court.estimate_s((*self.stack, *_specs(group[0])))
-        return self._desk.left_s >= 2 * heat_s + gate_s + self.reserve_s
+    def _next_group(self) -> Sequence[Candidate]:
+        """Of what the budget still affords, the group that promises most for the time that its heats take."""
+        affordable = [one for one in self._candidates.open() if self._affords([one])]
+        groups = self._candidates.groups(affordable)
+        if not groups:
+            return []
+        group = max(groups, key=lambda group: group[0].bound_s / self._heats_s(group))
+        # What does not fit side by side fits alone.
+        while not self._affords(group):
+            group = group[:-1]
+        return [one.candidate for one in group]
+
+    def _affords(self, group: Sequence[Promise]) -> bool:
+        """Its heats, and the gate's runs for one of it, still leave what the end of the study takes."""
+        gate_s = max(self._court.estimate_s((*self.stack, *_specs(one.candidate))) for one in group)
+        return self._desk.left_s >= self._heats_s(group) + gate_s + self.reserve_s
+
+    def _heats_s(self, group: Sequence[Promise]) -> float:
+        """What deciding whether it is faster will take, where that is clear."""
+        number = len(group) + 1
+        switched = group[0].scope is Scope.STEP
+        return 2 * (self._timing.estimate_s(1, arms=number) if switched else self._timing.estimate_s(number))
 
     # One trial
 

@@ -83,8 +83,8 @@ class Tuner:
     def _search(self, desk: Desk, sizes: Sizes) -> None:
         """Levers that leave training as it is."""
         desk.aside_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
-        timing = Timing(self._runs, self._options, sizes)
-        court = Court(self._runs, self._options, sizes, desk.study.baseline)
+        timing = Timing(self._runs, self._options, sizes, now=self._now)
+        court = Court(self._runs, self._options, sizes, desk.study.baseline, now=self._now)
         trials = Trials(desk, timing, court, Candidates(desk, self._machine, together=timing.together))
         several = _why_not_several(desk.study.baseline[0])
         if several is not None:

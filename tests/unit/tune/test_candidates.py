@@ -11,7 +11,7 @@ from hotlap import levers
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import Ceiling, Failure, Interval, LeverSpec, Machine, Plan, Run, Trial, Verdict
 from hotlap.source import Edit
-from hotlap.tune.candidates import PAIRS, Candidates
+from hotlap.tune.candidates import PAIRS, Candidates, Promise
 from hotlap.tune.desk import Desk
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
@@ -75,18 +75,24 @@ def spec(name: str) -> LeverSpec:
     return {"name": name}
 
 
-def names(group: Sequence[Sequence[Lever]]) -> list[list[str]]:
-    return [[lever.name for lever in candidate] for candidate in group]
+def names(found: Sequence[Promise]) -> list[list[str]]:
+    return [[lever.name for lever in promise.candidate] for promise in found]
+
+
+def groups(found: Candidates) -> list[list[list[str]]]:
+    return [names(group) for group in found.groups(found.open())]
 
 
 def test_the_highest_bound_comes_first_with_those_of_its_kind(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.1), lever("b", saves=0.3), lever("c", saves=0.2, scope_=Scope.PROCESS)]
-    assert names(candidates().next_group()) == [["b"], ["a"]]
+    assert names(candidates().open()) == [["b"], ["c"], ["a"]]
+    assert groups(candidates()) == [[["b"], ["a"]], [["c"]]]
 
 
 def test_what_cannot_reach_the_line_is_not_tried(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.01), lever("b", saves=0.0)]
-    assert candidates().next_group() == []
+    assert candidates().open() == []
+    assert candidates().groups([]) == []
 
 
 def test_processes_share_a_base_where_their_bounds_are_alike_and_memory_holds_them(known: list[type[Lever]]) -> None:
@@ -95,9 +101,9 @@ def test_processes_share_a_base_where_their_bounds_are_alike_and_memory_holds_th
         lever("b", saves=0.5, scope_=Scope.LOADER),
         lever("c", saves=0.1, scope_=Scope.PROCESS),
     ]
-    assert names(candidates().next_group()) == [["a"], ["b"]]
-    assert names(candidates(together=2).next_group()) == [["a"]]
-    assert names(candidates(together=1).next_group()) == [["a"]]
+    assert groups(candidates()) == [[["a"], ["b"]]]
+    assert groups(candidates(together=2)) == [[["a"]]]
+    assert groups(candidates(together=1)) == [[["a"]]]
 
 
 @pytest.mark.parametrize("pair", PAIRS)
@@ -106,31 +112,31 @@ def test_a_known_pair_is_tried_together_after_each_failed_alone(
 ) -> None:
     known += [lever(name, saves=0.3) for name in pair]
     alone = [trial(name) for name in pair]
-    assert names([candidates(*alone).next_pair() or ()]) == [list(pair)]
-    assert candidates(*alone, trial(*pair)).next_pair() is None
+    assert names(candidates(*alone).open()) == [list(pair)]
+    assert candidates(*alone, trial(*pair)).open() == []
 
 
 def test_the_half_of_a_pair_is_tried_again_on_top_of_the_other(known: list[type[Lever]]) -> None:
     one, other = PAIRS[0]
     known += [lever(one, saves=0.3), lever(other, saves=0.3)]
     before = [trial(other), trial(one, accepted=True, speedup=1.2)]
-    assert names([candidates(*before).next_pair() or ()]) == [[other]]
-    assert candidates(*before, trial(other, on_top_of=(one,))).next_pair() is None
+    assert names(candidates(*before).open()) == [[other]]
+    assert candidates(*before, trial(other, on_top_of=(one,))).open() == []
 
 
 def test_accepted_together_is_together_enough(known: list[type[Lever]]) -> None:
     one, other = PAIRS[0]
     known += [lever(one, saves=0.3), lever(other, saves=0.3)]
-    assert candidates(trial(one, accepted=True), trial(other, on_top_of=(one,), accepted=True)).next_pair() is None
+    assert candidates(trial(one, accepted=True), trial(other, on_top_of=(one,), accepted=True)).open() == []
 
 
 def test_what_fell_alone_is_in_no_pair(known: list[type[Lever]]) -> None:
     one, other = PAIRS[0]
     known += [lever(one, saves=0.3), lever(other, saves=0.3)]
-    assert candidates(trial(one, failure=Failure.CRASHED), trial(other)).next_pair() is None
-    assert candidates(trial(one, verdict=Verdict.HARMED), trial(other)).next_pair() is None
+    assert candidates(trial(one, failure=Failure.CRASHED), trial(other)).open() == []
+    assert candidates(trial(one, verdict=Verdict.HARMED), trial(other)).open() == []
 
 
 def test_levers_that_nobody_knows_to_interact_are_no_pair(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.3), lever("b", saves=0.3)]
-    assert candidates(trial("a"), trial("b")).next_pair() is None
+    assert candidates(trial("a"), trial("b")).open() == []

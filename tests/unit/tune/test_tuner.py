@@ -222,3 +222,21 @@ def test_levers_are_not_tried_where_several_processes_train_together(script: Pat
     assert study.result.verdict is Verdict.UNDECIDED
     assert study.result.why.startswith("2 processes train together here")
     assert any("as one process" in warning for warning in study.warnings)
+
+
+def test_where_a_group_does_not_fit_those_that_fit_alone_are_tried(script: Path) -> None:
+    costs = {"cached-dataset": 0.4, "fused-optimizer": 0.9}
+    world = world_of(script, costs=costs)
+    study = tune(world, budget_s=140.0)
+    tried = {trial.levers[0]["name"] for trial in study.trials if trial.scope != "none"}
+    assert {"cached-dataset", "huge-pages", "native-step"} <= tried
+    assert world.clock <= 140.0
+
+
+def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
+    study = tune(world_of(script, costs={"cached-dataset": 0.4}), budget_s=100.0)
+    tried = {trial.levers[0]["name"] for trial in study.trials}
+    (warning,) = study.warnings
+    assert "The budget was over before" in warning
+    assert "cached-dataset" in tried
+    assert "fused-optimizer" in warning and "fused-optimizer" not in tried
