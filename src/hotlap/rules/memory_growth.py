@@ -41,7 +41,9 @@ _LARGEST_DEVICE = 288 << 30
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """Growth after the warm-up that does not slow down."""
+    """Growth after the warm-up that does not slow down. While a profiler keeps its events, growth says nothing."""
+    if run.switches is not None and run.switches.profiler:
+        return None
     samples = _after_warm_up(run)
     for what, values in (("on the device", _of_device(samples)), ("in the process", _of_process(samples))):
         grown = _steady_growth(values)

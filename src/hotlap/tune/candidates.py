@@ -42,8 +42,6 @@ class Promise:
 
 
 PAIRS: tuple[tuple[str, str], ...] = (
-    # A fused kernel unscales the gradients itself; together they trained worse, or were no faster (FIELD.md, 3: 16).
-    ("fused-optimizer", "fp16-autocast"),
     # No memory may be pinned while a graph is captured (NVIDIA's guide to CUDA graphs in PyTorch).
     ("pin-and-overlap", "cuda-graphs"),
     # Workers and the training's own threads share the cores: each alone may only take from the other.
@@ -51,7 +49,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     # Inductor lays memory out itself; eager kernels that convert between formats may be all that one alone brings.
     ("compile", "channels-last"),
 )
-"""Levers whose effects are known not to simply multiply. A name that is no lever here is passed over."""
+"""Levers whose effects are known not to simply multiply."""
 
 
 class Candidates:

@@ -7,7 +7,7 @@ import pytest
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.lab import checklist
+from hotlap.lab import checklist, recommendations
 from hotlap.lab.result import Quantity, Result
 from hotlap.lab.settings import Settings
 from hotlap.record import Checkup, Complaint, Cores, Finding, Interval, ShapeFacts, Study, Trial, Verdict, Weight
@@ -32,7 +32,7 @@ NO_GAIN = trial("fused-optimizer", interval(0.98, 1.03), why="No gain of 1.02x i
 REJECTED = trial("expandable-segments", None, why="Not tried. The training runs on the CPU.")
 
 
-def known(*trials: Trial, device: str = "cpu", **changes: Any) -> checklist.Known:
+def known(*trials: Trial, device: str = "cpu", **changes: Any) -> recommendations.Known:
     run = replace(run_with(device=device), shapes=ShapeFacts(num_steps=100, num_shapes=2, num_new_late=0))
     study = Study(
         command=("train.py",),
@@ -45,17 +45,17 @@ def known(*trials: Trial, device: str = "cpu", **changes: Any) -> checklist.Know
         **changes,
     )
     checkup = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="", key="")
-    return checklist.Known(study=study, checkup=checkup, work=samples.workload(), targets=("RTX 4090",))
+    return recommendations.Known(study=study, checkup=checkup, work=samples.workload(), targets=("RTX 4090",))
 
 
-def rows(found: checklist.Known) -> dict[str, tuple[Any, str, str]]:
+def rows(found: recommendations.Known) -> dict[str, tuple[Any, str, str]]:
     result: Result = checklist.tell(found, Settings(), title="train.py")
     return {str(row[0]): (row[1], str(row[2]), str(row[3])) for row in result.tables[0].rows}
 
 
 def test_every_recommendation_of_the_article_has_a_row_with_a_verdict_and_a_reason() -> None:
     found = rows(known())
-    assert len(found) == len(checklist.RECOMMENDATIONS) == 15
+    assert len(found) == len(recommendations.RECOMMENDATIONS) == 15
     assert all(verdict and why.endswith(".") for _, verdict, why in found.values())
 
 
@@ -159,8 +159,9 @@ def test_a_levers_time_that_was_over_is_told() -> None:
 
 
 def test_the_study_tries_only_levers_that_exist_and_that_a_recommendation_means() -> None:
-    names = checklist.wanted_levers()
-    assert set(names) <= {kind.name for kind in levers.ALL}
+    names = recommendations.wanted_levers()
+    meant = {name for one in recommendations.RECOMMENDATIONS for name in one.levers}
+    assert set(names) == meant <= {kind.name for kind in levers.ALL}
     assert {"cached-dataset", "fused-optimizer", "bf16-autocast", "cudnn-benchmark"} <= set(names)
     assert "threads" not in names
 

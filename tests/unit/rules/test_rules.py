@@ -237,6 +237,13 @@ def test_memory_growth_that_ends_the_run_soon_comes_before_what_costs_more() -> 
     assert "All of it would be full in" in first.evidence
 
 
+def test_memory_growth_says_nothing_while_a_profiler_keeps_its_events() -> None:
+    run = firing("memory-growth")
+    assert memory_growth.check(run) is not None
+    assert memory_growth.check(replace(run, switches=SwitchFacts(profiler=True))) is None
+    assert memory_growth.check(replace(run, switches=SwitchFacts())) is not None
+
+
 def test_memory_growth_does_not_mind_pages_of_a_mapped_file() -> None:
     mapped = tuple(replace(sample, private_bytes=400 << 20) for sample in memory(per_step=1 << 20))
     assert memory_growth.check(replace(healthy(), memory=mapped)) is None

@@ -106,6 +106,10 @@ def test_processes_share_a_base_where_their_bounds_are_alike_and_memory_holds_th
     assert groups(candidates(together=1)) == [[["a"]]]
 
 
+def test_pairs_are_of_levers_that_there_are() -> None:
+    assert {name for pair in PAIRS for name in pair} <= {kind.name for kind in levers.ALL}
+
+
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_known_pair_is_tried_together_after_each_failed_alone(
     known: list[type[Lever]], pair: tuple[str, str]
