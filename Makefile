@@ -52,10 +52,13 @@ docs: $(STAMP_TEST)
 paste: $(STAMP_TEST)
 	$(BIN)/python benchmarks/paste.py
 
-# First what may run side by side, then whole programs, whose steps are timed.
+# First what may run side by side; then whole programs, two at a time, for most of each is waiting; then those whose
+# phases are compared with times that are known.
+TIMED := tests/e2e/test_works_on.py tests/e2e/test_frameworks.py
 unit: $(STAMP_TEST)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile tests --ignore tests/e2e --ignore tests/docs
-	$(BIN)/pytest tests/e2e tests/docs
+	$(BIN)/pytest -n 2 --dist loadfile tests/e2e tests/docs $(TIMED:%=--ignore %)
+	$(BIN)/pytest $(TIMED)
 
 slow: $(STAMP_TEST)
 	$(BIN)/pytest -m slow
