@@ -55,7 +55,9 @@ def plot(found: Sequence[Prediction], *, measured: tuple[str, float] | None = No
         x = axis.x(measured[1])
         label = _text(f"{duration(measured[1])} on {measured[0]}")
         parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{height - 2 * _ROW}" stroke="#c60" stroke-dasharray="4 3"/>')
-        parts.append(f'<text x="{x}" y="{height - _ROW - 6}" text-anchor="middle" fill="#c60">{label}</text>')
+        # Beside the line, on the side that has more room: names of processors are long.
+        anchor, beside = ("start", x + 6) if x < width / 2 else ("end", x - 6)
+        parts.append(f'<text x="{beside}" y="{height - _ROW - 6}" text-anchor="{anchor}" fill="#c60">{label}</text>')
     for index, one in enumerate(drawn):
         parts += _row(axis, one, _ROW * index + _ROW / 2)
     return "".join((*parts, "</svg>"))

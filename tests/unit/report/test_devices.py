@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from hotlap.record import Interval, Prediction
 from hotlap.report import devices
 
@@ -32,6 +34,19 @@ def test_the_measured_step_is_a_line() -> None:
     svg = devices.plot([foretold("A100", 0.1)], measured=("V100", 0.3))
     assert "300 ms on V100" in svg
     assert "stroke-dasharray" in svg
+
+
+@pytest.mark.parametrize("measured_s", [0.001, 0.1, 10.0])
+def test_a_long_name_of_the_measured_device_stays_in_the_picture(measured_s: float) -> None:
+    """Seven units a letter at most, in a picture of known width."""
+    name = "AMD Ryzen Threadripper PRO 7995WX 96-Cores"
+    svg = devices.plot([foretold("A100", 0.1)], measured=(name, measured_s))
+    found = re.search(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)" fill="#c60">([^<]+)', svg)
+    width = re.search(r'width="(\d+)"', svg)
+    assert found and width
+    x, length = float(found[1]), 7 * len(found[3])
+    left = {"start": x, "end": x - length}[found[2]]
+    assert left >= 0 and left + length <= int(width[1])
 
 
 def test_what_cannot_be_drawn_is_left_out() -> None:
