@@ -52,9 +52,9 @@ docs: $(STAMP_TEST)
 paste: $(STAMP_TEST)
 	$(BIN)/python benchmarks/paste.py
 
-# First what may run side by side; then whole programs, two at a time, for most of each is waiting; then those whose
-# phases are compared with times that are known.
-TIMED := tests/e2e/test_works_on.py tests/e2e/test_frameworks.py
+# First what may run side by side; then whole programs, two at a time, for most of each is waiting; then those in which
+# times are compared.
+TIMED := $(patsubst %,tests/e2e/test_%.py,works_on frameworks causes watches measure lab)
 unit: $(STAMP_TEST)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile tests --ignore tests/e2e --ignore tests/docs
 	$(BIN)/pytest -n 2 --dist loadfile tests/e2e tests/docs $(TIMED:%=--ignore %)
