@@ -79,19 +79,12 @@ def _by_levers(names: Sequence[str], *, on_gpu_only: str = "") -> Judge:
             return Item(advice=advice, effect=None, verdict="does not apply", why=on_gpu_only)
         trials = known.trials(names)
         if not trials:
-            why = _untried(names)
+            why = "The time was over before it could be tried; --budget gives more."
             return Item(advice=advice, effect=None, verdict="not tried", why=why)
         best = max(trials, key=lambda one: (one.accepted, one.speedup.mid if one.speedup else 0.0))
         return item_of(advice, best)
 
     return judge
-
-
-def _untried(names: Sequence[str]) -> str:
-    known = {kind.name for kind in levers.ALL}
-    if not known & set(names):
-        return f"This version of `hotlap tune` does not try {' or '.join(names)}."
-    return "The time was over before it could be tried; --budget gives more."
 
 
 def item_of(advice: str, trial: Trial) -> Item:
@@ -283,7 +276,5 @@ RECOMMENDATIONS: tuple[Recommendation, ...] = (
 
 
 def wanted_levers() -> tuple[str, ...]:
-    """Names of all levers behind the recommendations that this hotlap tries."""
-    known = [kind.name for kind in levers.ALL]
-    wanted = {name for one in RECOMMENDATIONS for name in one.levers}
-    return tuple(name for name in known if name in wanted)
+    """Names of all levers behind the recommendations."""
+    return tuple(name for one in RECOMMENDATIONS for name in one.levers)
