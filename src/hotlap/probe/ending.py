@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from hotlap.probe import mismatch, parting, unseen
+from hotlap.probe import cut_off, mismatch, parting, unseen
 from hotlap.record import Status
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Ending:
 
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
-        self.error = f"{type(error).__name__}: {error}"[:500]
+        self.error = f"{type(error).__name__}: {error}"[:500] + cut_off.explain(error)
         self._session.windows.notes += mismatch.explain(error)
 
     def script_ends(self) -> None:

@@ -8,6 +8,7 @@ from hotlap.record import Failure, Run, Status
 _SAID = (
     ("DataLoader worker (pid", Failure.LOST_WORKERS),
     ("DataLoader timed out", Failure.LOST_WORKERS),
+    ("fetched from a DataLoader worker", Failure.LOST_WORKERS),  # hotlap.probe.cut_off
     ("out of memory. Tried to allocate", Failure.DEVICE_MEMORY),
     ("CUDA out of memory", Failure.DEVICE_MEMORY),
     ("CUDA error: out of memory", Failure.DEVICE_MEMORY),
@@ -17,10 +18,6 @@ _SAID = (
     ("Cannot allocate memory", Failure.HOST_MEMORY),
     ("std::bad_alloc", Failure.HOST_MEMORY),
 )
-
-# A worker that is gone may be missed first where the training process fetches a tensor from it.
-_CUT_OFF = ("ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "EOFError", "FileNotFoundError")
-_FETCHING = ("torch/utils/data/dataloader.py", "multiprocessing/resource_sharer.py")
 
 _NO_TIMES = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
 
@@ -57,8 +54,6 @@ def _kind(run: Run) -> Failure:
     if run.status is Status.KILLED and "SIGKILL" in (run.error or ""):
         # Nobody but hotlap, which notes when it does, and the system's out-of-memory killer ends a trial like that.
         return Failure.HOST_MEMORY
-    if (run.error or "").startswith(_CUT_OFF) and all(part in run.output for part in _FETCHING):
-        return Failure.LOST_WORKERS
     # The error first: what a script prints may speak of errors that it has overcome.
     for text in (run.error or "", run.output):
         for words, kind in _SAID:
