@@ -240,3 +240,31 @@ def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
     assert "The budget was over before" in warning
     assert "cached-dataset" in tried
     assert "fused-optimizer" in warning and "fused-optimizer" not in tried
+
+
+def test_a_patch_is_not_refused_for_what_others_did_to_the_machine_since(script: Path) -> None:
+    class Later(World):
+        def run(self, plan: Plan) -> Run:
+            if plan.replaced:
+                self.costs["cached-dataset"] = 0.5  # from the patched copy's first run on
+            return super().run(plan)
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Later(path=str(script), sha256=digest, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0)
+    assert study.patch is not None
+    assert study.result is not None
+    assert study.result.speedup.low < 2.0 < study.result.speedup.high
+
+
+def test_a_patch_that_lacks_a_part_of_the_gain_is_not_handed_out(script: Path) -> None:
+    class Weaker(World):
+        def _cost(self, plan: Plan, always: set[str], arm: int) -> float:
+            return 0.5 if plan.replaced else super()._cost(plan, always, arm)
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Weaker(path=str(script), sha256=digest, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0)
+    assert study.patch is None
+    assert any("does not show the same gain" in warning for warning in study.warnings)
+    assert accepted(study) == ["cached-dataset"]
