@@ -8,7 +8,7 @@ from hotlap import levers
 from hotlap.gate import Evidence, Ruling, judge
 from hotlap.record import LeverSpec, Plan, Run, Turn, Verdict
 from hotlap.tune.options import Options, Runs
-from hotlap.tune.sizes import Sizes
+from hotlap.tune.sizes import Pace, Sizes
 
 Stack = tuple[LeverSpec, ...]
 
@@ -47,8 +47,7 @@ class Court:
         self._options = options
         self._sizes = sizes
         self._now = now
-        # What one run takes, as far as earlier ones tell.
-        self._run_s = sizes.evidence_s
+        self._pace = Pace()
         self.known: list[Run] = [run for run in known if run.batch_digest is not None]
         """Runs of the script as written, with evidence; the study keeps them."""
 
@@ -112,7 +111,7 @@ class Court:
             number += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
         if numerics is levers.Numerics.STATISTICAL:
             number += 2 * (_NUMBER_OF_SEEDS - 1)
-        return number * self._run_s
+        return number * self._pace.factor * self._sizes.evidence_s
 
     def _as_written(self) -> list[Run]:
         return [run for run in self.known if not run.nudge and not run.reseed]
@@ -131,7 +130,7 @@ class Court:
                 group = [replace(plan, turn=Turn(steps=_TURN_STEPS, ready="", go="")) for plan in group]
             begun = self._now()
             found += self._runs(group, limit_s=len(group) * (4 * self._sizes.evidence_s + 10))
-            self._run_s = (self._now() - begun) / len(group)
+            self._pace.note(expected_s=len(group) * self._sizes.evidence_s, took_s=self._now() - begun)
         return found
 
     def _plan(self, *, reseed: int = 0) -> Plan:

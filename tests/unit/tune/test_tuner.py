@@ -227,10 +227,10 @@ def test_levers_are_not_tried_where_several_processes_train_together(script: Pat
 def test_where_a_group_does_not_fit_those_that_fit_alone_are_tried(script: Path) -> None:
     costs = {"cached-dataset": 0.4, "fused-optimizer": 0.9}
     world = world_of(script, costs=costs)
-    study = tune(world, budget_s=140.0)
+    study = tune(world, budget_s=145.0)
     tried = {trial.levers[0]["name"] for trial in study.trials if trial.scope != "none"}
     assert {"cached-dataset", "huge-pages", "native-step"} <= tried
-    assert world.clock <= 140.0
+    assert world.clock <= 145.0
 
 
 def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
