@@ -1,5 +1,6 @@
 """How the end-to-end tests run a script under the probe, and what they ask of every run."""
 
+import subprocess
 import sys
 from pathlib import Path
 from statistics import median
@@ -38,3 +39,29 @@ def median_ms(found: Run, phase: Phase) -> float:
     values = found.phase_s[phase]
     assert values, f"{phase} was not measured"
     return 1e3 * median(values)
+
+
+def hotlap(*words: str, cwd: Path, stdin: str | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """The command as a user types it, in this folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "hotlap", *words],
+        cwd=cwd,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def place(name: str, folder: Path) -> Path:
+    """Copy one of our scripts into `folder`."""
+    path = folder / name
+    path.write_text((SCRIPTS / name).read_text())
+    return path
+
+
+def names(folder: Path) -> set[str]:
+    """What lies in `folder`."""
+    return {path.name for path in folder.iterdir()}

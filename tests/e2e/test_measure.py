@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.record import Phase, Purpose, State, Status, Study, load
-from tests.e2e.test_tune import SCRIPTS, hotlap, names, place
+from tests.e2e.running import SCRIPTS, hotlap, names, place
 
 pytestmark = pytest.mark.e2e
 

@@ -13,69 +13,9 @@ import psutil
 import pytest
 
 from hotlap.record import State, Study, Verdict, load
-from hotlap.small import native
+from tests.e2e.running import hotlap, names, place
 
 pytestmark = pytest.mark.e2e
-
-SCRIPTS = Path(__file__).with_name("scripts")
-
-
-def hotlap(*words: str, cwd: Path, stdin: str | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hotlap", *words],
-        cwd=cwd,
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-
-
-def place(name: str, folder: Path) -> Path:
-    path = folder / name
-    path.write_text((SCRIPTS / name).read_text())
-    return path
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
-
-
-def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
-    """A slow data set in the training process: found, cached, proved, patched, applied, and taken back."""
-    script = place("slow_items.py", tmp_path)
-    before = script.read_bytes()
-    plain = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
-    done = hotlap(
-        "tune", "--budget", "300s", "--levers", "cached-dataset", "--json", "-", script.name, cwd=tmp_path, timeout=500
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert document["findings"][0]["code"] == "input-bound"
-    assert document["ceilings"][0]["name"] == "input"
-    assert [lever["name"] for lever in document["result"]["levers"]] == ["cached-dataset"]
-    assert document["result"]["verdict"] == "UNHARMED"
-    assert document["result"]["speedup"]["low"] > 1.02
-    assert "bit-equal" in document["result"]["why"]
-    assert {trial["kind"] for trial in document["trials"]} >= {"lever", "patch"}
-    for shown in ("input-bound", "Ceilings", "accepted", "UNHARMED", "+++ b/slow_items.py", "hotlap apply"):
-        assert shown in done.stderr
-    assert "\x1b" not in done.stderr
-    assert script.read_bytes() == before
-    assert names(tmp_path) == {"slow_items.py", ".hotlap"}
-    assert (tmp_path / ".hotlap" / ".gitignore").read_text() == "*\n"
-    (folder,) = (path for path in (tmp_path / ".hotlap").iterdir() if path.is_dir())
-    assert load(folder / "study.json", Study).state is State.COMPLETE
-    assert "<svg" in (folder / "report.html").read_text()
-
-    assert hotlap("apply", cwd=tmp_path).returncode == 0
-    assert "cached(" in script.read_text()
-    patched = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert patched.stdout == plain.stdout  # it prints its losses
-    assert hotlap("apply", "--revert", cwd=tmp_path).returncode == 0
-    assert script.read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -182,43 +122,3 @@ def _left_over(folder: Path) -> list[str]:
         except (psutil.Error, OSError):
             continue
     return found
-
-
-@pytest.mark.slow
-def test_a_neural_ode_with_torchdiffeq_runs_natively(tmp_path: Path) -> None:
-    """The script that nobody changed becomes many times faster, passes the gate, and so does its patch of one line."""
-    if native.core().module is None:
-        pytest.skip(native.core().why_not)
-    script = place("lorenz.py", tmp_path)
-    done = hotlap(
-        "tune", "--budget", "420s", "--levers", "native-ode", "--json", "-", script.name, cwd=tmp_path, timeout=580
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)["result"]
-    assert [lever["name"] for lever in result["levers"]] == ["native-ode"], done.stderr
-    assert result["verdict"] == "UNHARMED"
-    assert result["speedup"]["low"] > 5
-    assert hotlap("apply", cwd=tmp_path).returncode == 0
-    assert "\nnative_odeint()\n" in script.read_text()
-
-
-@pytest.mark.slow
-def test_larger_batches_on_request_are_judged_by_the_time_to_a_loss(tmp_path: Path) -> None:
-    script = place("small_batches.py", tmp_path)
-    before = script.read_bytes()
-    done = hotlap(
-        "tune", "--levers", "tf32", "--allow", "batch-size", "--json", "-", script.name, cwd=tmp_path, timeout=500
-    )
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    recipe = document["recipe"]
-    sizes = [point["size"] for point in recipe["curve"]]
-    assert sizes[:4] == [8, 16, 32, 64]
-    assert recipe["curve"][3]["samples_per_s"] > 1.5 * recipe["curve"][0]["samples_per_s"]
-    assert recipe["accepted"], recipe["why"]
-    assert 8 < recipe["size"] <= sizes[-1]
-    assert recipe["rates"] == {"Adam": pytest.approx((recipe["size"] / 8) ** 0.5)}
-    assert recipe["after_s"] < recipe["before_s"]
-    assert "Worth trying: batch size" in done.stderr
-    assert document["patch"] is None
-    assert script.read_bytes() == before
