@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from hotlap.record import MemorySample, Phase, Run, Study, as_float
-from hotlap.report import story
+from hotlap.report import outcome, story
 from hotlap.report.clean import clean_line, last_lines
 from hotlap.report.lanes import DRAWN_ORDER
 from hotlap.report.terminal import OUTPUT_LINES
@@ -32,7 +32,7 @@ def render(study: Study) -> str:
     for number, (name, side) in enumerate((("as written", run), ("under the levers", study.after)), 1):
         if side is not None and side.step_s:
             events += _process(number, name, side)
-    conclusion = story.conclusion(study)
+    conclusion = outcome.conclusion(study)
     document = {
         "traceEvents": events,
         "displayTimeUnit": "ms",
