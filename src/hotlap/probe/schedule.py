@@ -57,9 +57,11 @@ class Schedule:
         self._epochs = 0
         self._after_epoch = 0
         self._follows_epochs = plan.whole_epoch
-        self._endless = False
+        self._endless = plan.whole
         self.left_s: float | None = None
         """For the steps, seconds after the first one, where watches want some of them; None: as long as it takes."""
+        self.opens_s: float | None = None
+        """With `Plan.whole`: when watches get theirs, after the first step; None: none wants any (more)."""
         self._same = Move(recorded=False)
         self.move = Move(recorded=False)
         if plan.warmup == 0 and self._num_arms == 1:
@@ -72,8 +74,8 @@ class Schedule:
         return self._plan.steps * self._num_arms
 
     def go_on(self) -> None:
-        """The wanted steps are recorded, but the script shall train to its own end: record all that follow."""
-        self._endless = True
+        """The watches have had their steps, but the script trains to its own end: record all that follow."""
+        self.opens_s = None
         self._in_block = 0
         self._go(self._at(block=self.move.block + 1, new=True))
 
@@ -124,7 +126,11 @@ class Schedule:
 
     def is_late(self, elapsed_s: float) -> bool:
         """`elapsed_s` after the first step: it is time for what comes next. (Never where arms or processes compare.)"""
-        if self.left_s is None or self.switches or self._endless or self.move.done:
+        if self.switches or self.move.done:
+            return False
+        if self._endless:
+            return self.opens_s is not None and elapsed_s > self.opens_s and self._recorded >= _LEAST_RECORDED
+        if self.left_s is None:
             return False
         if not self._warm:
             return self._made >= _LEAST_WARM and elapsed_s > _WARM_SHARE * self.left_s

@@ -259,6 +259,8 @@ class Session:
             if self.windows.idle and not self.plan.whole:
                 self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
+                if self.plan.whole:
+                    self.windows.cancel("its optimizers step where a profiler could end the process")
                 self.turn_page()
             else:
                 self.due = True
@@ -324,6 +326,8 @@ class Session:
         self.setup_s = time.time() - parting.process_start()
         self.num_threads = torch.get_num_threads()
         self.group_made()
+        if self.plan.whole and not self.windows.idle:
+            self.schedule.opens_s = self.plan.windows_after_s
         # Those that train together must end their windows at the same step, and each has a clock of its own.
         if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
             self.schedule.left_s = self.plan.limit_s - self.setup_s

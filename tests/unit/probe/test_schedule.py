@@ -163,3 +163,18 @@ def test_arms_that_are_compared_are_never_cut_short() -> None:
     schedule.left_s = 1.0
     assert not schedule.is_late(100.0)
     assert len(recorded(cut(schedule, step_s=1.0))) == 40
+
+
+def test_a_whole_run_is_recorded_but_for_one_gap() -> None:
+    schedule = Schedule(plan(warmup=5, steps=20, whole=True))
+    schedule.opens_s = 1.0
+    assert len(cut(schedule, step_s=0.01)) == pytest.approx(101, abs=2)
+    schedule.go_on()
+    made = cut(schedule, step_s=0.01, steps=500)
+    assert len(recorded(made)) == 500
+
+
+def test_a_whole_run_without_windows_is_recorded_from_its_warm_up_on() -> None:
+    schedule = Schedule(plan(warmup=5, steps=20, whole=True))
+    assert len(recorded(cut(schedule, step_s=1.0, steps=300))) == 295
+    assert schedule.sure > 300, "nothing is to be decided"

@@ -111,6 +111,11 @@ class Calls(Watch):
         if self._mode is not None:
             modes.take_off(self._mode)
 
+    def forked(self) -> None:
+        """A worker must not count its operators for as long as it lives."""
+        if self._on:
+            self._off()
+
     def close(self, num_steps: int) -> None:
         """Out of the script's way again."""
         if self._on:
@@ -122,7 +127,10 @@ class Calls(Watch):
         """`Run.calls`."""
         if self._mode is None or not self._looked_at:
             return {}
-        return {"calls": replace(self._mode.facts(self._looked_at), plain_s=_medians(self._plain))}
+        failures = self._mode.failures
+        notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
+        facts = replace(self._mode.facts(self._looked_at), plain_s=_medians(self._plain))
+        return {"calls": facts, "notes": notes}
 
 
 def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
@@ -137,6 +145,7 @@ class _Mode(modes.Onlooker):
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
+        self.failures = 0
         self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
         self._operators: dict[Any, _Operator] = {}
         self._call_s = median(_price(_tiny_graph) for _ in range(5))
@@ -153,13 +162,18 @@ class _Mode(modes.Onlooker):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         begun = time.perf_counter()
         result = func(*args, **(kwargs or {}))
-        self._add(func, time.perf_counter() - begun, args, result)
+        seconds = time.perf_counter() - begun
+        # Our looking must never become the script's error.
+        try:
+            self._add(func, seconds, args, result)
+        except Exception:
+            self.failures += 1
         return result
 
     def _add(self, function: Any, seconds: float, args: Any, result: Any) -> None:
         operator = self._operators.get(function)
         if operator is None:
-            operator = _Operator(_kind(str(function)), changes=function._schema.is_mutable)
+            operator = _Operator(_kind(str(function)), changes=_writes(function))
             self._operators[function] = operator
         if operator.kind == "none":
             return
@@ -210,6 +224,12 @@ def _belongs_to_graph(operator: _Operator, result: Any) -> bool:
         return operator.changes
     made = result if isinstance(result, tuple | list) else (result,)
     return any(isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()) for one in made)
+
+
+def _writes(function: Any) -> bool:
+    # Higher-order operators (cond, flex_attention) have no schema; they write into nothing.
+    schema = getattr(function, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 def _kind(name: str) -> str:

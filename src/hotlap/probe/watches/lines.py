@@ -84,11 +84,18 @@ class Lines(Watch):
         enough = self._whole >= _ENOUGH or elapsed_s > _PATIENCE_S
         return not (enough and num_steps >= _FEWEST_STEPS)
 
+    def forked(self) -> None:
+        """The sampler is not there; its setting is."""
+        self._restore()
+
     def close(self, num_steps: int) -> None:
         """Stop looking."""
         self._over.set()
         if self._sampler is not None:
             self._sampler.join(timeout=1.0)
+        self._restore()
+
+    def _restore(self) -> None:
         # If the script changed it meanwhile, its choice stays.
         if self._switch_s and abs(sys.getswitchinterval() - _SWITCH_S) < 1e-6:
             sys.setswitchinterval(self._switch_s)
