@@ -130,7 +130,7 @@ class Operators(Watch):
         if self._counting is not None:
             modes.take_off(self._counting)
         if self._profile is not None:
-            torch._C._autograd._enable_record_function(False)  # type: ignore[attr-defined] # torch has no types for it
+            torch._C._autograd._enable_record_function(False)
 
     def close(self, num_steps: int) -> None:
         """Whatever stage it is in."""
