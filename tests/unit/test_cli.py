@@ -169,6 +169,7 @@ def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path:
         (["--warmup", "-1"], "--warmup -1 is not a whole number from 0"),
         (["--status-every", "5s"], "--status-every goes with --full only"),
         (["--quiet"], "--quiet goes with --full only"),
+        (["--no-windows"], "--no-windows goes with --full only"),
         (["--full", "--steps", "9"], "--steps does not go with --full"),
         (["--full", "--quick"], "--quick does not go with --full"),
         (["--full", "--json", "-"], "--json - does not go with --full"),
