@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.utils.rnn
 import torch.utils.deterministic
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
@@ -264,6 +265,7 @@ OWNERS: tuple[Any, ...] = (
     torch.autograd,
     torch.nn.Module,
     torch.nn.Linear,
+    torch.nn.utils.rnn,
     torch.optim.Optimizer,
     torch.optim.Adam,
     torch.optim.SGD,

@@ -29,6 +29,7 @@ from hotlap.levers.native_step import NativeStep
 from hotlap.levers.no_debug import NoDebug
 from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
+from hotlap.levers.pad_shapes import PadShapes
 from hotlap.levers.pin_and_overlap import PinAndOverlap
 from hotlap.levers.prefetch_thread import PrefetchThread
 from hotlap.levers.random_on_device import RandomOnDevice
@@ -61,6 +62,7 @@ ALL: tuple[type[Lever], ...] = (
     Workers,
     PrefetchThread,
     PinAndOverlap,
+    PadShapes,
     FusedOptimizer,
     Bf16Autocast,
     HugePages,
