@@ -21,6 +21,7 @@ from hotlap.levers.deferred_scalars import DeferredScalars
 from hotlap.levers.device import Device
 from hotlap.levers.expandable_segments import ExpandableSegments
 from hotlap.levers.flush_denormals import FlushDenormals
+from hotlap.levers.fp16_autocast import Fp16Autocast
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
@@ -65,6 +66,7 @@ ALL: tuple[type[Lever], ...] = (
     PadShapes,
     FusedOptimizer,
     Bf16Autocast,
+    Fp16Autocast,
     HugePages,
     Threads,
     NativeStep,

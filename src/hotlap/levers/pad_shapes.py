@@ -118,7 +118,7 @@ class PadShapes(Lever):
         ]
 
     def _settings(self, one: PaddedCall) -> str:
-        """"multiple=16, value=PAD": what is not as `bucketed` has it anyway."""
+        """What is not as `bucketed` has it anyway: "multiple=16, value=PAD"."""
         settings = [f"multiple={self.multiple}"]
         settings += [f"dim={one.dim}"] if one.dim != 1 else []
         settings += [f"value={one.value}"] if one.value not in ("0", "0.0") else []
