@@ -50,6 +50,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("workers", "threads"),
     # Inductor lays memory out itself; eager kernels that convert between formats may be all that one alone brings.
     ("compile", "channels-last"),
+    # Fused updates found worse losses behind a loss scale in the past (pytorch/pytorch#96755).
+    ("fused-optimizer", "fp16-autocast"),
 )
 """Levers whose effects are known not to simply multiply."""
 
