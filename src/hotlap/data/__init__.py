@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
     from hotlap.data.prefix import PrefixDataset, cached_prefix
+    from hotlap.data.room import preallocate
 
 __all__ = [
     "BatchedDataset",
@@ -28,6 +29,7 @@ __all__ = [
     "cached_prefix",
     "lasting",
     "overlapped",
+    "preallocate",
     "prefetched",
 ]
 
@@ -44,6 +46,7 @@ _HOMES = {
     "cached_prefix": "prefix",
     "lasting": "long_lived",
     "overlapped": "overlap",
+    "preallocate": "room",
     "prefetched": "ahead",
 }
 

@@ -32,6 +32,7 @@ from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
 from hotlap.levers.pad_shapes import PadShapes
 from hotlap.levers.pin_and_overlap import PinAndOverlap
+from hotlap.levers.preallocate import Preallocate
 from hotlap.levers.prefetch_thread import PrefetchThread
 from hotlap.levers.random_on_device import RandomOnDevice
 from hotlap.levers.sdpa import Sdpa
@@ -88,6 +89,7 @@ ALL: tuple[type[Lever], ...] = (
     Tf32,
     CudnnBenchmark,
     ExpandableSegments,
+    Preallocate,
 )
 
 
