@@ -45,6 +45,12 @@ class Progress:
     def steps(self, value: int) -> None:
         self._words[_STEPS] = value
 
+    def made(self, steps: int) -> bool:
+        """CHILD, in every step: so many are made now; True if the parent wants it to end, and they are enough."""
+        words = self._words
+        words[_STEPS] = steps
+        return 0 < words[_STOP] <= steps + 1
+
     @property
     def arm(self) -> int:
         """Number of the arm that is at work."""
