@@ -41,10 +41,6 @@ class Progress:
         """Steps made so far."""
         return self._words[_STEPS]
 
-    @steps.setter
-    def steps(self, value: int) -> None:
-        self._words[_STEPS] = value
-
     def made(self, steps: int) -> bool:
         """CHILD, in every step: so many are made now; True if the parent wants it to end, and they are enough."""
         words = self._words
