@@ -259,7 +259,7 @@ class Session:
         if self._progress.must_stop(self.steps):
             self.ending.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
-            if self.windows.idle and not self.plan.whole:
+            if self.windows.idle and not self.plan.whole and not self._in_window:
                 self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
                 if self.plan.whole:
@@ -287,13 +287,21 @@ class Session:
         """
         begun = self.clock.now()
         self.due = False
-        self._in_window = self.windows.next()
+        self._in_window = self.windows.next() or self._waits_for_peers()
         if not self._in_window:
             if not self.plan.whole:
                 self.ending.finish(Status.COMPLETE)
             self.schedule.go_on()
         self.own_s += time.perf_counter() - begun
         self.clock.own(begun)
+
+    def _waits_for_peers(self) -> bool:
+        """Windows that are over when they have seen enough are not over at the same step in all processes that train
+        together: who is first goes on with the others, or they would wait for it in their next collective."""
+        if self.plan.whole or not self.collectives.active or self.collectives.local_size <= 1:
+            return False
+        self._progress.done(self.collectives.local_rank)
+        return True
 
     def _affordable(self, now: float) -> int:
         """Steps until the next look: a short time for all, so that looking costs short steps next to nothing."""

@@ -54,3 +54,19 @@ def test_the_parent_sees_who_waits_to_be_ended(pair: tuple[Progress, Progress]) 
     child.leave(100_000)
     assert parent.num_left == 3
     assert child.steps == 0
+
+
+def test_processes_that_train_together_stop_when_none_wants_more_steps(pair: tuple[Progress, Progress]) -> None:
+    one, other = pair
+    one.processes = 2
+    one.made(50)
+    one.done(0)
+    assert not one.must_stop(60)
+    other.made(60)
+    other.done(1)
+    assert not other.must_stop(61), "the other one may be a step ahead already"
+    assert other.must_stop(62)
+    other.made(61)
+    other.done(1)
+    assert one.must_stop(62), "said again, it is the same step"
+    assert one.num_left == 0
