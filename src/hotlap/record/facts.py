@@ -297,7 +297,7 @@ class WhatIf:
     """The same training under another setting, in turns with its own, block by block."""
 
     setting: str
-    """"threads", "anomaly-mode", "deterministic"."""
+    """"threads", "anomaly-mode", "deterministic", "profiler"."""
     now: Scalar
     other: Scalar
     now_s: float
