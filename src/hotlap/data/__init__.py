@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
+    from hotlap.data.pack_reading import PackedDataset, packed
+    from hotlap.data.pack_writing import pack
     from hotlap.data.prefix import PrefixDataset, cached_prefix
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "CachedDataset",
     "LastingDataset",
     "OverlappedDataset",
+    "PackedDataset",
     "PrefetchedDataset",
     "PrefixDataset",
     "batched",
@@ -26,6 +29,8 @@ __all__ = [
     "cached_prefix",
     "lasting",
     "overlapped",
+    "pack",
+    "packed",
     "prefetched",
 ]
 
@@ -34,6 +39,7 @@ _HOMES = {
     "CachedDataset": "cache",
     "LastingDataset": "long_lived",
     "OverlappedDataset": "overlap",
+    "PackedDataset": "pack_reading",
     "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
@@ -41,6 +47,8 @@ _HOMES = {
     "cached_prefix": "prefix",
     "lasting": "long_lived",
     "overlapped": "overlap",
+    "pack": "pack_writing",
+    "packed": "pack_reading",
     "prefetched": "ahead",
 }
 
