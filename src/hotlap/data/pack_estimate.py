@@ -102,7 +102,8 @@ def _first_look(source: Source) -> tuple[list[int], list[Any]]:
 def _rounds(source: Source, numbers: Sequence[int], table: PackedDataset) -> tuple[list[float], list[float]]:
     """Seconds for an item (before, after) of each round."""
     order = list(range(len(numbers)))
-    before, after = [], []
+    before: list[float] = []
+    after: list[float] = []
     begun_s = perf_counter()
     while len(before) < _MOST_ROUNDS and (len(before) < _LEAST_ROUNDS or perf_counter() - begun_s < _ROUNDS_S):
         random.Random(len(before)).shuffle(order)

@@ -78,7 +78,7 @@ def checksum(seed: int, *, number: int, raws: Iterable[Any]) -> int:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """`hotlap.json`, and the two files without which `datasets.load_from_disk` does not know the folder."""
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
-    state = {
+    state: dict[str, Any] = {
         "_data_files": [{"filename": TABLE}],
         "_fingerprint": f"{seed_of(manifest.layout):08x}{manifest.table_bytes:016x}",
         "_format_columns": None,

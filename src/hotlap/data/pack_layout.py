@@ -8,7 +8,7 @@ A *raw* is what a row holds in one column: bytes. Shape letters: N rows.
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, cast, final
@@ -155,7 +155,7 @@ class _Numbers(Codec):
     def raw(self, value: Any) -> bytes | None:
         if type(value) is not self._kind or (self._kind is int and value not in _INT64):
             return None
-        return self._dtype.type(value).tobytes()
+        return bytes(self._dtype.type(value).tobytes())
 
     def value(self, raw: Any) -> Any:
         return self._kind(np.frombuffer(raw, self._dtype)[0])
@@ -196,13 +196,14 @@ class _Any(Codec):
 
 def codec_of(column: Column) -> Codec:
     """How this column's values are kept."""
-    by_kind = {"tensor": _Tensors, "array": _Arrays, "scalar": _Scalars}
+    by_kind: dict[str, Callable[[Column], Codec]] = {"tensor": _Tensors, "array": _Arrays, "scalar": _Scalars}
     if column.kind in by_kind:
         return by_kind[column.kind](column)
     numbers = {"int": int, "float": float, "bool": bool}
     if column.kind in numbers:
         return _Numbers(numbers[column.kind])
-    return {"text": _Texts, "bytes": _Bytes, "any": _Any}[column.kind]()
+    others: dict[str, Callable[[], Codec]] = {"text": _Texts, "bytes": _Bytes, "any": _Any}
+    return others[column.kind]()
 
 
 @final
@@ -255,7 +256,7 @@ _CONTAINERS: dict[type, Literal["tuple", "list", "dict", "ordered"]] = {
     dict: "dict",
     OrderedDict: "ordered",
 }
-_TYPES = {name: kind for kind, name in _CONTAINERS.items()}
+_TYPES: dict[str, type[Any]] = {name: kind for kind, name in _CONTAINERS.items()}
 
 
 def _node(name: str, values: Sequence[Any], columns: list[Column]) -> Node:

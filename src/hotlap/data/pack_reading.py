@@ -11,8 +11,9 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from hotlap.data import pack_folder, pack_values
-from hotlap.data.pack_folder import CHECKSUMS, OTHERS, TABLE, Manifest
+from hotlap.data.pack_folder import TABLE, Manifest
 from hotlap.data.pack_layout import Rows
+from hotlap.data.pack_table import schema_of
 from hotlap.errors import RecordError
 
 
@@ -80,6 +81,8 @@ class _Table:
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             self._check_size()
             with pyarrow.ipc.open_stream(pyarrow.memory_map(str(self._path))) as reader:
+                if not reader.schema.equals(schema_of(pyarrow, self._rows)):
+                    raise self._damaged("its columns are others")
                 self._batches = list(reader)
         except FileNotFoundError:
             raise RecordError(f"{self._path} is missing. {pack_folder.advice(folder)}") from None
@@ -129,15 +132,12 @@ class _Block:
     """The columns of one batch of rows, by row; the last is that of the items that fit no layout."""
 
     def __init__(self, batch: Any, rows: Rows) -> None:
-        names = [column.name for column in rows.layout.columns]
-        if batch.schema.names != [*names, OTHERS, CHECKSUMS]:
-            raise pack_values.Damaged(f"its columns are {batch.schema.names}")
         self.columns: list[Any] = [
             _fixed(batch.column(place), codec.row_bytes) if codec.element else _Varying(batch.column(place))
             for place, codec in enumerate(rows.codecs)
         ]
-        self.columns.append(_Varying(batch.column(len(names))))
-        self.checksums = _fixed(batch.column(len(names) + 1), 4).view("<u4").reshape(-1)
+        self.columns.append(_Varying(batch.column(len(rows.codecs))))
+        self.checksums = _fixed(batch.column(len(rows.codecs) + 1), 4).view("<u4").reshape(-1)
 
 
 def _fixed(column: Any, row_bytes: int) -> Any:

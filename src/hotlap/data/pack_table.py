@@ -23,7 +23,7 @@ def write_table(path: Path, rows: Rows, found: Iterable[Sequence[bytes]]) -> int
     """
     pyarrow = pack_folder.arrow()
     batch, num_others = _Batch(pyarrow, rows), 0
-    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, _schema(pyarrow, rows)) as stream:
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, schema_of(pyarrow, rows)) as stream:
         for number, raws in enumerate(found):
             batch.add(number, raws)
             num_others += bool(raws[-1])
@@ -75,10 +75,11 @@ class _Batch:
         checksums = np.array(self._checksums, "<u4").tobytes()
         arrays.append(arrow.Array.from_buffers(arrow.uint32(), num_rows, [None, arrow.py_buffer(checksums)]))
         self._clear()
-        return arrow.RecordBatch.from_arrays(arrays, schema=_schema(arrow, self._rows))
+        return arrow.RecordBatch.from_arrays(arrays, schema=schema_of(arrow, self._rows))
 
 
-def _schema(pyarrow: Any, rows: Rows) -> Any:
+def schema_of(pyarrow: Any, rows: Rows) -> Any:
+    """Names and types of the columns in the file."""
     columns = zip(rows.layout.columns, rows.codecs, strict=True)
     fields = [(column.name, _arrow_type(pyarrow, codec, kind=column.kind)) for column, codec in columns]
     return pyarrow.schema([*fields, (OTHERS, pyarrow.large_binary()), (CHECKSUMS, pyarrow.uint32())])

@@ -18,7 +18,7 @@ from hotlap.data.items import Unsupported, copy_tensor, is_picture, is_plain_ten
 _ARRAY_KINDS = frozenset("biufcSUMm")
 
 # Codes of extensions, which stand in files.
-_TUPLE, _ORDERED, _LARGE, _COMPLEX, _TEXT, _TENSOR, _ARRAY, _SCALAR, _PICTURE = range(1, 10)
+_TUPLE, _ORDERED, _LARGE, _COMPLEX, _TEXT, _TENSOR, _ARRAY, _SCALAR, _PICTURE, _DICT = range(1, 11)
 
 # MessagePack's integers end here.
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
@@ -86,11 +86,14 @@ def tensor_strides(value: torch.Tensor) -> tuple[int, ...] | None:
 def tensor_of(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> torch.Tensor:
     """A new tensor with these bytes: elements in order, whatever the strides."""
     value = torch.empty(shape, dtype=dtype, device="cpu")
-    memory = tensor_bytes(value).numpy()
-    if len(raw) != len(memory):
-        raise Damaged(f"{len(raw)} bytes for a tensor of {len(memory)}")
-    if len(memory):
-        memory[:] = np.frombuffer(raw, np.uint8)
+    if len(raw) != value.nbytes:
+        raise Damaged(f"{len(raw)} bytes for a tensor of {value.nbytes}")
+    if len(raw):
+        try:
+            memory = value.numpy()
+        except TypeError:  # NumPy has no bfloat16
+            memory = tensor_bytes(value).numpy()
+        memory[...] = np.frombuffer(raw, memory.dtype).reshape(memory.shape)
     return value if strides is None else copy_tensor(value, strides)
 
 
@@ -163,14 +166,20 @@ def _of_tuple(value: tuple[Any, ...]) -> Any:
 
 
 def _of_dict(value: dict[Any, Any]) -> Any:
-    for key in value:
-        if type(key) not in _KEYS:
-            raise Unsupported(f"an item holds a dict with a key that is a {_named(key)}, which is not kept")
-    return {_tree(key) if type(key) is not str else key: _tree(part) for key, part in value.items()}
+    if all(type(key) is str and key.isprintable() for key in value):
+        return {key: _tree(part) for key, part in value.items()}
+    return _ext(_DICT, _pairs(value))
 
 
 def _of_ordered(value: Any) -> Any:
-    return _ext(_ORDERED, _of_dict(value))
+    return _ext(_ORDERED, _pairs(value))
+
+
+def _pairs(value: dict[Any, Any]) -> Any:
+    for key in value:
+        if type(key) not in _KEYS:
+            raise Unsupported(f"an item holds a dict with a key that is a {_named(key)}, which is not kept")
+    return [[_tree(key), _tree(part)] for key, part in value.items()]
 
 
 def _of_tensor(value: torch.Tensor) -> Any:
@@ -250,6 +259,7 @@ def _to_picture(content: Any) -> Any:
 
 _MAKERS: dict[int, Callable[[Any], Any]] = {
     _TUPLE: tuple,
+    _DICT: dict,
     _ORDERED: OrderedDict,
     _LARGE: lambda text: int(text, 16),
     _COMPLEX: lambda parts: complex(*parts),
