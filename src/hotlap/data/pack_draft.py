@@ -2,9 +2,10 @@
 
 import contextlib
 import fcntl
+import glob
 import os
 import shutil
-import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,42 +43,50 @@ def drafted(target: Path) -> Iterator[Path]:
     """A folder beside the target, which is gone afterwards unless it was renamed."""
     prefix = f".{target.name}."
     _tidy(target.parent, prefix)
+    folder, lock = target.parent / f"{prefix}{uuid.uuid4().hex}.partial", -1
     try:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=".partial", dir=target.parent))
-        folder.chmod(0o777 & ~_umask())
-    except OSError as error:
-        raise UserError(f"{target.parent} cannot be written to: {error.strerror}.") from None
-    # Held as long as this process lives: by it the next run knows what a killed one left.
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise UserError(f"{target.parent} cannot be written to: {error.strerror}.") from None
+        # Held as long as this process lives: by it the next run knows what a killed one left.
+        lock = _locked(folder)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        if lock >= 0:
+            os.close(lock)
 
 
 def _tidy(parent: Path, prefix: str) -> None:
     """Remove what killed runs left."""
-    for folder in parent.glob(f"{prefix}*.partial"):
-        with contextlib.suppress(OSError):
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
+    for folder in parent.glob(f"{glob.escape(prefix)}*.partial"):
+        lock = _locked(folder)
+        if lock >= 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
 
-def _umask() -> int:
-    found = os.umask(0o077)
-    os.umask(found)
-    return found
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the lock of the folder; -1 if another process has it, or the file system has none."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return -1
+    return lock
 
 
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError:
+        if not path.is_dir():  # some file systems flush files only
+            raise
     finally:
         os.close(descriptor)

@@ -94,7 +94,7 @@ def _first_look(source: Source) -> tuple[list[int], list[Any]]:
     for number in wanted:
         if numbers and perf_counter() - begun_s > _FIRST_LOOK_S:
             break
-        samples.append(source.item(number))
+        samples.append(source.sample(number)[0])
         numbers.append(number)
     return numbers, samples
 

@@ -59,6 +59,16 @@ class Source:
         """
         return self._called(f"item {number}", lambda: self._dataset[number])
 
+    def sample(self, number: int) -> tuple[Any, int]:
+        """(item `number`, bytes that keep it).
+
+        Raises:
+            UserError: it holds what cannot be kept.
+        """
+        item = self.item(number)
+        with self.keeping(number):
+            return item, len(pack_values.encode(item))
+
     def encoded(self, number: int) -> bytes:
         """Item `number`, computed now, as bytes that are equal for equal items.
 

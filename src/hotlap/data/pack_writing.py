@@ -96,8 +96,9 @@ def look(source: Source) -> tuple[Rows, float]:
     """(the layout of the items, bytes of a row), from some of them."""
     samples, num_bytes = [], 0
     for number in spread(source.num_items, NUM_SAMPLES):
-        num_bytes += len(source.encoded(number))
-        samples.append(source.item(number))
+        item, item_bytes = source.sample(number)
+        samples.append(item)
+        num_bytes += item_bytes
     return Rows(layout_of(samples)), num_bytes / len(samples)
 
 
@@ -148,6 +149,7 @@ def _verify(draft: Path, source: Source, numbers: Sequence[int], progress: Progr
     """Read every row; compute these items again, in another order, and compare them with what was read."""
     table = PackedDataset(draft)
     for number in range(len(table)):
+        progress("reading back", number, len(table))
         table[number]
     order = list(numbers)
     random.Random(0).shuffle(order)
