@@ -45,6 +45,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--arg", metavar="NAME=VALUE", action="append", default=[], help="for the callable; JSON, or text"
     )
     pack.add_argument("--verify", metavar="N", help="items to compute again and compare, or all (10000, evenly spaced)")
+    pack.add_argument("--workers", metavar="N", help="processes that compute the items (0: this one)")
     pack.add_argument("--estimate", action="store_true", help="write nothing: measure on some items what it would give")
     pack.set_defaults(run=run)
 
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if not (args.to or args.estimate):
         raise UserError("Say where to with --to DIR, or ask with --estimate what packing would give.")
     verify = _num_verified(args.verify)
+    num_workers = words.whole_number(args.workers, "--workers") if args.workers else 0
     Interrupt().listen()
     try:
         if args.estimate:
@@ -64,14 +66,14 @@ def run(args: argparse.Namespace) -> int:
 
             _show_estimate(args, estimate(dataset_of(args.factory, args.arg), target=args.to, name=args.factory))
             return 0
-        _pack(args, verify)
+        _pack(args, verify=verify, num_workers=num_workers)
     except KeyboardInterrupt:
         print("hotlap: interrupted; nothing was packed.", file=sys.stderr)
         return 130
     return 0
 
 
-def _pack(args: argparse.Namespace, verify: int | None) -> None:
+def _pack(args: argparse.Namespace, *, verify: int | None, num_workers: int) -> None:
     from pathlib import Path
 
     from hotlap.cli.factory import dataset_of
@@ -81,7 +83,8 @@ def _pack(args: argparse.Namespace, verify: int | None) -> None:
     # Before the data set is made, which may take long.
     check_target(Path(args.to).absolute())
     dataset = dataset_of(args.factory, args.arg)
-    _show(args, pack(dataset, args.to, name=args.factory, verify=verify, progress=_Progress()))
+    packing = pack(dataset, args.to, name=args.factory, verify=verify, num_workers=num_workers, progress=_Progress())
+    _show(args, packing)
 
 
 def _num_verified(text: str | None) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from hotlap.data import pack_folder
+from hotlap.data import pack_folder, pack_values
 from hotlap.data.pack_layout import Rows, layout_of
 from hotlap.data.pack_reading import PackedDataset
 from hotlap.data.pack_source import Source, spread
@@ -66,7 +66,7 @@ def estimate(dataset: Any, *, target: str | Path | None = None, name: str | None
     rows = Rows(layout_of(samples))
     del samples
     with _scratch(parent) as folder:
-        write(folder, source, rows, numbers=numbers, progress=lambda *_: None)
+        write(folder, source.name, rows, (source.made(number, rows.row) for number in numbers))
         table = PackedDataset(folder)
         row_bytes = (folder / pack_folder.TABLE).stat().st_size / len(numbers)
         before, after = _rounds(source, numbers, table)
@@ -94,9 +94,14 @@ def _first_look(source: Source) -> tuple[list[int], list[Any]]:
     for number in wanted:
         if numbers and perf_counter() - begun_s > _FIRST_LOOK_S:
             break
-        samples.append(source.sample(number)[0])
+        samples.append(source.made(number, _that_can_be_kept))
         numbers.append(number)
     return numbers, samples
+
+
+def _that_can_be_kept(item: Any) -> Any:
+    pack_values.encode(item)
+    return item
 
 
 def _rounds(source: Source, numbers: Sequence[int], table: PackedDataset) -> tuple[list[float], list[float]]:

@@ -1,16 +1,16 @@
 """The data set that is packed: its items, each with a look at the random generators, and whose fault an error is."""
 
-import contextlib
 import traceback
-from collections.abc import Callable, Iterator
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, TypeVar, final
 
 from torch.utils.data import IterableDataset
 
-from hotlap.data import pack_values
 from hotlap.data.determinism import Streams, Watch
 from hotlap.data.items import Unsupported
 from hotlap.errors import ScriptFailed, UserError
+
+Made = TypeVar("Made")
 
 
 @final
@@ -59,30 +59,15 @@ class Source:
         """
         return self._called(f"item {number}", lambda: self._dataset[number])
 
-    def sample(self, number: int) -> tuple[Any, int]:
-        """(item `number`, bytes that keep it).
+    def made(self, number: int, function: Callable[[Any], Made]) -> Made:
+        """What the function makes of item `number`.
 
         Raises:
-            UserError: it holds what cannot be kept.
+            UserError: the item holds what cannot be kept.
         """
         item = self.item(number)
-        with self.keeping(number):
-            return item, len(pack_values.encode(item))
-
-    def encoded(self, number: int) -> bytes:
-        """Item `number`, computed now, as bytes that are equal for equal items.
-
-        Raises:
-            UserError: it holds what cannot be kept.
-        """
-        with self.keeping(number):
-            return pack_values.encode(self.item(number))
-
-    @contextlib.contextmanager
-    def keeping(self, number: int) -> Iterator[None]:
-        """While item `number` is turned into bytes."""
         try:
-            yield
+            return function(item)
         except Unsupported as unsupported:
             raise UserError(f"Item {number} of {self.name} cannot be packed: {unsupported}.") from None
 

@@ -15,23 +15,24 @@ _BATCH_BYTES = 16 << 20
 _BATCH_ROWS = 8192
 
 
-def write_table(path: Path, rows: Rows, found: Iterable[Sequence[bytes]]) -> int:
-    """Rows as `Rows.row` makes them -> the file; how many of the items fit no columns.
+def write_table(path: Path, rows: Rows, raws: Iterable[Sequence[bytes]]) -> tuple[int, int]:
+    """Rows as `Rows.row` makes them -> the file; (how many there were, how many of them fit no columns).
 
     Raises:
         OSError: the file cannot be written.
     """
     pyarrow = pack_folder.arrow()
-    batch, num_others = _Batch(pyarrow, rows), 0
+    batch, num_rows, num_others = _Batch(pyarrow, rows), 0, 0
     with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, schema_of(pyarrow, rows)) as stream:
-        for number, raws in enumerate(found):
-            batch.add(number, raws)
-            num_others += bool(raws[-1])
+        for row in raws:
+            batch.add(num_rows, row)
+            num_rows += 1
+            num_others += bool(row[-1])
             if batch.full:
                 stream.write_batch(batch.taken())
         if batch.num_rows:
             stream.write_batch(batch.taken())
-    return num_others
+    return num_rows, num_others
 
 
 @final

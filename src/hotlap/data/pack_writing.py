@@ -3,8 +3,9 @@
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hotlap.data.pack_layout import Rows, layout_of
 from hotlap.data.pack_reading import PackedDataset
 from hotlap.data.pack_source import Source, spread
 from hotlap.data.pack_table import write_table
+from hotlap.data.pack_workers import computed
 from hotlap.errors import UserError
 
 # Items looked at before the first is written: they tell the columns, and the room that all will take.
@@ -29,6 +31,9 @@ _SHARE_OF_FREE = 0.95
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, items done, of so many)."""
+
+Compute = Callable[[Callable[[int], Any], Sequence[int]], Iterator[Any]]
+"""What is made of these items, in their order: `pack_workers.computed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,7 @@ def pack(
     *,
     name: str | None = None,
     verify: int | None = None,
+    num_workers: int = 0,
     progress: Progress | None = None,
 ) -> Packing:
     """Write all items of `dataset` into a new folder, from which `packed(folder)` gives them back.
@@ -61,6 +67,7 @@ def pack(
         folder: must not be there yet.
         name: what messages call the data set.
         verify: how many items are computed the second time, evenly spaced; None: all, but at most 10,000.
+        num_workers: processes that compute the items; 0: this one.
         progress: told what is being done.
 
     Raises:
@@ -73,11 +80,18 @@ def pack(
     source = Source(dataset, name or type(dataset).__name__)
     rows, row_bytes = look(source)
     check_room(target, source, row_bytes=row_bytes)
+    compute = partial(computed, num_workers=num_workers, item_bytes=row_bytes)
+    tell = progress or _silent
+    numbers = range(source.num_items)
     verified = spread(source.num_items, NUM_VERIFIED if verify is None else verify)
     try:
         with drafted(target) as draft:
-            num_others = write(draft, source, rows, numbers=range(source.num_items), progress=progress or _silent)
-            _verify(draft, source, verified, progress or _silent)
+            raws = compute(lambda number: source.made(number, rows.row), numbers)
+            num_others = write(draft, source.name, rows, _telling(raws, "packing", len(numbers), tell))
+            table = PackedDataset(draft)
+            for _ in _telling(table, "reading back", len(table), tell):
+                pass  # the checksum of every row is compared
+            _compare(table, source, verified, compute, tell)
             num_bytes = sum(path.stat().st_size for path in draft.iterdir())
             publish(draft, target)
     except OSError as error:
@@ -94,12 +108,12 @@ def pack(
 
 def look(source: Source) -> tuple[Rows, float]:
     """(the layout of the items, bytes of a row), from some of them."""
-    samples, num_bytes = [], 0
-    for number in spread(source.num_items, NUM_SAMPLES):
-        item, item_bytes = source.sample(number)
-        samples.append(item)
-        num_bytes += item_bytes
-    return Rows(layout_of(samples)), num_bytes / len(samples)
+    samples = [source.made(number, _with_size) for number in spread(source.num_items, NUM_SAMPLES)]
+    return Rows(layout_of([item for item, _ in samples])), sum(size for _, size in samples) / len(samples)
+
+
+def _with_size(item: Any) -> tuple[Any, int]:
+    return item, len(pack_values.encode(item))
 
 
 def check_room(target: Path, source: Source, *, row_bytes: float) -> None:
@@ -117,18 +131,18 @@ def check_room(target: Path, source: Source, *, row_bytes: float) -> None:
         )
 
 
-def write(folder: Path, source: Source, rows: Rows, *, numbers: Sequence[int], progress: Progress) -> int:
-    """Fill the folder with these items; how many of them fit no columns.
+def write(folder: Path, name: str, rows: Rows, raws: Iterable[list[bytes]]) -> int:
+    """Fill the folder with these rows; how many of them fit no columns.
 
     Raises:
         OSError: it cannot be written to.
     """
-    num_others = write_table(folder / TABLE, rows, _raws(source, rows, numbers, progress))
+    num_rows, num_others = write_table(folder / TABLE, rows, raws)
     about = Manifest(
         format=pack_folder.FORMAT,
         byteorder=sys.byteorder,
-        dataset=source.name,
-        num_items=len(numbers),
+        dataset=name,
+        num_items=num_rows,
         table_bytes=(folder / TABLE).stat().st_size,
         layout=rows.layout,
     )
@@ -136,30 +150,23 @@ def write(folder: Path, source: Source, rows: Rows, *, numbers: Sequence[int], p
     return num_others
 
 
-def _raws(source: Source, rows: Rows, numbers: Sequence[int], progress: Progress) -> Iterator[list[bytes]]:
-    for done, number in enumerate(numbers):
-        progress("packing", done, len(numbers))
-        item = source.item(number)
-        with source.keeping(number):
-            raws = rows.row(item)
-        yield raws
-
-
-def _verify(draft: Path, source: Source, numbers: Sequence[int], progress: Progress) -> None:
-    """Read every row; compute these items again, in another order, and compare them with what was read."""
-    table = PackedDataset(draft)
-    for number in range(len(table)):
-        progress("reading back", number, len(table))
-        table[number]
+def _compare(table: PackedDataset, source: Source, numbers: Sequence[int], compute: Compute, tell: Progress) -> None:
+    """Compute these items again, in another order, and compare them with what is read."""
     order = list(numbers)
     random.Random(0).shuffle(order)
-    for done, number in enumerate(order):
-        progress("comparing", done, len(order))
-        if source.encoded(number) != pack_values.encode(table[number]):
+    again = compute(lambda number: source.made(number, pack_values.encode), order)
+    for number, item in zip(order, _telling(again, "comparing", len(order), tell), strict=True):
+        if item != pack_values.encode(table[number]):
             raise UserError(
                 f"Item {number} of {source.name} came out different when it was computed again, so it has no one form "
                 "that could be packed (the clock, os.urandom, a hidden counter, files that change?)."
             )
+
+
+def _telling(items: Iterable[Any], what: str, count: int, tell: Progress) -> Iterator[Any]:
+    for done, item in enumerate(items):
+        tell(what, done, count)
+        yield item
 
 
 def _silent(what: str, done: int, count: int) -> None:

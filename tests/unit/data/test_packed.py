@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler, get_worker_info
 
 from hotlap.data import pack_folder, pack_table, pack_writing
 from hotlap.data.pack_estimate import estimate
@@ -25,7 +26,7 @@ from hotlap.data.pack_reading import packed
 from hotlap.data.pack_values import encode
 from hotlap.data.pack_writing import pack
 from hotlap.errors import RecordError, ScriptFailed, UserError
-from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs, equal
+from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs, equal, states
 
 pyarrow = pytest.importorskip("pyarrow", reason="packed data sets need pyarrow: pip install 'hotlap[pack]'")
 
@@ -324,6 +325,44 @@ def test_of_a_large_data_set_as_many_items_are_compared_as_is_said(to: Path) -> 
     packing = pack(Pictures(1000, item), to, verify=10)
     assert packing.num_verified == 10
     assert len(computed) < 1000 + 10 + 2 * pack_writing.NUM_SAMPLES + 2
+
+
+# Workers
+
+
+def dying(number: int) -> Any:
+    if number == 13 and get_worker_info() is not None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_workers_write_the_same_bytes_and_leave_the_generators_alone(to: Path) -> None:
+    dataset = Pictures(200, BUILDS["texts"])
+    pack(dataset, to)
+    before = states()
+    pack(dataset, to.with_name("other"), num_workers=2)
+    assert states() == before
+    for path in to.iterdir():
+        assert path.read_bytes() == (to.with_name("other") / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("build", "kind", "said"),
+    [
+        (failing, ScriptFailed, "Item 13 of Pictures cannot be computed (ValueError: a broken photograph)"),
+        (lambda i: torch.rand(1) if i == 77 else i, UserError, "Item 77 of Pictures draws random numbers (from torch)"),
+        (lambda i: {i} if i == 77 else i, UserError, "Item 77 of Pictures cannot be packed"),
+        (dying, UserError, "A worker process ended while it computed items"),
+    ],
+    ids=["error", "draws", "a set", "killed"],
+)
+def test_what_happens_in_a_worker_is_said_as_if_it_had_happened_here(
+    build: Callable[[int], Any], kind: type[Exception], said: str, to: Path
+) -> None:
+    with pytest.raises(kind) as refused:
+        pack(Pictures(200, build), to, num_workers=1)
+    assert said in str(refused.value)
+    assert list(to.parent.iterdir()) == []
 
 
 # What has changed is never handed out
