@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
+    from hotlap.data.pack_reading import PackedDataset, packed
+    from hotlap.data.pack_writing import pack
     from hotlap.data.prefix import PrefixDataset, cached_prefix
     from hotlap.data.room import preallocate
 
@@ -21,6 +23,7 @@ __all__ = [
     "CachedDataset",
     "LastingDataset",
     "OverlappedDataset",
+    "PackedDataset",
     "PrefetchedDataset",
     "PrefixDataset",
     "batched",
@@ -29,6 +32,8 @@ __all__ = [
     "cached_prefix",
     "lasting",
     "overlapped",
+    "pack",
+    "packed",
     "preallocate",
     "prefetched",
 ]
@@ -38,6 +43,7 @@ _HOMES = {
     "CachedDataset": "cache",
     "LastingDataset": "long_lived",
     "OverlappedDataset": "overlap",
+    "PackedDataset": "pack_reading",
     "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
@@ -47,6 +53,8 @@ _HOMES = {
     "lasting": "long_lived",
     "overlapped": "overlap",
     "preallocate": "room",
+    "pack": "pack_writing",
+    "packed": "pack_reading",
     "prefetched": "ahead",
 }
 
