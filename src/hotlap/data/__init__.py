@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hotlap.data.ahead import PrefetchedDataset, prefetched
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
+    from hotlap.data.lateness import LateDataset, late
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
     from hotlap.data.prefix import PrefixDataset, cached_prefix
@@ -18,6 +19,7 @@ __all__ = [
     "BatchedDataset",
     "CachedDataset",
     "LastingDataset",
+    "LateDataset",
     "OverlappedDataset",
     "PrefetchedDataset",
     "PrefixDataset",
@@ -25,6 +27,7 @@ __all__ = [
     "cached",
     "cached_prefix",
     "lasting",
+    "late",
     "overlapped",
     "prefetched",
 ]
@@ -33,6 +36,7 @@ _HOMES = {
     "BatchedDataset": "gathering",
     "CachedDataset": "cache",
     "LastingDataset": "long_lived",
+    "LateDataset": "lateness",
     "OverlappedDataset": "overlap",
     "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
@@ -40,6 +44,7 @@ _HOMES = {
     "cached": "cache",
     "cached_prefix": "prefix",
     "lasting": "long_lived",
+    "late": "lateness",
     "overlapped": "overlap",
     "prefetched": "ahead",
 }
