@@ -10,7 +10,7 @@
 
 #include "guard.hpp"
 #include "net.hpp"
-#include "ode.hpp"
+#include "ode_fit.hpp"
 #include "step.hpp"
 #include "update.hpp"
 

@@ -55,7 +55,7 @@ def run_of(
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
         switches=SwitchFacts(anomaly_mode="detect_anomaly" in data.decode()),
-        shapes=ShapeFacts(num_steps=100, num_shapes=1, num_new_late=0),
+        shapes=ShapeFacts(num_steps=100, num_shapes=60 if "pad_sequence" in data.decode() else 1, num_new_late=0),
         sightings=_sightings(str(path), data.decode()),
         sources={str(path): hashlib.sha256(data).hexdigest()},
     )

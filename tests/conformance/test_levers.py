@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.utils.rnn
 import torch.utils.deterministic
 from torch.utils.data import DataLoader, TensorDataset, dataloader
 
@@ -99,6 +100,7 @@ def test_names_are_unique() -> None:
 # Those with something to win there; the others must not say that there is (0: not tried).
 ON_A_GPU = {
     "tf32",
+    "fp16-autocast",
     "cuda-graphs",
     "cudnn-benchmark",
     "expandable-segments",
@@ -264,6 +266,7 @@ OWNERS: tuple[Any, ...] = (
     torch.autograd,
     torch.nn.Module,
     torch.nn.Linear,
+    torch.nn.utils.rnn,
     torch.optim.Optimizer,
     torch.optim.Adam,
     torch.optim.SGD,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hotlap.data.ahead import PrefetchedDataset, prefetched
+    from hotlap.data.buckets import bucketed
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.lateness import LateDataset, late
@@ -24,6 +25,7 @@ __all__ = [
     "PrefetchedDataset",
     "PrefixDataset",
     "batched",
+    "bucketed",
     "cached",
     "cached_prefix",
     "lasting",
@@ -41,6 +43,7 @@ _HOMES = {
     "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
+    "bucketed": "buckets",
     "cached": "cache",
     "cached_prefix": "prefix",
     "lasting": "long_lived",

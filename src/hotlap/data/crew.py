@@ -15,8 +15,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 
 from hotlap.data.contents import contents
 from hotlap.data.determinism import Streams, Watch, fetch
+from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.stand_in import behind
+from hotlap.data.tree_memory import own_bytes
 from hotlap.data.workers import Role
+from hotlap.units import size
 
 # When new workers had to be made so many times because something had changed, torch's own way is as good.
 MAX_RESTARTS = 3
@@ -152,7 +155,16 @@ class Crew(_MultiProcessingDataLoaderIter):
         if _settings(loader) != self._hotlap_settings:
             return "a setting of the loader was changed"
         changed = self._hotlap_guard.changed()
-        return None if changed is None else f"{changed} of the data set was changed"
+        return self._too_large(loader.dataset) if changed is None else f"{changed} of the data set was changed"
+
+    def _too_large(self, stand_in: Any) -> str | None:
+        """Workers grow: each page with a Python object that they look at becomes their own (pytorch/pytorch#13246)."""
+        taken = own_bytes(worker.pid for worker in self._workers)
+        limit = limit_bytes(stand_in._hotlap_memory, owner=stand_in, in_use_bytes=taken)
+        if taken > limit:
+            return f"they took {size(taken)} of memory, and {size(limit)} may be used"
+        ALLOWANCE.take(stand_in, taken)
+        return None
 
     def take(self) -> Any:
         """The next batch."""

@@ -16,10 +16,10 @@ class LastingDataset(StandIn):
     """What `lasting` returns: the data set itself to all who look. See `lasting`."""
 
     _hotlap_notes: Notes
+    _hotlap_memory: int | None
 
-    def __init__(self, dataset: Any) -> None:
-        object.__setattr__(self, "_hotlap_dataset", dataset)
-        object.__setattr__(self, "_hotlap_notes", Notes())
+    def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_memory=memory_bytes)
 
     @property
     def note(self) -> str | None:
@@ -33,10 +33,10 @@ class LastingDataset(StandIn):
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LastingDataset, (self._hotlap_dataset,)
+        return LastingDataset, (self._hotlap_dataset, self._hotlap_memory)
 
 
-def lasting(dataset: Any) -> Any:
+def lasting(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """A data set whose DataLoader keeps its workers from epoch to epoch, with the seeds that new ones would have.
 
     `DataLoader(lasting(train), num_workers=4)`. `persistent_workers=True` saves the same starts, but changes what a
@@ -50,6 +50,14 @@ def lasting(dataset: Any) -> Any:
     like is no change. If something did change, new workers are started, as the script would have it.
 
     Served: map-style data sets, start method `fork`. All others, and loaders without workers, are as if this were not.
+
+    Arguments:
+        dataset: map-style. Not changed.
+        memory_bytes: the most that workers which stay may take for themselves; None: 80% of what is free. Those that
+            take more at the end of an epoch are ended, as the script would have it.
+
+    Returns:
+        The data set, to all who look.
     """
     if isinstance(dataset, LastingDataset | CachedDataset | BatchedDataset):
         return dataset
@@ -61,4 +69,4 @@ def lasting(dataset: Any) -> Any:
     from hotlap.data.iterators import teach
 
     teach()
-    return LastingDataset(dataset)
+    return LastingDataset(dataset, memory_bytes)

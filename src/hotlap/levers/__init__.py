@@ -21,6 +21,7 @@ from hotlap.levers.deferred_scalars import DeferredScalars
 from hotlap.levers.device import Device
 from hotlap.levers.expandable_segments import ExpandableSegments
 from hotlap.levers.flush_denormals import FlushDenormals
+from hotlap.levers.fp16_autocast import Fp16Autocast
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
@@ -29,6 +30,7 @@ from hotlap.levers.native_step import NativeStep
 from hotlap.levers.no_debug import NoDebug
 from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
+from hotlap.levers.pad_shapes import PadShapes
 from hotlap.levers.pin_and_overlap import PinAndOverlap
 from hotlap.levers.prefetch_thread import PrefetchThread
 from hotlap.levers.random_on_device import RandomOnDevice
@@ -61,8 +63,10 @@ ALL: tuple[type[Lever], ...] = (
     Workers,
     PrefetchThread,
     PinAndOverlap,
+    PadShapes,
     FusedOptimizer,
     Bf16Autocast,
+    Fp16Autocast,
     HugePages,
     Threads,
     NativeStep,

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
+from hotlap.levers.autocasting import autocast_calls, autocast_edits, model_calls
+from hotlap.levers.cards import is_before_ampere
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
-from hotlap.source import Edit, WrapStatement
+from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.source import Edit
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
 _CPU_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
@@ -32,11 +34,12 @@ class Bf16Autocast(Lever):
         """Present state, then the chip, then whether it can be written as source."""
         if run.autocast:
             return "The script runs under autocast already."
-        if run.device == "cpu" and not set(_CPU_FLAGS) & set(machine.cpu_flags):
-            return f"This processor ({machine.processor}) has no bfloat16 instructions."
+        lacking = _lacks_it(run, machine)
+        if lacking is not None:
+            return lacking
         if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
             return "The parameters are not all float32."
-        if not any(site.calls == "forward" and site.detail.get("parameters") for site in run.call_sites):
+        if not model_calls(run):
             return "No call of a model in the script's own source was seen."
         if not self.edits(run):
             return "The model returns something else than one tensor, so the cast back cannot be written as source."
@@ -48,43 +51,16 @@ class Bf16Autocast(Lever):
 
     def install(self, patch: Patch) -> None:
         """Outermost calls of modules with parameters, while gradients are on."""
-        import torch
-
-        call = torch.nn.Module.__call__
-        inside = [False]
-
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-            if inside[0] or torch.compiler.is_compiling() or not torch.is_grad_enabled():
-                return call(self, *args, **kwargs)
-            parameter = next(self.parameters(), None)
-            if parameter is None:
-                return call(self, *args, **kwargs)
-            inside[0] = True
-            try:
-                with torch.autocast(parameter.device.type, dtype=torch.bfloat16):
-                    result = call(self, *args, **kwargs)
-            finally:
-                inside[0] = False
-            return result.float() if isinstance(result, torch.Tensor) and result.is_floating_point() else result
-
-        patch.set(torch.nn.Module, "__call__", __call__)
+        autocast_calls(patch, "bfloat16")
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the statement that calls the model, and `.float()` behind the call."""
-        sites = _model_calls(run)
-        if any(site.detail.get("returns") != "Tensor" for site in sites):
-            return ()
-        device = "cpu" if run.device == "cpu" else "cuda"
-        return tuple(
-            WrapStatement(
-                site=site,
-                header=f'with torch.autocast("{device}", dtype=torch.bfloat16)',
-                suffix=".float()",
-                imports="import torch",
-            )
-            for site in sites
-        )
+        return autocast_edits(run, "bfloat16")
 
 
-def _model_calls(run: Run) -> list[CallSite]:
-    return [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]
+def _lacks_it(run: Run, machine: Machine) -> str | None:
+    if run.device == "cpu" and not set(_CPU_FLAGS) & set(machine.cpu_flags):
+        return f"This processor ({machine.processor}) has no bfloat16 instructions."
+    if is_before_ampere(run.device):
+        return f"This card ({run.device}) has no bfloat16 instructions."
+    return None

@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from hotlap.levers.cards import is_before_ampere
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit, InsertAfterImports
-
-# NVIDIA's cards before Ampere have none (words of the names that their driver gives).
-_WITHOUT = ("V100", "P100", "P40", "P4", "T4", "K80", "M60", "TITAN", "GTX", "2060", "2070", "2080", "RTX 3000",
-            "RTX 4000", "RTX 5000", "RTX 6000", "RTX 8000")  # fmt: skip
-_WITH = ("Ada Generation", "PRO")
 
 
 @final
@@ -34,7 +30,7 @@ class Tf32(Lever):
         """Present state, then the card."""
         if run.device == "cpu":
             return "TF32 is a format of NVIDIA's GPUs; the model is on the CPU."
-        if _is_older(run.device):
+        if is_before_ampere(run.device):
             return f"This card ({run.device}) has no tensor cores for TF32."
         if run.autocast:
             return "The script runs under autocast, which leaves few float32 products."
@@ -64,10 +60,3 @@ class Tf32(Lever):
             return ()
         code = 'torch.set_float32_matmul_precision("high")'
         return (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports="import torch"),)
-
-
-def _is_older(name: str) -> bool:
-    words = name.replace("-", " ")
-    if any(part in words for part in _WITH):
-        return False
-    return any(f" {part} " in f" {words} " for part in _WITHOUT)

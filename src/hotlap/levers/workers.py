@@ -10,6 +10,7 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
+    memory_bytes,
     replace_arguments,
     saves_at_most_s,
     sites,
@@ -31,9 +32,6 @@ LEAST_BATCHES = 4
 
 # Batches on their way lie in /dev/shm; others need some of it, too.
 SHARE_OF_SHM = 0.5
-
-# As in hotlap.data.memory.
-SHARE_OF_FREE = 0.8
 
 
 class _ByDraws:
@@ -122,9 +120,9 @@ class Workers(Lever):
         needed = self.num_workers * self.prefetch_factor * _batch_bytes(loader)
         if machine.shm_bytes is not None and needed > SHARE_OF_SHM * machine.shm_bytes:
             return f"Batches on their way would take {size(needed)} of the {size(machine.shm_bytes)} of /dev/shm."
-        if needed > SHARE_OF_FREE * machine.available_bytes:
+        if needed > memory_bytes(machine):
             return (
-                f"Batches on their way would take {size(needed)}; {size(machine.available_bytes)} of memory are free."
+                f"Batches on their way would take {size(needed)}; {size(memory_bytes(machine))} of memory may be used."
             )
         return None
 

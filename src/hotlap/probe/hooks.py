@@ -17,6 +17,7 @@ from hotlap.probe import collectives, device, unseen
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
+from hotlap.record import Phase
 
 
 def install(session: Session, patch: Patch) -> None:
@@ -65,6 +66,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             session.forward_made(self, args, kwargs, result)
         return result
 
+    session.clock.callers[Phase.FORWARD].add(__call__.__code__)
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
@@ -99,6 +101,7 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
             session.backward_made(roots if losses else None)
             return result
 
+        session.clock.callers[Phase.BACKWARD].add(wrapper.__code__)  # type: ignore[attr-defined] # it is a function
         return wrapper
 
     patch.set(torch.autograd, "backward", timed(torch.autograd.backward, losses=True))
@@ -288,6 +291,7 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
             session.forward_made(func, (y0, t), {}, result)
         return result
 
+    session.clock.callers[Phase.FORWARD].add(around.__code__)
     session.hears_solves = True
     known_solves().watch(around)
     patch.on_undo(known_solves().unwatch)

@@ -202,7 +202,7 @@ class Session:
             self._note_first_step(begun)
         for told in self.windows.each_step:
             told(self.steps - 1)
-        if self._must_read():
+        if self._must_read(begun):
             self.account(now=begun)
             if self._nudge is not None:
                 self._nudge.apply(self._parameters())
@@ -219,12 +219,13 @@ class Session:
             self._looked = time.perf_counter(), self.steps
         self.clock.own(begun)
 
-    def _must_read(self) -> bool:
+    def _must_read(self, now: float) -> bool:
         """Something is to be decided, or enough was written; until then reading would only cost."""
         return (
             self.steps >= self._sure_until
             or self.steps - self._read >= _MOST_UNREAD
             or self._progress.must_stop(self.steps)
+            or self.schedule.is_late(now - (self._first_step_at or now))
         )
 
     def account(self, *, now: float) -> None:
@@ -247,6 +248,8 @@ class Session:
                     elapsed_s=now - (self._first_step_at or now),
                     epoch_started=lap.epoch_started,
                 )
+        if schedule.is_late(now - (self._first_step_at or now)):
+            schedule.cut_short()
 
     def _go_on(self) -> None:
         move = self.schedule.move
@@ -256,6 +259,8 @@ class Session:
             if self.windows.idle and not self.plan.whole:
                 self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
+                if self.plan.whole:
+                    self.windows.cancel("its optimizers step where a profiler could end the process")
                 self.turn_page()
             else:
                 self.due = True
@@ -321,6 +326,11 @@ class Session:
         self.setup_s = time.time() - parting.process_start()
         self.num_threads = torch.get_num_threads()
         self.group_made()
+        if self.plan.whole and not self.windows.idle:
+            self.schedule.opens_s = self.plan.windows_after_s
+        # Those that train together must end their windows at the same step, and each has a clock of its own.
+        if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
+            self.schedule.left_s = self.plan.limit_s - self.setup_s
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm

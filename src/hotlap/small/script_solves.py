@@ -12,7 +12,8 @@ from hotlap.errors import UserError
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
 from hotlap.small.script_steps import native_steps
-from hotlap.small.solve import read_settings, solve_natively
+from hotlap.small.solve import solve_natively
+from hotlap.small.solve_settings import read_settings
 
 Around = Callable[[Any, Any, Any, Callable[[], Any]], Any]
 

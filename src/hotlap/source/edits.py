@@ -63,7 +63,7 @@ class ReplaceStatements:
     site: CallSite
     """From the first character of the first statement to the last one of the last."""
     code: str
-    """One simple statement; its names as in `ReplaceCall`."""
+    """Simple statements, one a line; their names as in `ReplaceCall`."""
     imports: str = ""
 
 

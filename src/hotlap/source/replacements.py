@@ -73,7 +73,7 @@ class Replacements:
         comments = [node for part in found for node in m.findall(part, m.Comment()) if isinstance(node, cst.Comment)]
         inner = [comment.value for comment in comments if start < self.tree.span(comment)[0] < end]
         names.use(edit.imports)
-        text = "".join(f"{comment}\n{margin}" for comment in inner) + code
+        text = f"\n{margin}".join([*inner, *code.split("\n")])
         if self._lines.setdefault((start, end), text) != text:
             raise Refusal("two changes want different statements here")
 

@@ -22,8 +22,11 @@ from hotlap.tune.tuner import noise_of
 
 # Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "cpu")
-"""Those that look on from between the steps: fit for a training that is to be as it would be without us. No profiler,
-no sampling thread, no dispatch mode, no step that is not recorded: what fails would take the training with it."""
+"""Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
+recorded."""
+FULL = (*LOOKING, "operators", "calls", "syncs", "lines")
+"""Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
+setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
 WATCHES = (*LOOKING, "operators", "calls", "input", "syncs", "trips", "what-if", "lines")
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
 The last may take many steps, and a short script has few."""

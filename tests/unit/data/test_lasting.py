@@ -44,6 +44,14 @@ def test_the_processes_of_the_first_epoch_serve_all() -> None:
     assert pids(loader) == first == pids(loader)
 
 
+def test_workers_that_grew_beyond_their_memory_are_not_kept() -> None:
+    kept = lasting(Process(), memory_bytes=1000)
+    loader = DataLoader(kept, batch_size=8, num_workers=1)
+    first = pids(loader)
+    assert not first & pids(loader)
+    assert kept.note is not None and "of memory, and 1000 B may be used" in kept.note
+
+
 class Draws(Pictures):
     """From all generators, and from what a worker is told."""
 

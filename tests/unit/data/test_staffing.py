@@ -93,12 +93,34 @@ def test_other_arguments_are_none_of_its_business(given: dict[str, Any]) -> None
 
 
 def test_memory_that_gets_short_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staffing, "available_bytes", lambda: 1)
     notes: list[str] = []
     staff = Staffing(1, 2, say=notes.append)
     staff.change({"dataset": Pictures()})
+    monkeypatch.setattr(staffing, "available_bytes", lambda: 1)
     assert staff.settled() and staff.settled()
     assert len(notes) == 1 and "only 1 B are left" in notes[0]
+
+
+def test_no_more_workers_than_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_MEMORY", str(3 * staffing.WORKER_BYTES))
+    notes: list[str] = []
+    given = {"dataset": Pictures(), "batch_size": 4}
+    changed = Staffing(6, 2, say=notes.append).change(given)
+    assert 1 <= changed["num_workers"] <= 2
+    assert len(notes) == 1 and "not 6" in notes[0] and "30.0 MiB may be used" in notes[0]
+    # what these were promised is gone for the next loader
+    assert Staffing(6, 2, say=notes.append).change(given).get("num_workers", 0) < changed["num_workers"]
+
+
+def test_large_batches_on_their_way_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_MEMORY", "100MB")
+    notes: list[str] = []
+    given = {
+        "dataset": Pictures(200, lambda number: torch.full((250_000,), number + random.random())),
+        "batch_size": 50,
+    }
+    assert Staffing(2, 2, say=notes.append).change(given) == given
+    assert len(notes) == 1 and "read as the script has it: a worker would take" in notes[0]
 
 
 def test_pages_that_processes_share_count_once() -> None:

@@ -13,6 +13,7 @@ from hotlap.rules import (
     host_bound,
     input_bound,
     launch_bound,
+    memory_bound,
     memory_growth,
     optimizer_bound,
     shape_churn,
@@ -134,6 +135,43 @@ def test_host_bound_sees_python_within_the_forward_pass() -> None:
     assert finding is not None
     assert "within the model" in finding.evidence
     assert host_bound.check(replace(run, compiled=True)) is None, "of compiled code operators are not seen"
+
+
+def in_line(phase: Phase, *, inside: bool, step_s: float = 0.008) -> HotLine:
+    return HotLine(
+        path=SCRIPT, line=31, function="main", text="loss.backward()", phase=phase, step_s=step_s, inside=inside
+    )
+
+
+def test_host_bound_needs_code_of_the_scripts_within_the_model() -> None:
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.3))
+    lines = [in_line(phase, inside=False) for phase in (Phase.FORWARD, Phase.BACKWARD)]
+    assert host_bound.check(replace(run, hot_lines=tuple(lines))) is None, "whatever takes the time, it is a library's"
+    hook = in_line(Phase.BACKWARD, inside=True, step_s=0.0032)
+    finding = host_bound.check(replace(run, hot_lines=(*lines, replace(hook, line=7, text="norms.append(norm(g))"))))
+    assert finding is not None
+    assert finding.cost_s == pytest.approx(0.0003 + 0.0032), "what was met there, and a little between the phases"
+    assert "line 7 of digits.py" in finding.evidence
+
+
+def test_a_machine_that_was_busy_while_steps_were_recorded_makes_no_python() -> None:
+    """Operators were seen when a step took a third of the time."""
+    run, step_s = healthy(), 0.01
+    calm = calls(step_s=step_s / 3)
+    assert host_bound.check(replace(run, calls=calm)) is not None
+    plain_s = {phase: seconds[0] / 3 for phase, seconds in run.phase_s.items() if seconds}
+    assert host_bound.check(replace(run, calls=replace(calm, plain_s=plain_s))) is None
+
+
+def test_memory_bound_counts_operators_at_the_pace_of_the_recorded_steps() -> None:
+    run = firing("memory-bound")
+    assert run.calls is not None
+    calm = calls(step_s=0.005, streaming=0.7)
+    assert memory_bound.check(replace(run, calls=calm)) is None
+    plain_s = {phase: seconds[0] / 2 for phase, seconds in run.phase_s.items() if seconds}
+    finding, same = memory_bound.check(replace(run, calls=replace(calm, plain_s=plain_s))), memory_bound.check(run)
+    assert finding is not None and same is not None
+    assert finding.cost_s == pytest.approx(same.cost_s)
 
 
 def test_host_bound_leaves_a_loss_that_is_written_as_functions_to_the_model() -> None:

@@ -1,0 +1,246 @@
+"""Loss scaling around a training step: where it is written in the source, and how it is done in the process.
+
+The factor goes in as the gradient of the loss, and is taken out of the parameters' gradients right behind the backward
+pass: so the loss is never another number, and what stands between the backward pass and the update (clipping, norms
+that are logged) sees the gradients themselves.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from types import MethodType
+from typing import Any
+
+from hotlap.levers.lever import Patch
+from hotlap.record import Run
+from hotlap.source import Edit, InsertAfterImports, ReplaceStatements, Script, scripts
+
+# Growing doubles it every 2,000 steps where there is room. torch begins at 65,536 and leaves out the first updates
+# until nothing overflows; factors from 8 to 32,768 were enough for all networks that NVIDIA tried (Training With Mixed
+# Precision, "Loss scaling to preserve small gradient magnitudes").
+FIRST_SCALE = 1024.0
+
+_NAMES = ("scaler", "loss_scaler", "hotlap_scaler")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledStep:
+    """`loss.backward()` and `optimizer.step()`, one behind the other in the same block."""
+
+    backward: ast.Call
+    loss: str
+    """"loss", "self.loss"."""
+    step: ast.Call
+    optimizer: str
+    scaler: str
+    """A name that the script does not use."""
+
+
+def scaled_step(run: Run) -> tuple[Script, ScaledStep] | None:
+    """The only backward pass and the only update of the script; None where these are not all, or not side by side.
+
+    Raises:
+        UserError: a file is missing or changed since.
+    """
+    known = scripts(run)
+    backward = [(script, call) for script in known for call in script.methods("backward")]
+    steps = [
+        (script, call, name)
+        for script in known
+        for name in _optimizers(run, script)
+        for call in script.methods("step")
+        if ast.unparse(_receiver(call)) == name
+    ]
+    if len(backward) != 1 or len(steps) != 1 or backward[0][0] is not steps[0][0]:
+        return None
+    script, call, optimizer = steps[0]
+    loss = _receiver(backward[0][1])
+    given = [*call.args, *call.keywords, *backward[0][1].args, *backward[0][1].keywords]
+    scaler = next((name for name in _NAMES if not _has_name(script, name)), None)
+    if given or not _is_name(loss) or scaler is None or not _follow(script, backward[0][1], call):
+        return None
+    return script, ScaledStep(backward[0][1], ast.unparse(loss), call, optimizer, scaler)
+
+
+def scaling_edits(run: Run) -> Sequence[Edit]:
+    """A scaler behind the imports; four calls of it around the backward pass and the update."""
+    found = scaled_step(run)
+    if found is None:
+        return ()
+    script, one = found
+    backward = f"{one.loss}.backward({one.scaler}.scale(torch.ones_like({one.loss})))"
+    make = f'{one.scaler} = torch.amp.GradScaler("cuda", init_scale={FIRST_SCALE})'
+    return (
+        InsertAfterImports(path=script.path, sha256=script.sha256, code=make, imports="import torch"),
+        ReplaceStatements(
+            site=script.site(one.backward, calls="backward"),
+            code=f"{backward}\n{one.scaler}.unscale_({one.optimizer})",
+            imports="import torch",
+        ),
+        ReplaceStatements(
+            site=script.site(one.step, calls="step"), code=f"{one.scaler}.step({one.optimizer})\n{one.scaler}.update()"
+        ),
+    )
+
+
+def already_scales(known: Sequence[Script]) -> int | None:
+    """A line with a GradScaler; None where there is none."""
+    for script in known:
+        for node in ast.walk(script.tree):
+            if _spells(node) == "GradScaler":
+                return int(getattr(node, "lineno", 0))
+    return None
+
+
+def other_gradients(known: Sequence[Script]) -> int | None:
+    """A line that takes gradients of something else than a loss by parameters, or by a call of its own."""
+    for script in known:
+        for call in script.all_calls():
+            wanted = any(word.arg in ("requires_grad", "create_graph") for word in call.keywords)
+            if wanted or script.full_name(call.func) in ("torch.autograd.grad", "torch.autograd.backward"):
+                return call.lineno
+        for call in script.methods("requires_grad_"):
+            if not any(isinstance(arg, ast.Constant) and arg.value is False for arg in call.args):
+                return call.lineno
+    return None
+
+
+def scale_losses(patch: Patch) -> None:
+    """CHILD: backward passes that begin at one number are scaled; optimizers leave out what overflowed."""
+    import torch
+
+    scaling = _Scaling()
+    backward = torch.autograd.backward
+
+    def scaled_backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+        # Asked first: inside a compiled function there must be nothing that Dynamo cannot trace.
+        if torch.compiler.is_compiling() or grad_tensors is not None or not scaling.serves(tensors):
+            backward(tensors, grad_tensors, *args, **kwargs)
+            return
+        backward(tensors, scaling.factor(tensors), *args, **kwargs)
+        scaling.unscale()
+
+    def guard(optimizer: Any) -> None:
+        step = optimizer.step
+        inside = [False]
+
+        @wraps(step)  # and what a scheduler has noted there
+        def guarded_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if inside[0] or not scaling.is_due(self):
+                return step(*args, **kwargs)
+            inside[0] = True
+            try:
+                return scaling.scaler.step(self, *args, **kwargs)
+            finally:
+                inside[0] = False
+                scaling.stepped(self)
+
+        scaling.optimizers.append(optimizer)
+        # A method, as learning-rate schedulers expect, which wrap it in turn.
+        patch.set(optimizer, "step", MethodType(guarded_step, optimizer))
+
+    patch.set(torch.autograd, "backward", scaled_backward)
+    patch.on_optimizer.append(guard)
+
+
+class _Scaling:
+    """CHILD: one scaler, and whose gradients it has divided since the last backward pass."""
+
+    def __init__(self) -> None:
+        self.optimizers: list[Any] = []
+        self.scaler: Any = None
+        self._due: list[Any] = []
+        self._any_looked_at = False
+
+    def serves(self, root: Any) -> bool:
+        """It is the loss of a training: one number."""
+        is_number = hasattr(root, "numel") and root.numel() == 1 and root.is_floating_point()
+        return bool(is_number and self.optimizers)
+
+    def factor(self, loss: Any) -> Any:
+        """The scale, as the gradient of the loss. What the last updates found is taken into account now.
+
+        Raises:
+            RuntimeError: there are gradients that this backward pass would be added to.
+        """
+        import torch
+
+        if any(map(_has_gradients, self._due)):
+            raise RuntimeError("gradients are added up over several backward passes, which this scale is not made for")
+        if self.scaler is None:
+            self.scaler = torch.amp.GradScaler(loss.device.type, init_scale=FIRST_SCALE)
+        if self._any_looked_at:
+            self.scaler.update()
+            self._any_looked_at = False
+        self._due.clear()
+        return self.scaler.scale(torch.ones_like(loss))
+
+    def unscale(self) -> None:
+        """Right behind the backward pass."""
+        for optimizer in filter(_has_gradients, self.optimizers):
+            self.scaler.unscale_(optimizer)
+            self._due.append(optimizer)
+            self._any_looked_at = True
+
+    def is_due(self, optimizer: Any) -> bool:
+        """There are gradients of this backward pass for it."""
+        return any(known is optimizer for known in self._due)
+
+    def stepped(self, optimizer: Any) -> None:
+        """They were used."""
+        self._due = [known for known in self._due if known is not optimizer]
+
+
+def _has_gradients(optimizer: Any) -> bool:
+    return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
+
+
+def _optimizers(run: Run, script: Script) -> Iterator[str]:
+    """`optimizer = Adam(...)` -> "optimizer"."""
+    for site in run.call_sites:
+        call = script.at(site) if "optimizer" in site.detail else None
+        outer = next(script.around(call), None) if call is not None else None
+        if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and _is_name(outer.targets[0]):
+            yield ast.unparse(outer.targets[0])
+
+
+def _receiver(call: ast.Call) -> ast.expr:
+    assert isinstance(call.func, ast.Attribute)
+    return call.func.value
+
+
+def _follow(script: Script, first: ast.Call, second: ast.Call) -> bool:
+    """Both are statements of their own in the same block, in this order; nothing between them leaves it."""
+    statements = [next(script.around(call), None) for call in (first, second)]
+    if not all(isinstance(statement, ast.Expr) for statement in statements):
+        return False
+    outer = [next(script.around(statement), None) for statement in statements if statement is not None]
+    if outer[0] is None or outer[0] is not outer[1]:
+        return False
+    for block in (getattr(outer[0], name, None) for name in ("body", "orelse", "finalbody")):
+        if isinstance(block, list) and statements[0] in block and statements[1] in block:
+            between = block[block.index(statements[0]) + 1 : block.index(statements[1])]
+            leaving = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+            return block.index(statements[0]) < block.index(statements[1]) and not any(
+                isinstance(node, leaving) for statement in between for node in ast.walk(statement)
+            )
+    return False
+
+
+def _is_name(node: ast.expr) -> bool:
+    """A name, or attributes of one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _has_name(script: Script, name: str) -> bool:
+    return any(_spells(node) == name for node in ast.walk(script.tree))
+
+
+def _spells(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.alias(name=name):
+            return name.rpartition(".")[2]
+    return None
