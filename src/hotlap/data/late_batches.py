@@ -10,6 +10,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleP
 
 from hotlap.data.buffers import Buffers
 from hotlap.data.tails import Tail
+from hotlap.data.unmade import ByteRoad, unmade
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +45,41 @@ class LateBatch:
 class Finisher:
     """Makes numbers of bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, road: ByteRoad | None = None) -> None:
+        """`road`: to a GPU; None: one is looked for once the script uses CUDA."""
         self._buffers: dict[tuple[int, ...], Buffers] = {}
+        self._road = road
 
-    def finish(self, data: Any) -> Any:
-        """The batch as the script knows it; what is no `LateBatch` as it is."""
+    def finish(self, data: Any, *, here: bool = False) -> Any:
+        """The batch as the script knows it; what is no `LateBatch` as it is. `here`: nothing is to travel as bytes."""
         if type(data) is not LateBatch:
             return data
         value = data.value
         for leaf in data.leaves:
-            value = _put(value, leaf.path, self._numbers(_get(value, leaf.path), leaf))
+            value = _put(value, leaf.path, self._numbers(_get(value, leaf.path), leaf, here=here))
         return value
 
-    def _numbers(self, bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
+    def _numbers(self, bytes_: torch.Tensor, leaf: Leaf, *, here: bool) -> torch.Tensor:
         num_items, *shape = bytes_.shape
         if leaf.channels_last:
             shape = [shape[2], *shape[:2]]
-        return leaf.tail.apply(bytes_, self._empty(num_items, tuple(shape), bytes_), channels_last=leaf.channels_last)
+
+        def make() -> torch.Tensor:
+            out = self._empty(num_items, tuple(shape), bytes_)
+            return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
+
+        road = None if here else self._way()
+        if road is None or not road.open:
+            return make()
+        return unmade(
+            bytes_, (num_items, *shape), tail=leaf.tail, channels_last=leaf.channels_last, road=road, make=make
+        )
+
+    def _way(self) -> ByteRoad | None:
+        cuda: Any = torch.cuda
+        if self._road is None and cuda.is_available() and cuda.is_initialized():
+            self._road = ByteRoad()
+        return self._road
 
     def _empty(self, num_items: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
         if torch.cuda.is_available() and like.is_pinned():

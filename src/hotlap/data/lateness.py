@@ -76,7 +76,7 @@ class Cutting:
         late = self._late(halves)
         if late is None:
             return "its last transforms are not given pictures of bytes, one for an item and all of one size"
-        if not self._are_exact(halves[0]) or not same_batches(Finisher().finish(late), expected):
+        if not self._are_exact(halves[0]) or not same_batches(Finisher().finish(late, here=True), expected):
             return "a batch comes out different when the last transforms are done late"
         return None
 

@@ -112,8 +112,7 @@ def is_exact(tail: Tail, steps: Sequence[Any], example: Any) -> bool:
     if found is None:
         return False
     num_channels = found[0].shape[2 if found[1] else 0]
-    every = np.stack([np.roll(np.arange(256, dtype=np.uint8), 37 * number) for number in range(num_channels)], axis=1)
-    value = _like(example, every.reshape(16, 16, num_channels))
+    value = _like(example, all_bytes(num_channels)[0].permute(1, 2, 0).contiguous().numpy())
     given = bytes_of(value, tail.takes)
     if given is None:
         return False
@@ -123,6 +122,12 @@ def is_exact(tail: Tail, steps: Sequence[Any], example: Any) -> bool:
     out = torch.empty((1, *expected.shape), dtype=torch.float32, device="cpu")
     tail.apply(given[0][None], out, channels_last=given[1])
     return same_tensor(out[0], expected.as_subclass(torch.Tensor))
+
+
+def all_bytes(num_channels: int) -> torch.Tensor:
+    """(1, C, 16, 16) each byte once in each channel."""
+    rows = [np.roll(np.arange(256, dtype=np.uint8), 37 * number) for number in range(num_channels)]
+    return torch.from_numpy(np.stack(rows).reshape(1, num_channels, 16, 16))
 
 
 def _like(example: Any, picture: Any) -> Any:
@@ -169,7 +174,10 @@ def _operation(name: str, setting: Any, like: torch.Tensor) -> Callable[[torch.T
     if name == "multiply":
         return lambda part: part.mul_(setting)
     if name == "divide":
-        return lambda part: part.div_(setting)
+        # By a tensor that lies there: a GPU multiplies with the inverse of a plain number, which is rounded
+        # (aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu).
+        divisor = torch.full((), setting, dtype=like.dtype, device=like.device)
+        return lambda part: part.div_(divisor)
     means, deviations = (_per_channel(values, like) for values in setting)
     return lambda part: part.sub_(means).div_(deviations)
 

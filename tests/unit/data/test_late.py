@@ -78,9 +78,9 @@ def test_workers_send_bytes(persistent: bool, monkeypatch: pytest.MonkeyPatch) -
     sent = []
     true_finish = Finisher.finish
 
-    def noted(self: Any, data: Any) -> Any:
+    def noted(self: Any, data: Any, *, here: bool = False) -> Any:
         sent.append(data.value[0].dtype if type(data) is LateBatch else None)
-        return true_finish(self, data)
+        return true_finish(self, data, here=here)
 
     settings: dict[str, Any] = {"num_workers": 2, "num_epochs": 2, "persistent_workers": persistent}
     expected = epochs(usual(), **settings)
