@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hotlap.data.buckets import bucketed
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
+    from hotlap.data.lateness import LateDataset, late
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
     from hotlap.data.pack_reading import PackedDataset, packed
@@ -22,6 +23,7 @@ __all__ = [
     "BatchedDataset",
     "CachedDataset",
     "LastingDataset",
+    "LateDataset",
     "OverlappedDataset",
     "PackedDataset",
     "PrefetchedDataset",
@@ -31,6 +33,7 @@ __all__ = [
     "cached",
     "cached_prefix",
     "lasting",
+    "late",
     "overlapped",
     "pack",
     "packed",
@@ -42,6 +45,7 @@ _HOMES = {
     "BatchedDataset": "gathering",
     "CachedDataset": "cache",
     "LastingDataset": "long_lived",
+    "LateDataset": "lateness",
     "OverlappedDataset": "overlap",
     "PackedDataset": "pack_reading",
     "PrefetchedDataset": "ahead",
@@ -51,6 +55,7 @@ _HOMES = {
     "cached": "cache",
     "cached_prefix": "prefix",
     "lasting": "long_lived",
+    "late": "lateness",
     "overlapped": "overlap",
     "preallocate": "room",
     "pack": "pack_writing",

@@ -222,11 +222,19 @@ def _is_number(arrow_type: Any) -> bool:
 def _makes(kind: type[_Column], form: str | None) -> Callable[[Any], Any]:
     """(B, ...) values of a column -> what comes out of the formatter and of `default_collate`."""
     if kind is _Text:
-        # The formatter for torch lets texts pass through an array of NumPy's, which drops zeros at their ends.
-        return np.ndarray.tolist if form is None else lambda values: np.asarray(values.tolist()).tolist()
+        return _as_list if form is None else _through_numpy
     if form is not None:
         return _narrow
     return _transposed if kind is _Lists else _wide
+
+
+def _as_list(values: Any) -> list[str]:
+    return list(values)
+
+
+def _through_numpy(values: Any) -> list[str]:
+    """The formatter for torch lets texts pass through an array of NumPy's, which drops zeros at their ends."""
+    return list(map(str, np.asarray(values.tolist())))
 
 
 def _wide(values: Any) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
 from hotlap.data.arrow import ArrowGather, is_arrow, is_arrow_dataset
 from hotlap.data.collation import Batch, goes_to_default_collate
-from hotlap.data.columns import collate, same_batch
+from hotlap.data.columns import collate, same_batches
 from hotlap.data.determinism import fetch
 from hotlap.data.indices import positions
 from hotlap.data.items import Unsupported, is_plain_tensor
@@ -62,7 +62,7 @@ class BatchedDataset(StandIn):
         if agrees is None:
             # Each size of batch is collated by torch itself once, and the gather is used only if it agrees in all.
             try:
-                agrees = _same(batch[0], collate(fetch(self._hotlap_dataset, indices)))
+                agrees = same_batches(batch[0], collate(fetch(self._hotlap_dataset, indices)))
             except (TypeError, RuntimeError, ValueError):
                 agrees = False
             self._hotlap_agrees[case] = agrees
@@ -235,17 +235,6 @@ _KINDS: dict[type, Callable[[Any], Gather | None]] = {
     ConcatDataset: _of_chain,
     StackDataset: _of_stack,
 }
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Equal in structure, types, strides and bytes."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, dict):
-        return list(left) == list(right) and all(_same(left[name], right[name]) for name in left)
-    return same_batch(left, right)
 
 
 def batched(dataset: Any) -> Any:

@@ -10,7 +10,7 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, final
 
 import torch
@@ -38,6 +38,7 @@ from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.indices import positions
+from hotlap.data.lateness import LateDataset, late_iterator
 from hotlap.data.long_lived import LastingDataset
 from hotlap.data.overlap import OverlappedDataset, on_the_road
 from hotlap.data.prefix import PrefixDataset
@@ -78,6 +79,8 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
         return Ahead if loader.num_workers == 0 else None
     if type(loader.dataset) is OverlappedDataset:
         return on_the_road
+    if type(loader.dataset) is LateDataset:
+        return partial(late_iterator, forks=_forks(loader))
     if type(loader.dataset) is LastingDataset:
         return _lasting(loader) if loader.num_workers else None
     return _gathering(loader)

@@ -1,7 +1,7 @@
 """`default_collate` for the usual items, without asking for each level what it might be."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import default_collate
 
 
-def collate_rows(items: Sequence[Any]) -> Any:
+def collate_rows(items: Any) -> Any:
     """What `default_collate` makes of these items.
 
     Tuples and dicts are taken apart, tensors stacked, and numbers gathered as torch does it; in 35 us in place of 85 us
@@ -20,25 +20,25 @@ def collate_rows(items: Sequence[Any]) -> Any:
     return default_collate(items) if rule is None else rule(items)
 
 
-def _tuples(items: Sequence[Any]) -> Any:
+def _tuples(items: Any) -> Any:
     if len(set(map(len, items))) > 1 or not items[0]:
         return default_collate(items)
     return [collate_rows(column) for column in zip(*items, strict=True)]
 
 
-def _dicts(items: Sequence[Any]) -> Any:
+def _dicts(items: Any) -> Any:
     return {key: collate_rows([item[key] for item in items]) for key in items[0]}
 
 
-def _tensors(items: Sequence[Any]) -> Any:
+def _tensors(items: Any) -> Any:
     first = items[0]
     plain = first.layout is torch.strided and not first.is_nested
     # In a worker torch stacks into memory that is shared, and so saves a copy.
     return torch.stack(items) if plain and torch.utils.data.get_worker_info() is None else default_collate(items)
 
 
-def _numbers(code: str) -> Callable[[Sequence[Any]], Any]:
-    def gather(items: Sequence[Any]) -> Any:
+def _numbers(code: str) -> Callable[[Any], Any]:
+    def gather(items: Any) -> Any:
         try:
             return torch.from_numpy(np.frombuffer(array(code, items), dtype=code))
         except OverflowError:
@@ -47,7 +47,7 @@ def _numbers(code: str) -> Callable[[Sequence[Any]], Any]:
     return gather
 
 
-_RULES: dict[type, Callable[[Sequence[Any]], Any]] = {
+_RULES: dict[type, Callable[[Any], Any]] = {
     tuple: _tuples,
     dict: _dicts,
     torch.Tensor: _tensors,

@@ -24,6 +24,7 @@ from hotlap.levers.flush_denormals import FlushDenormals
 from hotlap.levers.fp16_autocast import Fp16Autocast
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
+from hotlap.levers.late_transform import LateTransform
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
@@ -60,6 +61,7 @@ ALL: tuple[type[Lever], ...] = (
     BatchedFetch,
     CachedDataset,
     CachedPrefix,
+    LateTransform,
     NoEpochGap,
     Workers,
     PrefetchThread,

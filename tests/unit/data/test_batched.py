@@ -23,6 +23,10 @@ def table() -> TensorDataset:
     return TensorDataset(rows(50, 3), rows(50, dtype=torch.int64))
 
 
+def listed(num_items: int, other: Any) -> Any:
+    return [(number, other) for number in range(num_items)]
+
+
 DATA: dict[str, Callable[[], Any]] = {
     "tensors": table,
     "one tensor": lambda: TensorDataset(rows(50, 2, 3, dtype=torch.bfloat16)),
@@ -39,8 +43,8 @@ DATA: dict[str, Callable[[], Any]] = {
     "dicts": lambda: [{"x": torch.tensor(number), "name": f"n{number}", "list": [number, 2]} for number in range(50)],
     "mixed": lambda: [(number, [1.5, 2]) if number % 2 else (number / 2, [1, 2]) for number in range(50)],
     "nothing in it": lambda: [() for _ in range(50)],
-    "subset of a list": lambda: Subset([(number, "x") for number in range(50)], [5, 3, 3, 40, *range(20)]),
-    "chain of lists": lambda: ConcatDataset([[(number, 1.0) for number in range(9)], [(8, 2.5), (9, 4.0)] * 20]),
+    "subset of a list": lambda: Subset(listed(50, "x"), [5, 3, 3, 40, *range(20)]),
+    "chain of lists": lambda: ConcatDataset([listed(9, 1.0), listed(40, 2.5)]),
     "subset": lambda: Subset(table(), [5, 3, 3, 40, *range(20)]),
     "subset from the end": lambda: Subset(table(), [-1, 3, -50, *range(20)]),
     "range": lambda: Subset(table(), range(40, 3, -2)),
@@ -140,7 +144,8 @@ def test_the_script_can_write_into_its_list_through_the_loader() -> None:
 def test_items_that_torch_cannot_collate_fail_as_they_would() -> None:
     for items in ([(1,), (1, 2)], [{"a": 1}, {"b": 1}], [torch.ones(1), torch.ones(2)], [2**70, 1]):
         errors = []
-        for data in (batched(list(items)), list(items)):
+        each: Any = (batched(list(items)), list(items))
+        for data in each:
             with pytest.raises((RuntimeError, KeyError, OverflowError, ValueError, TypeError)) as raised:
                 list(DataLoader(data, 2))
             errors.append((raised.type, str(raised.value)))
