@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
     from hotlap.data.prefix import PrefixDataset, cached_prefix
+    from hotlap.data.stacking import windows
 
 __all__ = [
     "BatchedDataset",
@@ -27,6 +28,7 @@ __all__ = [
     "lasting",
     "overlapped",
     "prefetched",
+    "windows",
 ]
 
 _HOMES = {
@@ -42,6 +44,7 @@ _HOMES = {
     "lasting": "long_lived",
     "overlapped": "overlap",
     "prefetched": "ahead",
+    "windows": "stacking",
 }
 
 
