@@ -12,7 +12,7 @@ from hotlap.data.columns import collate, same_batch
 from hotlap.data.determinism import fetch
 from hotlap.data.indices import positions
 from hotlap.data.items import is_plain_tensor
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.errors import UserError
 
 Gather = Callable[[torch.Tensor], Any]
@@ -23,6 +23,7 @@ Gather = Callable[[torch.Tensor], Any]
 class BatchedDataset(StandIn):
     """What `batched` returns: the data set itself to all who look. See `batched`."""
 
+    _hotlap_function = "batched"
     _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
     _hotlap_rows: "_Rows | None"
 
@@ -210,6 +211,7 @@ def batched(dataset: Any) -> Any:
     """
     if type(dataset) is BatchedDataset:
         return dataset
+    refuse_stacked("batched", dataset)
     if gather_of(dataset) is None:
         raise UserError(
             f"batched() got a {type(dataset).__name__}, whose items are not rows of tensors or arrays in memory. "
