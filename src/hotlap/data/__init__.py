@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hotlap.data.pack_writing import pack
     from hotlap.data.prefix import PrefixDataset, cached_prefix
     from hotlap.data.room import preallocate
+    from hotlap.data.stacking import windows
 
 __all__ = [
     "BatchedDataset",
@@ -39,6 +40,7 @@ __all__ = [
     "packed",
     "preallocate",
     "prefetched",
+    "windows",
 ]
 
 _HOMES = {
@@ -61,6 +63,7 @@ _HOMES = {
     "pack": "pack_writing",
     "packed": "pack_reading",
     "prefetched": "ahead",
+    "windows": "stacking",
 }
 
 

@@ -7,7 +7,7 @@ from torch.utils.data import IterableDataset
 from hotlap.data.cache import CachedDataset
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.notes import Notes
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.errors import UserError
 
 
@@ -15,6 +15,8 @@ from hotlap.errors import UserError
 class LastingDataset(StandIn):
     """What `lasting` returns: the data set itself to all who look. See `lasting`."""
 
+    _hotlap_function = "lasting"
+    _hotlap_outer = True
     _hotlap_notes: Notes
     _hotlap_memory: int | None
 
@@ -61,6 +63,8 @@ def lasting(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """
     if isinstance(dataset, LastingDataset | CachedDataset | BatchedDataset):
         return dataset
+    if isinstance(dataset, StandIn) and type(dataset)._hotlap_outer:
+        refuse_stacked("lasting", dataset)
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
             f"lasting() got a {type(dataset).__name__}, which has no items to look up by number. "

@@ -17,6 +17,7 @@ from torch.utils.data import (
 
 from hotlap.data.long_lived import lasting
 from hotlap.data.memory import ALLOWANCE, SHARE_OF_FREE, available_bytes, limit_bytes
+from hotlap.data.stand_in import within
 from hotlap.data.tree_memory import tree_bytes
 from hotlap.data.workers import Role, Seen, look
 from hotlap.units import size
@@ -69,7 +70,7 @@ class Staffing:
         if not num_workers:
             return given
         self._served = True
-        lasts = lasting(dataset)
+        lasts = within(dataset, lasting, outside=("overlapped",))
         if lasts is not dataset:
             ALLOWANCE.take(lasts, num_workers * each)
         return {**given, "dataset": lasts, "num_workers": num_workers, "prefetch_factor": self._prefetch_factor}

@@ -9,6 +9,7 @@ from hotlap.levers.affinity import Affinity
 from hotlap.levers.allocator import Allocator
 from hotlap.levers.batch_size import BatchSize
 from hotlap.levers.batched_fetch import BatchedFetch
+from hotlap.levers.batched_windows import BatchedWindows
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.cached_prefix import CachedPrefix
@@ -65,6 +66,7 @@ ALL: tuple[type[Lever], ...] = (
     NoEpochGap,
     Workers,
     PrefetchThread,
+    BatchedWindows,
     PinAndOverlap,
     PadShapes,
     FusedOptimizer,
