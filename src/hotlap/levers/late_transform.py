@@ -16,7 +16,7 @@ from hotlap.levers.loaders import (
     trained_on,
     wrapping_edits,
 )
-from hotlap.record import Ceiling, InputPart, LoaderFacts, Machine, Run
+from hotlap.record import Ceiling, InputPart, LoaderFacts, Machine, Phase, Run
 from hotlap.source import Edit
 from hotlap.units import percent
 
@@ -30,9 +30,11 @@ class LateTransform(Lever):
     """Wraps data sets whose transforms end with `ToTensor` and `Normalize` in `hotlap.data.late`.
 
     What: the last transforms, which make each number of a picture from one byte and constants, are done for the whole
-    batch in the training process. Those before them run as ever, item by item, with the same random draws.
+    batch in the training process; where the script moves it to a GPU, on that. Those before them run as ever, item by
+    item, with the same random draws.
     Why: for small pictures the calls of `ToTensor` and `Normalize` cost more than their arithmetic (torchvision's
-    `Normalize` makes two tensors of its constants for each item), and workers send a quarter of the bytes.
+    `Normalize` makes two tensors of its constants for each item), and a quarter of the bytes is sent by workers and
+    travels to the GPU.
     When it hurts: with workers the arithmetic moves into the training process, which may have no time to spare. Items
     that can be kept whole need no transforms at all (cached-dataset). Where the pictures differ in size, are no bytes,
     or are put together by a function of the script's own, everything stays as it is.
@@ -51,13 +53,16 @@ class LateTransform(Lever):
         reasons = [_refuses(loader, run) for loader in trained_on(run)]
         if None not in reasons:
             return reasons[0]
-        return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
+        waits = None if _travels(run) else hardly_waits(run)
+        return waits or (None if self.edits(run) else NO_LINE)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """What transforms take where that is known; else all that a step waits for its batch."""
+        """What transforms take where that is known, else the wait for a batch; and three quarters of the copies."""
         transforms_s = run.input_s.get(InputPart.TRANSFORMS)
         bound_s = saves_at_most_s(run, ceilings)
-        return bound_s if transforms_s is None else min(bound_s, transforms_s)
+        waits_s = bound_s if transforms_s is None else min(bound_s, transforms_s)
+        copies_s = (run.mean_phase_s(Phase.TRANSFER) or 0.0) if run.device != "cpu" else 0.0
+        return min(waits_s + 0.75 * copies_s, _mean_step_s(run))
 
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
@@ -83,6 +88,15 @@ class LateTransform(Lever):
         return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader, run) is None], "late")
 
 
+def _travels(run: Run) -> bool:
+    """True if copies to the device take a part of the step that is worth saving."""
+    return run.device != "cpu" and (run.share(Phase.TRANSFER) or 0.0) >= MIN_SHARE
+
+
+def _mean_step_s(run: Run) -> float:
+    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+
+
 def _refuses(loader: LoaderFacts, run: Run) -> str | None:
     if loader.num_items is None:
         return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
@@ -90,8 +104,8 @@ def _refuses(loader: LoaderFacts, run: Run) -> str | None:
         return f"A {loader.dataset} has no transforms."
     if loader.batch_size is None or not loader.default_collate:
         return f"The script puts the items of {loader.dataset} together itself."
-    transforms_s = run.input_s.get(InputPart.TRANSFORMS)
-    step_s = sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-    if loader.num_workers == 0 and transforms_s is not None and transforms_s < MIN_SHARE * step_s:
+    transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), _mean_step_s(run)
+    cheap = transforms_s is not None and transforms_s < MIN_SHARE * step_s
+    if loader.num_workers == 0 and transforms_s is not None and cheap and not _travels(run):
         return f"The transforms of {loader.dataset} take {percent(transforms_s / step_s)} of a step."
     return None

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from hotlap.data.lateness import LateDataset
 from hotlap.levers import Patch
 from hotlap.levers.late_transform import LateTransform
-from hotlap.record import InputPart, LoaderFacts, Run
+from hotlap.record import InputPart, LoaderFacts, Phase, Run
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site
 from tests.unit.data.pictures import usual
@@ -66,6 +66,17 @@ def test_saves_no_more_than_the_transforms_take() -> None:
     assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.002)
     known = replace(run, input_s={InputPart.TRANSFORMS: 0.0005})
     assert LateTransform().saves_at_most_s(known, ()) == pytest.approx(0.0005)
+
+
+def test_copies_to_a_gpu_are_a_reason_of_their_own() -> None:
+    facts = replace(loader(), dataset="Digits")
+    waits = replace(run_of(facts), input_s={InputPart.TRANSFORMS: 1e-9})
+    phases: dict[Phase, tuple[float, ...] | None] = {phase: (0.0,) * 4 for phase in Phase}
+    phases |= {Phase.FORWARD: (0.008,) * 4, Phase.TRANSFER: (0.002,) * 4}
+    run = replace(waits, device="NVIDIA H200", step_s=(0.010,) * 4, phase_s=phases)
+    assert LateTransform().rejects(run, machine()) is None
+    assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.0015)
+    assert LateTransform().rejects(replace(run, device="cpu"), machine()) is not None
 
 
 @pytest.fixture
