@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hotlap.launch import Launcher
-from hotlap.record import Phase, Plan, Run, Status
+from hotlap.record import Phase, Run, Status
 from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps, run_command, run_script
 
 pytestmark = [
@@ -72,17 +72,6 @@ def test_all_end_together_and_nothing_is_said_about_it(launcher: Launcher) -> No
     assert "Connection closed" not in found.output
     assert not found.notes
     assert time.monotonic() - begun < 100, "nobody waited for a time-out of torch's"
-
-
-def test_windows_of_all_end_at_the_same_step(launcher: Launcher) -> None:
-    """Each has seen enough after a number of steps of its own, and in each step they meet."""
-    command = (*TORCHRUN, str(SCRIPTS / "together.py"), "--steps", "100000")
-    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=20, warmup=5, watches=("calls", "lines"))
-    (found,) = launcher([plan], limit_s=120.0)
-    assert found.status is Status.COMPLETE, found.output
-    assert [rank.rank for rank in found.ranks] == [0, 1]
-    assert found.hot_lines
-    assert len(found.step_s) == 20
 
 
 def test_a_run_whose_time_is_over_keeps_what_all_have_made(launcher: Launcher) -> None:

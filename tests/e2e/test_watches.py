@@ -104,7 +104,7 @@ def test_training_after_the_windows_goes_on_to_its_own_end(launcher: Launcher) -
 
 def test_a_training_for_real_notices_nothing_of_its_windows(capfd: pytest.CaptureFixture[str]) -> None:
     """Every loss to the last bit, with workers that are forked while somebody looks."""
-    command = (sys.executable, str(SCRIPTS / "tells.py"), "12")
+    command = (sys.executable, str(SCRIPTS / "tells.py"), "8")
     plain = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     plan = Plan(command=command, cwd=str(SCRIPTS), out="", seed=None, whole=True, warmup=5, watches=FULL)
     with WholeRun(plan) as whole:
