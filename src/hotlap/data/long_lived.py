@@ -51,7 +51,10 @@ def lasting(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     in a worker, which is asked at the begin of each epoch. An attribute that was None and now holds an open file or the
     like is no change. If something did change, new workers are started, as the script would have it.
 
-    Served: map-style data sets, start method `fork`. All others, and loaders without workers, are as if this were not.
+    Workers that are started by `spawn` or `forkserver` see what they are sent, not what the main process has. They are
+    kept while that is the same, byte for byte, and has not changed in them.
+
+    Served: map-style data sets. All others, and loaders without workers, are as if this were not.
 
     Arguments:
         dataset: map-style. Not changed.

@@ -85,8 +85,6 @@ def _refuses(loader: LoaderFacts) -> str | None:
         return "The script reads its data without workers, so none are started at the begin of an epoch."
     if loader.persistent_workers:
         return "The script keeps its workers already (persistent_workers=True)."
-    if loader.start_method not in ("fork", None):
-        return f"Workers are started by {loader.start_method}: what they would see anew cannot be compared."
     return None
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotlap.data import stacking, windows
+from hotlap.data import windows
 
 
 def stacked(values: Any, starts: Any, first: Any, stop: Any, *, astype: Any = None) -> torch.Tensor:
@@ -111,7 +111,7 @@ def test_pieces_within_the_values_are_not_sliced(monkeypatch: pytest.MonkeyPatch
     def stack(*_: object) -> None:
         raise AssertionError("sliced")
 
-    monkeypatch.setattr(stacking.torch, "stack", stack)
+    monkeypatch.setattr(torch, "stack", stack)
     starts = torch.tensor([0, 40])
     assert windows(torch.arange(50), starts, 1, 10).shape == (2, 9)
     assert windows(np.arange(50), starts, 1, 10, astype=np.int64).shape == (2, 9)
