@@ -284,7 +284,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing(to: Path) -> None:
 
 
 def test_what_the_disk_cannot_hold_is_refused_before_it_is_begun(to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack_writing.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1_000_000}))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000_000}))
     with pytest.raises(UserError, match=r"would take about .* MiB .* free. Name a folder on another disk"):
         pack(Pictures(500, lambda i: torch.full((1000,), float(i))), to)
     assert list(to.parent.iterdir()) == []

@@ -35,6 +35,7 @@ def test_the_largest_is_the_one_with_most_elements() -> None:
 
 
 def test_with_a_second_tensor_no_largest_batch_is_told() -> None:
-    for other in (((torch.zeros(2), torch.zeros(3)), {}), ((), {"x": torch.zeros(2)}), (("text",), {})):
+    others: tuple[Any, ...] = (((torch.zeros(2), torch.zeros(3)), {}), ((), {"x": torch.zeros(2)}), (("text",), {}))
+    for other in others:
         found = facts_of(tokens(32, 10), other, tokens(32, 50))
         assert (found.largest, found.dtype) == ((), "")
