@@ -44,6 +44,12 @@ SERVED: dict[str, Callable[[], Any]] = {
     "with alpha": lambda: Bytes(ToTensor(), num_channels=4, make=Image.fromarray),
     "tensors": lambda: Bytes(Compose([Flip(), ConvertImageDtype(torch.float32), Normalize(MEAN, STD)]), make=chw),
     "part of a tensor": lambda: Bytes(Compose([lambda x: x[:, 1:, 2:], ToDtype(torch.float32, scale=True)]), make=chw),
+    "turned": lambda: Bytes(
+        Compose([lambda x: x.permute(2, 0, 1)[:, 1:], ToDtype(torch.float32, scale=True)]), make=torch.from_numpy
+    ),
+    "dense but turned": lambda: Bytes(
+        Compose([lambda x: x.permute(2, 0, 1), ConvertImageDtype(torch.float32)]), make=torch.from_numpy
+    ),
     "second version": lambda: Bytes(
         Compose([ToImage(), ToDtype(torch.float32, scale=True), Normalize(MEAN, STD)]), make=Image.fromarray
     ),
