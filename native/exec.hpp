@@ -74,6 +74,23 @@ class Exec {
         for (size_t i = program_.nodes.size(); i-- > 0;) backward_node(i, e);
     }
 
+    // Whether the program is layer, tanh and layer over so few numbers that one pass does it. Then these two do what
+    // forward() and backward() do, from and to a register; what they are given need not lie in its place.
+    bool in_one_pass() const { return one_pass_ != nullptr; }
+    Vec<T> one_forward(int64_t e, Vec<T> x) {
+        const Node* n = program_.nodes.data();
+        const Vec<T> y = one_pass_(linear_[0].thin, start_of(n[0], linear_[0]), linear_[2].thin, start_of(n[2], linear_[2]), x,
+                                   value(n[1].out, e));
+        store<T>(value(n[2].out, e), y);
+        return y;
+    }
+    Vec<T> one_backward(int64_t e, Vec<T> g) {
+        const Node* n = program_.nodes.data();
+        const Vec<T> to = one_pass_back_(linear_[0].thin, linear_[2].thin, value(n[1].out, e), g, gradient(n[1].out, e));
+        store<T>(gradient(n[0].a, e), to);
+        return to;
+    }
+
     // After the last backward(): every gradient of a parameter, but not those of linear layers, is in its place.
     void finish_backward();
 
@@ -142,6 +159,8 @@ class Exec {
     Packing<T> packing_;
     Buffer<T> zeros_;
     bool is_short_ = false;
+    decltype(&through_tanh<T, 1>) one_pass_ = nullptr;
+    decltype(&back_through_tanh<T, 1>) one_pass_back_ = nullptr;
     int64_t rows_ = 0, evaluations_ = 0;
 
     int64_t rows_of(int v) const { return program_.values[v].single ? 1 : rows_; }
@@ -162,6 +181,7 @@ class Exec {
     void forward_short(int64_t e) {
         const Node* n = program_.nodes.data();
         T* hidden = value(n[1].out, e);
+        if (one_pass_) return void(one_forward(e, load<T>(value(n[0].a, e))));
         few_to_many<T>(linear_[0].thin, cols(n[0].a), value(n[0].a, e), start_of(n[0], linear_[0]), hidden);
         unary_forward<T>(n[1], hidden, hidden, ld(n[1].out));
         many_to_few<T>(linear_[2].thin, cols(n[2].out), hidden, start_of(n[2], linear_[2]), value(n[2].out, e));
@@ -169,9 +189,29 @@ class Exec {
     void backward_short(int64_t e) {
         const Node* n = program_.nodes.data();
         T *hidden = value(n[1].out, e), *to = gradient(n[1].out, e);
+        if (one_pass_back_) return void(one_backward(e, load<T>(gradient(n[2].out, e))));
         few_to_many<T>(linear_[2].thin, cols(n[2].out), gradient(n[2].out, e), zeros_.data(), to);
         unary_backward<T>(n[1], hidden, hidden, to, to, ld(n[1].out), false);
         many_to_few<T>(linear_[0].thin, cols(n[0].a), to, zeros_.data(), gradient(n[0].a, e));
+    }
+    // Where the two layers have up to four inputs and outputs, all that they need fits into registers.
+    void find_one_pass() {
+        const auto choose = [this]<int K>() {
+            if constexpr (K <= few<T>) {
+                one_pass_ = &through_tanh<T, K>;
+                one_pass_back_ = &back_through_tanh<T, K>;
+            }
+        };
+        one_pass_ = nullptr;
+        one_pass_back_ = nullptr;
+        const auto& n = program_.nodes;
+        if (!is_short_ || n[1].op != Op::tanh || cols(n[0].a) != cols(n[2].out)) return;
+        switch (cols(n[0].a)) {
+            case 1: return choose.template operator()<1>();
+            case 2: return choose.template operator()<2>();
+            case 3: return choose.template operator()<3>();
+            case 4: return choose.template operator()<4>();
+        }
     }
     const T* start_of(const Node& n, const Linear& l) const { return n.bias >= 0 ? l.bias.data() : zeros_.data(); }
 
@@ -296,6 +336,7 @@ void Exec<T>::refresh() {
         if (n.op == Op::linear) prepare(n, linear_[i]);
     }
     is_short_ = is_short();
+    find_one_pass();
 }
 
 // A vector that is loaded soon is not written by memcpy, whose pieces would have to reach the cache first.

@@ -186,6 +186,7 @@ class Ode {
     void attempt(const Taken& s) {
         const int last = tableau_.stages - 1;
         scale(s.h);
+        if (exec_.in_one_pass()) return attempt_in_registers(s);
         for (int i = 1; i <= last; i++) {
             combine(s, by_h_.a + i * tableau_.stages, i, argument(s.first + i));
             // The end of the step exactly, as torchdiffeq has it.
@@ -197,12 +198,32 @@ class Ode {
             combine(s, by_h_.b, tableau_.stages, next_.data());
     }
 
+    // The same for a state of one vector: each slope is still in a register when the next argument is made of it.
+    void attempt_in_registers(const Taken& s) {
+        const int last = tableau_.stages - 1;
+        const T* k = stage(s.first);
+        const int64_t stride = stages_.step;
+        const Vec<T> now = load<T>(now_.data());
+        const auto end_of = [&](const T* weight, int newest, Vec<T> slope) {
+            return fma(splat<T>(weight[newest]), slope, sum_stages(now, weight, 1, k, stride, newest));
+        };
+        Vec<T> slope = load<T>(k), y = now;
+        for (int i = 1; i <= last; i++) {
+            y = end_of(by_h_.a + i * tableau_.stages, i - 1, slope);
+            store<T>(argument(s.first + i), y);
+            slope = exec_.one_forward(s.first + i, y);
+        }
+        asked_ += last;
+        store<T>(next_.data(), tableau_.first_same_as_last ? y : end_of(by_h_.b, last, slope));
+    }
+
     // sqrt(mean((sum_i weight_i k_i / (atol + rtol max(|y|, |z|)))^2)); weights already times h.
     template <class F>
     double scaled_norm(const Control& control, const T* y, const T* z, F numerator) const {
         const Vec<T> atol = splat<T>(T(control.atol)), rtol = splat<T>(T(control.rtol));
         double total = 0;
         const int64_t n = cols(), step = ld();
+        const double share = 1 / double(rows_ * n);
         for (int64_t r = 0; r < rows_; r++) {
             Vec<T> sum{};
             for (int64_t c = 0; c < n; c += W) {
@@ -213,7 +234,7 @@ class Ode {
             }
             total += double(sum_of<T>(sum));
         }
-        return std::sqrt(total / double(rows_ * n));
+        return std::sqrt(total * share);
     }
 
     double error_of(const Control& control, const Taken& s) {
@@ -285,7 +306,8 @@ class Ode {
         if (error == 0) return control.grow;
         const double least = error < 1 ? 1 : control.shrink;
         if (control.proportional == 0) {
-            const double f = control.safety / std::pow(error, 1.0 / tableau_.order);
+            // Only as exact as the error is: the next step waits for it.
+            const double f = control.safety * double(std::pow(T(error), T(-1.0 / tableau_.order)));
             return std::min(control.grow, std::max(f, least));
         }
         // Gustafsson's PI controller as in Hairer's dopri5: exponents 1/k - 0.75 beta and beta.
@@ -377,6 +399,7 @@ class Ode {
 
     void backward_trajectory(size_t k, const T* gradient, T* to_y0, double* to_t);
     void backward_step(const Taken& s, int64_t row, const T* gradient, double* to_t);
+    void backward_step_in_registers(const Taken& s, bool outputs);
     void gather(const Taken& s, int i, bool outputs, const T* from, T weight, int top, T* to);
     void add(const T* from, T* to);
     void pull(int64_t e, double* to_t);

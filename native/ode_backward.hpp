@@ -40,6 +40,7 @@ inline void Ode<T>::backward_step(const Taken& s, int64_t row, const T* gradient
     scale(s.h);
     if (outputs) tableau_.powers == 1 ? read_outputs<1>(s, row, gradient) : read_outputs<max_powers>(s, row, gradient);
     for (int64_t k = s.output; to_t && k < s.end; k++) time_of_output(s, k, row, gradient, to_t);
+    if (exec_.in_one_pass()) return backward_step_in_registers(s, outputs);
     int top = last;
     if (shared) {
         gather(s, last, outputs, carried, T(1), last, slope_gradient(s.first + last));
@@ -58,6 +59,37 @@ inline void Ode<T>::backward_step(const Taken& s, int64_t row, const T* gradient
         if (outputs) v += load<T>(power_gradients_.data() + k);
         store<T>(y + k, v);
     }
+}
+
+// The same for a state of one vector: what an evaluation gives is still in a register when the one before it needs it.
+// Such a field does not read the time.
+template <class T>
+inline void Ode<T>::backward_step_in_registers(const Taken& s, bool outputs) {
+    const int stages = tableau_.stages, powers = tableau_.powers, last = stages - 1;
+    const bool shared = tableau_.first_same_as_last;
+    const T *q = power_gradients_.data(), *a = by_h_.a;
+    Vec<T> y = load<T>(now_.data()), newest{};
+    const auto gathered = [&](int i, Vec<T> v, int top) {
+        if (outputs) v = sum_stages(v, by_h_.dense + i * powers, 1, q + size_, size_, powers);
+        if (i == top) return v;
+        v = sum_stages(v, a + top * stages + i, -stages, argument_gradient(s.first + top), -argument_gradients_.step, top - i - 1);
+        return fma(splat<T>(a[(i + 1) * stages + i]), newest, v);
+    };
+    const auto pulled = [&](int i, Vec<T> g) {
+        store<T>(slope_gradient(s.first + i), g);
+        return exec_.one_backward(s.first + i, g);
+    };
+    if (shared) y += newest = pulled(last, gathered(last, load<T>(carried_.data()), last));
+    const int top = shared ? last - 1 : last;
+    for (int i = top; i >= 0; i--) {
+        const Vec<T> g = gathered(i, splat<T>(shared ? a[last * stages + i] : by_h_.b[i]) * y, top);
+        if (i > 0 || !shared)
+            newest = pulled(i, g);
+        else
+            store<T>(carried_.data(), g);
+    }
+    for (int i = shared ? 1 : 0; i <= top; i++) y += load<T>(argument_gradient(s.first + i));
+    store<T>(now_.data(), outputs ? y + load<T>(q) : y);
 }
 
 // to = weight * from + what the outputs give to stage i + what the stages after it, up to `top`, give to it: the last

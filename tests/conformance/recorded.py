@@ -132,6 +132,7 @@ def awkward_runs() -> Mapping[str, Run]:
         for name in ("deferred-scalars", "create-on-device", "random-on-device")
     }
     images = own["for channels-last alone"]
+    growing = ShapeFacts(num_steps=100, num_shapes=40, num_new_late=4, largest=(32, 8), dtype="float32")
     grouped = tuple(replace(s, detail={**s.detail, "grouped": 1}) for s in images.call_sites)
     turned = tuple(replace(s, detail={**s.detail, "channels_last": True}) for s in images.call_sites)
     churning = ShapeFacts(num_steps=100, num_shapes=60, num_new_late=30)
@@ -159,6 +160,10 @@ def awkward_runs() -> Mapping[str, Run]:
         ),
         "images of many sizes on a GPU": replace(images, device="NVIDIA H200", shapes=churning),
         "some sizes on a GPU": replace(images, device="NVIDIA H200", shapes=some),
+        "growing batches on a GPU": replace(plain, device="NVIDIA H200", shapes=growing),
+        "growing batches of bytes on a GPU": replace(
+            plain, device="NVIDIA H200", shapes=replace(growing, dtype="uint8")
+        ),
         "an old GPU": replace(images, device="Tesla V100-SXM2-16GB"),
         "precision chosen": replace(plain, device="NVIDIA H200", switches=SwitchFacts(matmul_precision="high")),
         "a file that is gone": replace(plain, sources={"/nowhere/train.py": "0" * 64}, call_sites=()),

@@ -104,6 +104,7 @@ ON_A_GPU = {
     "cuda-graphs",
     "cudnn-benchmark",
     "expandable-segments",
+    "preallocate",
     "deferred-scalars",
     "create-on-device",
     "random-on-device",

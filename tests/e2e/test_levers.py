@@ -89,6 +89,16 @@ def test_attention_that_is_written_out_becomes_one_operator(tmp_path: Path) -> N
         assert "+        mixed = F.scaled_dot_product_attention(q, k, v, scale=" in found["patch"]
 
 
+def test_lengths_that_churn_are_padded_to_a_few(tmp_path: Path) -> None:
+    found = study("sentences.py", tmp_path, levers="pad-shapes")
+    trial = found["trials"][0]
+    assert trial["levers"][0]["name"] == "pad-shapes"
+    assert trial["log_ratios"], trial["why"]
+    assert trial["verdict"] != "HARMED", trial["why"]
+    if trial["accepted"]:
+        assert "bucketed(pad_sequence(tokens, batch_first=True), multiple=" in found["patch"]
+
+
 def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
     found = study("in_vain.py", tmp_path, levers="no-debug,zero-grad-none,allocator", budget="60s")
     reasons = {trial["levers"][0]["name"]: trial["why"] for trial in found["trials"]}

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from hotlap.data.lateness import LateDataset, late
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
+    from hotlap.data.pack_reading import PackedDataset, packed
+    from hotlap.data.pack_writing import pack
     from hotlap.data.prefix import PrefixDataset, cached_prefix
+    from hotlap.data.room import preallocate
+    from hotlap.data.stacking import windows
 
 __all__ = [
     "BatchedDataset",
@@ -22,6 +26,7 @@ __all__ = [
     "LastingDataset",
     "LateDataset",
     "OverlappedDataset",
+    "PackedDataset",
     "PrefetchedDataset",
     "PrefixDataset",
     "batched",
@@ -31,7 +36,11 @@ __all__ = [
     "lasting",
     "late",
     "overlapped",
+    "pack",
+    "packed",
+    "preallocate",
     "prefetched",
+    "windows",
 ]
 
 _HOMES = {
@@ -40,6 +49,7 @@ _HOMES = {
     "LastingDataset": "long_lived",
     "LateDataset": "lateness",
     "OverlappedDataset": "overlap",
+    "PackedDataset": "pack_reading",
     "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
@@ -49,7 +59,11 @@ _HOMES = {
     "lasting": "long_lived",
     "late": "lateness",
     "overlapped": "overlap",
+    "preallocate": "room",
+    "pack": "pack_writing",
+    "packed": "pack_reading",
     "prefetched": "ahead",
+    "windows": "stacking",
 }
 
 

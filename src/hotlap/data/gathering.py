@@ -14,7 +14,7 @@ from hotlap.data.determinism import fetch
 from hotlap.data.indices import positions
 from hotlap.data.items import Unsupported, is_plain_tensor
 from hotlap.data.rows import collate_rows
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.errors import UserError
 
 Gather = Callable[[torch.Tensor], Any]
@@ -25,6 +25,7 @@ Gather = Callable[[torch.Tensor], Any]
 class BatchedDataset(StandIn):
     """What `batched` returns: the data set itself to all who look. See `batched`."""
 
+    _hotlap_function = "batched"
     _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
     _hotlap_lasting: "_Rows | ArrowGather | None"
     _hotlap_note: str | None
@@ -254,6 +255,7 @@ def batched(dataset: Any) -> Any:
     """
     if type(dataset) is BatchedDataset:
         return dataset
+    refuse_stacked("batched", dataset)
     if not is_served(dataset):
         raise UserError(
             f"batched() got a {type(dataset).__name__}, {_why_not(dataset)}. hotlap.data.cached serves other data sets."

@@ -7,7 +7,7 @@ from torch.utils.data import IterableDataset
 from hotlap.data.cache import CachedDataset
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.notes import Notes
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.errors import UserError
 
 
@@ -15,6 +15,8 @@ from hotlap.errors import UserError
 class LastingDataset(StandIn):
     """What `lasting` returns: the data set itself to all who look. See `lasting`."""
 
+    _hotlap_function = "lasting"
+    _hotlap_outer = True
     _hotlap_notes: Notes
     _hotlap_memory: int | None
 
@@ -49,7 +51,10 @@ def lasting(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     in a worker, which is asked at the begin of each epoch. An attribute that was None and now holds an open file or the
     like is no change. If something did change, new workers are started, as the script would have it.
 
-    Served: map-style data sets, start method `fork`. All others, and loaders without workers, are as if this were not.
+    Workers that are started by `spawn` or `forkserver` see what they are sent, not what the main process has. They are
+    kept while that is the same, byte for byte, and has not changed in them.
+
+    Served: map-style data sets. All others, and loaders without workers, are as if this were not.
 
     Arguments:
         dataset: map-style. Not changed.
@@ -61,6 +66,8 @@ def lasting(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """
     if isinstance(dataset, LastingDataset | CachedDataset | BatchedDataset):
         return dataset
+    if isinstance(dataset, StandIn) and type(dataset)._hotlap_outer:
+        refuse_stacked("lasting", dataset)
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
             f"lasting() got a {type(dataset).__name__}, which has no items to look up by number. "

@@ -23,6 +23,8 @@ NUM_ON_THE_ROAD = 2
 class OverlappedDataset(StandIn):
     """What `overlapped` returns: the data set itself to all who look. See `overlapped`."""
 
+    _hotlap_function = "overlapped"
+    _hotlap_outer = True
     _hotlap_notes: Notes
     _hotlap_road: Road
 

@@ -18,7 +18,7 @@ from hotlap.data.notes import Notes
 from hotlap.data.parcels import pack, unpack
 from hotlap.data.pipelines import Pipelines, Touched, find_heads
 from hotlap.data.shelf import NoShelf
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.data.warning import warn
 from hotlap.data.workers import Role
 from hotlap.errors import UserError
@@ -212,6 +212,7 @@ def _bin_for(length: int, entry_bytes: int, memory_bytes: int | None) -> tuple[B
 class PrefixDataset(StandIn):
     """What `cached_prefix` returns: the data set itself to all who look. See `cached_prefix`."""
 
+    _hotlap_function = "cached_prefix"
     _hotlap_notes: Notes
     _hotlap_heads: _Heads | None
     _hotlap_restarts: int
@@ -320,8 +321,9 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     Returns:
         The data set, to all who look.
     """
-    if isinstance(dataset, StandIn) or sys.platform != "linux":
+    if type(dataset) is PrefixDataset or sys.platform != "linux":
         return dataset
+    refuse_stacked("cached_prefix", dataset)
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
             f"cached_prefix() got a {type(dataset).__name__}, which has no items to look up by number. "

@@ -1,5 +1,6 @@
 """Workers for loaders that have none, or others: where that changes nothing but the time."""
 
+import os
 from collections.abc import Callable
 from typing import Any, final
 
@@ -17,7 +18,9 @@ from torch.utils.data import (
 
 from hotlap.data.long_lived import lasting
 from hotlap.data.memory import ALLOWANCE, SHARE_OF_FREE, available_bytes, limit_bytes
-from hotlap.data.tree_memory import tree_bytes
+from hotlap.data.sending import start_method
+from hotlap.data.stand_in import within
+from hotlap.data.tree_memory import own_bytes, tree_bytes
 from hotlap.data.workers import Role, Seen, look
 from hotlap.units import size
 
@@ -50,7 +53,7 @@ class Staffing:
     def change(self, given: dict[str, Any]) -> dict[str, Any]:
         """Arguments of a DataLoader -> the ones that it is made with."""
         dataset = given.get("dataset")
-        if not _has_items(dataset) or given.get("multiprocessing_context") not in (None, "fork"):
+        if not _has_items(dataset):
             return given
         if given.get("num_workers", 0) == 0 and given.get("timeout", 0):
             return given  # torch says what is wrong
@@ -69,7 +72,7 @@ class Staffing:
         if not num_workers:
             return given
         self._served = True
-        lasts = lasting(dataset)
+        lasts = within(dataset, lasting, outside=("overlapped",))
         if lasts is not dataset:
             ALLOWANCE.take(lasts, num_workers * each)
         return {**given, "dataset": lasts, "num_workers": num_workers, "prefetch_factor": self._prefetch_factor}
@@ -92,11 +95,16 @@ class Staffing:
             return f"its sampler is a {type(asks).__name__}, which may depend on when it is asked"
         if given.get("num_workers", 0):
             return None  # what items do happens in workers already
+        method = start_method(given.get("multiprocessing_context"))
+        if method != "fork":
+            return f"workers would be started by {method}, which needs a script that can be imported again"
         reason = self._look(dataset).reason
         return reason if reason is not None and "changes" in reason else None
 
     def _worker_bytes(self, dataset: Any, given: dict[str, Any]) -> int:
         """What one worker will take, with its batches on their way."""
+        if start_method(given.get("multiprocessing_context")) != "fork":
+            return max(WORKER_BYTES, own_bytes([os.getpid()]))  # it imports what this process has imported
         seen = self._look(dataset)
         batch = getattr(given.get("batch_sampler"), "batch_size", None) or given.get("batch_size", 1) or 1
         return WORKER_BYTES + seen.own_bytes + self._prefetch_factor * int(batch) * seen.item_bytes

@@ -9,6 +9,7 @@ from hotlap.levers.affinity import Affinity
 from hotlap.levers.allocator import Allocator
 from hotlap.levers.batch_size import BatchSize
 from hotlap.levers.batched_fetch import BatchedFetch
+from hotlap.levers.batched_windows import BatchedWindows
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.cached_prefix import CachedPrefix
@@ -33,6 +34,7 @@ from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
 from hotlap.levers.pad_shapes import PadShapes
 from hotlap.levers.pin_and_overlap import PinAndOverlap
+from hotlap.levers.preallocate import Preallocate
 from hotlap.levers.prefetch_thread import PrefetchThread
 from hotlap.levers.random_on_device import RandomOnDevice
 from hotlap.levers.sdpa import Sdpa
@@ -64,6 +66,7 @@ ALL: tuple[type[Lever], ...] = (
     NoEpochGap,
     Workers,
     PrefetchThread,
+    BatchedWindows,
     PinAndOverlap,
     PadShapes,
     FusedOptimizer,
@@ -90,6 +93,7 @@ ALL: tuple[type[Lever], ...] = (
     Tf32,
     CudnnBenchmark,
     ExpandableSegments,
+    Preallocate,
 )
 
 

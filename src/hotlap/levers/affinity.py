@@ -35,8 +35,8 @@ class Affinity(Lever):
     Why: a thread that moves loses its cache, and two that meet on the hyper-threads of one core wait for each other
     (PyTorch's tuning guide, "OMP_PROC_BIND=CLOSE"; its guide on CPU launchers).
     When it hurts: processes that are started later inherit the one core of the main thread (pytorch/pytorch#101850,
-    #91989), so it is refused where a loader has workers, which would all crowd there. Where others use the same cores,
-    a bound thread cannot step aside.
+    #91989), so it is refused where a loader has workers, which would all crowd there, and where several processes train
+    together, which would all begin at the same core. Where others use the same cores, a bound thread cannot step aside.
     """
 
     name: ClassVar[str] = "affinity"
@@ -52,13 +52,11 @@ class Affinity(Lever):
         if machine.usable_cores < _FEWEST_CORES or run.num_threads in (None, 1):
             threads = run.num_threads or "an unknown number of"
             return f"There is little to bind: {machine.usable_cores:g} cores, and {threads} threads."
-        if any(loader.num_workers for loader in run.loaders):
-            return "A loader has workers, which would all inherit the one core of the training thread."
         environment = run.switches.environment if run.switches is not None else {}
         chosen = next((name for name in _CHOICES if name in environment), None)
         if chosen is not None:
             return f"{chosen} is set already."
-        return "There is no script of the user's to change." if script_sha256(run) is None else None
+        return _crowded(run) or ("There is no script of the user's to change." if script_sha256(run) is None else None)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """A part of the arithmetic."""
@@ -73,3 +71,12 @@ class Affinity(Lever):
         """The variables are set before torch is imported."""
         script = script_sha256(run)
         return (InsertAtTop(path=script[0], sha256=script[1], code=_SET),) if script else ()
+
+
+def _crowded(run: Run) -> str | None:
+    """Who would meet on the core of the main thread."""
+    if run.world_size > 1:
+        return "Several processes train together, and each would bind its threads to the same first cores."
+    if any(loader.num_workers for loader in run.loaders):
+        return "A loader has workers, which would all inherit the one core of the training thread."
+    return None

@@ -64,7 +64,7 @@ class CachedDataset(Lever):
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         wrapped = _Wrapped(patch)
-        replace_datasets(patch, lambda dataset: wrapped.cached(dataset) if has_items(dataset) else dataset)
+        replace_datasets(patch, wrapped.cached_within)
         patch.settled.append(wrapped.settled)
 
     def edits(self, run: Run) -> Sequence[Edit]:
@@ -100,11 +100,19 @@ class _Wrapped:
         # By the id of the data set, which the cache keeps alive; the one used last is at the end.
         self._held: OrderedDict[int, Any] = OrderedDict()
 
-    def cached(self, dataset: Any) -> Any:
-        from hotlap.data import CachedDataset as Wrapper
-        from hotlap.data import cached
+    def cached_within(self, dataset: Any) -> Any:
+        """What a loader is to read."""
+        from hotlap.data.stand_in import within
 
-        if type(dataset) is Wrapper:
+        # Workers have nothing to do once all is kept.
+        return within(dataset, self.cached, outside=("overlapped",), instead_of=("lasting",))
+
+    def cached(self, dataset: Any) -> Any:
+        """A data set of the script's own, with its items kept; all else as it is."""
+        from hotlap.data import cached
+        from hotlap.data.stand_in import stood_in
+
+        if stood_in(dataset) or not has_items(dataset):
             return dataset
         held = self._held.pop(id(dataset), None)
         if held is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run, SwitchFacts
 from hotlap.source import Edit, InsertAfterImports
 
@@ -37,8 +37,10 @@ class CudnnBenchmark(Lever):
             return "The model has no convolution over images."
         if run.switches is None or run.shapes is None:
             return "It was not looked at how many shapes the model is given."
-        return _refuses(run.switches, run.shapes.num_shapes) or cannot_write(
-            self, run, "There is no script of the user's to change."
+        return (
+            _refuses(run.switches, run.shapes.num_shapes)
+            or cannot_write(self, run, "There is no script of the user's to change.")
+            or set_on_purpose(run, "cudnn.benchmark")
         )
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:

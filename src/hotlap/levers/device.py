@@ -59,6 +59,8 @@ class Device(Lever):
             return str(error)
         if not known:
             return "There is no script of the user's to change."
+        if run.world_size > 1:
+            return "Several processes train together, over a backend that was chosen for the device they are on."
         return self._why_not_cpu(run, known) if self.to == "cpu" else self._why_not_cuda(run, machine, known)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:

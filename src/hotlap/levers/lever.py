@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from hotlap.errors import UserError
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run
-from hotlap.source import Edit
+from hotlap.source import Edit, scripts
 
 
 class Scope(StrEnum):
@@ -131,6 +131,21 @@ def cannot_write(lever: Lever, run: Run, otherwise: str) -> str | None:
         return None if lever.edits(run) else otherwise
     except UserError as error:
         return str(error)
+
+
+def set_on_purpose(run: Run, *switches: str) -> str | None:
+    """Why a switch stays as it is: the script sets it itself, and behind a line of ours; None where it does not.
+
+    Raises:
+        UserError: a file is missing or changed since.
+    """
+    for script in scripts(run):
+        for number, line in enumerate(script.text.splitlines(), 1):
+            code = line.partition("#")[0]
+            switch = next((name for name in switches if name in code), None)
+            if switch is not None:
+                return f"The script sets {switch} on purpose, in line {number}."
+    return None
 
 
 def arithmetic_s(run: Run) -> float:

@@ -14,12 +14,15 @@ from hotlap.levers.loaders import (
     trained_on,
     wrapping_edits,
 )
-from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts
 from hotlap.source import Edit
 from hotlap.units import percent, size
 
 # As for waiting: gains below this drown in the noise between processes.
 MIN_SHARE = 0.02
+
+# Some sizes are pinned once each; as for compiled code.
+_MOST_SHAPES = 8
 
 # Below this a copy takes as long as starting it (hotlap.data.travel).
 LEAST_BYTES = 64 << 10
@@ -36,7 +39,8 @@ class PinAndOverlap(Lever):
     pinned memory it runs beside the kernels (CUDA C++ Best Practices Guide, 10.1; PyTorch's tutorial on pin_memory and
     non_blocking).
     When it hurts: pinned memory is taken from everybody, in blocks of powers of two; small batches travel as fast
-    without (left alone); memory that is pinned anew for each batch can cost more than it saves.
+    without (left alone). Memory that is pinned anew for each batch costs more than it saves (pytorch/pytorch#124456),
+    so it is refused where sizes keep changing.
     """
 
     name: ClassVar[str] = "pin-and-overlap"
@@ -49,6 +53,10 @@ class PinAndOverlap(Lever):
             return NO_LOADER
         if run.device == "cpu":
             return "The model runs on the CPU: batches do not travel."
+        if run.shapes is not None and _keep_coming(run.shapes):
+            return (
+                f"The model was given {run.shapes.num_shapes} different shapes: memory would be pinned again and again."
+            )
         reasons = [_refuses(loader) for loader in trained_on(run)]
         if None not in reasons:
             return reasons[0]
@@ -78,6 +86,11 @@ class PinAndOverlap(Lever):
     def edits(self, run: Run) -> Sequence[Edit]:
         """`overlapped(...)` around the data set of each loader that is served."""
         return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader) is None], "overlapped")
+
+
+def _keep_coming(shapes: ShapeFacts) -> bool:
+    """Sizes go on changing: pinned blocks are kept by size (pytorch/pytorch#124456)."""
+    return shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes
 
 
 def _refuses(loader: LoaderFacts) -> str | None:

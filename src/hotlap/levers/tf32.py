@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import is_before_ampere
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit, InsertAfterImports
 
@@ -38,7 +38,9 @@ class Tf32(Lever):
             return f"The script chose its precision of products already ({run.switches.matmul_precision})."
         if run.switches is not None and "NVIDIA_TF32_OVERRIDE" in run.switches.environment:
             return "NVIDIA_TF32_OVERRIDE is set in the environment, and decides."
-        return cannot_write(self, run, "There is no script of the user's to change.")
+        return cannot_write(self, run, "There is no script of the user's to change.") or set_on_purpose(
+            run, "matmul.allow_tf32", "set_float32_matmul_precision", "fp32_precision"
+        )
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward, and waiting for the device, where they show."""

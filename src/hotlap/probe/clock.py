@@ -110,9 +110,8 @@ class Clock:
         """Hotlap's own work, from `begin` until now, is over."""
         self.note((OWN, begin, self.now()))
 
-    def lap(self) -> None:
+    def lap(self, now: float) -> None:
         """A step is over. What is still open goes on in the next step; its part of this one counts as OTHER."""
-        now = self.now()
         self.note((_LAP, now, now))
 
     def tell(self, what: int, value: Any) -> None:

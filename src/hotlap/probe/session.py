@@ -83,6 +83,7 @@ class Session:
         """Seconds spent in our own affairs at the ends of steps."""
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
+        self._made = self._progress.made
         self._token = Token(plan.turn)
         self._replay = Replay()
         self._digest = Digest()
@@ -124,7 +125,7 @@ class Session:
                 # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
                 self.clock.tell(phases.LOSS, tensor.item() if tensor.is_cpu else tensor.detach().clone())
         if self.marker.went_backward():
-            self._boundary()
+            self._boundary(self.clock.now())
             if self.due:
                 self.turn_page()
 
@@ -135,18 +136,21 @@ class Session:
         weakref.finalize(optimizer, self.marker.gone, number).atexit = False
         self.arms.optimizer_made(optimizer)
 
-    def update_begins(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """An optimizer is about to step; None: with a closure. Only called where evidence is wanted."""
-        if Updates.wanted(self.steps):
-            self.own(lambda: self.updates.before(self._parameters(), optimizer))
+    def update_begins(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
+        """An optimizer is about to step. Only called where evidence is wanted, or with arguments."""
+        if closure:
+            self.facts.used_closure(optimizer)
+        if self.plan.evidence and Updates.wanted(self.steps):
+            self.own(lambda: self.updates.before(self._parameters(), None if closure else optimizer))
 
-    def update_made(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer has stepped."""
+    def update_made(self, optimizer: torch.optim.Optimizer, end: float) -> None:
+        """An optimizer has stepped, until `end` by the clock."""
         self.updates_made += 1
         if self.plan.evidence:
             self.own(self.updates.stepped)
+            end = self.clock.now()
         if self.marker.stepped(self.facts.made_optimizer(optimizer)):
-            self._boundary()
+            self._boundary(end)
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
@@ -185,13 +189,12 @@ class Session:
 
     # The end of a step
 
-    def _boundary(self) -> None:
+    def _boundary(self, now: float) -> None:
         if self.ending.finished:
             return
-        self.clock.lap()
-        self.steps += 1
-        self._progress.steps = self.steps
-        if self.steps >= self._until or self._progress.must_stop(self.steps):
+        self.clock.lap(now)
+        self.steps = steps = self.steps + 1
+        if self._made(steps) or steps >= self._until:
             self._decide()
 
     def _decide(self) -> None:
@@ -256,7 +259,7 @@ class Session:
         if self._progress.must_stop(self.steps):
             self.ending.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
-            if self.windows.idle and not self.plan.whole:
+            if self.windows.idle and not self.plan.whole and not self._in_window:
                 self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
                 if self.plan.whole:
@@ -284,13 +287,21 @@ class Session:
         """
         begun = self.clock.now()
         self.due = False
-        self._in_window = self.windows.next()
+        self._in_window = self.windows.next() or self._waits_for_peers()
         if not self._in_window:
             if not self.plan.whole:
                 self.ending.finish(Status.COMPLETE)
             self.schedule.go_on()
         self.own_s += time.perf_counter() - begun
         self.clock.own(begun)
+
+    def _waits_for_peers(self) -> bool:
+        """Windows that are over when they have seen enough are not over at the same step in all processes that train
+        together: who is first goes on with the others, or they would wait for it in their next collective."""
+        if self.plan.whole or not self.collectives.active or self.collectives.local_size <= 1:
+            return False
+        self._progress.done(self.collectives.local_rank)
+        return True
 
     def _affordable(self, now: float) -> int:
         """Steps until the next look: a short time for all, so that looking costs short steps next to nothing."""

@@ -23,21 +23,19 @@ class Compiled:
 
     def __init__(self, func: Field, y: torch.Tensor, method: str, *, time_gradient: bool) -> None:
         self.program: Program = trace_field(func, y)
-        self._guard = guards.new_guard()
+        guard = guards.new_guard()
         if isinstance(func, nn.Module):
-            guards.watch_model(self._guard, func, self.program.parameters)
+            guards.watch_model(guard, func, self.program.parameters)
         else:
-            guards.watch_function(self._guard, func, self.program.parameters)
+            guards.watch_function(guard, func, self.program.parameters)
+        self.holds: Callable[[], bool] = guard.holds
+        """Whether nothing that was read while tracing has changed."""
         self.rows = y.numel() // (y.shape[-1] if y.dim() else 1)
         self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
         self.trained = [self.program.parameters[n] for n in self.numbers]
         self._tableau = METHODS[method]
         self._time_gradient = time_gradient
         self._free: list[Any] = []
-
-    def holds(self) -> bool:
-        """Whether nothing that was read while tracing has changed."""
-        return bool(self._guard.holds())
 
     def solver(self) -> Any:
         """One that nobody uses."""
@@ -52,7 +50,7 @@ class Compiled:
         tableau, s = self._tableau, len(self._tableau.b)
         a = [row[j] if j < len(row) else 0.0 for row in tableau.a for j in range(s)]
         name = "OdeFloat32" if self.program.dtype == torch.float32 else "OdeFloat64"
-        return getattr(core().module, name)(
+        solver = getattr(core().module, name)(
             *self.program.description(),
             tableau.order,
             tableau.first_same_as_last,
@@ -63,10 +61,14 @@ class Compiled:
             [w for row in tableau.dense for w in row],
             self._time_gradient,
         )
+        solver.watch(self.program.parameters)
+        return solver
 
 
 class Lease:
     """A solver that holds a solution until nothing can ask for its gradient any more."""
+
+    __slots__ = ("compiled", "solver")
 
     def __init__(self, compiled: Compiled) -> None:
         self.compiled = compiled

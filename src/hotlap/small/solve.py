@@ -10,6 +10,7 @@ from hotlap.errors import UserError
 from hotlap.small import solve_settings, torch_solver
 from hotlap.small.fields import Compiled, Field, Lease, compiled_for, known_for, prepare
 from hotlap.small.native import core
+from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Unsupported
 from hotlap.small.solve_settings import Settings, fixed_times, read_settings, times_of
 from hotlap.small.torch_solver import SolveFailed
@@ -63,7 +64,8 @@ def solve_natively(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Set
         if problem:
             raise Unsupported(problem)
         compiled = compiled_for(func, y0, settings.method, time_gradient=time_gradient)
-    out: torch.Tensor = _Solution.apply(compiled, settings, y0, t, *compiled.trained)  # type: ignore[no-untyped-call]
+    apply = _apply_directly if is_plain(y0) else _Solution.apply
+    out: torch.Tensor = apply(compiled, settings, y0, t, *compiled.trained)
     return out
 
 
@@ -142,13 +144,12 @@ class _Solution(torch.autograd.Function):
         ctx.lease = lease = Lease(compiled)
         dense = y0 if y0.is_contiguous() else y0.contiguous()
         prepare(lease.solver, t, compiled.rows, settings)
-        out = dense.new_empty((t.shape[0], *y0.shape))
+        out = dense.new_empty(t.shape[0], *y0.shape)
         try:
             lease.solver.solve(dense.data_ptr(), out.data_ptr())
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
         ctx.t = t
-        ctx.versions = [p._version for p in compiled.program.parameters]
         return out
 
     @staticmethod
@@ -159,22 +160,23 @@ class _Solution(torch.autograd.Function):
 def _gradients(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     """Those of `_Solution.forward`'s arguments."""
     compiled, wanted = ctx.lease.compiled, ctx.needs_input_grad
-    if ctx.versions != [p._version for p in compiled.program.parameters]:
-        raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
     if not gradient.is_contiguous():
         gradient = gradient.contiguous()
     to_y0 = torch.empty_like(gradient[0]) if wanted[2] else None
     to_t = torch.zeros(ctx.t.shape[0], dtype=torch.float64) if wanted[3] else None
     found = [torch.empty_like(p) for p in compiled.trained]
-    ctx.lease.solver.backward(
+    unchanged = ctx.lease.solver.backward(
         gradient.data_ptr(),
         0 if to_y0 is None else to_y0.data_ptr(),
         0 if to_t is None else to_t.data_ptr(),
         compiled.numbers,
         [one.data_ptr() for one in found],
     )
+    if not unchanged:
+        raise RuntimeError("a parameter of the field was changed in place between the solve and its backward pass.")
     return None, None, to_y0, None if to_t is None else to_t.to(ctx.t.dtype), *found
 
 
+_apply_directly = direct(_Solution)
 _second_is_refused = torch.autograd.function.once_differentiable(_gradients)
 """With create_graph=True: the same gradients, whose own gradient is an error and not nothing."""

@@ -123,7 +123,9 @@ class Measurer:
         wanted = self._scope.wanted
         made = len(run.first_steps_s) + len(run.step_s)
         steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
-        if not wanted.watches or run.status not in (Status.ENDED, Status.LAPSED) or steps >= made:
+        # One process alone has recorded no more than was needed before its time was over: it would lapse again.
+        again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
+        if not wanted.watches or not again or steps >= made:
             return run
         desk.doing(f"{self._options.title} makes few steps; running it again to look closer")
         shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))

@@ -74,6 +74,18 @@ def test_who_would_notice_is_left_alone_and_it_is_said(given: dict[str, Any], re
     assert len(notes) == 1 and reason in notes[0]
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_how_workers_are_started_stays_as_it_is(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"dataset": Pictures(), "num_workers": 1, "multiprocessing_context": method}
+    changed, notes = staffed(**given)
+    assert changed["num_workers"] == 2 and changed["multiprocessing_context"] == method and not notes
+    monkeypatch.setattr(torch.multiprocessing, "get_start_method", lambda: method)
+    given = {"dataset": Pictures()}
+    changed, notes = staffed(**given)
+    assert changed == given
+    assert len(notes) == 1 and f"workers would be started by {method}" in notes[0]
+
+
 def test_looking_at_items_leaves_no_trace() -> None:
     dataset = Counts()
     seed()

@@ -7,7 +7,8 @@ import pytest
 
 from hotlap.levers.affinity import Affinity
 from hotlap.levers.device import Device
-from hotlap.record import Run
+from hotlap.levers.pin_and_overlap import PinAndOverlap
+from hotlap.record import Run, ShapeFacts
 from tests.conformance.recorded import OWN, SCRIPTS, run_of
 from tests.sample_runs import loader, machine, optimizer
 
@@ -82,3 +83,23 @@ def test_threads_are_bound_where_there_are_cores_and_no_workers() -> None:
 def test_a_choice_of_cores_is_left_as_it_is() -> None:
     assert Affinity().environment({}) == {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}
     assert Affinity().environment({"GOMP_CPU_AFFINITY": "0-3"}) == {}
+
+
+def test_processes_that_train_together_keep_their_device_and_their_cores() -> None:
+    run = replace(run_of(OWN["zero-grad-none"]), loaders=(), num_threads=8, world_size=2)
+    many = replace(machine(), usable_cores=16.0, gpus=("NVIDIA H200",))
+    moved, bound = Device(to="cuda").rejects(run, many), Affinity().rejects(run, many)
+    assert moved is not None and moved.startswith("Several processes train together")
+    assert bound is not None and bound.startswith("Several processes train together")
+    alone = replace(run, world_size=1)
+    assert Device(to="cuda").rejects(alone, many) is None
+    assert Affinity().rejects(alone, many) is None
+
+
+def test_sizes_that_keep_changing_are_not_pinned_again_and_again() -> None:
+    run = replace(run_of(SCRIPTS[0]), device="NVIDIA H200", loaders=(replace(loader(), item_bytes=1 << 20),))
+    settled = replace(run, shapes=ShapeFacts(num_steps=100, num_shapes=20, num_new_late=2))
+    churning = replace(run, shapes=ShapeFacts(num_steps=100, num_shapes=60, num_new_late=40))
+    assert PinAndOverlap().rejects(settled, machine()) is None
+    found = PinAndOverlap().rejects(churning, machine())
+    assert found is not None and "60 different shapes" in found

@@ -35,6 +35,13 @@ def on_a_gpu(*, shapes: int = 1, **switches: object) -> Run:
     return replace(run, device="NVIDIA H200", switches=facts, shapes=shape_facts)
 
 
+def with_line(line: str, folder: Path) -> Run:
+    """The run on a GPU of a script that begins with another line."""
+    path = folder / "train.py"
+    path.write_text(f"{line}\n{OWN['channels-last'].read_text()}")
+    return replace(run_of(path), device="NVIDIA H200", switches=SwitchFacts())
+
+
 # no-debug
 
 
@@ -176,6 +183,15 @@ def test_tf32_respects_what_the_script_chose() -> None:
     assert Tf32().rejects(on_a_gpu(environment={"NVIDIA_TF32_OVERRIDE": "0"}), machine()) is not None
 
 
+@pytest.mark.parametrize(
+    "line", ["torch.backends.cuda.matmul.allow_tf32 = False", 'torch.set_float32_matmul_precision("highest")']
+)
+def test_tf32_leaves_a_script_alone_that_says_no(line: str, tmp_path: Path) -> None:
+    reason = Tf32().rejects(with_line(line, tmp_path), machine())
+    assert reason is not None and reason.endswith(" on purpose, in line 1.")
+    assert Tf32().rejects(with_line(f"# {line}", tmp_path), machine()) is None
+
+
 # cudnn-benchmark
 
 
@@ -188,6 +204,11 @@ def test_benchmark_is_for_shapes_that_stay() -> None:
 def test_benchmark_that_is_on_with_changing_shapes_is_told() -> None:
     reason = CudnnBenchmark().rejects(on_a_gpu(shapes=60, cudnn_benchmark=True), machine())
     assert reason is not None and "take it out" in reason
+
+
+def test_benchmark_leaves_a_script_alone_that_says_no(tmp_path: Path) -> None:
+    reason = CudnnBenchmark().rejects(with_line("torch.backends.cudnn.benchmark = False", tmp_path), machine())
+    assert reason == "The script sets cudnn.benchmark on purpose, in line 1."
 
 
 def test_benchmark_leaves_deterministic_scripts_alone() -> None:

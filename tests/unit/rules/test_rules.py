@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from hotlap import rules
-from hotlap.record import CpuUse, HotLine, InputPart, LoaderFacts, Phase, Run, Sighting, SightingKind, SwitchFacts
+from hotlap.record import (
+    CpuUse,
+    HotLine,
+    InputPart,
+    LoaderFacts,
+    Phase,
+    Run,
+    Sighting,
+    SightingKind,
+    SwitchFacts,
+    WhatIf,
+)
 from hotlap.rules import (
     compute_bound,
     debug_left_on,
@@ -251,6 +262,15 @@ def test_debug_left_on_tells_its_price_or_that_it_has_none() -> None:
     assert untried is not None
     assert untried.cost_s == 0
     assert "could not be tried" in untried.evidence
+
+
+def test_debug_left_on_knows_what_a_profiler_costs() -> None:
+    tried = WhatIf(setting="profiler", now=True, other=False, now_s=0.01, other_s=0.006, agree=1.0)
+    finding = debug_left_on.check(replace(healthy(), switches=SwitchFacts(profiler=True), what_ifs=(tried,)))
+    assert finding is not None
+    assert finding.evidence == (
+        "Left on while training: a profiler; without, each step would be 4.00 ms (40%) shorter."
+    )
 
 
 def test_debug_left_on_minds_cudas_switches_only_on_a_device() -> None:
