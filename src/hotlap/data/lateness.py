@@ -14,7 +14,7 @@ from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
 from hotlap.data.late_batches import Finisher, LateBatch, LateIterator, LateWorkers, Leaf
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
 from hotlap.data.workers import Role
 from hotlap.errors import UserError
@@ -124,6 +124,7 @@ class Cutting:
 class LateDataset(StandIn):
     """What `late` returns: the data set itself to all who look. See `late`."""
 
+    _hotlap_function = "late"
     _hotlap_notes: Notes
     _hotlap_cutting: Cutting | None
 
@@ -227,7 +228,10 @@ def late(dataset: Any) -> Any:
     Returns:
         The data set, to all who look.
     """
-    if isinstance(dataset, StandIn) or sys.platform != "linux":
+    if type(dataset) is LateDataset:
+        return dataset
+    refuse_stacked("late", dataset)
+    if sys.platform != "linux":
         return dataset
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
