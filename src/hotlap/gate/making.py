@@ -21,6 +21,9 @@ GRADIENT_FLOOR = 0.05
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
 FILLED_FLOOR = 0.01
 BUFFER_FLOOR = 0.05
+# A nudge of one unit in the last place takes many more updates than these to change a gradient by a twentieth, also in
+# a training that is chaotic.
+AT_ONCE = 2
 
 
 def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -30,7 +33,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         _against_formula(evidence)
         or _no_gradient(pairs)
         or _emptied(pairs, references)
-        or _other_gradients(pairs, references)
+        or _other_gradients(pairs, references, nothing_but_rounding=_nothing_but_rounding(evidence))
         or _still_buffers(pairs)
         or _other_buffers(pairs, references)
     )
@@ -82,11 +85,32 @@ def _emptied(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None
     )
 
 
-def _other_gradients(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
-    found = in_all_or_first(pairs, references, _gradient_ratios, floor=GRADIENT_FLOOR, one_sided=False)
+def _other_gradients(
+    pairs: Sequence[Pair], references: Sequence[Pair], *, nothing_but_rounding: frozenset[int]
+) -> Ruling | None:
+    def ratios(mine: Update, other: Update) -> list[float]:
+        found = _gradient_ratios(mine, other)
+        return [math.nan if p in nothing_but_rounding else ratio for p, ratio in enumerate(found)]
+
+    found = in_all_or_first(pairs, references, ratios, floor=GRADIENT_FLOOR, one_sided=False)
     if found is None:
         return None
     return harmed(f"The gradients of parameter {found[0]} are {math.exp(found[1]):.3g} times as large as as written.")
+
+
+def _nothing_but_rounding(evidence: Evidence) -> frozenset[int]:
+    """Parameters whose gradient is 0 but for rounding, so that its size means nothing: another kernel has another one.
+
+    The bias of a convolution in front of a batch normalisation is such: whatever it is, the mean takes it out again.
+    """
+    return frozenset(
+        p
+        for run in evidence.nudged
+        for mine, other in common_updates(Pair(evidence.base[0], run))
+        if mine.step <= AT_ONCE
+        for p, ratio in enumerate(_gradient_ratios(mine, other))
+        if abs(ratio) > GRADIENT_FLOOR
+    )
 
 
 def _still_buffers(pairs: Sequence[Pair]) -> Ruling | None:

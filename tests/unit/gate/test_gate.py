@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.gate import Evidence, judge
-from hotlap.record import NonFinite, Number, Run, Status, Update, Verdict
+from hotlap.record import NonFinite, Number, Run, Status, Update, Verdict, as_float
 from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
 
 CONTRACTS = ("exact", "rounding", "statistical")
@@ -410,6 +410,18 @@ def test_gradients_of_another_size_are_harm_though_adam_hides_it(contract: str) 
     assert ruling.verdict is Verdict.HARMED
     assert "gradients of parameter 3 are 0.5 times" in ruling.why
     assert judge(contract, scaled_gradients(1.01)).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize(("by_nudging", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])
+def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_nudging: float, verdict: Verdict) -> None:
+    def nudged(update: Update) -> Update:
+        *gradients, last = update.gradients or ()
+        moved = by_nudging if 0 < update.step <= 2 else 1.0
+        return replace(update, gradients=(*gradients, moved * (as_float(last) or 0.0)))
+
+    e = scaled_gradients(3.0)
+    runs = tuple(replace(run, updates=tuple(map(nudged, run.updates or ()))) for run in e.nudged)
+    assert judge("rounding", replace(e, nudged=runs)).verdict is verdict
 
 
 def test_gradients_that_underflow_are_harm() -> None:
