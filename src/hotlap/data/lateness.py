@@ -222,6 +222,9 @@ def late(dataset: Any) -> Any:
     four items are made both ways. Not served, and `note` says so: a collate function of the script's own, items whose
     pictures differ in size or are no bytes, a data set that works on what its transforms return.
 
+    Once the script uses CUDA, what it is handed are CPU tensors whose bytes travel: `.to(device)` copies a quarter of
+    the traffic, and the same numbers are made there. Any other use makes them here. Within `lasting` nothing is done.
+
     Arguments:
         dataset: map-style. Not changed.
 
