@@ -86,7 +86,7 @@ class Cutting:
         known = [each for each in cut if each is not None]
         if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
             return None
-        leaves = [Leaf(path, self._tails[number], last) for path, number, _, last in known[0][1]]
+        leaves = [Leaf(path, tail, last) for path, tail, _, last in known[0][1]]
         try:
             return LateBatch(default_collate([item for item, _ in known]), leaves)
         except (TypeError, RuntimeError, KeyError):
@@ -100,7 +100,7 @@ class Cutting:
         if len(known) < len(made) or not found:
             return None
         recipe = tuple(
-            (path, half.calls[mark.call].pipeline, tuple(known[mark.call][0].shape), known[mark.call][1])
+            (path, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
             for path, mark in found
         )
         return built(half.skeleton, [tensor for tensor, _ in known]), recipe
@@ -108,7 +108,10 @@ class Cutting:
     def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
         if call.several or isinstance(call.inputs, Mark):
             return None
-        return bytes_of(call.inputs[0], self._tails[call.pipeline].takes)
+        return bytes_of(call.inputs[0], self._tail(call).takes)
+
+    def _tail(self, call: Call) -> Tail:
+        return self._tails[call.pipeline]
 
     def _are_exact(self, half: Half) -> bool:
         """Of all bytes there are."""
@@ -152,6 +155,8 @@ class LateDataset(StandIn):
             reason = in_a_copy(lambda: _tried(cutting, self._hotlap_dataset, role))
         except (Touched, NoAnswer) as error:
             reason = str(error)
+        except (OSError, AssertionError) as error:  # a process that must not have children, or cannot
+            reason = f"no process could be started to try some items ({error})"
         self.__dict__["_hotlap_cutting"] = cutting if reason is None else None
         if reason is not None:
             self._hotlap_say(reason)
@@ -241,12 +246,20 @@ def late(dataset: Any) -> Any:
             f"late() got a {type(dataset).__name__}, which has no items to look up by number. "
             "Give it a map-style data set: one with __getitem__ and __len__."
         )
-    if fetches_whole_batches(dataset) or not hasattr(type(dataset), "__len__") or not len(dataset):
+    if fetches_whole_batches(dataset) or not _num_items(dataset):
         return dataset
     from hotlap.data.iterators import teach
 
     teach()
     return LateDataset(dataset)
+
+
+def _num_items(dataset: Any) -> int:
+    """0 where it does not say."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return 0
 
 
 def late_iterator(loader: Any, *, forks: bool) -> Any:

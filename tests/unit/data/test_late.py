@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from hotlap.data import cached_prefix, late, overlapped
 from hotlap.data.late_batches import Finisher, LateBatch
@@ -55,6 +55,8 @@ SERVED: dict[str, Callable[[], Any]] = {
     ),
     "not scaled": lambda: Bytes(Compose([ToImage(), ToDtype(torch.float32)])),
     "a Sequential": lambda: Bytes(torch.nn.Sequential(ToImage(), ToDtype(torch.float32, scale=True))),
+    "two parts": lambda: ConcatDataset([usual(), usual()]),
+    "some of them": lambda: Subset(usual(), range(3, 19)),
     "dict": lambda: usual(build=lambda x, y: {"name": f"n{y}", "inner": [y, {"x": x}]}),
     "named": lambda: usual(build=Named),
     "the picture alone": lambda: usual(build=lambda x, _: x),
@@ -310,6 +312,26 @@ def test_is_the_data_set_to_all_who_look() -> None:
         ours[21]
     with pytest.raises(UserError, match="no items to look up by number"):
         late(iter([1]))
+
+
+class Endless(Bytes):
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_a_data_set_that_does_not_say_its_length_is_left_alone() -> None:
+    data = Endless(ToTensor())
+    assert late(data) is data
+
+
+def test_where_no_process_can_be_started_all_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> Any:
+        raise AssertionError("daemonic processes are not allowed to have children")
+
+    monkeypatch.setattr("hotlap.data.lateness.in_a_copy", refuses)
+    ours = late(usual())
+    assert_same_epochs(epochs(ours, num_epochs=1), epochs(usual(), num_epochs=1))
+    assert "daemonic" in ours.note
 
 
 def test_one_overlapped_may_stand_around_it() -> None:
