@@ -139,7 +139,7 @@ def names(text: str, known: Iterable[str]) -> list[str]:
 
 
 def main() -> None:
-    """Judge all cases that were asked for; with all of them, write the result."""
+    """Judge all cases that were asked for; with all scripts and changes, write the result (other contracts: empty)."""
     parser = argparse.ArgumentParser(description="Planted harms in real torch trainings, judged by the gate.")
     parser.add_argument("--scripts", default="", help="only these, separated by commas")
     parser.add_argument("--changes", default="", help="only these, separated by commas")
@@ -163,7 +163,7 @@ def main() -> None:
             )
     for claim in claims(found):
         print(claim)
-    if not (args.scripts or args.changes or args.contracts) and args.steps == SIZES.evidence_steps:
+    if not (args.scripts or args.changes) and args.steps == SIZES.evidence_steps:
         write(found)
 
 

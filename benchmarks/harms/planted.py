@@ -433,8 +433,9 @@ def half_of_the_data() -> None:
     RandomSampler.__iter__ = __iter__  # type: ignore[method-assign]
 
 
-@_harm("last batch of an epoch lost")
+@_harm("last batch of an epoch lost", scripts=("perceptron", "convolution", "characters", "tabular"))
 def last_batch_lost() -> None:
+    """Where an epoch is no whole number of batches: those of `sequences` are all full."""
     construct = loaders.BatchSampler.__init__
 
     def __init__(self: Any, sampler: Any, batch_size: int, drop_last: bool) -> None:  # noqa: N807 - as above
