@@ -65,7 +65,7 @@ class Finisher:
             shape = [shape[2], *shape[:2]]
 
         def make() -> torch.Tensor:
-            out = self._empty(num_items, tuple(shape), bytes_)
+            out = self._empty(num_items, tuple(shape), bytes_, keeps_order=not leaf.channels_last)
             return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
 
         road = None if here else self._way()
@@ -81,7 +81,11 @@ class Finisher:
             self._road = ByteRoad()
         return self._road
 
-    def _empty(self, num_items: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    def _empty(self, num_items: int, shape: tuple[int, ...], like: torch.Tensor, *, keeps_order: bool) -> torch.Tensor:
+        if keeps_order and not like.is_contiguous():
+            return torch.empty_like(
+                like, dtype=torch.float32, pin_memory=torch.cuda.is_available() and like.is_pinned()
+            )
         if torch.cuda.is_available() and like.is_pinned():
             return torch.empty((num_items, *shape), dtype=torch.float32, device="cpu", pin_memory=True)
         return self._buffers.setdefault(shape, Buffers(shape, torch.float32)).take(num_items)

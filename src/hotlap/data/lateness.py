@@ -14,7 +14,7 @@ from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
 from hotlap.data.late_batches import Finisher, LateBatch, LateIterator, LateWorkers, Leaf
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
 from hotlap.data.workers import Role
 from hotlap.errors import UserError
@@ -86,7 +86,7 @@ class Cutting:
         known = [each for each in cut if each is not None]
         if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
             return None
-        leaves = [Leaf(path, self._tails[number], last) for path, number, _, last in known[0][1]]
+        leaves = [Leaf(path, tail, last) for path, tail, _, last in known[0][1]]
         try:
             return LateBatch(default_collate([item for item, _ in known]), leaves)
         except (TypeError, RuntimeError, KeyError):
@@ -100,7 +100,7 @@ class Cutting:
         if len(known) < len(made) or not found:
             return None
         recipe = tuple(
-            (path, half.calls[mark.call].pipeline, tuple(known[mark.call][0].shape), known[mark.call][1])
+            (path, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
             for path, mark in found
         )
         return built(half.skeleton, [tensor for tensor, _ in known]), recipe
@@ -108,7 +108,10 @@ class Cutting:
     def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
         if call.several or isinstance(call.inputs, Mark):
             return None
-        return bytes_of(call.inputs[0], self._tails[call.pipeline].takes)
+        return bytes_of(call.inputs[0], self._tail(call).takes)
+
+    def _tail(self, call: Call) -> Tail:
+        return self._tails[call.pipeline]
 
     def _are_exact(self, half: Half) -> bool:
         """Of all bytes there are."""
@@ -124,6 +127,7 @@ class Cutting:
 class LateDataset(StandIn):
     """What `late` returns: the data set itself to all who look. See `late`."""
 
+    _hotlap_function = "late"
     _hotlap_notes: Notes
     _hotlap_cutting: Cutting | None
 
@@ -151,6 +155,8 @@ class LateDataset(StandIn):
             reason = in_a_copy(lambda: _tried(cutting, self._hotlap_dataset, role))
         except (Touched, NoAnswer) as error:
             reason = str(error)
+        except (OSError, AssertionError) as error:  # a process that must not have children, or cannot
+            reason = f"no process could be started to try some items ({error})"
         self.__dict__["_hotlap_cutting"] = cutting if reason is None else None
         if reason is not None:
             self._hotlap_say(reason)
@@ -221,25 +227,39 @@ def late(dataset: Any) -> Any:
     four items are made both ways. Not served, and `note` says so: a collate function of the script's own, items whose
     pictures differ in size or are no bytes, a data set that works on what its transforms return.
 
+    Once the script uses CUDA, what it is handed are CPU tensors whose bytes travel: `.to(device)` copies a quarter of
+    the traffic, and the same numbers are made there. Any other use makes them here. Within `lasting` nothing is done.
+
     Arguments:
         dataset: map-style. Not changed.
 
     Returns:
         The data set, to all who look.
     """
-    if isinstance(dataset, StandIn) or sys.platform != "linux":
+    if type(dataset) is LateDataset:
+        return dataset
+    refuse_stacked("late", dataset)
+    if sys.platform != "linux":
         return dataset
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
             f"late() got a {type(dataset).__name__}, which has no items to look up by number. "
             "Give it a map-style data set: one with __getitem__ and __len__."
         )
-    if fetches_whole_batches(dataset) or not hasattr(type(dataset), "__len__") or not len(dataset):
+    if fetches_whole_batches(dataset) or not _num_items(dataset):
         return dataset
     from hotlap.data.iterators import teach
 
     teach()
     return LateDataset(dataset)
+
+
+def _num_items(dataset: Any) -> int:
+    """0 where it does not say."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return 0
 
 
 def late_iterator(loader: Any, *, forks: bool) -> Any:

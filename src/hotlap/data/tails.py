@@ -204,5 +204,6 @@ def _of_tensor(value: Any) -> tuple[torch.Tensor, bool] | None:
     plain = value.as_subclass(torch.Tensor) if marked else value
     if not is_plain_tensor(plain) or plain.dtype != torch.uint8 or plain.ndim != 3:
         return None
-    # A conversion keeps the order of dimensions in memory; a part of a larger picture comes out in the usual one.
-    return (plain, False) if torch.empty_like(plain).is_contiguous() else None
+    # A conversion keeps the order of dimensions in memory, but lays out anew what is a part of a larger picture.
+    like = torch.empty_like(plain)
+    return (plain if like.stride() == plain.stride() else like.copy_(plain)), False

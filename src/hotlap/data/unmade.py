@@ -48,7 +48,10 @@ class ByteRoad:
             return None
         self.num_sent += 1
         there = tensor.bytes_.to(device, non_blocking=non_blocking)
-        out = torch.empty(tensor.shape, dtype=torch.float32, device=device)
+        if tensor.channels_last:
+            out = torch.empty(tensor.shape, dtype=torch.float32, device=device)
+        else:
+            out = torch.empty_like(there, dtype=torch.float32)
         return tensor.tail.apply(there, out, channels_last=tensor.channels_last)
 
     def _is_same(self, tensor: "Unmade", device: torch.device) -> bool:
@@ -56,11 +59,12 @@ class ByteRoad:
         case = (tensor.tail, tensor.shape[1], device)
         if case not in self._same:
             every = all_bytes(tensor.shape[1])
-            results = [
-                tensor.tail.apply(every.to(place), torch.empty(every.shape, device=place), channels_last=False)
-                for place in (torch.device("cpu"), device)
+            given = [every.to(place) for place in (torch.device("cpu"), device)]
+            made = [
+                tensor.tail.apply(each, torch.empty_like(each, dtype=torch.float32), channels_last=False)
+                for each in given
             ]
-            here, there = (result.cpu().view(torch.int32) for result in results)
+            here, there = (numbers.cpu().view(torch.int32) for numbers in made)
             self._same[case] = torch.equal(here, there)
         return self._same[case]
 

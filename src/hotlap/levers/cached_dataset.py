@@ -104,8 +104,8 @@ class _Wrapped:
         """What a loader is to read."""
         from hotlap.data.stand_in import within
 
-        # Workers have nothing to do once all is kept.
-        return within(dataset, self.cached, outside=("overlapped",), instead_of=("lasting",))
+        # Workers and transforms have nothing to do once all is kept.
+        return within(dataset, self.cached, outside=("overlapped",), instead_of=("lasting", "late"))
 
     def cached(self, dataset: Any) -> Any:
         """A data set of the script's own, with its items kept; all else as it is."""

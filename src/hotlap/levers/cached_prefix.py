@@ -70,7 +70,9 @@ class CachedPrefix(Lever):
                     patch.settled.append(kept._hotlap_settled)
             return kept
 
-        replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=("overlapped", "lasting")))
+        replace_datasets(
+            patch, lambda dataset: within(dataset, wrap, outside=("overlapped", "lasting"), instead_of=("late",))
+        )
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached_prefix(...)` around the data set of each loader that is served."""

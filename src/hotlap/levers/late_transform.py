@@ -68,11 +68,12 @@ class LateTransform(Lever):
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import late
         from hotlap.data.lateness import LateDataset
+        from hotlap.data.stand_in import stood_in, within
 
         held: dict[int, Any] = {}  # a script may make several loaders of one data set, also one each epoch
 
         def wrap(dataset: Any) -> Any:
-            if not has_items(dataset):
+            if stood_in(dataset) or not has_items(dataset):
                 return dataset
             kept = held.get(id(dataset))
             if kept is None:
@@ -81,7 +82,7 @@ class LateTransform(Lever):
                     kept._hotlap_notes.on_note = patch.notes.append
             return kept
 
-        replace_datasets(patch, wrap)
+        replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=("overlapped", "lasting")))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`late(...)` around the data set of each loader that is served."""

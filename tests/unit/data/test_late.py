@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from hotlap.data import cached_prefix, late, overlapped
 from hotlap.data.late_batches import Finisher, LateBatch
@@ -44,11 +44,19 @@ SERVED: dict[str, Callable[[], Any]] = {
     "with alpha": lambda: Bytes(ToTensor(), num_channels=4, make=Image.fromarray),
     "tensors": lambda: Bytes(Compose([Flip(), ConvertImageDtype(torch.float32), Normalize(MEAN, STD)]), make=chw),
     "part of a tensor": lambda: Bytes(Compose([lambda x: x[:, 1:, 2:], ToDtype(torch.float32, scale=True)]), make=chw),
+    "turned": lambda: Bytes(
+        Compose([lambda x: x.permute(2, 0, 1)[:, 1:], ToDtype(torch.float32, scale=True)]), make=torch.from_numpy
+    ),
+    "dense but turned": lambda: Bytes(
+        Compose([lambda x: x.permute(2, 0, 1), ConvertImageDtype(torch.float32)]), make=torch.from_numpy
+    ),
     "second version": lambda: Bytes(
         Compose([ToImage(), ToDtype(torch.float32, scale=True), Normalize(MEAN, STD)]), make=Image.fromarray
     ),
     "not scaled": lambda: Bytes(Compose([ToImage(), ToDtype(torch.float32)])),
     "a Sequential": lambda: Bytes(torch.nn.Sequential(ToImage(), ToDtype(torch.float32, scale=True))),
+    "two parts": lambda: ConcatDataset([usual(), usual()]),
+    "some of them": lambda: Subset(usual(), range(3, 19)),
     "dict": lambda: usual(build=lambda x, y: {"name": f"n{y}", "inner": [y, {"x": x}]}),
     "named": lambda: usual(build=Named),
     "the picture alone": lambda: usual(build=lambda x, _: x),
@@ -298,11 +306,32 @@ def test_is_the_data_set_to_all_who_look() -> None:
     ours = late(raw)
     assert isinstance(ours, Bytes) and len(ours) == 21 and ours.transform is raw.transform
     assert late(ours) is ours
-    assert type(late(cached_prefix(raw))) is type(cached_prefix(raw)), "one of the two"
+    with pytest.raises(UserError, match=r"Leave out late\(\), or cached_prefix\(\)"):
+        late(cached_prefix(raw))
     with pytest.raises(IndexError):
         ours[21]
     with pytest.raises(UserError, match="no items to look up by number"):
         late(iter([1]))
+
+
+class Endless(Bytes):
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_a_data_set_that_does_not_say_its_length_is_left_alone() -> None:
+    data = Endless(ToTensor())
+    assert late(data) is data
+
+
+def test_where_no_process_can_be_started_all_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> Any:
+        raise AssertionError("daemonic processes are not allowed to have children")
+
+    monkeypatch.setattr("hotlap.data.lateness.in_a_copy", refuses)
+    ours = late(usual())
+    assert_same_epochs(epochs(ours, num_epochs=1), epochs(usual(), num_epochs=1))
+    assert "daemonic" in ours.note
 
 
 def test_one_overlapped_may_stand_around_it() -> None:

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from hotlap.data import batched, cached, cached_prefix, lasting, overlapped
+from hotlap.data import batched, cached, cached_prefix, lasting, late, overlapped
 from hotlap.errors import UserError
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.cached_prefix import CachedPrefix
+from hotlap.levers.late_transform import LateTransform
 from hotlap.levers.lever import Lever, Patch
 from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.pin_and_overlap import PinAndOverlap
@@ -21,6 +22,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cached": cached,
     "batched": batched,
     "cached_prefix": cached_prefix,
+    "late": late,
     "lasting": lasting,
     "overlapped": overlapped,
 }
@@ -29,6 +31,8 @@ GOOD = {
     ("lasting", "cached"): "cached",  # which needs no workers
     ("lasting", "batched"): "batched",
     ("lasting", "cached_prefix"): "lasting cached_prefix",
+    ("lasting", "late"): "lasting late",  # whose workers make items as the script does
+    ("overlapped", "late"): "overlapped late",
     ("overlapped", "cached"): "overlapped cached",
     ("overlapped", "batched"): "overlapped batched",
     ("overlapped", "cached_prefix"): "overlapped cached_prefix",
@@ -75,6 +79,7 @@ def test_the_same_twice_is_once(name: str) -> None:
 LEVERS: dict[str, Lever] = {
     "cached": CachedDataset(),
     "cached_prefix": CachedPrefix(),
+    "late": LateTransform(),
     "lasting": NoEpochGap(),
     "overlapped": PinAndOverlap(),
 }
@@ -92,12 +97,12 @@ def test_levers_come_to_the_same_in_any_order(names: tuple[str, ...]) -> None:
         for patch in reversed(patches):
             patch.undo()
     kinds = found.split()
-    assert kinds == sorted(kinds, key=["overlapped", "lasting", "cached_prefix", "cached"].index)
-    assert not {"cached", "cached_prefix"} <= set(kinds), "one of the two serves it"
+    assert kinds == sorted(kinds, key=["overlapped", "lasting", "late", "cached_prefix", "cached"].index)
+    assert len({"cached", "cached_prefix", "late"} & set(kinds)) <= 1, "one of them serves it"
     assert ("overlapped" in kinds) == ("overlapped" in names)
     if "cached" in kinds:
         assert "cached" in names and "lasting" not in kinds, "whose workers would have nothing to do"
-    elif "cached_prefix" in kinds:
+    elif "cached_prefix" in kinds or "late" in kinds:
         assert ("lasting" in kinds) == ("lasting" in names)
 
 

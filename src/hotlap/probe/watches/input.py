@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils.data import DataLoader, dataloader
 
+from hotlap.data.stand_in import behind
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.watches.watch import Watch
@@ -138,10 +139,11 @@ def _timed(function: Callable[..., Any], add: Callable[[float], None]) -> Callab
 
 def _chain(dataset: Any) -> list[Any]:
     """A data set and those that it wraps (Subset, ConcatDataset, the user's own)."""
-    found, level = [], [dataset]
+    # What stands in for one hands on what is set, and has no attribute of its own that could be put back.
+    found, level = [], [behind(dataset)]
     for _ in range(_MAX_DEPTH):
         found += level
-        level = [inner for owner in level for name in _INNER for inner in _listed(getattr(owner, name, None))]
+        level = [behind(inner) for owner in level for name in _INNER for inner in _listed(getattr(owner, name, None))]
     return found
 
 
