@@ -78,6 +78,8 @@ class BatchedWindows(Lever):
         patch.on_undo(undo)
         patch.set(torch.nn.Module, "__call__", __call__)
         swap()
+        if swapped:
+            calls[0] = _PATIENCE_CALLS  # looking for more would take time of the steps that are compared
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """At each of them."""
