@@ -107,9 +107,11 @@ def lies_in_memory(folder: Path, *, mounts: Path = _MOUNTS) -> bool:
     except OSError:
         return False
     # "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": https://docs.kernel.org/filesystems/proc.html
-    found = [line.split(" - ", 1) for line in text.splitlines() if " - " in line]
-    holding = [(Path(head.split()[4]), tail.split()[0]) for head, tail in found]
-    within = [(len(point.parts), kind) for point, kind in holding if place.is_relative_to(point)]
-    # Of two mounts at one place the later one is seen.
-    deepest = max((depth for depth, _ in within), default=0)
-    return [kind for depth, kind in within if depth == deepest][-1:] in [[kind] for kind in _MEMORY_SYSTEMS]
+    # A blank in a path is written as an octal number there.
+    lines = [line.split(" - ", 1) for line in text.splitlines() if " - " in line]
+    mounted = [(Path(head.split()[4].replace("\\040", " ")), tail.split()[0]) for head, tail in lines]
+    holding = [(len(point.parts), kind) for point, kind in mounted if place.is_relative_to(point)]
+    deepest = max((depth for depth, _ in holding), default=0)
+    # Of two at one place the later one is seen.
+    kinds = [kind for depth, kind in holding if depth == deepest]
+    return bool(kinds) and kinds[-1] in _MEMORY_SYSTEMS

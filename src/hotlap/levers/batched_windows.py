@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
 from hotlap.levers.loaders import MIN_SHARE
-from hotlap.levers.rewriting import changed_functions
+from hotlap.levers.rewriting import changed_functions, still_to_come
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit, ReplaceCall, Script, scripts
 from hotlap.units import percent
@@ -78,6 +78,8 @@ class BatchedWindows(Lever):
         patch.on_undo(undo)
         patch.set(torch.nn.Module, "__call__", __call__)
         swap()
+        if swapped and not still_to_come(_changed):
+            calls[0] = _PATIENCE_CALLS  # looking for more would take time of the steps that are compared
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """At each of them."""

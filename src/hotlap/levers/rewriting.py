@@ -41,6 +41,13 @@ def changed_functions(change: Change) -> list[tuple[FunctionType, CodeType]]:
     return found
 
 
+def still_to_come(change: Change) -> bool:
+    """True if a module that is there has not come to a function that is to be changed."""
+    return any(
+        _resolve(module, entry.name) is None for module, path in _own_modules() for entry in _changed_in(path, change)
+    )
+
+
 def _own_modules() -> Iterator[tuple[Any, str]]:
     """Modules of the script's own: neither Python's, nor installed, nor ours."""
     for module in list(sys.modules.values()):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from hotlap.data import cached, memory
+from hotlap.data import batched, cached, memory, shelf
 from hotlap.data.memory import Allowance, given_bytes, lies_in_memory, limit_bytes
 from hotlap.errors import UserError
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
@@ -19,7 +19,7 @@ class Owner:
 @pytest.fixture(autouse=True)
 def a_thousand_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
-    monkeypatch.setattr(memory, "ALLOWANCE", Allowance())
+    monkeypatch.setattr(memory.ALLOWANCE, "_held", {})  # other tests' data sets may not be gone yet
     monkeypatch.delenv("HOTLAP_MEMORY", raising=False)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
@@ -76,13 +76,9 @@ def test_what_is_no_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_caches_take_no_more_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "lies_in_memory", lambda folder: False)
     monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
     monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 30)
     monkeypatch.setenv("HOTLAP_MEMORY", "5000")
-    from hotlap.data import opening, shelf
-
-    monkeypatch.setattr(opening, "ALLOWANCE", memory.ALLOWANCE)
     monkeypatch.setattr(shelf, "lies_in_memory", lambda folder: False)
     train, val = cached(Pictures()), cached(Pictures())  # 50 items of 64 bytes and a number each
     for kept in (train, val):
@@ -97,13 +93,17 @@ MOUNTS = """\
 23 22 0:5 / /dev rw - devtmpfs udev rw
 25 22 0:26 / /tmp rw,nosuid shared:1 - tmpfs tmpfs rw
 26 25 254:1 / /tmp/disk rw - xfs /dev/vdb rw
+27 22 0:30 / /mnt/my\\040memory rw - tmpfs tmpfs rw
 """
 
 
 @pytest.mark.parametrize(
     ("folder", "in_memory"),
-    [("/tmp/a/b", True), ("/tmp/disk/a", False), ("/home/me/.cache", False), ("/tmpfile", False), ("/dev/shm/x", True)],
-)
+    [
+        ("/tmp/a/b", True), ("/tmp/disk/a", False), ("/home/me/.cache", False), ("/tmpfile", False),
+        ("/dev/shm/x", True), ("/mnt/my memory/x", True),
+    ],
+)  # fmt: skip
 def test_a_folder_in_memory_is_told_from_one_on_disk(folder: str, in_memory: bool, tmp_path: Path) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTS)
     assert lies_in_memory(Path(folder), mounts=tmp_path / "mountinfo") is in_memory
@@ -114,8 +114,6 @@ def test_where_nobody_can_tell_a_folder_is_on_disk(tmp_path: Path) -> None:
 
 
 def test_data_in_memory_already_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hotlap.data import batched
-
     monkeypatch.setenv("HOTLAP_MEMORY", "1MB")
     monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 30)
     data = batched(TensorDataset(torch.zeros(1000, 8)))
