@@ -147,7 +147,8 @@ def _changes_data(known: Sequence[Script]) -> str | None:
 def _new_beyond_known_s(run: Run, shapes: ShapeFacts) -> float | None:
     """Seconds a step; None where no step, or each, had a shape that was new."""
     new, told = set(shapes.new_steps), zip(run.step_s, run.step_index, strict=False)
-    of_new, of_known = [], []
+    of_new: list[float] = []
+    of_known: list[float] = []
     for seconds, step in told:
         (of_new if step in new else of_known).append(seconds)
     if not of_new or not of_known:

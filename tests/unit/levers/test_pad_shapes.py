@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -177,13 +178,14 @@ def test_losses_and_gradients_of_a_model_that_knows_its_padding_stay(tagger: tup
 
 
 def _plainly(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
-    tokens, tags = zip(*pairs, strict=True)
+    tokens, tags = map(list, zip(*pairs, strict=True))
     return rnn.pad_sequence(tokens, True), rnn.pad_sequence(tags, True, -100)
 
 
 def test_calls_that_the_edits_leave_alone_are_left_alone_by_the_lever_too(tagger: tuple[ModuleType, Patch]) -> None:
     for length in (40, 20):
-        hidden = rnn.pad_sequence(*[[torch.ones(length)]])
+        arguments: dict[str, Any] = {"sequences": [torch.ones(length)]}
+        hidden = rnn.pad_sequence(**arguments)
         plain = rnn.pad_sequence([torch.ones(length)])
     assert hidden.shape == (20, 1)
     assert plain.shape == (32, 1)
