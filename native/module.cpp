@@ -10,7 +10,7 @@
 
 #include "guard.hpp"
 #include "net.hpp"
-#include "ode.hpp"
+#include "ode_fit.hpp"
 #include "step.hpp"
 #include "update.hpp"
 
@@ -221,6 +221,7 @@ struct PyOde {
     int64_t rows = 0;
     bool each = false;
     nb::object asked = nb::none();  // what the caller has set, in its own terms
+    Versions versions;              // of what the field reads
 
     PyOde(Program program, Tableau tableau, bool time_gradient)
         : ode(std::move(program), std::move(tableau), time_gradient), fit(ode) {}
@@ -242,6 +243,10 @@ void bind_ode(nb::module_& m, const char* name) {
         .def_prop_rw("asked", [](P& self) { return self.asked; }, [](P& self, nb::object asked) { self.asked = std::move(asked); },
                      nb::arg().none())
         .def("rebind", [](P& self, int p, uintptr_t data) { self.ode.exec().rebind(p, pointer<void>(data)); })
+        // Tensors that must not change between solve() and backward().
+        .def("watch", [](P& self, nb::list tensors) {
+            for (nb::handle tensor : tensors) self.versions.watch(tensor.ptr());
+        })
         // rtol, atol, first, min and max step, safety, largest and least factor, exponent of the last error; step limit.
         .def("set_control",
              [](P& self, const std::vector<double>& v, int64_t max_steps) {
@@ -257,18 +262,22 @@ void bind_ode(nb::module_& m, const char* name) {
              })
         .def("solve",
              [](P& self, uintptr_t y0, uintptr_t out) {
+                 self.versions.note();
                  nb::gil_scoped_release release;
                  self.ode.solve(pointer<T>(y0), self.t, self.sign, self.rows, self.each, self.control, self.grid, pointer<T>(out));
              })
         .def("backward",
-             // `to`: where the gradients of the parameters with these `numbers` go.
+             // `to`: where the gradients of the parameters with these `numbers` go. False, with nothing done, where a watched
+             // tensor has changed.
              [](P& self, uintptr_t gradient, uintptr_t to_y0, uintptr_t to_t, const std::vector<int>& numbers,
                 const std::vector<uintptr_t>& to) {
+                 if (!self.versions.hold()) return false;
                  nb::gil_scoped_release release;
                  Exec<T>& exec = self.ode.exec();
                  for (size_t i = 0; i < numbers.size(); i++) exec.redirect_gradient(numbers[i], pointer<T>(to.at(i)));
                  self.ode.backward(pointer<T>(gradient), pointer<T>(to_y0), pointer<double>(to_t), int64_t(self.t.size()));
                  for (int number : numbers) exec.redirect_gradient(number, nullptr);
+                 return true;
              })
         .def("set_optimizer",
              [](P& self, int method, const std::vector<std::vector<double>>& groups, const std::vector<SlotTuple>& slots) {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "exec.hpp"
-#include "optimizer.hpp"
 
 namespace hotlap {
 
@@ -187,6 +186,7 @@ class Ode {
     void attempt(const Taken& s) {
         const int last = tableau_.stages - 1;
         scale(s.h);
+        if (exec_.in_one_pass()) return attempt_in_registers(s);
         for (int i = 1; i <= last; i++) {
             combine(s, by_h_.a + i * tableau_.stages, i, argument(s.first + i));
             // The end of the step exactly, as torchdiffeq has it.
@@ -198,12 +198,32 @@ class Ode {
             combine(s, by_h_.b, tableau_.stages, next_.data());
     }
 
+    // The same for a state of one vector: each slope is still in a register when the next argument is made of it.
+    void attempt_in_registers(const Taken& s) {
+        const int last = tableau_.stages - 1;
+        const T* k = stage(s.first);
+        const int64_t stride = stages_.step;
+        const Vec<T> now = load<T>(now_.data());
+        const auto end_of = [&](const T* weight, int newest, Vec<T> slope) {
+            return fma(splat<T>(weight[newest]), slope, sum_stages(now, weight, 1, k, stride, newest));
+        };
+        Vec<T> slope = load<T>(k), y = now;
+        for (int i = 1; i <= last; i++) {
+            y = end_of(by_h_.a + i * tableau_.stages, i - 1, slope);
+            store<T>(argument(s.first + i), y);
+            slope = exec_.one_forward(s.first + i, y);
+        }
+        asked_ += last;
+        store<T>(next_.data(), tableau_.first_same_as_last ? y : end_of(by_h_.b, last, slope));
+    }
+
     // sqrt(mean((sum_i weight_i k_i / (atol + rtol max(|y|, |z|)))^2)); weights already times h.
     template <class F>
     double scaled_norm(const Control& control, const T* y, const T* z, F numerator) const {
         const Vec<T> atol = splat<T>(T(control.atol)), rtol = splat<T>(T(control.rtol));
         double total = 0;
         const int64_t n = cols(), step = ld();
+        const double share = 1 / double(rows_ * n);
         for (int64_t r = 0; r < rows_; r++) {
             Vec<T> sum{};
             for (int64_t c = 0; c < n; c += W) {
@@ -214,7 +234,7 @@ class Ode {
             }
             total += double(sum_of<T>(sum));
         }
-        return std::sqrt(total / double(rows_ * n));
+        return std::sqrt(total * share);
     }
 
     double error_of(const Control& control, const Taken& s) {
@@ -286,7 +306,8 @@ class Ode {
         if (error == 0) return control.grow;
         const double least = error < 1 ? 1 : control.shrink;
         if (control.proportional == 0) {
-            const double f = control.safety / std::pow(error, 1.0 / tableau_.order);
+            // Only as exact as the error is: the next step waits for it.
+            const double f = control.safety * double(std::pow(T(error), T(-1.0 / tableau_.order)));
             return std::min(control.grow, std::max(f, least));
         }
         // Gustafsson's PI controller as in Hairer's dopri5: exponents 1/k - 0.75 beta and beta.
@@ -376,169 +397,17 @@ class Ode {
             std::memcpy(out + (index * total_rows_ + row + r) * cols(), y + r * ld(), sizeof(T) * cols());
     }
 
-    void backward_trajectory(size_t k, const T* gradient, T* to_y0, double* to_t) {
-        const Trajectory &from = trajectories_[k], &until = trajectories_[k + 1];
-        T *y = now_.data(), *carried = carried_.data();
-        std::memset(y, 0, sizeof(T) * size_);
-        std::memset(carried, 0, sizeof(T) * size_);
-        for (size_t n = until.step; n-- > from.step;) {
-            backward_step(steps_[n], from.row, gradient, to_t);
-            const int64_t done = steps_[n].first + (tableau_.first_same_as_last ? 1 : 0);
-            if (summed_ - done < at_once_) continue;
-            exec_.linear_gradients(done, summed_ - done, true);
-            summed_ = done;
-        }
-        if (until.step > from.step && tableau_.first_same_as_last) {
-            const int64_t first = steps_[from.step].first;
-            copy_vectors<T>(carried, slope_gradient(first), size_);
-            pull(first, to_t);
-            add(argument_gradient(first), y);
-        }
-        for (int64_t r = 0; to_y0 && r < rows_; r++)
-            for (int64_t c = 0; c < cols(); c++)
-                to_y0[(from.row + r) * cols() + c] = y[r * ld() + c] + gradient[(from.row + r) * cols() + c];
-    }
-
-    // now_ holds the gradient of y at the end of the step and becomes that at its beginning. The first stage's gradient
-    // comes in, and goes out, in carried_ where it is the last stage of the step before. Each stage's gradient is summed
-    // up once, in a register, when everything that it is made of is there.
-    void backward_step(const Taken& s, int64_t row, const T* gradient, double* to_t) {
-        const int last = tableau_.stages - 1;
-        const bool shared = tableau_.first_same_as_last, outputs = s.end > s.output;
-        T *y = now_.data(), *carried = carried_.data();
-        scale(s.h);
-        if (outputs) tableau_.powers == 1 ? read_outputs<1>(s, row, gradient) : read_outputs<max_powers>(s, row, gradient);
-        for (int64_t k = s.output; to_t && k < s.end; k++) time_of_output(s, k, row, gradient, to_t);
-        int top = last;
-        if (shared) {
-            gather(s, last, outputs, carried, T(1), last, slope_gradient(s.first + last));
-            pull(s.first + last, to_t);
-            add(argument_gradient(s.first + last), y);
-            top = last - 1;
-        }
-        for (int i = top; i >= 0; i--) {
-            T* to = i == 0 && shared ? carried : slope_gradient(s.first + i);
-            gather(s, i, outputs, y, shared ? by_h_.a[last * tableau_.stages + i] : by_h_.b[i], top, to);
-            if (i > 0 || !shared) pull(s.first + i, to_t);
-        }
-        for (int64_t k = 0; k < size_; k += W) {
-            Vec<T> v = load<T>(y + k);
-            for (int i = shared ? 1 : 0; i <= top; i++) v += load<T>(argument_gradient(s.first + i) + k);
-            if (outputs) v += load<T>(power_gradients_.data() + k);
-            store<T>(y + k, v);
-        }
-    }
-
-    // to = weight * from + what the outputs give to stage i + what the stages after it, up to `top`, give to it: the last
-    // of these has only just been found.
-    void gather(const Taken& s, int i, bool outputs, const T* from, T weight, int top, T* to) {
-        const int powers = tableau_.powers, stages = tableau_.stages;
-        const T *q = power_gradients_.data() + size_, *later = argument_gradient(s.first + top);
-        for (int64_t k = 0; k < size_; k += W) {
-            Vec<T> v = splat<T>(weight) * load<T>(from + k);
-            if (outputs) v = sum_stages(v, by_h_.dense + i * powers, 1, q + k, size_, powers);
-            store<T>(to + k, sum_stages(v, by_h_.a + top * stages + i, -stages, later + k, -size_, top - i));
-        }
-    }
-
-    void add(const T* from, T* to) {
-        for (int64_t i = 0; i < size_; i += W) store<T>(to + i, load<T>(from + i) + load<T>(to + i));
-    }
-
-    // Through one evaluation, from the gradient of its slope to that of its argument.
-    void pull(int64_t e, double* to_t) {
-        exec_.backward(e);
-        if (to_t && time_gradient_) to_t[0] += double(exec_.gradient(exec_.program().time, e)[0]);
-    }
-
-    // The gradient of the coefficient of theta^p: the sum over outputs of theta^p times theirs.
+    void backward_trajectory(size_t k, const T* gradient, T* to_y0, double* to_t);
+    void backward_step(const Taken& s, int64_t row, const T* gradient, double* to_t);
+    void backward_step_in_registers(const Taken& s, bool outputs);
+    void gather(const Taken& s, int i, bool outputs, const T* from, T weight, int top, T* to);
+    void add(const T* from, T* to);
+    void pull(int64_t e, double* to_t);
     template <int P>
-    void read_outputs(const Taken& s, int64_t row, const T* gradient) {
-        const T* thetas = find_thetas(s);
-        for (int64_t r = 0; r < rows_; r++)
-            for (int64_t c = 0; c < cols(); c += W) {
-                Vec<T> q[P + 1] = {};
-                for_outputs(s, row + r, c, [&](int64_t o, int64_t place, auto get, auto) {
-                    const Vec<T> x = splat<T>(thetas[o]);
-                    Vec<T> v = get(gradient + place);
-                    q[0] += v;
-#pragma GCC unroll 4
-                    for (int p = 1; p <= P; p++) {
-                        v *= x;
-                        q[p] += v;
-                    }
-                });
-                const IVec<T> real = first_lanes<T>(int(std::min<int64_t>(W, cols() - c)));
-#pragma GCC unroll 5
-                for (int p = 0; p <= P; p++)
-                    store<T>(power_gradients_.data() + p * size_ + r * ld() + c, from_bits<T>(bits<T>(q[p]) & real));
-            }
-    }
-
-    // d y(t_i) / d t_i is the polynomial's slope; the first time moves all steps with it.
-    void time_of_output(const Taken& s, int64_t index, int64_t row, const T* gradient, double* to_t) {
-        const double theta = this->theta(s, index);
-        double slope = 0;
-        for (int j = 0; j < tableau_.stages; j++) {
-            double w = 0, power = 1;
-            for (int p = 1; p <= tableau_.powers; p++, power *= theta) w += p * power * tableau_.dense[j * tableau_.powers + p - 1];
-            const T* k = stage(s.first + j);
-            for (int64_t r = 0; r < rows_; r++)
-                for (int64_t c = 0; c < cols(); c++)
-                    slope += w * double(k[r * ld() + c]) * double(gradient[(index * total_rows_ + row + r) * cols() + c]);
-        }
-        to_t[index] += slope;
-        to_t[0] -= slope;
-    }
-};
-
-// Trains the field of an Ode on one set of trajectories, all iterations in one call.
-template <class T>
-class OdeFit {
-  public:
-    explicit OdeFit(Ode<T>& o) : ode(o) {}
-
-    Ode<T>& ode;
-    Method method = Method::sgd;
-    std::vector<Group> groups;
-    std::vector<Slot<T>> slots;
-
-    // Sum (or mean) of squares against target (num_times, rows, cols); the loss before each update into `losses`.
-    void run(const T* y0, const std::vector<double>& t, double sign, int64_t rows, bool each, const Control& control,
-             const std::vector<double>& grid, const T* target, bool mean, int64_t iterations, double* losses) {
-        const int64_t n = int64_t(t.size()) * rows * ode.cols();
-        out_.grow(n + Simd<T>::W);
-        const T scale = T(mean ? 2.0 / double(n) : 2.0);
-        for (int64_t k = 0; k < iterations; k++) {
-            ode.solve(y0, t, sign, rows, each, control, grid, out_.data());
-            Vec<T> total{};
-            int64_t i = 0;
-            double sum = 0;
-            for (; i + Simd<T>::W <= n; i += Simd<T>::W) {
-                const Vec<T> d = load<T>(out_.data() + i) - load<T>(target + i);
-                total = fma(d, d, total);
-                store<T>(out_.data() + i, d * splat<T>(scale));
-            }
-            for (; i < n; i++) {
-                const T d = out_.data()[i] - target[i];
-                sum += double(d) * double(d);
-                out_.data()[i] = d * scale;
-            }
-            sum += double(sum_of<T>(total));
-            losses[k] = mean ? sum / double(n) : sum;
-            ode.backward(out_.data(), nullptr, nullptr, int64_t(t.size()));
-            all_rates<T>(method, groups, slots, rates_);
-            for (size_t j = 0; j < slots.size(); j++) {
-                const Slot<T>& slot = slots[j];
-                update<T>(rates_[j], slot, ode.exec().parameter(slot.parameter), ode.exec().parameter_gradient(slot.parameter), T(1), 0,
-                          slot.numel);
-            }
-        }
-    }
-
-  private:
-    Buffer<T> out_;
-    std::vector<Rate<T>> rates_;
+    void read_outputs(const Taken& s, int64_t row, const T* gradient);
+    void time_of_output(const Taken& s, int64_t index, int64_t row, const T* gradient, double* to_t);
 };
 
 }  // namespace hotlap
+
+#include "ode_backward.hpp"

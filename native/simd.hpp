@@ -256,9 +256,24 @@ HOTLAP_INLINE Vec<T> add_neighbours(Vec<T> a, Vec<T> b) {
     return add_neighbours<T>(a, b, std::make_integer_sequence<int, Simd<T>::W>{});
 }
 
+#if defined(HOTLAP_AVX512)
+// The sums of four vectors, in the four lanes of each quarter. Within a quarter a lane moves in one cycle, beyond it in
+// three, so the quarters are added up last.
+HOTLAP_INLINE Vec<float> sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
+    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512 s = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    const __m512 t = _mm512_add_ps(s, _mm512_shuffle_f32x4(s, s, 0x4e));
+    return (Vec<float>)_mm512_add_ps(t, _mm512_shuffle_f32x4(t, t, 0xb1));
+}
+#endif
+
 // Lane j of the result is the sum of all lanes of v[j]; N is a power of two up to W, other lanes are undefined.
 template <class T, int N>
 HOTLAP_INLINE Vec<T> sums_of(Vec<T> (&v)[N]) {
+#if defined(HOTLAP_AVX512)
+    if constexpr (sizeof(T) == 4 && N == 4) return sums_of_four((__m512)v[0], (__m512)v[1], (__m512)v[2], (__m512)v[3]);
+#endif
     int left = N;
 #pragma GCC unroll 5
     for (; left > 1; left /= 2) {

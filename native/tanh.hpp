@@ -102,7 +102,9 @@ struct Tanh<float> {
         __m512 p = _mm512_permutex2var_ps(c[n - 1][0], piece, c[n - 1][1]);
 #pragma GCC unroll 8
         for (int j = n - 2; j >= 0; j--) p = _mm512_fmadd_ps(p, z, _mm512_permutex2var_ps(c[j][0], piece, c[j][1]));
-        return copy_sign<float>((Vec<float>)p, x);
+        // p | (x & sign): the table gives nothing below 0.
+        return (Vec<float>)_mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(p), _mm512_castps_si512((__m512)x),
+                                                                          _mm512_set1_epi32(int32_t(0x80000000)), 0xf8));
     }
 };
 

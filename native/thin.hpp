@@ -4,7 +4,7 @@
 // cannot be loaded before it has reached the cache, and the next layer waits for it.
 #pragma once
 
-#include "simd.hpp"
+#include "tanh.hpp"
 
 namespace hotlap {
 
@@ -45,6 +45,9 @@ void few_to_many(const Thin<T>& a, const T* x, const T* start, T* y) {
     store<T>(y + v, z);
 }
 
+// Sums are taken of so many vectors at once: the next power of two.
+constexpr int in_pairs(int n) { return n <= 2 ? n : n <= 4 ? 4 : 8; }
+
 // y[k] = start[k] + sum_v x[v] m[k][v], for the first `rows` <= N rows; start and y have a whole vector.
 template <class T, int N>
 void many_to_few(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* y) {
@@ -52,7 +55,7 @@ void many_to_few(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* 
     const T* m[N];
 #pragma GCC unroll 8
     for (int k = 0; k < N; k++) m[k] = a.m + (k < rows ? k : rows - 1) * a.ld;
-    Vec<T> sum[N] = {};
+    Vec<T> sum[in_pairs(N)] = {};
     int64_t v = 0;
     for (; v + W <= a.n; v += W) {
         const Vec<T> z = load<T>(x + v);
@@ -65,7 +68,7 @@ void many_to_few(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* 
 #pragma GCC unroll 8
         for (int k = 0; k < N; k++) sum[k] = fma(z, a.whole ? load<T>(m[k] + v) : load_n<T>(m[k] + v, last), sum[k]);
     }
-    store<T>(y, sums_of<T, N>(sum) + load<T>(start));
+    store<T>(y, sums_of<T, in_pairs(N)>(sum) + load<T>(start));
 }
 
 template <class T>
@@ -87,8 +90,74 @@ void many_to_few(const Thin<T>& a, int64_t rows, const T* x, const T* start, T* 
     if (rows <= 1) return many_to_few<T, 1>(a, rows, x, start, y);
     if (rows <= 2) return many_to_few<T, 2>(a, rows, x, start, y);
     if constexpr (few<T> >= 4)
-        if (rows <= 4) return many_to_few<T, 4>(a, rows, x, start, y);
+        if (rows <= 4) return rows == 3 ? many_to_few<T, 3>(a, rows, x, start, y) : many_to_few<T, 4>(a, rows, x, start, y);
     if constexpr (few<T> >= 8) return many_to_few<T, 8>(a, rows, x, start, y);
+}
+
+// Layer, tanh and layer in one pass, from K numbers to K numbers; the first K lanes of x and of the result. What the
+// second layer needs is still in a register.
+// hidden[v] = tanh(start[v] + sum_k x[k] a[k][v]), y[k] = end[k] + sum_v hidden[v] b[k][v].
+template <class T, int K>
+Vec<T> through_tanh(const Thin<T>& a, const T* start, const Thin<T>& b, const T* end, Vec<T> x, T* hidden) {
+    constexpr int W = Simd<T>::W;
+    const Tanh<T> tanh;
+    const int64_t num = b.n;
+    const T *ma[K], *mb[K];  // the compiler cannot know that what is written is not `a` or `b`
+    Vec<T> s[K], sum[in_pairs(K)] = {};
+#pragma GCC unroll 4
+    for (int k = 0; k < K; k++) {
+        ma[k] = a.m + k * a.ld;
+        mb[k] = b.m + k * b.ld;
+        s[k] = splat<T>(x[k]);
+        sum[k] = load_n<T>(end + k, 1);  // one lane of those that are added up
+    }
+    const auto block = [&](int64_t v, auto get, auto real) __attribute__((always_inline)) {
+        Vec<T> z = load<T>(start + v);
+#pragma GCC unroll 4
+        for (int k = 0; k < K; k++) z = fma(s[k], load<T>(ma[k] + v), z);
+        z = real(tanh(z));
+        store<T>(hidden + v, z);
+#pragma GCC unroll 4
+        for (int k = 0; k < K; k++) sum[k] = fma(z, get(mb[k] + v), sum[k]);
+    };
+    int64_t v = 0;
+    for (; v + W <= num; v += W) block(v, [](const T* p) { return load<T>(p); }, [](Vec<T> z) { return z; });
+    if (const int n = int(num - v); n > 0)
+        block(v, [n](const T* p) { return load_n<T>(p, n); },
+              [n](Vec<T> z) { return from_bits<T>(bits<T>(z) & first_lanes<T>(n)); });  // what lies behind may be NaN
+    return sums_of<T, in_pairs(K)>(sum);
+}
+
+// The way back, from the gradient g of y: that of what tanh was given into `to`; the result is that of x.
+template <class T, int K>
+Vec<T> back_through_tanh(const Thin<T>& a, const Thin<T>& b, const T* hidden, Vec<T> g, T* to) {
+    constexpr int W = Simd<T>::W;
+    const Vec<T> one = splat<T>(1);
+    const int64_t num = b.n;
+    const T *ma[K], *mb[K];
+    Vec<T> s[K], sum[in_pairs(K)] = {};
+#pragma GCC unroll 4
+    for (int k = 0; k < K; k++) {
+        ma[k] = a.m + k * a.ld;
+        mb[k] = b.m + k * b.ld;
+        s[k] = splat<T>(g[k]);
+    }
+    const auto block = [&](int64_t v, auto get, auto real) __attribute__((always_inline)) {
+        const Vec<T> h = load<T>(hidden + v);
+        Vec<T> z{};
+#pragma GCC unroll 4
+        for (int k = 0; k < K; k++) z = fma(s[k], get(mb[k] + v), z);
+        z = real(z * fma(-h, h, one));
+        store<T>(to + v, z);
+#pragma GCC unroll 4
+        for (int k = 0; k < K; k++) sum[k] = fma(z, load<T>(ma[k] + v), sum[k]);
+    };
+    int64_t v = 0;
+    for (; v + W <= num; v += W) block(v, [](const T* p) { return load<T>(p); }, [](Vec<T> z) { return z; });
+    if (const int n = int(num - v); n > 0)
+        block(v, [n](const T* p) { return load_n<T>(p, n); },
+              [n](Vec<T> z) { return from_bits<T>(bits<T>(z) & first_lanes<T>(n)); });
+    return sums_of<T, in_pairs(K)>(sum);
 }
 
 }  // namespace hotlap

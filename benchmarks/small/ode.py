@@ -62,6 +62,41 @@ def in_torchdiffeq() -> Contender:
     return script(torchdiffeq.odeint, "dopri5")
 
 
+class Nothing(torch.autograd.Function):
+    """In the place of a solve: a result and gradients that cost nothing but their memory."""
+
+    @staticmethod
+    def forward(ctx: Any, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.parameters = parameters
+        return torch.empty_like(TARGET)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return tuple([torch.empty_like(p) for p in ctx.parameters])
+
+
+def without_a_solve(*, fused: bool | None = None) -> Contender:
+    """What the script costs whatever odeint is in it: torch's own loss, autograd and Adam."""
+    apply = super(torch.autograd.Function, Nothing).apply
+    return script(lambda field, *_, **__: apply(*field.parameters()), "", fused=fused)
+
+
+def with_native_steps() -> Contender:
+    """The script with our odeint, and native_steps() called once: torch's Adam object, its update natively."""
+    from hotlap.levers import Patch
+    from hotlap.levers.native_step import NativeStep
+
+    inner = script(odeint, "dopri5")
+
+    def run(n: int) -> None:
+        patch = Patch()
+        NativeStep().install(patch)
+        inner(n)
+        patch.undo()
+
+    return run
+
+
 def untouched() -> Contender:
     """The script with torchdiffeq, as it runs under the levers native-ode and native-step."""
     import torchdiffeq
@@ -158,6 +193,9 @@ def main() -> None:
             "hotlap odeint dopri5 in the script": lambda: script(odeint, "dopri5"),
             "hotlap odeint dopri5 in the script, fused Adam": lambda: script(odeint, "dopri5", fused=True),
             "hotlap odeint tsit5 in the script": lambda: script(odeint, "tsit5"),
+            "hotlap odeint dopri5 in the script, native_steps": with_native_steps,
+            "no solve in the script": without_a_solve,
+            "no solve in the script, fused Adam": lambda: without_a_solve(fused=True),
             "torchdiffeq dopri5, under native-ode and native-step": untouched,
             "hotlap NeuralODE.fit, I controller": fit,
             "hotlap NeuralODE.fit, PI controller": lambda: fit(controller="pi"),

@@ -1,6 +1,10 @@
 """Numbers -> text. Everything inside hotlap is SI; units appear here, at the edge, and nowhere else."""
 
 import math
+import re
+
+# "8GB" is 8e9 bytes, "8GiB" and "8G" are 8 * 2**30 (as docker and cgroups read them); bytes without a unit.
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?B)?|B)?", re.IGNORECASE)
 
 
 def duration(seconds: float) -> str:
@@ -37,6 +41,15 @@ def size(num_bytes: float) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{_digits(value)} {unit}"
         value /= 1024
     return f"{_digits(value)} TiB"
+
+
+def num_bytes(text: str) -> int | None:
+    """ "1.5 GiB", "500MB", "8G" or "4096" -> bytes; None if it is no size."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    base = 1000 if (match[3] or "").upper() == "B" else 1024
+    return int(float(match[1]) * base ** (" KMGT".index((match[2] or " ").upper())))
 
 
 def _digits(value: float) -> str:

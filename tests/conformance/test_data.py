@@ -24,6 +24,7 @@ from torch.utils.data import (
 
 from hotlap import levers
 from hotlap.levers import Numerics, Patch, Scope
+from tests.unit.data.pictures import usual
 from tests.unit.data.pipelines import Compose, Flip, Noise, Slow
 from tests.unit.data.sets import Pictures, assert_same_epochs, seed, states
 
@@ -74,6 +75,7 @@ DATA: dict[str, Callable[[], Any]] = {
     "computed": Pictures,
     "augmented": Augmented,
     "pipeline": Pipeline,
+    "photographs": usual,
     "table": table,
     "split": lambda: random_split(table(), [0.7, 0.3])[0],
     "chain": lambda: ConcatDataset([Subset(Pictures(), range(20)), Subset(Pictures(), range(5, 40))]),
@@ -221,7 +223,7 @@ def test_the_streams_are_those_of_the_script(kind: type[levers.Lever], name: str
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("name", ["computed", "augmented", "pipeline", "table"])
+@pytest.mark.parametrize("name", ["computed", "augmented", "pipeline", "photographs", "table"])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_streams_are_those_of_the_script_with_workers(kind: type[levers.Lever], name: str, loop: str) -> None:
     # Each epoch of the script as written starts processes; once with workers that are kept is enough for the others.

@@ -1,7 +1,7 @@
 """What is asked of a run is what the probe can do."""
 
 from hotlap.probe import watches
-from hotlap.tune import LOOKING, WATCHES
+from hotlap.tune import FULL, LOOKING, WATCHES
 
 
 def test_every_watch_is_asked_for_by_its_name() -> None:
@@ -10,3 +10,9 @@ def test_every_watch_is_asked_for_by_its_name() -> None:
 
 def test_a_training_that_is_left_as_it_is_gets_no_watch_with_steps_of_its_own() -> None:
     assert all(watches.ALL[name].num_steps == 0 for name in LOOKING)
+
+
+def test_a_training_for_real_is_looked_at_closely_but_nothing_in_it_is_switched() -> None:
+    """Other settings would change its numbers, and what is patched into a data set could meet a worker that is started
+    just then."""
+    assert set(FULL) == set(WATCHES) - {"what-if", "input", "trips"}

@@ -33,6 +33,10 @@ optimizer = torch.optim.Adam(model.parameters())
 print("threads", torch.get_num_threads(), "fused", optimizer.param_groups[0].get("fused"), flush=True)
 print("argv", sys.argv, __name__, os.path.basename(__file__), "stdin", sys.stdin.read(), flush=True)
 print("to standard error", file=sys.stderr)
+if "--memory" in sys.argv:
+    from hotlap.data.memory import given_bytes
+
+    print("memory", given_bytes(), flush=True)
 if "--child" in sys.argv:
     code = "import torch; print('child', torch.get_num_threads())"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -112,6 +116,14 @@ def test_processes_that_the_training_starts_have_the_levers_as_well(project: Pat
     done = hotlap("train.py", "--child", cwd=project)
     assert done.returncode == 7, done.stderr
     assert "child 3" in done.stdout
+
+
+def test_the_training_may_take_as_much_memory_as_the_study_had_unless_it_is_told(project: Path) -> None:
+    study = study_of(project, command=("train.py", "--memory"))
+    assert study.machine is not None
+    keep(replace(study, machine=replace(study.machine, memory_limit_bytes=3_000_000_000)), project)
+    assert "memory 3000000000\n" in hotlap("train.py", "--memory", cwd=project).stdout
+    assert "memory 2000000000\n" in hotlap("--memory", "2GB", "train.py", "--memory", cwd=project).stdout
 
 
 def test_signals_reach_the_training_and_how_it_ends_is_seen(project: Path) -> None:

@@ -1,13 +1,15 @@
 """Watches on real scripts: what they see, and that training goes on as if they were not there."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hotlap.launch import Launcher
+from hotlap.launch import Launcher, WholeRun
 from hotlap.record import Phase, Plan, Run, Status
+from hotlap.tune import FULL
 
 pytestmark = pytest.mark.e2e
 
@@ -98,6 +100,24 @@ def test_training_after_the_windows_goes_on_to_its_own_end(launcher: Launcher) -
     assert found.operators is not None
     assert found.num_updates[-1] == 1
     assert len(found.step_s) > 1000
+
+
+def test_a_training_for_real_notices_nothing_of_its_windows(capfd: pytest.CaptureFixture[str]) -> None:
+    """Every loss to the last bit, with workers that are forked while somebody looks."""
+    command = (sys.executable, str(SCRIPTS / "tells.py"), "8")
+    plain = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    plan = Plan(command=command, cwd=str(SCRIPTS), out="", seed=None, whole=True, warmup=5, watches=FULL)
+    with WholeRun(plan) as whole:
+        code = whole.run(asked=lambda: None, looked=lambda: None)
+        found = whole.outcome(code)
+    out, err = capfd.readouterr()
+    assert (out, err, code) == (plain.stdout, plain.stderr, plain.returncode)
+    assert code == 3
+    assert found.notes == ()
+    assert found.operators is not None and found.operators.complete
+    assert found.calls is not None and found.hot_lines
+    assert found.long is not None
+    assert found.what_ifs == ()
 
 
 def test_an_input_that_was_left_behind_is_explained(launcher: Launcher) -> None:

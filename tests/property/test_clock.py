@@ -35,7 +35,7 @@ class Now:
 
 def lap(clock: Clock) -> list[float]:
     """The step that ends now, by phase."""
-    clock.lap()
+    clock.lap(clock.now())
     (step,) = clock.read()
     return step.spent
 
@@ -82,7 +82,7 @@ def test_time_goes_to_the_innermost_phase_however_rarely_it_is_read(steps: Seque
     for k, story in enumerate(steps):
         spent = [0.0] * len(PHASES)
         tell(story, clock, now, spent, OTHER)
-        clock.lap()
+        clock.lap(clock.now())
         expected.append(spent)
         if k % pieces == 0:
             found += [step.spent for step in clock.read()]
@@ -118,11 +118,11 @@ def test_a_phase_that_is_open_when_a_step_ends_counts_in_the_next_one() -> None:
     clock = Clock(now)
     clock.enter(FORWARD)
     now.seconds += 2
-    clock.lap()
+    clock.lap(clock.now())
     now.seconds += 3
     clock.leave()
     now.seconds += 1
-    clock.lap()
+    clock.lap(clock.now())
     first, second = (step.spent for step in clock.read())
     assert (first[FORWARD], first[OTHER]) == (0, 2)
     assert (second[FORWARD], second[OTHER]) == (3, 1)
@@ -160,8 +160,8 @@ def test_what_a_step_brought_is_in_its_lap() -> None:
     for _ in range(2):
         clock.enter(STEP)
         clock.leave()
-    clock.lap()
-    clock.lap()
+    clock.lap(clock.now())
+    clock.lap(clock.now())
     first, second = clock.read()
     assert (first.num_samples, first.losses, first.num_updates, first.epoch_started) == (48, [0.5], 2, True)
     assert (second.num_samples, second.losses, second.num_updates, second.epoch_started) == (None, [], 0, False)
@@ -186,7 +186,7 @@ def train(clock: Clock, now: Now) -> None:
     clock.enter(TRAIN)
     now.seconds += 8
     clock.leave()
-    clock.lap()
+    clock.lap(clock.now())
 
 
 def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> None:
@@ -234,7 +234,7 @@ def test_a_look_without_batches_ends_where_training_begins() -> None:
     clock.enter(TRAIN)
     now.seconds += 8
     clock.leave()
-    clock.lap()
+    clock.lap(clock.now())
     (step,) = clock.read()
     assert step.aside is not None
     assert sum(step.aside.spent) == 1.25

@@ -155,6 +155,22 @@ def test_a_seed_that_is_none(seed: str, capsys: pytest.CaptureFixture[str], tmp_
     assert "is not a whole number" in refused(["tune", "--seed", seed, "train.py"], capsys, cwd=tmp_path)
 
 
+@pytest.mark.parametrize("command", ["tune", "run"])
+@pytest.mark.parametrize("text", ["8", "much", "80%"])
+def test_a_memory_that_is_none(command: str, text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    sentence = refused([command, "--memory", text, "train.py"], capsys, cwd=tmp_path)
+    assert f"--memory {text} is not a size" in sentence
+
+
+def test_the_option_goes_before_the_variable() -> None:
+    assert words.memory("1.5GB", {"HOTLAP_MEMORY": "2GB"}) == 1_500_000_000
+    assert words.memory(None, {"HOTLAP_MEMORY": "2GB"}) == 2_000_000_000
+    assert words.memory(None, {}) is None
+    with pytest.raises(UserError, match="HOTLAP_MEMORY x is not a size"):
+        words.memory(None, {"HOTLAP_MEMORY": "x"})
+
+
 def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     sentence = refused(["tune", "--levers", "threads,warp-drive", "train.py"], capsys, cwd=tmp_path)
@@ -169,6 +185,7 @@ def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path:
         (["--warmup", "-1"], "--warmup -1 is not a whole number from 0"),
         (["--status-every", "5s"], "--status-every goes with --full only"),
         (["--quiet"], "--quiet goes with --full only"),
+        (["--no-windows"], "--no-windows goes with --full only"),
         (["--full", "--steps", "9"], "--steps does not go with --full"),
         (["--full", "--quick"], "--quick does not go with --full"),
         (["--full", "--json", "-"], "--json - does not go with --full"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotlap.units import duration, factor, percent, size
+from hotlap.units import duration, factor, num_bytes, percent, size
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,20 @@ def test_bytes_are_counted_in_powers_of_two(num_bytes: int, text: str) -> None:
 def test_what_is_shown_is_within_half_a_percent_of_the_truth(seconds: float) -> None:
     number, unit = duration(seconds).split()
     assert float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit] == pytest.approx(seconds, rel=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("4096", 4096), ("0", 0), ("500MB", 500_000_000), ("1.5 GiB", 3 << 29), ("8G", 8 << 30), ("8gb", 8_000_000_000),
+        (" 2 TB ", 2 * 10**12), ("7B", 7), ("3k", 3072), ("3KiB", 3072),
+        ("", None), ("GB", None), ("-1GB", None), ("1e9", None), ("80%", None), ("8 G B", None), ("8iB", None),
+    ],
+)  # fmt: skip
+def test_a_size_is_read_in_its_unit(text: str, found: int | None) -> None:
+    assert num_bytes(text) == found
+
+
+@given(st.integers(0, 2**45))
+def test_a_size_that_was_shown_is_read_again(value: int) -> None:
+    assert num_bytes(size(value)) == pytest.approx(value, rel=0.01)

@@ -19,14 +19,27 @@ if TYPE_CHECKING:
     from hotlap.record import Run
 
 
+# Steps are looked at closely once, after so long: a training that is over by then is better measured without --full,
+# and in one that goes on for hours these few seconds do not show.
+_WINDOWS_AFTER_S = 10.0
+
+
 def run(args: argparse.Namespace, aim: "Target", bench: "Workbench") -> int:
     """Run it; the exit code is the training's."""
     from hotlap.launch import WholeRun, end_like
     from hotlap.record import Plan
-    from hotlap.tune import LOOKING
+    from hotlap.tune import FULL, LOOKING
 
     every_s = words.seconds(args.status_every, "--status-every") if args.status_every else None
-    plan = Plan(command=aim.command, cwd=bench.study.cwd, out="", seed=None, whole=True, watches=LOOKING)
+    plan = Plan(
+        command=aim.command,
+        cwd=bench.study.cwd,
+        out="",
+        seed=None,
+        whole=True,
+        watches=LOOKING if args.no_windows else FULL,
+        windows_after_s=_WINDOWS_AFTER_S,
+    )
     with WholeRun(plan) as whole:
         watching = _Watching(whole, bench, every_s=every_s)
         code = whole.run(asked=watching.tell, looked=watching.look)
@@ -101,10 +114,11 @@ class _Watching:
 
         self._note(run)
         if run.step_s:
+            here = machine.look()
             self._bench.study = replace(
                 self._bench.study,
-                machine=machine.look(),
-                findings=rules.check(run),
+                machine=here,
+                findings=rules.check(run, here),
                 ceilings=tuple(sorted(bounds(run), key=lambda ceiling: -ceiling.speedup.mid)),
                 state=State.COMPLETE,
             )

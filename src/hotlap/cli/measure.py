@@ -22,7 +22,7 @@ _USAGE = "hotlap measure [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- 
 _BUDGET_S = 600.0
 
 _NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick", "no_sweep")
-_ONLY_WITH_FULL = ("status_every", "quiet")
+_ONLY_WITH_FULL = ("status_every", "quiet", "no_windows")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -46,6 +46,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--full", action="store_true", help="run the training to its end, for real, and watch it")
     parser.add_argument(
         "--status-every", metavar="TIME", help="with --full: a line on standard error; SIGUSR1 asks for one at any time"
+    )
+    parser.add_argument(
+        "--no-windows", action="store_true", help="with --full: look at no step closely (no profiler, no sampling)"
     )
     parser.add_argument("--quiet", action="store_true", help="with --full: say nothing on the terminal")
     parser.add_argument("--json", metavar="PATH", help="write the study there as well; - is standard output")

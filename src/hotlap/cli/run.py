@@ -27,18 +27,24 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
     )
     parser.add_argument("--study", metavar="STUDY", help="folder of the study, or its JSON file (default: the newest)")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="most that caches, batches made ahead and workers may take, as in 8GB (default: as in the study)",
+    )
     parser.add_argument("--allow-different", action="store_true", help="run what differs all the same")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Become the training; this returns only in tests that keep a process from becoming another."""
-    from hotlap.cli import target
-    from hotlap.cli.workbench import levers_environment
+    from hotlap.cli import target, words
+    from hotlap.cli.workbench import levers_environment, memory_environment
     from hotlap.launch import become
     from hotlap.record import Plan
 
     cwd = Path(os.getcwd())
+    memory_bytes = words.memory(args.memory, os.environ)
     aim = target.parse(args.tail, cwd=cwd, command="run")
     path, study = _named(args.study) if args.study else _newest(cwd, args.tail, aim)
     levers = study.result.levers if study.result is not None else ()
@@ -47,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.allow_different:
         _refuse_what_differs(study, args.tail, aim)
     plan = Plan(command=aim.command, cwd=str(cwd), out=str(_home(path)), always=levers, seed=None, only_levers=True)
-    become(plan, environment=levers_environment(plan))
+    if memory_bytes is None and study.machine is not None:
+        memory_bytes = study.machine.memory_limit_bytes
+    become(plan, environment=levers_environment(plan) | memory_environment(memory_bytes))
 
 
 def _home(path: Path) -> Path:

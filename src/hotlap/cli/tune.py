@@ -41,6 +41,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="STEPS",
         help="steps that your training makes: what costs time once must pay by then (default: its own, where known)",
     )
+    parser.add_argument("--memory", metavar="SIZE", help=words.MEMORY_HELP)
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="begin anew; do not go on with an interrupted study")
     parser.set_defaults(run=run)
@@ -80,6 +81,7 @@ def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Optio
         allow=allowed,
         seed=words.whole_number(args.seed, "--seed"),
         horizon=_horizon(args, cwd),
+        memory_bytes=words.memory(args.memory, os.environ),
     )
     return options, aim
 
@@ -110,7 +112,10 @@ class _Tuning:
             cwd=str(cwd),
             created=created.isoformat(timespec="seconds"),
             key=shelf.study_key(
-                aim.command, cwd, aim.script, f"{options.levers} {options.allow} {options.seed} {options.horizon}"
+                aim.command,
+                cwd,
+                aim.script,
+                f"{options.levers} {options.allow} {options.seed} {options.horizon} {options.memory_bytes}",
             ),
             budget_s=options.budget_s,
         )
@@ -148,9 +153,10 @@ class _Tuning:
         from hotlap import machine
         from hotlap.tune import Tuner
 
-        bench = self._bench
-        with bench.launching(self._aim, timeout_s=self._options.timeout_s) as launcher:
-            bench.study = Tuner(launcher, self._options, machine.look(), bench).run(bench.study)
+        bench, options = self._bench, self._options
+        seen = replace(machine.look(), memory_limit_bytes=options.memory_bytes)
+        with bench.launching(self._aim, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes) as launcher:
+            bench.study = Tuner(launcher, options, seen, bench).run(bench.study)
 
     def _show_known(self, study: "Study") -> None:
         for part in ("baseline", "findings", "ceilings", "noise"):

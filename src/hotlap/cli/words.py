@@ -4,10 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hotlap.errors import UserError
+from hotlap.units import num_bytes
 
 VALUE_OPTIONS: Mapping[str, frozenset[str]] = {
-    "tune": frozenset({"--budget", "--timeout", "--json", "--html", "--levers", "--allow", "--horizon", "--seed"}),
-    "run": frozenset({"--study"}),
+    "tune": frozenset(
+        {"--budget", "--timeout", "--json", "--html", "--levers", "--allow", "--horizon", "--seed", "--memory"}
+    ),
+    "run": frozenset({"--study", "--memory"}),
     "measure": frozenset(
         {
             "--steps",
@@ -46,7 +49,12 @@ VALUE_OPTIONS: Mapping[str, frozenset[str]] = {
 _OWN_WORDS: Mapping[str, int] = {"lab": 1}
 """Command -> words of its own that are no options, before those of the training: the name of the experiment."""
 
+# Below it nothing could be done, and "8" was meant to be gigabytes.
+_LEAST_MEMORY_BYTES = 1_000_000
+
 TIMEOUT_HELP = "give up a run that makes no step for so long (default: 120s)"
+
+MEMORY_HELP = "most that caches, batches made ahead and workers may take, as in 8GB (default: 80%% of what is free)"
 
 
 def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -89,6 +97,25 @@ def whole_number(text: str, option: str, *, least: int = 0) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
         raise UserError(f"{option} {text} is not a whole number from {least} to 999999999.")
     return int(text)
+
+
+def memory(text: str | None, environ: Mapping[str, str]) -> int | None:
+    """Bytes of `--memory`, else of the variable that has the same effect; None where nothing is said.
+
+    Raises:
+        UserError: it is no size, or so small that its unit must have been forgotten.
+    """
+    from hotlap.data.memory import VARIABLE
+
+    option = "--memory"
+    if text is None:
+        option, text = VARIABLE, environ.get(VARIABLE)
+    if not text:
+        return None
+    found = num_bytes(text)
+    if found is None or found < _LEAST_MEMORY_BYTES:
+        raise UserError(f"{option} {text} is not a size from 1MB. Give one as in {option} 8GB or {option} 500MB.")
+    return found
 
 
 def names(text: str, option: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from hotlap.data.memory import VARIABLE
 from hotlap.errors import UserError
 
 if TYPE_CHECKING:
@@ -128,14 +129,14 @@ class Workbench:
     # Runs
 
     @contextmanager
-    def launching(self, aim: "Target", *, timeout_s: float) -> Iterator["Launcher"]:
+    def launching(self, aim: "Target", *, timeout_s: float, memory_bytes: int | None = None) -> Iterator["Launcher"]:
         """Starts runs that change nothing of the user's; what could not be protected is told in a warning."""
         from hotlap.launch import Launcher
 
         cwd = Path(self.study.cwd)
         folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
         with Launcher(
-            environment=levers_environment,
+            environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
             folders=folders,
             timeout_s=timeout_s,
             interrupted=lambda: self.interrupt.asked,
@@ -153,6 +154,11 @@ def levers_environment(plan: "Plan") -> dict[str, str]:
     for spec in (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ())):
         wanted |= levers.from_spec(spec).environment({**os.environ, **wanted})
     return wanted
+
+
+def memory_environment(memory_bytes: int | None) -> dict[str, str]:
+    """What tells the functions of `hotlap.data` how much they may take, in a patched script too."""
+    return {} if memory_bytes is None else {VARIABLE: str(memory_bytes)}
 
 
 def _not_enclosed(why: str) -> str:

@@ -11,16 +11,22 @@ if TYPE_CHECKING:
     from hotlap.data.buckets import bucketed
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
+    from hotlap.data.lateness import LateDataset, late
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
+    from hotlap.data.pack_reading import PackedDataset, packed
+    from hotlap.data.pack_writing import pack
     from hotlap.data.prefix import PrefixDataset, cached_prefix
     from hotlap.data.room import preallocate
+    from hotlap.data.stacking import windows
 
 __all__ = [
     "BatchedDataset",
     "CachedDataset",
     "LastingDataset",
+    "LateDataset",
     "OverlappedDataset",
+    "PackedDataset",
     "PrefetchedDataset",
     "PrefixDataset",
     "batched",
@@ -28,16 +34,22 @@ __all__ = [
     "cached",
     "cached_prefix",
     "lasting",
+    "late",
     "overlapped",
+    "pack",
+    "packed",
     "preallocate",
     "prefetched",
+    "windows",
 ]
 
 _HOMES = {
     "BatchedDataset": "gathering",
     "CachedDataset": "cache",
     "LastingDataset": "long_lived",
+    "LateDataset": "lateness",
     "OverlappedDataset": "overlap",
+    "PackedDataset": "pack_reading",
     "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
@@ -45,9 +57,13 @@ _HOMES = {
     "cached": "cache",
     "cached_prefix": "prefix",
     "lasting": "long_lived",
+    "late": "lateness",
     "overlapped": "overlap",
     "preallocate": "room",
+    "pack": "pack_writing",
+    "packed": "pack_reading",
     "prefetched": "ahead",
+    "windows": "stacking",
 }
 
 

@@ -9,8 +9,11 @@ from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from hotlap.data.determinism import Streams, Watch
+from hotlap.data.items import num_bytes
+from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.notes import Notes
 from hotlap.errors import UserError
+from hotlap.units import size
 
 # Batches that are made in the training thread first, and looked at: do they draw random numbers, change the data set?
 NUM_WATCHED = 4
@@ -26,8 +29,11 @@ DEPTH = 2
 class PrefetchedDataset(IterableDataset[Any]):
     """What `prefetched` returns: the data set itself to all who look. See `prefetched`."""
 
-    def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_refused=False, _hotlap_making=[])
+    def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
+        self.__dict__.update(
+            _hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_refused=False, _hotlap_making=[],
+            _hotlap_memory=memory_bytes,
+        )  # fmt: skip
 
     @property
     def note(self) -> str | None:
@@ -56,10 +62,10 @@ class PrefetchedDataset(IterableDataset[Any]):
         setattr(self._hotlap_dataset, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PrefetchedDataset, (self._hotlap_dataset,)
+        return PrefetchedDataset, (self._hotlap_dataset, self._hotlap_memory)
 
 
-def prefetched(dataset: Any) -> Any:
+def prefetched(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """An iterable data set whose DataLoader makes the next batches in a thread, while the script trains on this one.
 
     `DataLoader(prefetched(stream), batch_size=64)`. Served: loaders without workers. The batches come in the same
@@ -71,6 +77,13 @@ def prefetched(dataset: Any) -> Any:
     that breaks off would find further on) is read as the script has it, and `note` says why.
 
     It helps where making a batch waits (for a disk or a network) or computes outside of Python's lock: NumPy, decoders.
+
+    Arguments:
+        dataset: iterable. Not changed.
+        memory_bytes: the most that two batches made ahead may take; None: 80% of what is free.
+
+    Returns:
+        The data set, to all who look.
     """
     if type(dataset) is PrefetchedDataset:
         return dataset
@@ -82,7 +95,7 @@ def prefetched(dataset: Any) -> Any:
     from hotlap.data.iterators import teach
 
     teach()
-    return PrefetchedDataset(dataset)
+    return PrefetchedDataset(dataset, memory_bytes)
 
 
 @final
@@ -93,6 +106,7 @@ class Ahead(_SingleProcessDataLoaderIter):
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[Any]] = deque()
         self._given = 0
+        self._needed_bytes = 0
         self._stand_in = loader.dataset
         # What a pass that was broken off is still making, is made before anybody reads the data set anew.
         wait(self._stand_in.__dict__["_hotlap_making"])
@@ -128,14 +142,28 @@ class Ahead(_SingleProcessDataLoaderIter):
         """A batch made in this thread."""
         streams = Streams(self._watch.streams)
         before = streams.states()
+        data = None
         try:
-            return self._next_as_written()
+            data = self._next_as_written()
+            return data
         finally:
             drawn, changed = streams.drawn(before), self._watch.changed()
             if drawn is not None:
                 self._refuse(f"it draws random numbers (from {drawn})")
             elif changed is not None:
                 self._refuse(f"reading it changes {changed}")
+            else:
+                self._make_room(data)
+
+    def _make_room(self, data: Any) -> None:
+        """For batches like this one, made ahead."""
+        needed = DEPTH * num_bytes(data)
+        self._needed_bytes = max(needed, self._needed_bytes)
+        limit = limit_bytes(self._stand_in.__dict__["_hotlap_memory"], owner=self)
+        if self._needed_bytes > limit:
+            self._refuse(f"batches ahead would take {size(needed)} of memory, and {size(limit)} may be used")
+        else:
+            ALLOWANCE.take(self, self._needed_bytes)
 
     def _make(self) -> tuple[type[BaseException] | None, Any]:
         """IN THE THREAD."""

@@ -42,7 +42,6 @@ class Bin:
         self._notes = mmap.mmap(-1, 8 * (_FIRST + num_places))
         self._table: Any = np.frombuffer(self._notes, np.int64)
         self._table[0] = _ALIGN_BYTES
-        self.in_memory = folder is None
 
     @property
     def closed(self) -> bool:

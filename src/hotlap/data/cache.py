@@ -8,7 +8,7 @@ from torch.utils.data import IterableDataset
 
 from hotlap.data.collation import Batch, goes_to_default_collate
 from hotlap.data.kept import Kept
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.errors import UserError
 
 
@@ -16,6 +16,7 @@ from hotlap.errors import UserError
 class CachedDataset(StandIn):
     """What `cached` returns: the data set itself to all who look, with kept items. See `cached`."""
 
+    _hotlap_function = "cached"
     _hotlap_kept: Kept
 
     def __init__(self, dataset: Any, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
@@ -114,6 +115,7 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     """
     if type(dataset) is CachedDataset:
         return dataset
+    refuse_stacked("cached", dataset)
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
             f"cached() got a {type(dataset).__name__}, which has no items to look up by number. "

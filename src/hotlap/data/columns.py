@@ -354,6 +354,17 @@ def same_batch(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
+def same_batches(left: Any, right: Any) -> bool:
+    """True if two batches are equal in structure, types, strides and bytes."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same_batches, left, right))
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(same_batches(left[key], right[key]) for key in left)
+    return same_batch(left, right)
+
+
 def collate(items: list[Any]) -> Any:
     """What torch makes of these items."""
     return default_collate(items)

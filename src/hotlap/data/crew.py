@@ -15,8 +15,12 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 
 from hotlap.data.contents import contents
 from hotlap.data.determinism import Streams, Watch, fetch
+from hotlap.data.memory import ALLOWANCE, limit_bytes
+from hotlap.data.sending import sent, start_method
 from hotlap.data.stand_in import behind
+from hotlap.data.tree_memory import own_bytes
 from hotlap.data.workers import Role
+from hotlap.units import size
 
 # When new workers had to be made so many times because something had changed, torch's own way is as good.
 MAX_RESTARTS = 3
@@ -129,6 +133,7 @@ class Crew(_MultiProcessingDataLoaderIter):
         # Before the processes are: they are copies of what is guarded here.
         self._hotlap_guard = _Guard(behind(dataset), loader.collate_fn, loader.worker_init_fn)
         self._hotlap_settings = _settings(loader)
+        self._hotlap_sent = loader.__dict__.get("_hotlap_sent")
         self._hotlap_epoch = 0
         self._hotlap_holder: Callable[[], Any] = lambda: None
         member = _Member(loader, dataset)
@@ -151,8 +156,19 @@ class Crew(_MultiProcessingDataLoaderIter):
             return "a worker ended"
         if _settings(loader) != self._hotlap_settings:
             return "a setting of the loader was changed"
+        if loader.__dict__.get("_hotlap_sent") != self._hotlap_sent:
+            return "what new workers would be sent was changed"
         changed = self._hotlap_guard.changed()
-        return None if changed is None else f"{changed} of the data set was changed"
+        return self._too_large(loader.dataset) if changed is None else f"{changed} of the data set was changed"
+
+    def _too_large(self, stand_in: Any) -> str | None:
+        """Workers grow: each page with a Python object that they look at becomes their own (pytorch/pytorch#13246)."""
+        taken = own_bytes(worker.pid for worker in self._workers)
+        limit = limit_bytes(stand_in._hotlap_memory, owner=stand_in, in_use_bytes=taken)
+        if taken > limit:
+            return f"they took {size(taken)} of memory, and {size(limit)} may be used"
+        ALLOWANCE.take(stand_in, taken)
+        return None
 
     def take(self) -> Any:
         """The next batch."""
@@ -209,10 +225,19 @@ class Epoch(_BaseDataLoaderIter):
 def lasts(loader: Any) -> bool:
     """True if workers of this loader may be kept, and are free for another epoch."""
     state = loader.__dict__
-    if state.get("_hotlap_restarts", 0) >= MAX_RESTARTS or loader.persistent_workers:
+    in_order = getattr(loader, "in_order", True)  # torch 2.7 and newer
+    if not in_order or state.get("_hotlap_restarts", 0) >= MAX_RESTARTS or loader.persistent_workers:
         return False
     crew = state.get("_hotlap_crew")
-    return crew is None or crew.free()
+    if crew is not None and not crew.free():
+        return False
+    if start_method(loader.multiprocessing_context) == "fork":
+        return True
+    # A forked worker is a copy of this process, others begin with what they are sent.
+    state["_hotlap_sent"] = sent(loader, loader.dataset._hotlap_dataset)
+    if state["_hotlap_sent"] is None:
+        loader.dataset._hotlap_notes.say("workers are started anew: what they are sent cannot be compared")
+    return state["_hotlap_sent"] is not None
 
 
 def plain_workers(loader: Any) -> _MultiProcessingDataLoaderIter:

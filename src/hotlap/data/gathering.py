@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
+from hotlap.data.arrow import ArrowGather, is_arrow, is_arrow_dataset
 from hotlap.data.collation import Batch, goes_to_default_collate
-from hotlap.data.columns import collate, same_batch
+from hotlap.data.columns import collate, same_batches
 from hotlap.data.determinism import fetch
 from hotlap.data.indices import positions
-from hotlap.data.items import is_plain_tensor
-from hotlap.data.stand_in import StandIn
+from hotlap.data.items import Unsupported, is_plain_tensor
+from hotlap.data.rows import collate_rows
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.errors import UserError
 
 Gather = Callable[[torch.Tensor], Any]
@@ -23,14 +25,24 @@ Gather = Callable[[torch.Tensor], Any]
 class BatchedDataset(StandIn):
     """What `batched` returns: the data set itself to all who look. See `batched`."""
 
+    _hotlap_function = "batched"
     _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
-    _hotlap_rows: "_Rows | None"
+    _hotlap_lasting: "_Rows | ArrowGather | None"
+    _hotlap_note: str | None
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_agrees={}, _hotlap_rows=None)
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_agrees={}, _hotlap_lasting=None, _hotlap_note=None)
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if batches are not gathered at the moment: why."""
+        return self._hotlap_note
 
     def __getitem__(self, index: Any) -> Any:
         return self._hotlap_dataset[index]
+
+    def __setitem__(self, index: Any, item: Any) -> None:
+        self._hotlap_dataset[index] = item
 
     def __getitems__(self, indices: Any) -> Any:
         if goes_to_default_collate() and isinstance(indices, list) and indices and set(map(type, indices)) == {int}:
@@ -41,26 +53,36 @@ class BatchedDataset(StandIn):
         return fetch(self._hotlap_dataset, indices)
 
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
-        rows = self._hotlap_rows
-        gather = rows if rows is not None and rows.current() else self._hotlap_look()
-        if gather is None:
+        lasting = self._hotlap_lasting
+        gather = lasting if lasting is not None and lasting.current() else self._hotlap_look()
+        batch = None if gather is None else _tried(gather, index)
+        if batch is None:
             return None
         case = (len(indices), torch.get_default_dtype())
         agrees = self._hotlap_agrees.get(case)
         if agrees is None:
             # Each size of batch is collated by torch itself once, and the gather is used only if it agrees in all.
             try:
-                agrees = _same(gather(index), collate([self._hotlap_dataset[number] for number in indices]))
+                agrees = same_batches(batch[0], collate(fetch(self._hotlap_dataset, indices)))
             except (TypeError, RuntimeError, ValueError):
                 agrees = False
             self._hotlap_agrees[case] = agrees
-        return (gather(index),) if agrees else None
+            if not agrees:
+                self.__dict__["_hotlap_note"] = f"batches of {len(indices)} are collated by torch: it makes others"
+        return batch if agrees else None
 
     def _hotlap_look(self) -> Gather | None:
         """How to gather now: the script may have put other tensors into the data set."""
-        dataset = self._hotlap_dataset
-        gather = gather_of(dataset)
-        self.__dict__["_hotlap_rows"] = gather if isinstance(gather, _Rows) else None
+        before = self._hotlap_lasting
+        gather, reason = None, None
+        try:
+            gather = _look(self._hotlap_dataset)
+        except Unsupported as unsupported:
+            reason = f"batches of {type(self._hotlap_dataset).__name__} are not gathered: {unsupported}"
+        self.__dict__["_hotlap_note"] = reason
+        self.__dict__["_hotlap_lasting"] = gather if isinstance(gather, _Rows | ArrowGather) else None
+        if isinstance(before, ArrowGather):
+            self._hotlap_agrees.clear()  # another table or format makes other batches
         return gather
 
     def _hotlap_changed(self, name: str) -> None:
@@ -87,12 +109,43 @@ class _Rows:
 
 
 def gather_of(dataset: Any) -> Gather | None:
-    """How to gather batches from what this data set holds now; None if its items are made in another way.
+    """How to gather batches from what this data set holds now; None if its items are made in another way."""
+    try:
+        return _look(dataset)
+    except Unsupported:
+        return None
 
-    Exactly these classes: a class derived from them may do something else for an item.
-    """
+
+def is_served(dataset: Any) -> bool:
+    """True if `batched` serves it, now or in another format of its own."""
+    return is_arrow_dataset(dataset) or gather_of(dataset) is not None
+
+
+def _look(dataset: Any) -> Gather:
+    """`Unsupported` says why not. Exactly these classes: one derived from them may do something else for an item."""
+    if is_arrow_dataset(dataset):
+        return ArrowGather(dataset)
+    if is_arrow(dataset):
+        raise Unsupported("whose items are columns or Arrow's own scalars, which no batch is made of")
     look = _KINDS.get(type(dataset))
-    return None if look is None else look(dataset)
+    gather = None if look is None else look(dataset)
+    if gather is None:
+        raise Unsupported("whose items are not rows of tensors or arrays in memory")
+    return gather
+
+
+def _tried(gather: Gather, index: torch.Tensor) -> tuple[Any] | None:
+    """(the batch,); None where only torch can tell what becomes of these items, be it an error."""
+    try:
+        return (gather(index),)
+    except (Unsupported, TypeError, RuntimeError, ValueError, IndexError, AttributeError, KeyError):
+        return None
+
+
+def _of_list(items: Any) -> Gather | None:
+    if not items:
+        return None
+    return lambda index: collate_rows([items[number] for number in index.tolist()])
 
 
 def _of_tensor(tensor: torch.Tensor) -> Gather | None:
@@ -173,6 +226,8 @@ def _of_stack(dataset: Any) -> Gather | None:
 
 
 _KINDS: dict[type, Callable[[Any], Gather | None]] = {
+    list: _of_list,
+    tuple: _of_list,
     torch.Tensor: _of_tensor,
     np.ndarray: _of_array,
     np.memmap: _of_array,
@@ -183,39 +238,37 @@ _KINDS: dict[type, Callable[[Any], Gather | None]] = {
 }
 
 
-def _same(left: Any, right: Any) -> bool:
-    """Equal in structure, types, strides and bytes."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, dict):
-        return list(left) == list(right) and all(_same(left[name], right[name]) for name in left)
-    return same_batch(left, right)
-
-
 def batched(dataset: Any) -> Any:
     """A data set whose batches are gathered from where its items lie; the same batches, many times as fast.
 
     `DataLoader(batched(TensorDataset(x, y)), batch_size=32, shuffle=True)`. Serves tensors, NumPy arrays and memory
-    maps, `TensorDataset`, and `Subset`, `ConcatDataset` and `StackDataset` of these. Nothing is copied or kept: what
-    the script changes in its tensors is in the next batch. A collate function of the script's own gets the items as
-    before, and so does any index that is no plain number.
+    maps, `TensorDataset`, lists, Hugging Face's `datasets.Dataset` (numbers, truth values, texts and lists of numbers,
+    without a format or in those for torch and NumPy), and `Subset`, `ConcatDataset` and `StackDataset` of these.
+    Nothing is copied or kept: what the script changes in its tensors is in the next batch. A collate function of the
+    script's own gets the items as before, and so does any index that is no plain number.
 
     Arguments:
         dataset: one of these classes themselves; a class derived from them may do something else for an item.
 
     Returns:
-        The data set, to all who look.
+        The data set, to all who look. Its `note` says why batches of a `datasets.Dataset` are not gathered.
     """
     if type(dataset) is BatchedDataset:
         return dataset
-    if gather_of(dataset) is None:
+    refuse_stacked("batched", dataset)
+    if not is_served(dataset):
         raise UserError(
-            f"batched() got a {type(dataset).__name__}, whose items are not rows of tensors or arrays in memory. "
-            "hotlap.data.cached serves other data sets."
+            f"batched() got a {type(dataset).__name__}, {_why_not(dataset)}. hotlap.data.cached serves other data sets."
         )
     from hotlap.data.iterators import teach
 
     teach()
     return BatchedDataset(dataset)
+
+
+def _why_not(dataset: Any) -> str:
+    try:
+        _look(dataset)
+    except Unsupported as reason:
+        return str(reason)
+    return ""

@@ -10,7 +10,7 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, final
 
 import torch
@@ -38,9 +38,11 @@ from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.indices import positions
+from hotlap.data.lateness import LateDataset, late_iterator
 from hotlap.data.long_lived import LastingDataset
 from hotlap.data.overlap import OverlappedDataset, on_the_road
 from hotlap.data.prefix import PrefixDataset
+from hotlap.data.sending import start_method
 from hotlap.data.stand_in import StandIn
 from hotlap.data.warning import warn
 from hotlap.data.workers import Filled, ForWorkers, Role
@@ -78,13 +80,15 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
         return Ahead if loader.num_workers == 0 else None
     if type(loader.dataset) is OverlappedDataset:
         return on_the_road
+    if type(loader.dataset) is LateDataset:
+        return partial(late_iterator, forks=_forks(loader))
     if type(loader.dataset) is LastingDataset:
         return _lasting(loader) if loader.num_workers else None
     return _gathering(loader)
 
 
 def _lasting(loader: Any) -> Callable[[Any], Any]:
-    return Epoch if _forks(loader) and lasts(loader) else plain_workers
+    return Epoch if lasts(loader) else plain_workers
 
 
 def _gathering(loader: Any) -> Callable[[Any], Any] | None:
@@ -109,10 +113,7 @@ def _prepare_heads(loader: Any) -> None:
 
 def _forks(loader: Any) -> bool:
     """True if its workers are copies of this process, and give batches in order."""
-    context = loader.multiprocessing_context
-    method = context if context is None or isinstance(context, str) else context.get_start_method()
-    method = method or torch.multiprocessing.get_start_method()
-    return method == "fork" and getattr(loader, "in_order", True)
+    return start_method(loader.multiprocessing_context) == "fork" and getattr(loader, "in_order", True)
 
 
 def _draws_at_once(loader: Any) -> bool:

@@ -15,7 +15,7 @@ from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
 from hotlap.data.filling import Filling
 from hotlap.data.indices import is_index_tensor, positions
 from hotlap.data.items import Unsupported, entangled, same, shares_memory
-from hotlap.data.opening import require
+from hotlap.data.opening import take
 from hotlap.data.store import ItemStore, Store, Varies
 from hotlap.data.warning import warn
 
@@ -270,7 +270,7 @@ class Kept(Filling):
         self.num_cached = int(self._present.sum())
         self._now_full()
         if isinstance(store, ItemStore):
-            require(store.used_bytes * len(self._present) // self.num_cached, self._limit_bytes)
+            take(store, store.used_bytes * len(self._present) // self.num_cached, self._limit_bytes)
 
     def _try_index_type(self, index: Any, position: int, item: Any) -> None:
         """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""

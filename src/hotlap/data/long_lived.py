@@ -7,7 +7,7 @@ from torch.utils.data import IterableDataset
 from hotlap.data.cache import CachedDataset
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.notes import Notes
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.errors import UserError
 
 
@@ -15,11 +15,13 @@ from hotlap.errors import UserError
 class LastingDataset(StandIn):
     """What `lasting` returns: the data set itself to all who look. See `lasting`."""
 
+    _hotlap_function = "lasting"
+    _hotlap_outer = True
     _hotlap_notes: Notes
+    _hotlap_memory: int | None
 
-    def __init__(self, dataset: Any) -> None:
-        object.__setattr__(self, "_hotlap_dataset", dataset)
-        object.__setattr__(self, "_hotlap_notes", Notes())
+    def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_memory=memory_bytes)
 
     @property
     def note(self) -> str | None:
@@ -33,10 +35,10 @@ class LastingDataset(StandIn):
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LastingDataset, (self._hotlap_dataset,)
+        return LastingDataset, (self._hotlap_dataset, self._hotlap_memory)
 
 
-def lasting(dataset: Any) -> Any:
+def lasting(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """A data set whose DataLoader keeps its workers from epoch to epoch, with the seeds that new ones would have.
 
     `DataLoader(lasting(train), num_workers=4)`. `persistent_workers=True` saves the same starts, but changes what a
@@ -49,10 +51,23 @@ def lasting(dataset: Any) -> Any:
     in a worker, which is asked at the begin of each epoch. An attribute that was None and now holds an open file or the
     like is no change. If something did change, new workers are started, as the script would have it.
 
-    Served: map-style data sets, start method `fork`. All others, and loaders without workers, are as if this were not.
+    Workers that are started by `spawn` or `forkserver` see what they are sent, not what the main process has. They are
+    kept while that is the same, byte for byte, and has not changed in them.
+
+    Served: map-style data sets. All others, and loaders without workers, are as if this were not.
+
+    Arguments:
+        dataset: map-style. Not changed.
+        memory_bytes: the most that workers which stay may take for themselves; None: 80% of what is free. Those that
+            take more at the end of an epoch are ended, as the script would have it.
+
+    Returns:
+        The data set, to all who look.
     """
     if isinstance(dataset, LastingDataset | CachedDataset | BatchedDataset):
         return dataset
+    if isinstance(dataset, StandIn) and type(dataset)._hotlap_outer:
+        refuse_stacked("lasting", dataset)
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
             f"lasting() got a {type(dataset).__name__}, which has no items to look up by number. "
@@ -61,4 +76,4 @@ def lasting(dataset: Any) -> Any:
     from hotlap.data.iterators import teach
 
     teach()
-    return LastingDataset(dataset)
+    return LastingDataset(dataset, memory_bytes)

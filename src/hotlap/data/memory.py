@@ -1,13 +1,26 @@
 """What this process may still take: memory and cores that the machine has free, and what its cgroup leaves of it."""
 
 import os
+import weakref
+from pathlib import Path
+from typing import final
 
 import psutil
 
 from hotlap import cgroups
+from hotlap.errors import UserError
+from hotlap.units import num_bytes
 
 # What is left untouched: other processes, the allocator's slack, and the training itself go on growing.
 SHARE_OF_FREE = 0.8
+
+# Names a size, as `hotlap tune --memory` and `hotlap run --memory` do for the trainings that they start.
+VARIABLE = "HOTLAP_MEMORY"
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+# File systems whose files are memory: what is written there cannot be written out.
+_MEMORY_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs")
 
 
 def available_bytes() -> int:
@@ -21,3 +34,82 @@ def usable_cores() -> int:
     """Cores that this process may be on at once, at least 1."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, int(min(allowed, cgroups.cpu_quota())))
+
+
+def given_bytes() -> int | None:
+    """What the user lets hotlap take in this process; None where nobody said anything.
+
+    Raises:
+        UserError: what was said is no size.
+    """
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return None
+    given = num_bytes(text)
+    if given is None:
+        raise UserError(f"{VARIABLE}={text} is not a size. Give one as in {VARIABLE}=8GB.")
+    return given // _processes_here()
+
+
+def _processes_here() -> int:
+    """Processes of one training on this machine, which share its memory; torchrun tells them how many they are."""
+    told = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, int(told)) if told.isdigit() else 1
+
+
+@final
+class Allowance:
+    """Memory for caches, batches made ahead and workers: what they may have together, and what each has been given.
+
+    Given memory need not be in use yet (the pages of a cache are, once they are filled), so that asking the system
+    alone would promise the same bytes twice.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}
+        """Bytes by the id of who has them, who is still there."""
+        self._whole_bytes = 0
+
+    def left_bytes(self, *, owner: object = None, in_use_bytes: int = 0) -> int:
+        """Bytes that may still be taken: all that `owner` may have, who has so many in use."""
+        held = sum(tuple(self._held.values())) - self._held.get(id(owner), 0)
+        given, free = given_bytes(), available_bytes() + in_use_bytes
+        if given is not None:
+            return max(0, min(given - held, free))
+        share = int(SHARE_OF_FREE * free / _processes_here())
+        return max(0, min(self._whole_bytes - held, share)) if held else share
+
+    def take(self, owner: object, taken_bytes: int) -> None:
+        """`owner` has these from now on, as long as it lives; told again, in place of what it had."""
+        if not self._held:
+            self._whole_bytes = self.left_bytes()
+        if id(owner) not in self._held:
+            weakref.finalize(owner, self._held.pop, id(owner), None).atexit = False
+        self._held[id(owner)] = taken_bytes
+
+
+ALLOWANCE = Allowance()
+"""Of this process: memory is one for all that goes on in it."""
+
+
+def limit_bytes(memory_bytes: int | None = None, *, owner: object = None, in_use_bytes: int = 0) -> int:
+    """What one more cache, or more batches ahead, may take; `memory_bytes`: what the caller of its function gave it."""
+    if memory_bytes is not None and given_bytes() is None:
+        return memory_bytes
+    left = ALLOWANCE.left_bytes(owner=owner, in_use_bytes=in_use_bytes)
+    return left if memory_bytes is None else min(memory_bytes, left)
+
+
+def lies_in_memory(folder: Path, *, mounts: Path = _MOUNTS) -> bool:
+    """True if files of this folder, which need not be there yet, are kept in memory."""
+    try:
+        text, place = mounts.read_text(encoding="utf-8", errors="surrogateescape"), folder.resolve()
+    except OSError:
+        return False
+    # "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": https://docs.kernel.org/filesystems/proc.html
+    found = [line.split(" - ", 1) for line in text.splitlines() if " - " in line]
+    holding = [(Path(head.split()[4]), tail.split()[0]) for head, tail in found]
+    within = [(len(point.parts), kind) for point, kind in holding if place.is_relative_to(point)]
+    # Of two mounts at one place the later one is seen.
+    deepest = max((depth for depth, _ in within), default=0)
+    return [kind for depth, kind in within if depth == deepest][-1:] in [[kind] for kind in _MEMORY_SYSTEMS]

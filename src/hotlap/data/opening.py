@@ -11,7 +11,7 @@ from hotlap.data.arena import Arena, arena_bytes
 from hotlap.data.fingerprint import NoKey, key_of
 from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported, num_bytes
-from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.memory import ALLOWANCE, lies_in_memory, limit_bytes
 from hotlap.data.shelf import Draft, NoShelf, Shelf
 from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store
 from hotlap.units import size
@@ -72,8 +72,9 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
     except NotAlike:
         if wish.own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        require(length * sum(map(num_bytes, items)) // len(items), wish.limit_bytes)
-        return Opened(store=ItemStore(length), shelf=wish.shelf, num_items=length)
+        store = ItemStore(length)
+        take(store, length * sum(map(num_bytes, items)) // len(items), wish.limit_bytes)
+        return Opened(store=store, shelf=wish.shelf, num_items=length)
     opened = Opened(store=ColumnStore(items[0], 0), shelf=wish.shelf, num_items=length)
     if opened.store.mappable and wish.on_disk and _on_disk(dataset, items[0], opened, wish):
         return opened
@@ -86,6 +87,7 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
         opened.store = ColumnStore(items[0], length, arena.allocate)
     else:
         opened.store = ColumnStore(items[0], length)
+    take(opened.store, needed_bytes, wish.limit_bytes)
     return opened
 
 
@@ -100,11 +102,6 @@ def wish_for(*, memory_bytes: int | None, disk: bool | str | Path, shared: bool,
     )
 
 
-def limit_bytes(memory_bytes: int | None) -> int:
-    """Bytes that this process may use for items."""
-    return int(SHARE_OF_FREE * available_bytes()) if memory_bytes is None else memory_bytes
-
-
 def close_with(owner: object, opened: Opened) -> None:
     """When the owner is gone its unfinished file goes too, unless this is a copy of the process that writes it."""
     if opened.draft is not None:
@@ -114,6 +111,12 @@ def close_with(owner: object, opened: Opened) -> None:
 def _close_in(process: int, opened: Opened) -> None:
     if os.getpid() == process:
         opened.close()
+
+
+def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
+    """Memory for a store; `Unsupported` if there is not as much."""
+    require(needed_bytes, limit_bytes)
+    ALLOWANCE.take(store, needed_bytes)
 
 
 def require(needed_bytes: int, limit_bytes: int) -> None:
@@ -126,6 +129,9 @@ def _on_disk(dataset: Any, sample: Any, opened: Opened, wish: Wish) -> bool:
     """Take the full store off the shelf, or begin one for it; False, with a note, if that is not possible."""
     length = opened.num_items
     total = arena_bytes(sample, length)
+    if total > wish.limit_bytes and lies_in_memory(wish.shelf.folder):
+        opened.notes.append(f"the cache is not kept on disk: {wish.shelf.folder} lies in memory itself")
+        return False
     try:
         opened.key = key_of(dataset)
     except NoKey as reason:
@@ -146,6 +152,8 @@ def _on_disk(dataset: Any, sample: Any, opened: Opened, wish: Wish) -> bool:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
     opened.store = ColumnStore(sample, length, opened.draft.arena.allocate)
+    if lies_in_memory(wish.shelf.folder):
+        ALLOWANCE.take(opened.store, total)
     return True
 
 

@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.notes import Notes
 from hotlap.data.staffing import asks_at_once
 from hotlap.data.stand_in import StandIn
@@ -23,11 +23,15 @@ NUM_ON_THE_ROAD = 2
 class OverlappedDataset(StandIn):
     """What `overlapped` returns: the data set itself to all who look. See `overlapped`."""
 
+    _hotlap_function = "overlapped"
+    _hotlap_outer = True
     _hotlap_notes: Notes
     _hotlap_road: Road
 
-    def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_road=Road())
+    def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
+        self.__dict__.update(
+            _hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_road=Road(), _hotlap_memory=memory_bytes
+        )
 
     @property
     def note(self) -> str | None:
@@ -41,10 +45,10 @@ class OverlappedDataset(StandIn):
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OverlappedDataset, (self._hotlap_dataset,)
+        return OverlappedDataset, (self._hotlap_dataset, self._hotlap_memory)
 
 
-def overlapped(dataset: Any) -> Any:
+def overlapped(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """A data set whose batches are in pinned memory, and on their way to the device before the script asks.
 
     `DataLoader(overlapped(train), num_workers=4)`. The first `.to(device)` or `.cuda()` of a batch tells where they go.
@@ -54,14 +58,14 @@ def overlapped(dataset: Any) -> Any:
     script's own.
 
     Nothing is done without CUDA, for batches below 64 kB, and where the pinned memory (blocks are rounded up to powers
-    of two) would take more than 80% of what is free; `note` says so.
+    of two) would take more than `memory_bytes`, or 80% of what is free; `note` says so.
     """
     if type(dataset) is OverlappedDataset or not hasattr(type(dataset), "__getitem__"):
         return dataset
     from hotlap.data.iterators import teach
 
     teach()
-    return OverlappedDataset(dataset)
+    return OverlappedDataset(dataset, memory_bytes)
 
 
 def on_the_road(loader: Any) -> Any:
@@ -78,11 +82,17 @@ def on_the_road(loader: Any) -> Any:
         return inner._get_iterator()
     inner.__dict__["pin_memory"] = True
     iterator = inner._get_iterator()
-    send_ahead(iterator, road, notes, looks_ahead=asks_at_once(loader.batch_sampler or loader.sampler))
+    send_ahead(
+        iterator,
+        road,
+        notes,
+        looks_ahead=asks_at_once(loader.batch_sampler or loader.sampler),
+        memory_bytes=loader.dataset._hotlap_memory,
+    )
     return iterator
 
 
-def send_ahead(iterator: Any, road: Road, notes: Notes, *, looks_ahead: bool) -> None:
+def send_ahead(iterator: Any, road: Road, notes: Notes, *, looks_ahead: bool, memory_bytes: int | None = None) -> None:
     """From now on this iterator's batches are on the road when they are handed out."""
     step: Callable[[Any], Any] = type(iterator)._next_data
     reference = weakref.ref(iterator)
@@ -92,7 +102,7 @@ def send_ahead(iterator: Any, road: Road, notes: Notes, *, looks_ahead: bool) ->
     def pull(alive: Any) -> Any:
         data = step(alive)
         if not fits:
-            reason = _no_room(data, alive)
+            reason = _no_room(data, alive, memory_bytes)
             fits.append(reason is None)
             if reason is not None:
                 notes.say(reason)
@@ -117,12 +127,13 @@ def _has_another(iterator: Any) -> bool:
     return wanted is not None and len(wanted) == 2
 
 
-def _no_room(data: Any, iterator: Any) -> str | None:
+def _no_room(data: Any, iterator: Any, memory_bytes: int | None) -> str | None:
     """Why batches like this one are not to be pinned."""
     ahead = iterator._num_workers * (getattr(iterator, "_prefetch_factor", 0) or 0)
     needed = sum(_power_of_two(tensor.nbytes) for tensor in _tensors(data)) * (NUM_ON_THE_ROAD + ahead)
-    limit = int(SHARE_OF_FREE * available_bytes())
+    limit = limit_bytes(memory_bytes)
     if needed <= limit:
+        ALLOWANCE.take(iterator, needed)
         return None
     return f"batches are handed out as they are: pinned they would take {size(needed)}, and {size(limit)} may be used"
 

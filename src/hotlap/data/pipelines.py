@@ -50,14 +50,16 @@ class Pipeline:
 
     owner: Any
     attribute: str
-    """Where its steps are: `transforms` of a Compose, `_modules` of an `nn.Sequential`."""
+    """Where its steps are: `transforms` of a Compose, `_modules` of an `nn.Sequential`, a data set's only transform."""
     num_head: int = 0
-    """Steps before the first that draws."""
+    """Steps that are run when an item is cut: those before the first that draws."""
 
     def steps(self) -> list[Callable[..., Any]]:
         """As they are now."""
         held = getattr(self.owner, self.attribute)
-        return [*held.values()] if isinstance(held, dict) else [*held]
+        if isinstance(held, dict):
+            return [*held.values()]
+        return [*held] if isinstance(held, list | tuple) else [held]
 
     def run(self, inputs: tuple[Any, ...], first: int, last: int | None = None) -> tuple[Any, ...]:
         """Steps `first` to `last`, called as torchvision calls them."""
@@ -97,9 +99,10 @@ class Half:
 class Pipelines:
     """All pipelines of a data set."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, *, alone: Callable[[Any], bool] | None = None) -> None:
+        """`alone`: which transforms count as a pipeline of one step where a data set holds them by themselves."""
         self.dataset = dataset
-        self.found = list(_find(dataset))
+        self.found = list(_find(dataset, alone or (lambda _: False)))
         self._lock = threading.RLock()
 
     def half(self, index: Any) -> Half:
@@ -110,7 +113,7 @@ class Pipelines:
         """
         half = Half(None)
         try:
-            with self._lock, self._recording(half.calls):
+            with self._lock, self.recording(half.calls):
                 half.skeleton = self.dataset[index]
         except Exception as error:  # the data set's code, which met a mark, or an error of its own that comes again
             raise Touched(f"it works on what its transforms return ({type(error).__name__}: {error})") from error
@@ -128,16 +131,17 @@ class Pipelines:
             else:
                 outputs = pipeline.run(call.inputs, pipeline.num_head)
             results.append(outputs if call.several else outputs[0])
-        return _built(half.skeleton, results)
+        return built(half.skeleton, results)
 
     @contextmanager
-    def _recording(self, calls: list[Call]) -> Iterator[None]:
+    def recording(self, calls: list[Call]) -> Iterator[None]:
+        """Within this, the data set's pipelines run their heads only, and add what comes out to `calls`."""
         own = threading.get_ident()
         held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self.found]
         try:
             for number, pipeline in enumerate(self.found):
                 step = _Step(number, Pipeline(_Held(held[number]), "steps", pipeline.num_head), calls, own)
-                setattr(pipeline.owner, pipeline.attribute, {"0": step} if isinstance(held[number], dict) else [step])
+                setattr(pipeline.owner, pipeline.attribute, _as_held(held[number], step))
             yield
         finally:
             for pipeline, before in zip(self.found, held, strict=True):
@@ -213,7 +217,14 @@ class _Traced:
         return run
 
 
-def _find(dataset: Any) -> Iterator[Pipeline]:
+def _as_held(held: Any, step: Any) -> Any:
+    """This one step in place of those."""
+    if isinstance(held, dict):
+        return {"0": step}
+    return [step] if isinstance(held, list | tuple) else step
+
+
+def _find(dataset: Any, alone: Callable[[Any], bool]) -> Iterator[Pipeline]:
     """Pipelines that the data set holds, not those inside of another one."""
     waiting, seen = [dataset], set[int]()
     while waiting and len(seen) < _MOST_OBJECTS:
@@ -229,6 +240,7 @@ def _find(dataset: Any) -> Iterator[Pipeline]:
         elif isinstance(value, dict):
             waiting += [*value.values()][:_MOST_CHILDREN]
         elif isinstance(value, Dataset) or _holds_transforms(value):
+            yield from (Pipeline(value, name, 1) for name, held in vars(value).items() if alone(held))
             waiting += vars(value).values()
 
 
@@ -249,13 +261,26 @@ def _result(results: list[Any], mark: Mark) -> Any:
     return results[mark.call] if mark.part is None else results[mark.call][mark.part]
 
 
-def _built(skeleton: Any, results: list[Any]) -> Any:
+def marks(skeleton: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Mark]]:
+    """(keys and places that lead to it, mark), for each mark that `built` replaces."""
+    if type(skeleton) is Mark:
+        yield path, skeleton
+    elif type(skeleton) in (list, tuple) or (isinstance(skeleton, tuple) and hasattr(skeleton, "_fields")):
+        for place, part in enumerate(skeleton):
+            yield from marks(part, (*path, place))
+    elif isinstance(skeleton, dict):
+        for key, part in skeleton.items():
+            yield from marks(part, (*path, key))
+
+
+def built(skeleton: Any, results: list[Any]) -> Any:
+    """The item, with the results in the places of the marks."""
     if type(skeleton) is Mark:
         return _result(results, skeleton)
     if isinstance(skeleton, tuple) and hasattr(skeleton, "_fields"):
-        return type(skeleton)(*(_built(part, results) for part in skeleton))
+        return type(skeleton)(*(built(part, results) for part in skeleton))
     if type(skeleton) in (list, tuple):
-        return type(skeleton)(_built(part, results) for part in skeleton)
+        return type(skeleton)(built(part, results) for part in skeleton)
     if isinstance(skeleton, dict):
-        return type(skeleton)((key, _built(part, results)) for key, part in skeleton.items())
+        return type(skeleton)((key, built(part, results)) for key, part in skeleton.items())
     return skeleton

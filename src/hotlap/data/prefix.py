@@ -13,12 +13,12 @@ from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
 from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported
-from hotlap.data.memory import SHARE_OF_FREE, available_bytes
+from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.notes import Notes
 from hotlap.data.parcels import pack, unpack
 from hotlap.data.pipelines import Pipelines, Touched, find_heads
 from hotlap.data.shelf import NoShelf
-from hotlap.data.stand_in import StandIn
+from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.data.warning import warn
 from hotlap.data.workers import Role
 from hotlap.errors import UserError
@@ -57,6 +57,8 @@ class _Heads:
         self.watch = Watch(dataset)
         self.pipelines = Pipelines(dataset)
         self.reason: str | None = None
+        self.where: str | None = None
+        """A sentence's end if heads are not all in memory."""
         self.bin: Bin | None = None
         self._streams = Streams(self.watch.streams)
         self._dataset = dataset
@@ -69,7 +71,7 @@ class _Heads:
             for pipeline, num_head in zip(self.pipelines.found, cut.num_head, strict=True):
                 pipeline.num_head = num_head
             self._head_s = cut.head_s
-            self.bin = _bin_for(len(dataset), cut.entry_bytes, memory_bytes)
+            self.bin, self.where = _bin_for(len(dataset), cut.entry_bytes, memory_bytes)
         except (Touched, Unsupported, NoAnswer) as reason:
             self.reason = str(reason)
 
@@ -190,22 +192,27 @@ def _equal(left: list[Any], right: list[Any]) -> bool:
     return len(left) == len(right) and all(bytes(one) == bytes(other) for one, other in zip(left, right, strict=True))
 
 
-def _bin_for(length: int, entry_bytes: int, memory_bytes: int | None) -> Bin:
-    """Room for all entries: in memory, or else on disk, or else for as many as memory holds."""
-    limit = int(SHARE_OF_FREE * available_bytes()) if memory_bytes is None else memory_bytes
+def _bin_for(length: int, entry_bytes: int, memory_bytes: int | None) -> tuple[Bin, str | None]:
+    """Room for all entries: in memory, or else on disk, or else for as many as memory holds; and what is to be said."""
+    limit = limit_bytes(memory_bytes)
     wanted = int(1.2 * length * (entry_bytes + 256)) + (1 << 16)  # items differ in size
-    if wanted <= limit:
-        return Bin(length, wanted)
-    try:
-        return Bin(length, wanted, folder=default_folder())
-    except NoShelf:
-        return Bin(length, limit)
+    where = None
+    if wanted > limit:
+        where = f"take {size(wanted)}, and {size(limit)} of memory may be used"
+        try:
+            return Bin(length, wanted, folder=default_folder()), f"{where}: they are kept in a file"
+        except NoShelf as reason:
+            wanted, where = limit, f"{where}: as many as that are kept, for {reason}"
+    made = Bin(length, wanted)
+    ALLOWANCE.take(made, wanted)
+    return made, where
 
 
 @final
 class PrefixDataset(StandIn):
     """What `cached_prefix` returns: the data set itself to all who look. See `cached_prefix`."""
 
+    _hotlap_function = "cached_prefix"
     _hotlap_notes: Notes
     _hotlap_heads: _Heads | None
     _hotlap_restarts: int
@@ -266,8 +273,8 @@ class PrefixDataset(StandIn):
         if heads.reason is not None:
             heads.reason = f"heads of {name} are not kept: {heads.reason}"
             self._hotlap_notes.say(heads.reason)
-        elif heads.bin is not None and not heads.bin.in_memory:
-            self._hotlap_notes.say(f"heads of {name} take {size(heads.bin.limit_bytes)}: they are kept in a file")
+        elif heads.where is not None:
+            self._hotlap_notes.say(f"heads of {name} {heads.where}")
         return heads
 
     def _hotlap_drop(self, reason: str) -> None:
@@ -314,8 +321,9 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     Returns:
         The data set, to all who look.
     """
-    if isinstance(dataset, StandIn) or sys.platform != "linux":
+    if type(dataset) is PrefixDataset or sys.platform != "linux":
         return dataset
+    refuse_stacked("cached_prefix", dataset)
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
         raise UserError(
             f"cached_prefix() got a {type(dataset).__name__}, which has no items to look up by number. "

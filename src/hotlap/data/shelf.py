@@ -20,6 +20,7 @@ from typing import Any, final
 
 from hotlap.data.arena import Arena
 from hotlap.data.folder import SHARE_OF_DISK
+from hotlap.data.memory import lies_in_memory
 
 _MARK = b"hotlap01"
 _END = struct.Struct("<Q8s")
@@ -63,11 +64,13 @@ class Shelf:
         self.folder = folder
 
     def draft(self, num_bytes: int, *, named: bool) -> Draft:
-        """An empty file of this length, its space reserved.
+        """An empty file of this length, its space reserved. One without a name is there to save memory.
 
         Raises:
-            NoShelf: the folder cannot be written to, or the disk is too full.
+            NoShelf: the folder cannot be written to, the disk is too full, or it is none.
         """
+        if not named and lies_in_memory(self.folder):
+            raise NoShelf(f"{self.folder} lies in memory itself: name another folder with HOTLAP_CACHE")
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             usage = os.statvfs(self.folder)

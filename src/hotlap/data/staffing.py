@@ -1,5 +1,6 @@
 """Workers for loaders that have none, or others: where that changes nothing but the time."""
 
+import os
 from collections.abc import Callable
 from typing import Any, final
 
@@ -16,9 +17,11 @@ from torch.utils.data import (
 )
 
 from hotlap.data.long_lived import lasting
-from hotlap.data.memory import SHARE_OF_FREE, available_bytes
-from hotlap.data.tree_memory import tree_bytes
-from hotlap.data.workers import Role, look
+from hotlap.data.memory import ALLOWANCE, SHARE_OF_FREE, available_bytes, limit_bytes
+from hotlap.data.sending import start_method
+from hotlap.data.stand_in import within
+from hotlap.data.tree_memory import own_bytes, tree_bytes
+from hotlap.data.workers import Role, Seen, look
 from hotlap.units import size
 
 # These ask the global generators at the begin of an epoch or never, so that being asked ahead changes nothing.
@@ -26,6 +29,10 @@ _SAMPLERS = (RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRand
 
 # Batches of a loader below which its workers are not worth their start.
 LEAST_BATCHES = 4
+
+# What a worker takes for itself beside its items: queues, their threads, and pages of Python objects that it looks at
+# (14 MiB, of which a copy of the process that computes some items takes 4; torch 2.13, Linux).
+WORKER_BYTES = 10 << 20
 
 # Items that are computed in a copy of this process, to see what they do.
 _NUM_LOOKED_AT = 4
@@ -39,14 +46,14 @@ class Staffing:
         self._num_workers = num_workers
         self._prefetch_factor = prefetch_factor
         self._say = say
-        self._seen: dict[int, tuple[Any, str | None]] = {}
+        self._seen: dict[int, tuple[Any, Seen]] = {}
         self._served = False
         self._said = False
 
     def change(self, given: dict[str, Any]) -> dict[str, Any]:
         """Arguments of a DataLoader -> the ones that it is made with."""
         dataset = given.get("dataset")
-        if not _has_items(dataset) or given.get("multiprocessing_context") not in (None, "fork"):
+        if not _has_items(dataset):
             return given
         if given.get("num_workers", 0) == 0 and given.get("timeout", 0):
             return given  # torch says what is wrong
@@ -54,13 +61,21 @@ class Staffing:
         if reason is not None:
             self._say(f"{type(dataset).__name__} is read as the script has it: {reason}")
             return given
+        each, limit = self._worker_bytes(dataset, given), limit_bytes()
+        num_workers = min(self._num_workers, limit // each)
+        if num_workers < self._num_workers:
+            number = f"by {num_workers} workers, not {self._num_workers}" if num_workers else "as the script has it"
+            self._say(
+                f"{type(dataset).__name__} is read {number}: a worker would take about {size(each)} of memory, and "
+                f"{size(limit)} may be used"
+            )
+        if not num_workers:
+            return given
         self._served = True
-        return {
-            **given,
-            "dataset": lasting(dataset),
-            "num_workers": self._num_workers,
-            "prefetch_factor": self._prefetch_factor,
-        }
+        lasts = within(dataset, lasting, outside=("overlapped",))
+        if lasts is not dataset:
+            ALLOWANCE.take(lasts, num_workers * each)
+        return {**given, "dataset": lasts, "num_workers": num_workers, "prefetch_factor": self._prefetch_factor}
 
     def settled(self) -> bool:
         """True: they work at full speed from the start. Says once what they take."""
@@ -80,9 +95,27 @@ class Staffing:
             return f"its sampler is a {type(asks).__name__}, which may depend on when it is asked"
         if given.get("num_workers", 0):
             return None  # what items do happens in workers already
+        method = start_method(given.get("multiprocessing_context"))
+        if method != "fork":
+            return f"workers would be started by {method}, which needs a script that can be imported again"
+        reason = self._look(dataset).reason
+        return reason if reason is not None and "changes" in reason else None
+
+    def _worker_bytes(self, dataset: Any, given: dict[str, Any]) -> int:
+        """What one worker will take, with its batches on their way."""
+        if start_method(given.get("multiprocessing_context")) != "fork":
+            return max(WORKER_BYTES, own_bytes([os.getpid()]))  # it imports what this process has imported
+        seen = self._look(dataset)
+        batch = getattr(given.get("batch_sampler"), "batch_size", None) or given.get("batch_size", 1) or 1
+        return WORKER_BYTES + seen.own_bytes + self._prefetch_factor * int(batch) * seen.item_bytes
+
+    def _look(self, dataset: Any) -> Seen:
+        """What some items do and take, seen in a copy of this process."""
         known = self._seen.get(id(dataset))
         if known is None:
-            known = self._seen[id(dataset)] = (dataset, _what_items_do(dataset, length))
+            role = Role(num_workers=1, base_seed=0, init=None, collate=default_collate)
+            seen = look(dataset, list(range(min(len(dataset), _NUM_LOOKED_AT))), role)
+            known = self._seen[id(dataset)] = (dataset, seen)
         return known[1]
 
 
@@ -97,10 +130,3 @@ def _has_items(dataset: Any) -> bool:
         and hasattr(type(dataset), "__len__")
         and not isinstance(dataset, IterableDataset | torch.utils.data.MapDataPipe)
     )
-
-
-def _what_items_do(dataset: Any, length: int) -> str | None:
-    """Why workers cannot compute its items."""
-    role = Role(num_workers=1, base_seed=0, init=None, collate=default_collate)
-    seen = look(dataset, list(range(min(length, _NUM_LOOKED_AT))), role)
-    return seen.reason if seen.reason is not None and "changes" in seen.reason else None

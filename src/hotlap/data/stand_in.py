@@ -1,10 +1,12 @@
 """A data set in another's place: the other one to all who look."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, ClassVar
 
 from torch.utils.data import Dataset
+
+from hotlap.errors import UserError
 
 
 class StandIn(Dataset[Any]):
@@ -12,6 +14,10 @@ class StandIn(Dataset[Any]):
 
     _hotlap_dataset: Any
     """The wrapped one."""
+    _hotlap_function: ClassVar[str] = ""
+    """What makes it: "cached"."""
+    _hotlap_outer: ClassVar[bool] = False
+    """It stands around others, which must not stand around it."""
 
     @abstractmethod
     def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
@@ -57,6 +63,53 @@ class StandIn(Dataset[Any]):
     def __delattr__(self, name: str) -> None:
         self._hotlap_changed(name)
         delattr(self._hotlap_dataset, name)
+
+
+def refuse_stacked(function: str, dataset: Any) -> None:
+    """Say so if `function` cannot stand around what it is given.
+
+    Raises:
+        UserError: another function of ours has been there.
+    """
+    if not isinstance(dataset, StandIn):
+        return
+    other = type(dataset)._hotlap_function or type(dataset).__name__
+    if type(dataset)._hotlap_outer:
+        raise UserError(
+            f"{function}() got what {other}() returned, which goes outside. Write {other}({function}(...))."
+        )
+    raise UserError(
+        f"{function}() got what {other}() returned, but a data set is served by one of the two. Leave out "
+        f"{function}(), or {other}()."
+    )
+
+
+def within(
+    dataset: Any, wrap: Callable[[Any], Any], *, outside: Collection[str], instead_of: Collection[str] = ()
+) -> Any:
+    """`wrap` around the data set, for levers that are put on in any order.
+
+    Arguments:
+        outside: functions whose stand-ins stay outside of what `wrap` returns.
+        instead_of: functions whose stand-ins are taken away where `wrap` returns one.
+    """
+    function = type(dataset)._hotlap_function if isinstance(dataset, StandIn) else ""
+    if function not in (*outside, *instead_of):
+        return wrap(dataset)
+    inner = dataset._hotlap_dataset
+    wrapped = within(inner, wrap, outside=outside, instead_of=instead_of)
+    if wrapped is inner:
+        return dataset
+    if function in instead_of:
+        return wrapped
+    outer: Any = object.__new__(type(dataset))
+    outer.__dict__.update(dataset.__dict__, _hotlap_dataset=wrapped)
+    return outer
+
+
+def stood_in(dataset: Any) -> bool:
+    """True if a function of ours has been there."""
+    return isinstance(dataset, StandIn)
 
 
 def behind(dataset: Any) -> Any:

@@ -135,8 +135,8 @@ class Travelling(torch.Tensor):
         disabled: Any = torch._C.DisableTorchFunctionSubclass
         with disabled():
             first = args[0] if args else None
-            if type(first) is Travelling and func in (torch.Tensor.to, torch.Tensor.cuda):
-                device = _target(func, args[1:], kwargs)
+            if type(first) is Travelling and func in (torch._C.TensorBase.to, torch._C.TensorBase.cuda):
+                device = target_of(func, args[1:], kwargs)
                 arrived = first.road.arrive(first, device) if device is not None else None
                 if arrived is not None:
                     return arrived
@@ -146,13 +146,14 @@ class Travelling(torch.Tensor):
             return func(*args, **kwargs)
 
 
-def _target(func: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
+def target_of(func: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
     """Where a call moves the tensor, if it does nothing else."""
     # `cuda` takes non_blocking by position as well, `to` a dtype.
-    plain = len(rest) <= 1 or (func is torch.Tensor.cuda and len(rest) == 2 and isinstance(rest[1], bool))
+    to_cuda = func is torch._C.TensorBase.cuda
+    plain = len(rest) <= 1 or (to_cuda and len(rest) == 2 and isinstance(rest[1], bool))
     if not plain or not _MOVING.issuperset(kwargs):
         return None
-    where = rest[0] if rest else kwargs.get("device", "cuda" if func is torch.Tensor.cuda else None)
+    where = rest[0] if rest else kwargs.get("device", "cuda" if to_cuda else None)
     if isinstance(where, bool) or not isinstance(where, str | int | torch.device):
         return None
     return torch.device("cuda", where) if isinstance(where, int) else torch.device(where)

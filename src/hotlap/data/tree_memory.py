@@ -1,5 +1,7 @@
 """Memory of this process and all its children, shared pages counted once."""
 
+from collections.abc import Iterable
+
 import psutil
 
 
@@ -10,6 +12,17 @@ def tree_bytes() -> int:
     """
     own = psutil.Process()
     return sum(map(_process_bytes, [own, *own.children(recursive=True)]))
+
+
+def own_bytes(pids: Iterable[int | None]) -> int:
+    """Memory that would be free without these processes: pages that they share with nobody (USS)."""
+    total = 0
+    for pid in pids:
+        try:
+            total += int(psutil.Process(pid).memory_full_info().uss)
+        except (psutil.Error, AttributeError):  # it ended just now
+            continue
+    return total
 
 
 def _process_bytes(process: psutil.Process) -> int:

@@ -4,10 +4,11 @@ Nothing of the data set is run in this process. What is computed is computed in 
 they are the worker of that number, have its seeds, and have called `worker_init_fn`.
 """
 
+import os
 import random
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, final
 
@@ -19,9 +20,10 @@ from torch.utils.data._utils import worker as torch_worker
 from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
 from hotlap.data.fillers import Fillers, Work, cannot_fork
-from hotlap.data.items import Unsupported, entangled, same, shares_memory
+from hotlap.data.items import Unsupported, entangled, num_bytes, same, shares_memory
 from hotlap.data.kept import NUM_FIRST_CHECKS, SETTLED_WINDOW, Kept
 from hotlap.data.opening import Opened, close_with, open_store, wish_for
+from hotlap.data.tree_memory import own_bytes
 
 # Items that are computed again at the begin of an epoch, beside the training.
 NUM_RECHECKS = 32
@@ -59,13 +61,17 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class Seen:
     """What a copy says of the first items."""
 
     reason: str | None
     items: list[Any]
     own_memory: bool = False
     item_s: float = 0.0
+    item_bytes: int = 0
+    """The largest."""
+    own_bytes: int = 0
+    """Memory that the copy took for itself."""
 
 
 @final
@@ -246,14 +252,14 @@ class ForWorkers:
         return work
 
 
-def _first_look(dataset: Any, indices: Any, role: Role, length: int) -> _Seen:
+def _first_look(dataset: Any, indices: Any, role: Role, length: int) -> Seen:
     """The items of the first batch, if they can be kept at all."""
     reason = cannot_fork(shares_files=True)
     if not length or fetches_whole_batches(dataset):
         reason = "it fetches whole batches, or has no length"
     elif not indices or not all(type(index) is int and 0 <= index < length for index in indices):
         reason = "its items are not looked up by plain numbers"
-    return look(dataset, list(indices), role) if reason is None else _Seen(reason=reason, items=[])
+    return look(dataset, list(indices), role) if reason is None else Seen(reason=reason, items=[])
 
 
 @final
@@ -282,21 +288,21 @@ class _Compute:
         return items
 
 
-def look(dataset: Any, indices: list[int], role: Role) -> _Seen:
+def look(dataset: Any, indices: list[int], role: Role) -> Seen:
     """Compute the items of the first batch in a copy of this process, some of them twice."""
     try:
         seen = in_a_copy(lambda: _seen(dataset, indices, role))
     except NoAnswer as reason:
-        return _Seen(reason=str(reason), items=[])
-    return seen if isinstance(seen, _Seen) else _Seen(reason="its first items could not be read", items=[])
+        return Seen(reason=str(reason), items=[])
+    return seen if isinstance(seen, Seen) else Seen(reason="its first items could not be read", items=[])
 
 
-def _seen(dataset: Any, indices: list[int], role: Role) -> _Seen:
+def _seen(dataset: Any, indices: list[int], role: Role) -> Seen:
     watch = Watch(dataset)
     role.play(0, dataset)
     changed = watch.changed()
     if changed is not None:
-        return _Seen(reason=f"worker_init_fn changes {changed} of the data set", items=[])
+        return Seen(reason=f"worker_init_fn changes {changed} of the data set", items=[])
     compute = _Compute(dataset)
     compute(indices[:1])
     started_s = perf_counter()
@@ -305,13 +311,18 @@ def _seen(dataset: Any, indices: list[int], role: Role) -> _Seen:
     checked = indices[:NUM_FIRST_CHECKS]
     role.tell(1, dataset)  # another worker must get the same items
     again = compute(checked)
-    if compute.reason is not None:
-        return _Seen(reason=compute.reason, items=[])
-    if not all(map(same, items, again)):
-        return _Seen(reason="an item came out different the second time", items=[])
+    seen = Seen(
+        reason=compute.reason
+        or (None if all(map(same, items, again)) else "an item came out different the second time"),
+        items=[],
+        item_bytes=max(map(num_bytes, items)),
+        own_bytes=own_bytes([os.getpid()]),
+    )
+    if seen.reason is not None:
+        return seen
     own = any(map(shares_memory, items, again)) or any(map(entangled, items))
     reason = _collate_reason(role.collate, again, own_memory=own)
-    return _Seen(reason=reason, items=items[:NUM_FIRST_CHECKS], own_memory=own, item_s=item_s)
+    return replace(seen, reason=reason, items=items[:NUM_FIRST_CHECKS], own_memory=own, item_s=item_s)
 
 
 def _collate_reason(collate: Callable[[list[Any]], Any], items: list[Any], *, own_memory: bool) -> str | None:

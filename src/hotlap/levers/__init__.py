@@ -9,6 +9,7 @@ from hotlap.levers.affinity import Affinity
 from hotlap.levers.allocator import Allocator
 from hotlap.levers.batch_size import BatchSize
 from hotlap.levers.batched_fetch import BatchedFetch
+from hotlap.levers.batched_windows import BatchedWindows
 from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.levers.cached_prefix import CachedPrefix
@@ -24,6 +25,7 @@ from hotlap.levers.flush_denormals import FlushDenormals
 from hotlap.levers.fp16_autocast import Fp16Autocast
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
+from hotlap.levers.late_transform import LateTransform
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
@@ -60,9 +62,11 @@ ALL: tuple[type[Lever], ...] = (
     BatchedFetch,
     CachedDataset,
     CachedPrefix,
+    LateTransform,
     NoEpochGap,
     Workers,
     PrefetchThread,
+    BatchedWindows,
     PinAndOverlap,
     PadShapes,
     FusedOptimizer,

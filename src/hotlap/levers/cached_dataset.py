@@ -12,6 +12,7 @@ from hotlap.levers.loaders import (
     NO_LOADER,
     hardly_waits,
     has_items,
+    memory_bytes,
     replace_datasets,
     saves_at_most_s,
     trained_on,
@@ -19,10 +20,7 @@ from hotlap.levers.loaders import (
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Run
 from hotlap.source import Edit
-from hotlap.units import percent, size
-
-# As in hotlap.data.memory: the rest is left to the training and to others.
-SHARE_OF_FREE = 0.8
+from hotlap.units import size
 
 # Caches held for data sets that no loader uses at the moment, so that a script which makes a new loader each epoch
 # finds its items again. Each holds memory, so there is an end to it.
@@ -66,7 +64,7 @@ class CachedDataset(Lever):
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         wrapped = _Wrapped(patch)
-        replace_datasets(patch, lambda dataset: wrapped.cached(dataset) if has_items(dataset) else dataset)
+        replace_datasets(patch, wrapped.cached_within)
         patch.settled.append(wrapped.settled)
 
     def edits(self, run: Run) -> Sequence[Edit]:
@@ -86,12 +84,11 @@ def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
     if loader.item_bytes is None:
         return None
     needed = loader.item_bytes * loader.num_items
-    if needed <= max(SHARE_OF_FREE * machine.available_bytes, room_bytes(default_folder())):
+    if needed <= max(memory_bytes(machine), room_bytes(default_folder())):
         return None  # what memory cannot hold goes to a file
     return (
         f"The {loader.num_items} items of {loader.dataset} would take {size(needed)}, "
-        f"more than {percent(SHARE_OF_FREE)} of the {size(machine.available_bytes)} of memory that are free, and more "
-        "than the disk has room for."
+        f"more than the {size(memory_bytes(machine))} of memory that may be used, and more than the disk has room for."
     )
 
 
@@ -103,11 +100,19 @@ class _Wrapped:
         # By the id of the data set, which the cache keeps alive; the one used last is at the end.
         self._held: OrderedDict[int, Any] = OrderedDict()
 
-    def cached(self, dataset: Any) -> Any:
-        from hotlap.data import CachedDataset as Wrapper
-        from hotlap.data import cached
+    def cached_within(self, dataset: Any) -> Any:
+        """What a loader is to read."""
+        from hotlap.data.stand_in import within
 
-        if type(dataset) is Wrapper:
+        # Workers have nothing to do once all is kept.
+        return within(dataset, self.cached, outside=("overlapped",), instead_of=("lasting",))
+
+    def cached(self, dataset: Any) -> Any:
+        """A data set of the script's own, with its items kept; all else as it is."""
+        from hotlap.data import cached
+        from hotlap.data.stand_in import stood_in
+
+        if stood_in(dataset) or not has_items(dataset):
             return dataset
         held = self._held.pop(id(dataset), None)
         if held is None:

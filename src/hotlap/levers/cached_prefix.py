@@ -55,11 +55,12 @@ class CachedPrefix(Lever):
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import cached_prefix
+        from hotlap.data.stand_in import stood_in, within
 
         held: dict[int, Any] = {}  # a script may make several loaders of one data set, also one each epoch
 
         def wrap(dataset: Any) -> Any:
-            if not has_items(dataset):
+            if stood_in(dataset) or not has_items(dataset):
                 return dataset
             kept = held.get(id(dataset))
             if kept is None:
@@ -69,7 +70,7 @@ class CachedPrefix(Lever):
                     patch.settled.append(kept._hotlap_settled)
             return kept
 
-        replace_datasets(patch, wrap)
+        replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=("overlapped", "lasting")))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached_prefix(...)` around the data set of each loader that is served."""

@@ -5,8 +5,9 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
+from hotlap.data.memory import SHARE_OF_FREE
 from hotlap.levers.lever import Patch
-from hotlap.record import CallSite, Ceiling, LoaderFacts, Phase, Run
+from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import Edit, WrapArgument
 from hotlap.units import percent
 
@@ -28,6 +29,12 @@ def hardly_waits(run: Run) -> str | None:
     if share is None or share >= MIN_SHARE:
         return None
     return f"Waiting for batches takes {percent(share)} of a step, so there is nothing to gain."
+
+
+def memory_bytes(machine: Machine) -> int:
+    """What caches, batches on their way and workers may take."""
+    given = machine.memory_limit_bytes
+    return int(SHARE_OF_FREE * machine.available_bytes) if given is None else min(given, machine.available_bytes)
 
 
 def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:

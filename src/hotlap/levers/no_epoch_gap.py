@@ -63,6 +63,7 @@ class NoEpochGap(Lever):
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import lasting
+        from hotlap.data.stand_in import within
 
         def wrap(dataset: Any) -> Any:
             kept = lasting(dataset) if has_items(dataset) else dataset
@@ -70,7 +71,7 @@ class NoEpochGap(Lever):
                 kept._hotlap_notes.on_note = patch.notes.append
             return kept
 
-        replace_datasets(patch, wrap)
+        replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=("overlapped",)))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`lasting(...)` around the data set of each loader whose workers end."""
@@ -84,8 +85,6 @@ def _refuses(loader: LoaderFacts) -> str | None:
         return "The script reads its data without workers, so none are started at the begin of an epoch."
     if loader.persistent_workers:
         return "The script keeps its workers already (persistent_workers=True)."
-    if loader.start_method not in ("fork", None):
-        return f"Workers are started by {loader.start_method}: what they would see anew cannot be compared."
     return None
 
 

@@ -10,6 +10,7 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
+    memory_bytes,
     replace_arguments,
     saves_at_most_s,
     sites,
@@ -32,9 +33,6 @@ LEAST_BATCHES = 4
 # Batches on their way lie in /dev/shm; others need some of it, too.
 SHARE_OF_SHM = 0.5
 
-# As in hotlap.data.memory.
-SHARE_OF_FREE = 0.8
-
 
 class _ByDraws:
     """What the lever does to the numbers: it depends on whether items draw random numbers."""
@@ -53,7 +51,8 @@ class Workers(Lever):
     the process may use, /dev/shm, and free memory. Order of samples and the draws of the training process stay what
     they are.
     Why: by default batches are made in the training process, while nothing trains; the best number depends on the
-    machine and is found by trying (PyTorch's tuning guide; pytorch/pytorch#13246 on memory).
+    machine and is found by trying (PyTorch's tuning guide; pytorch/pytorch#13246 on memory). How they are started
+    stays the script's choice: workers that stay are started once.
     When it hurts: items that draw random numbers draw others than before, for each worker has its own seed: equal
     training, other numbers. Workers take cores from a training on the CPU, and memory. An item that changes the data
     set changes a copy that the training never sees: such data sets are left alone.
@@ -122,9 +121,9 @@ class Workers(Lever):
         needed = self.num_workers * self.prefetch_factor * _batch_bytes(loader)
         if machine.shm_bytes is not None and needed > SHARE_OF_SHM * machine.shm_bytes:
             return f"Batches on their way would take {size(needed)} of the {size(machine.shm_bytes)} of /dev/shm."
-        if needed > SHARE_OF_FREE * machine.available_bytes:
+        if needed > memory_bytes(machine):
             return (
-                f"Batches on their way would take {size(needed)}; {size(machine.available_bytes)} of memory are free."
+                f"Batches on their way would take {size(needed)}; {size(memory_bytes(machine))} of memory may be used."
             )
         return None
 
@@ -150,6 +149,6 @@ def _refuses(loader: LoaderFacts) -> str | None:
         return f"{loader.dataset} is over after {loader.num_items} items, before workers have started."
     if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
         return f"Items of {loader.dataset} depend on hidden state ({loader.why_not}), of which each worker has a copy."
-    if loader.start_method not in ("fork", None):
-        return f"Workers are started by {loader.start_method}, on purpose."
+    if not loader.num_workers and loader.start_method not in ("fork", None):
+        return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
     return None

@@ -8,6 +8,7 @@ three values to a list for each interval, when it is over.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
+from types import CodeType
 from typing import Any
 
 from hotlap.probe.aside import Aside, Stretch
@@ -74,7 +75,7 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_laps", "_open", "_reader", "_tape", "kept", "note", "now", "where")
+    __slots__ = ("_laps", "_open", "_reader", "_tape", "callers", "kept", "last_spent", "note", "now", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter, *, keep: bool = False) -> None:
         self.now = now
@@ -85,6 +86,10 @@ class Clock:
         """Takes (what, begin, end) of an interval that is over."""
         self.where = OTHER
         """What this moment is spent on: a phase, or DRAW, LOOK, TRAIN, STEP."""
+        self.callers: dict[Phase, set[CodeType]] = {Phase.FORWARD: set(), Phase.BACKWARD: set()}
+        """Of the hooks: what calls whatever makes such a phase."""
+        self.last_spent: list[float] | None = None
+        """Seconds by phase of the step that was read last."""
         self._open: list[tuple[int, int, float]] = []
         self._reader = _Reader(now())
         self._laps: list[Lap] = []
@@ -105,9 +110,8 @@ class Clock:
         """Hotlap's own work, from `begin` until now, is over."""
         self.note((OWN, begin, self.now()))
 
-    def lap(self) -> None:
+    def lap(self, now: float) -> None:
         """A step is over. What is still open goes on in the next step; its part of this one counts as OTHER."""
-        now = self.now()
         self.note((_LAP, now, now))
 
     def tell(self, what: int, value: Any) -> None:
@@ -122,6 +126,8 @@ class Clock:
         """The steps that were completed since the last call."""
         self._read_on()
         laps, self._laps = self._laps, []
+        if laps:
+            self.last_spent = laps[-1].spent
         return laps
 
     def _read_on(self) -> None:

@@ -44,6 +44,7 @@ class Ending:
         self._pid = os.getpid()
         self.finished = self.finished or self._session.steps > 0
         self._session.thread.forget()
+        self._session.windows.forked()
 
     def child_ends(self, code: int) -> None:
         """A process that the script started with multiprocessing, and that may have trained, is about to leave."""

@@ -17,6 +17,7 @@ from hotlap.probe import collectives, device, unseen
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
+from hotlap.record import Phase
 
 
 def install(session: Session, patch: Patch) -> None:
@@ -65,6 +66,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             session.forward_made(self, args, kwargs, result)
         return result
 
+    session.clock.callers[Phase.FORWARD].add(__call__.__code__)
     patch.set(torch.nn.Module, "__call__", __call__)
 
 
@@ -99,55 +101,58 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
             session.backward_made(roots if losses else None)
             return result
 
+        session.clock.callers[Phase.BACKWARD].add(wrapper.__code__)  # type: ignore[attr-defined] # it is a function
         return wrapper
 
     patch.set(torch.autograd, "backward", timed(torch.autograd.backward, losses=True))
     patch.set(torch.autograd, "grad", timed(torch.autograd.grad, losses=False))
 
 
-class _Steps:
-    """Hears of optimizer steps; of nested ones (an optimizer that wraps another) only the outermost counts."""
+StepHook = Callable[[torch.optim.Optimizer, Any, Any], None]
 
-    def __init__(self, session: Session, thread: TrainingThread) -> None:
-        self._session = session
-        self._thread = thread
-        self._clock = session.clock
-        self._depth = 0
-        self._before = phases.OTHER
-        self._begin = 0.0
 
-    def before(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if get_ident() != self._thread.id:
+def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, StepHook]:
+    """Before and after an optimizer's step; of nested ones (an optimizer that wraps another) only the outermost counts.
+
+    Names of a function around them, not attributes of an object: this runs in every step, and those are read faster.
+    """
+    clock, evidence = session.clock, session.plan.evidence
+    now, note = clock.now, clock.note
+    depth, where, begin = 0, phases.OTHER, 0.0
+
+    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        nonlocal depth, where, begin
+        if get_ident() != thread.id:
             return
-        self._depth += 1
-        if self._depth == 1:
-            clock = self._clock
-            self._before, clock.where = clock.where, phases.STEP
-            closure = len(args) > 1 or kwargs.get("closure") is not None
-            if closure:
-                self._session.facts.used_closure(optimizer)
-            if self._session.plan.evidence:
-                self._session.update_begins(None if closure else optimizer)
-            self._begin = clock.now()
-
-    def after(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if get_ident() != self._thread.id or not self._depth:
+        depth += 1
+        if depth > 1:
             return
-        self._depth -= 1
-        if self._depth == 0:
-            clock = self._clock
-            clock.note((phases.STEP, self._begin, clock.now()))
-            clock.where = self._before
-            self._session.update_made(optimizer)
+        where, clock.where = clock.where, phases.STEP
+        if evidence or kwargs or len(args) > 1:
+            session.update_begins(optimizer, closure=len(args) > 1 or kwargs.get("closure") is not None)
+        begin = now()
+
+    def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        nonlocal depth
+        if get_ident() != thread.id or not depth:
+            return
+        depth -= 1
+        if not depth:
+            end = now()
+            note((phases.STEP, begin, end))
+            clock.where = where
+            session.update_made(optimizer, end)
+
+    return before, after
 
 
 def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    steps = _Steps(session, thread)
-    for hook in (_Steps.before, _Steps.after):
+    before, after = _step_hooks(session, thread)
+    for hook in (before, after):
         # What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hooks.
         setattr(hook, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
-    patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(steps.before).remove)
-    patch.on_undo(optimizer_module.register_optimizer_step_post_hook(steps.after).remove)
+    patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(before).remove)
+    patch.on_undo(optimizer_module.register_optimizer_step_post_hook(after).remove)
 
     _surround_steps(session, patch)
 
@@ -288,6 +293,7 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
             session.forward_made(func, (y0, t), {}, result)
         return result
 
+    session.clock.callers[Phase.FORWARD].add(around.__code__)
     session.hears_solves = True
     known_solves().watch(around)
     patch.on_undo(known_solves().unwatch)

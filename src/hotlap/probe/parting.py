@@ -36,9 +36,9 @@ def write(session: "Session", status: Status, *, sample: bool) -> None:
 
 
 def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
-    """Everything that is known. `last`: the run is over; before, what the watches see is theirs."""
+    """Everything that is known. `last`: the run is over; before, what watches still look at is theirs."""
     plan, facts = session.plan, session.facts
-    seen = dict(session.windows.fields()) if last else {}
+    seen = dict(session.windows.fields() if last else session.windows.seen_so_far())
     notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
     return Run(
         status=status,

@@ -14,6 +14,12 @@ _BEYOND_EPOCH = 10
 # other down by far more than two, because the threads of each wait for one another.
 _WARM_TURN = 4
 
+# Where the run's time is limited: parts of it, from the first step on, after which the warm-up and the recording are
+# cut short. All watches together want some forty steps, many of them slower than others, beside the 220 of a usual
+# run: half of the time is on the safe side.
+_WARM_SHARE, _RECORDED_SHARE = 0.1, 0.5
+# But not below these numbers of steps: fewer cannot be told from chance.
+_LEAST_WARM, _LEAST_RECORDED = 2, 8
 
 _ENDLESS = 2**62
 
@@ -51,7 +57,11 @@ class Schedule:
         self._epochs = 0
         self._after_epoch = 0
         self._follows_epochs = plan.whole_epoch
-        self._endless = False
+        self._endless = plan.whole
+        self.left_s: float | None = None
+        """For the steps, seconds after the first one, where watches want some of them; None: as long as it takes."""
+        self.opens_s: float | None = None
+        """With `Plan.whole`: when watches get theirs, after the first step; None: none wants any (more)."""
         self._same = Move(recorded=False)
         self.move = Move(recorded=False)
         if plan.warmup == 0 and self._num_arms == 1:
@@ -64,8 +74,8 @@ class Schedule:
         return self._plan.steps * self._num_arms
 
     def go_on(self) -> None:
-        """The wanted steps are recorded, but the script shall train to its own end: record all that follow."""
-        self._endless = True
+        """The watches have had their steps, but the script trains to its own end: record all that follow."""
+        self.opens_s = None
         self._in_block = 0
         self._go(self._at(block=self.move.block + 1, new=True))
 
@@ -113,6 +123,26 @@ class Schedule:
             return self._go(self._same)
         self._in_block = 0
         return self._go(self._at(block=self.move.block + 1, new=True))
+
+    def is_late(self, elapsed_s: float) -> bool:
+        """`elapsed_s` after the first step: it is time for what comes next. (Never where arms or processes compare.)"""
+        if self.switches or self.move.done:
+            return False
+        if self._endless:
+            return self.opens_s is not None and elapsed_s > self.opens_s and self._recorded >= _LEAST_RECORDED
+        if self.left_s is None:
+            return False
+        if not self._warm:
+            return self._made >= _LEAST_WARM and elapsed_s > _WARM_SHARE * self.left_s
+        return self._recorded >= _LEAST_RECORDED and elapsed_s > _RECORDED_SHARE * self.left_s
+
+    def cut_short(self) -> None:
+        """End the warm-up, or else the recording, here."""
+        if self._warm:
+            self._go(replace(self.move, recorded=False, new_block=False, done=True))
+        else:
+            self._warm, self._in_block = True, 0
+            self._go(self._at(block=0, new=True))
 
     def _at(self, *, block: int, new: bool) -> Move:
         round_, place = divmod(block, self._num_arms)

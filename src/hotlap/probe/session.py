@@ -83,6 +83,7 @@ class Session:
         """Seconds spent in our own affairs at the ends of steps."""
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
+        self._made = self._progress.made
         self._token = Token(plan.turn)
         self._replay = Replay()
         self._digest = Digest()
@@ -124,7 +125,7 @@ class Session:
                 # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
                 self.clock.tell(phases.LOSS, tensor.item() if tensor.is_cpu else tensor.detach().clone())
         if self.marker.went_backward():
-            self._boundary()
+            self._boundary(self.clock.now())
             if self.due:
                 self.turn_page()
 
@@ -135,18 +136,21 @@ class Session:
         weakref.finalize(optimizer, self.marker.gone, number).atexit = False
         self.arms.optimizer_made(optimizer)
 
-    def update_begins(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """An optimizer is about to step; None: with a closure. Only called where evidence is wanted."""
-        if Updates.wanted(self.steps):
-            self.own(lambda: self.updates.before(self._parameters(), optimizer))
+    def update_begins(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
+        """An optimizer is about to step. Only called where evidence is wanted, or with arguments."""
+        if closure:
+            self.facts.used_closure(optimizer)
+        if self.plan.evidence and Updates.wanted(self.steps):
+            self.own(lambda: self.updates.before(self._parameters(), None if closure else optimizer))
 
-    def update_made(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer has stepped."""
+    def update_made(self, optimizer: torch.optim.Optimizer, end: float) -> None:
+        """An optimizer has stepped, until `end` by the clock."""
         self.updates_made += 1
         if self.plan.evidence:
             self.own(self.updates.stepped)
+            end = self.clock.now()
         if self.marker.stepped(self.facts.made_optimizer(optimizer)):
-            self._boundary()
+            self._boundary(end)
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
@@ -185,13 +189,12 @@ class Session:
 
     # The end of a step
 
-    def _boundary(self) -> None:
+    def _boundary(self, now: float) -> None:
         if self.ending.finished:
             return
-        self.clock.lap()
-        self.steps += 1
-        self._progress.steps = self.steps
-        if self.steps >= self._until or self._progress.must_stop(self.steps):
+        self.clock.lap(now)
+        self.steps = steps = self.steps + 1
+        if self._made(steps) or steps >= self._until:
             self._decide()
 
     def _decide(self) -> None:
@@ -202,7 +205,7 @@ class Session:
             self._note_first_step(begun)
         for told in self.windows.each_step:
             told(self.steps - 1)
-        if self._must_read():
+        if self._must_read(begun):
             self.account(now=begun)
             if self._nudge is not None:
                 self._nudge.apply(self._parameters())
@@ -219,12 +222,13 @@ class Session:
             self._looked = time.perf_counter(), self.steps
         self.clock.own(begun)
 
-    def _must_read(self) -> bool:
+    def _must_read(self, now: float) -> bool:
         """Something is to be decided, or enough was written; until then reading would only cost."""
         return (
             self.steps >= self._sure_until
             or self.steps - self._read >= _MOST_UNREAD
             or self._progress.must_stop(self.steps)
+            or self.schedule.is_late(now - (self._first_step_at or now))
         )
 
     def account(self, *, now: float) -> None:
@@ -247,15 +251,19 @@ class Session:
                     elapsed_s=now - (self._first_step_at or now),
                     epoch_started=lap.epoch_started,
                 )
+        if schedule.is_late(now - (self._first_step_at or now)):
+            schedule.cut_short()
 
     def _go_on(self) -> None:
         move = self.schedule.move
         if self._progress.must_stop(self.steps):
             self.ending.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
-            if self.windows.idle and not self.plan.whole:
+            if self.windows.idle and not self.plan.whole and not self._in_window:
                 self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
+                if self.plan.whole:
+                    self.windows.cancel("its optimizers step where a profiler could end the process")
                 self.turn_page()
             else:
                 self.due = True
@@ -279,13 +287,21 @@ class Session:
         """
         begun = self.clock.now()
         self.due = False
-        self._in_window = self.windows.next()
+        self._in_window = self.windows.next() or self._waits_for_peers()
         if not self._in_window:
             if not self.plan.whole:
                 self.ending.finish(Status.COMPLETE)
             self.schedule.go_on()
         self.own_s += time.perf_counter() - begun
         self.clock.own(begun)
+
+    def _waits_for_peers(self) -> bool:
+        """Windows that are over when they have seen enough are not over at the same step in all processes that train
+        together: who is first goes on with the others, or they would wait for it in their next collective."""
+        if self.plan.whole or not self.collectives.active or self.collectives.local_size <= 1:
+            return False
+        self._progress.done(self.collectives.local_rank)
+        return True
 
     def _affordable(self, now: float) -> int:
         """Steps until the next look: a short time for all, so that looking costs short steps next to nothing."""
@@ -321,6 +337,11 @@ class Session:
         self.setup_s = time.time() - parting.process_start()
         self.num_threads = torch.get_num_threads()
         self.group_made()
+        if self.plan.whole and not self.windows.idle:
+            self.schedule.opens_s = self.plan.windows_after_s
+        # Those that train together must end their windows at the same step, and each has a clock of its own.
+        if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
+            self.schedule.left_s = self.plan.limit_s - self.setup_s
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm

@@ -69,6 +69,26 @@ class Windows:
             # One that failed is closed as well: it must put back what it changed.
             self._guarded(watch, lambda: watch.close(self._made))
 
+    def cancel(self, why: str) -> None:
+        """No window opens any more."""
+        if self._waiting:
+            self.notes.append(f"No steps were looked at closely: {why}.")
+        self._waiting = []
+
+    def forked(self) -> None:
+        """In a forked process, which may live long: nobody looks at its operators, or its lines."""
+        watch = self._open
+        if watch is not None:
+            self._guarded(watch, watch.forked)
+
+    def seen_so_far(self) -> Mapping[str, Any]:
+        """What those saw that had steps of their own and are through with them."""
+        found: dict[str, Any] = {}
+        for watch in self._watches:
+            if watch.num_steps and watch is not self._open and watch not in self._waiting:
+                _merge(found, watch.fields())
+        return found
+
     def fields(self) -> Mapping[str, Any]:
         """What they saw, as fields of the Run."""
         self.close()

@@ -115,6 +115,8 @@ class HotLine:
     """In which phase it was met."""
     step_s: float
     """Seconds of a step spent in it, what it calls included."""
+    inside: bool = True
+    """False: the line only called the forward or backward pass, and none of the user's code ran within."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +288,8 @@ class CallFacts:
     call_s: float
     """What one call of a tiny operator costs in a plain loop here, gradients recorded."""
     phases: Mapping[Phase, PhaseCalls]
+    plain_s: Mapping[Phase, float] = field(default_factory=dict)
+    """Median seconds of each phase in steps next to them that were not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +297,7 @@ class WhatIf:
     """The same training under another setting, in turns with its own, block by block."""
 
     setting: str
-    """"threads", "anomaly-mode", "deterministic"."""
+    """"threads", "anomaly-mode", "deterministic", "profiler"."""
     now: Scalar
     other: Scalar
     now_s: float

@@ -164,6 +164,9 @@ class Machine:
     """Other libraries with a malloc that the loader finds: "libjemalloc.so.2", "libtcmalloc_minimal.so.4"."""
     compiler: str | None = None
     """C++ compiler that torch.compile would find, with Python's headers beside it."""
+    memory_limit_bytes: int | None = None
+    """What the user lets caches, batches on their way and workers take; None: nothing was said (80% of what is
+    free)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,3 +71,8 @@ class Plan:
     """Path of a source file -> text that is run instead of what is on disk (to try a patch without applying it)."""
     only_levers: bool = False
     """The training is run for real under `always`: nothing is recorded, counted or timed, and nothing ends it."""
+    limit_s: float | None = None
+    """What the whole run is given, from its start; None: unknown. Where steps are so long that watches would get none
+    of their own before it is over, fewer are recorded."""
+    windows_after_s: float = 0.0
+    """With `whole`: watches get steps of their own so long after the first step, once, at the earliest."""

@@ -7,6 +7,7 @@ from pathlib import Path
 # Words of eight bytes, then one byte a process.
 _STEPS, _ARM, _STOP, _PROCESSES = range(4)
 _LEFT_AT = 64
+_LEFT, _DONE = 1, 2
 
 # Processes of one training on one host, at most.
 _MAX_PROCESSES = 1024
@@ -41,9 +42,11 @@ class Progress:
         """Steps made so far."""
         return self._words[_STEPS]
 
-    @steps.setter
-    def steps(self, value: int) -> None:
-        self._words[_STEPS] = value
+    def made(self, steps: int) -> bool:
+        """CHILD, in every step: so many are made now; True if the parent wants it to end, and they are enough."""
+        words = self._words
+        words[_STEPS] = steps
+        return 0 < words[_STOP] <= steps + 1
 
     @property
     def arm(self) -> int:
@@ -64,7 +67,7 @@ class Progress:
         self._words[_PROCESSES] = min(value, _MAX_PROCESSES)
 
     def ask_to_stop(self) -> None:
-        """PARENT: end after the current step; several processes after one that all will make."""
+        """End after the current step; several processes after one that all will make."""
         last = self.steps + (_STEPS_TO_AGREE if self.processes > 1 else 0)
         self._words[_STOP] = last + 1
 
@@ -72,14 +75,20 @@ class Progress:
         """CHILD: the parent wants it to end, and `steps` are enough."""
         return 0 < self._words[_STOP] <= steps + 1
 
+    def done(self, process: int) -> None:
+        """CHILD: number `process` on this host wants no more steps. Once none does, all are asked to stop."""
+        self._map[_LEFT_AT + min(process, _MAX_PROCESSES - 1)] = _DONE
+        if not self._words[_STOP] and self._map[_LEFT_AT:SIZE].count(_DONE) >= self.processes:
+            self.ask_to_stop()
+
     def leave(self, process: int) -> None:
         """CHILD: number `process` on this host has written its record, and waits to be ended."""
-        self._map[_LEFT_AT + min(process, _MAX_PROCESSES - 1)] = 1
+        self._map[_LEFT_AT + min(process, _MAX_PROCESSES - 1)] = _LEFT
 
     @property
     def num_left(self) -> int:
         """PARENT: processes that wait to be ended."""
-        return self._map[_LEFT_AT:SIZE].count(1)
+        return self._map[_LEFT_AT:SIZE].count(_LEFT)
 
     def close(self) -> None:
         """Let go of the page."""

@@ -8,7 +8,8 @@ from hotlap.record.moments import Number, Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Successive steps, summed up. Stretches follow each other without a gap, all of one length but the last."""
+    """Successive steps, summed up. Stretches follow each other, all of one length but the last; steps that were
+    looked at closely are in none."""
 
     first_step: int
     """Number in the training, from 0: the warm-up counts."""

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from hotlap.record import Machine, Run, Study
-from hotlap.report.story import UNKNOWN, is_tuned, script, timed
+from hotlap.report.outcome import is_tuned
+from hotlap.report.story import UNKNOWN, script, timed
 from hotlap.units import duration, size
 
 

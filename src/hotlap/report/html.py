@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hotlap.record import Study
-from hotlap.report import charts, devices, diff, environment, lanes, series, story
+from hotlap.report import charts, devices, diff, environment, lanes, outcome, series, story
 from hotlap.report.clean import clean, last_lines
 from hotlap.report.details import closer_look
 from hotlap.report.terminal import OUTPUT_LINES
@@ -25,7 +25,7 @@ def render(study: Study) -> str:
     return _page().render(
         study=study,
         before=before,
-        conclusion=story.conclusion(study),
+        conclusion=outcome.conclusion(study),
         timeline=lanes.timeline(before, study.after),
         phase_bars=charts.phase_bars(before, study.after),
         forest=charts.forest([trial.speedup for trial in study.trials]),
@@ -51,7 +51,9 @@ def _page() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    jinja.globals.update(story=story, letters=lanes.LETTERS, duration=duration, factor=factor, percent=percent)
+    jinja.globals.update(
+        outcome=outcome, story=story, letters=lanes.LETTERS, duration=duration, factor=factor, percent=percent
+    )
     return jinja.get_template("page.html.j2")
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from hotlap.record import Run, Study
-from hotlap.report import story
+from hotlap.report import outcome, story
 from hotlap.report.clean import clean, clean_line, last_lines
 from hotlap.report.details import closer_look
 from hotlap.report.terminal import OUTPUT_LINES
@@ -26,7 +26,7 @@ def render(study: Study) -> str:
 
 
 def _lines(study: Study) -> Iterator[str]:
-    conclusion = story.conclusion(study)
+    conclusion = outcome.conclusion(study)
     yield f"## {_text(conclusion.title)}"
     yield ""
     yield f"`{_code(story.script(study))}`: {_text(conclusion.sentence)}"
@@ -35,7 +35,7 @@ def _lines(study: Study) -> Iterator[str]:
         yield from _run(run)
     yield from _findings(study)
     yield from _ceilings(study)
-    if story.is_tuned(study):
+    if outcome.is_tuned(study):
         yield from _trials(study)
     yield from _details(study)
     yield from _patch(study)
@@ -126,7 +126,7 @@ def _details(study: Study) -> Iterator[str]:
 def _patch(study: Study) -> Iterator[str]:
     if not study.patch:
         return
-    caution = story.caution(study)
+    caution = outcome.caution(study)
     yield ""
     if caution is not None:
         yield f"**{_text(caution)}**"

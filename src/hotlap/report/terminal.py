@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hotlap.record import Phase, Purpose, Run, Study, Trial, Verdict
-from hotlap.report import diff, story
+from hotlap.report import diff, outcome, story
 from hotlap.report.clean import clean, clean_line, last_lines
 from hotlap.report.details import Detail, closer_look, details, sweep
 from hotlap.units import duration, factor, percent
@@ -58,7 +58,7 @@ def render(study: Study) -> str:
         highlight=False,
         _environ={},
     )
-    for section in (headline, waiting, warnings) if story.nothing_known(study) else SECTIONS[study.purpose]:
+    for section in (headline, waiting, warnings) if outcome.nothing_known(study) else SECTIONS[study.purpose]:
         shown = section(study)
         if shown is not None:
             console.print(shown)
@@ -68,9 +68,9 @@ def render(study: Study) -> str:
 
 def headline(study: Study) -> RenderableType:
     """What was studied, and what the study comes to."""
-    conclusion = story.conclusion(study)
+    conclusion = outcome.conclusion(study)
     command = Text.assemble(("hotlap  ", "bold"), _text(story.script(study), "bold"))
-    title = _text(conclusion.title, "bold reverse" if conclusion.outcome is story.Outcome.GAIN else "bold")
+    title = _text(conclusion.title, "bold reverse" if conclusion.outcome is outcome.Outcome.GAIN else "bold")
     return Group(command, Text.assemble(title, "  ", _text(conclusion.sentence)))
 
 
@@ -141,7 +141,7 @@ def ceilings(study: Study) -> RenderableType:
 def noise(study: Study) -> RenderableType | None:
     """What can be told from chance, here and now; None where nothing is compared."""
     if not study.noise:
-        if not story.is_tuned(study):
+        if not outcome.is_tuned(study):
             return None
         return _section("Noise", Text("Not measured: small gains may be chance."))
     lines = (story.noise_sentence(noise) for noise in study.noise)
@@ -171,7 +171,7 @@ def trial(one: Trial) -> RenderableType:
 
 def levers(study: Study) -> RenderableType:
     """What is accepted."""
-    accepted = story.accepted(study)
+    accepted = outcome.accepted(study)
     if not accepted:
         return _section("Accepted levers", Text("None."))
     return _section("Accepted levers", *(_text(f"+ {story.lever_title(spec)}", "green") for spec in accepted))
@@ -205,13 +205,13 @@ def speedup(study: Study) -> RenderableType:
 def patch(study: Study) -> RenderableType:
     """The change as a diff, and how to apply it."""
     if not study.patch:
-        return _section("Patch", Text(story.patch_missing(study)))
+        return _section("Patch", Text(outcome.patch_missing(study)))
     # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
     changed = Text("\n").join(Text(line.text, DIFF_STYLES[line.kind]) for line in diff.lines(clean(study.patch)))
     changed.no_wrap, changed.overflow = True, "ignore"
-    caution = story.caution(study)
+    caution = outcome.caution(study)
     apply = [Text(caution, "bold")] if caution is not None else []
-    apply.extend(_text(line, keep_blanks=True) for line in story.apply_lines(study))
+    apply.extend(_text(line, keep_blanks=True) for line in outcome.apply_lines(study))
     return Group(_section("Patch", changed), Text(), _section("To apply it", *apply))
 
 

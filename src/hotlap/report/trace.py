@@ -7,11 +7,11 @@ time, which runs by another clock, from the begin of its step.
 
 import json
 from collections.abc import Iterator, Mapping
-from math import isfinite
+from math import inf, isfinite, nextafter
 from typing import Any
 
 from hotlap.record import MemorySample, Phase, Run, Study, as_float
-from hotlap.report import story
+from hotlap.report import outcome, story
 from hotlap.report.clean import clean_line, last_lines
 from hotlap.report.lanes import DRAWN_ORDER
 from hotlap.report.terminal import OUTPUT_LINES
@@ -32,7 +32,7 @@ def render(study: Study) -> str:
     for number, (name, side) in enumerate((("as written", run), ("under the levers", study.after)), 1):
         if side is not None and side.step_s:
             events += _process(number, name, side)
-    conclusion = story.conclusion(study)
+    conclusion = outcome.conclusion(study)
     document = {
         "traceEvents": events,
         "displayTimeUnit": "ms",
@@ -65,7 +65,7 @@ def _process(number: int, name: str, run: Run) -> Iterator[Event]:
             yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": order}}
     starts = set(run.epoch_starts)
     memory = {sample.step: sample for sample in run.memory}
-    now_s = 0.0
+    now_s = device_s = 0.0
     for i, step_s in enumerate(run.step_s):
         if not 0 <= step_s < _LONGEST_S or now_s > _LONGEST_S:
             return
@@ -73,46 +73,63 @@ def _process(number: int, name: str, run: Run) -> Iterator[Event]:
         args: dict[str, Any] = {"step": index}
         if i in starts:
             args["epoch"] = "a loader was started anew"
-        yield _slice(number, _STEPS, f"step {index}", now_s, step_s, args)
-        yield from _phases(number, run, i, now_s)
+        yield _slice(number, _STEPS, f"step {index}", now_s, now_s + step_s, args)
+        # What a device did for one step may take longer than the host's step: it has to end before the next begins.
+        device_s = max(now_s, device_s)
+        for phase, begin_s, end_s in _in_turn(run.phase_s, i, now_s):
+            # Rounding must not carry a phase into the next step, whose slices are on the same lanes.
+            lane = _LANE_OF.get(phase, _HOST)
+            yield _slice(number, lane, phase.value, min(begin_s, now_s + step_s), min(end_s, now_s + step_s), {})
+        for phase, begin_s, end_s in _in_turn(run.device_phase_s, i, device_s):
+            yield _slice(number, _DEVICE, phase.value, begin_s, end_s, {})
+            device_s = end_s
         yield from _counters(number, run, i, now_s, memory.get(index))
         now_s += step_s
 
 
-def _phases(number: int, run: Run, i: int, start_s: float) -> Iterator[Event]:
-    for parts_of, device in ((run.phase_s, False), (run.device_phase_s, True)):
-        now_s = start_s
-        for phase in DRAWN_ORDER:
-            parts = parts_of.get(phase)
-            if parts is None or i >= len(parts) or not 0 < parts[i] < _LONGEST_S:
-                continue
-            lane = _DEVICE if device else _LANE_OF.get(phase, _HOST)
-            yield _slice(number, lane, phase.value, now_s, parts[i], {})
+def _in_turn(
+    parts_of: Mapping[Phase, tuple[float, ...] | None], i: int, now_s: float
+) -> Iterator[tuple[Phase, float, float]]:
+    """(phase, begin, end) of step `i`, from `now_s` on."""
+    for phase in DRAWN_ORDER:
+        parts = parts_of.get(phase)
+        if parts is not None and i < len(parts) and 0 < parts[i] < _LONGEST_S:
+            yield phase, now_s, now_s + parts[i]
             now_s += parts[i]
 
 
 def _counters(number: int, run: Run, i: int, now_s: float, memory: MemorySample | None) -> Iterator[Event]:
     loss = as_float(run.loss[i]) if i < len(run.loss) else None
     if loss is not None and isfinite(loss):
-        yield {"ph": "C", "pid": number, "name": "loss", "ts": _us(now_s), "args": {"loss": loss}}
+        yield {"ph": "C", "pid": number, "name": "loss", "ts": _us(_ns(now_s)), "args": {"loss": loss}}
     if memory is not None:
         counts = {"resident": memory.rss_bytes, "device": memory.device_bytes}
         known = {name: count for name, count in counts.items() if count is not None}
-        yield {"ph": "C", "pid": number, "name": "memory", "ts": _us(now_s), "args": known}
+        yield {"ph": "C", "pid": number, "name": "memory", "ts": _us(_ns(now_s)), "args": known}
 
 
-def _slice(process: int, thread: int, name: str, start_s: float, length_s: float, args: Mapping[str, Any]) -> Event:
+def _slice(process: int, thread: int, name: str, begin_s: float, end_s: float, args: Mapping[str, Any]) -> Event:
+    begin_ns, end_ns = _ns(begin_s), _ns(end_s)
     return {
         "ph": "X",
         "pid": process,
         "tid": thread,
         "name": name,
-        "ts": _us(start_s),
-        "dur": round(_us(start_s + length_s) - _us(start_s), 3),
+        "ts": _us(begin_ns),
+        "dur": _us(end_ns - begin_ns),
         "args": args,
     }
 
 
-def _us(seconds: float) -> float:
-    """Microseconds, to the nanosecond; slices made of such differences never overlap."""
-    return round(seconds * 1e6, 3)
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _us(nanoseconds: int) -> float:
+    """Microseconds that are these nanoseconds again for any reader.
+
+    Slices of one lane must not overlap: Perfetto drops one that does, by a nanosecond too. Its older versions multiply
+    by 1000 and cut off, newer ones round (`CoerceToTs` of its JSON importer); so the float must not lie below.
+    """
+    value = nanoseconds / 1000
+    return value if int(value * 1000.0) == nanoseconds else nextafter(value, inf)

@@ -16,7 +16,7 @@ from hotlap.units import duration, percent
 # No threshold: such a switch is said whatever it costs, because it is seldom meant to be on, and what it costs depends
 # on operators that a few steps need not contain.
 
-_ASKED = {"anomaly-mode": "anomaly mode", "deterministic": "deterministic algorithms"}
+_ASKED = {"anomaly-mode": "anomaly mode", "deterministic": "deterministic algorithms", "profiler": "a profiler"}
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:

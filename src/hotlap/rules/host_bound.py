@@ -52,6 +52,17 @@ def _inside(run: Run) -> float:
     """Python in forward and backward passes; only on the CPU, where an operator returns when it has computed."""
     if not on_cpu(run) or run.compiled:
         return 0.0
-    divided = [found for phase in (Phase.FORWARD, Phase.BACKWARD) if (found := parts(run, phase)) is not None]
-    python_s = sum(part.python_s for part in divided)
+    python_s = sum(_python_within(run, phase) for phase in (Phase.FORWARD, Phase.BACKWARD))
     return python_s if share_of(run, python_s) >= MIN_SHARE_IN_MODEL else 0.0
+
+
+def _python_within(run: Run, phase: Phase) -> float:
+    """What lies in no operator, as far as code of the script's was met there: a backward pass without hooks, or a
+    module of a library's, runs none."""
+    divided = parts(run, phase)
+    if divided is None:
+        return 0.0
+    if not run.hot_lines:
+        return divided.python_s
+    met_s = sum(line.step_s for line in run.hot_lines if line.phase is phase and line.inside)
+    return min(divided.python_s, met_s)

@@ -8,7 +8,7 @@ Example: a chain of elementwise operators over tensors of tens of megabytes, eac
 """
 
 from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import finding, on_cpu, share_of
+from hotlap.rules.step import finding, longer_than_seen, on_cpu, share_of
 from hotlap.units import duration, percent
 
 # Ours: a sound convolutional net spends 20-40% of a CPU step in normalisation, activations and pooling; where these
@@ -24,8 +24,8 @@ _MODEL = (Phase.FORWARD, Phase.BACKWARD, Phase.OTHER)
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Operators that stream: on the CPU by their own rate, on a device by what they are."""
     if on_cpu(run):
-        seen = [] if run.calls is None else [run.calls.phases[p] for p in _MODEL if p in run.calls.phases]
-        cost_s = sum(phase.streaming_s for phase in seen)
+        seen = {} if run.calls is None else run.calls.phases
+        cost_s = sum(longer_than_seen(run, phase) * seen[phase].streaming_s for phase in _MODEL if phase in seen)
     else:
         cost_s = _on_device(run.operators)
     # Under the watch a step is slower than by itself: no more than the model's own time can be meant.

@@ -1,6 +1,7 @@
 """What rules have in common: how a step's time divides, and how a finding is put."""
 
 from dataclasses import dataclass
+from statistics import median
 
 from hotlap.record import Finding, HotLine, Phase, Run, Sighting
 from hotlap.units import duration
@@ -57,27 +58,32 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     if seen is None:
         return Parts(arithmetic_s=0.0, calls_s=0.0, python_s=spent_s)
     ours = phase is Phase.OTHER
-    # Prices were taken undisturbed; where cores are shared with others, everything in a step takes longer by so much.
-    longer = _waiting_for_cores(run)
+    longer = longer_than_seen(run, phase)
     arithmetic_s = min(spent_s, longer * (seen.graph_s if ours else seen.arithmetic_s))
     calls = seen.graph_calls if ours else seen.calls
     calls_s = min(spent_s - arithmetic_s, longer * CALL_PRICE * calls * run.calls.call_s)
     # Threads that share their cores wait for each other within operators: that is not Python either.
-    known_s = arithmetic_s + calls_s if ours else max(arithmetic_s + calls_s, min(spent_s, seen.inside_s))
+    known_s = arithmetic_s + calls_s
+    if not ours:
+        known_s = max(known_s, min(spent_s, longer * seen.inside_s))
     return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - known_s)
 
 
-def _waiting_for_cores(run: Run) -> float:
-    """How many times as long threads took because they had to wait for a core; 1 where that is not known."""
-    cpu = run.cpu
-    if cpu is None or cpu.runnable is None or cpu.main + cpu.others <= 0:
-        return 1.0
-    return max(1.0, cpu.runnable / (cpu.main + cpu.others))
+def longer_than_seen(run: Run, phase: Phase) -> float:
+    """How many times as long the phase took in the recorded steps as in those next to which its operators were seen.
+
+    Others may use the machine in one of the two and not in the other; that makes everything longer, and must not look
+    like Python. Medians: what happens in few steps only (a checkpoint) is not the operators'.
+    """
+    recorded = run.phase_s.get(phase)
+    plain_s = run.calls.plain_s.get(phase) if run.calls is not None else None
+    return median(recorded) / plain_s if recorded and plain_s else 1.0
 
 
 def hottest(run: Run, *phases: Phase) -> HotLine | None:
-    """The line that takes longest in these phases; None where no line was seen."""
-    return max((line for line in run.hot_lines if line.phase in phases), key=lambda line: line.step_s, default=None)
+    """The line of the script's own code that takes longest in these phases; None where none was seen."""
+    lines = (line for line in run.hot_lines if line.phase in phases and line.inside)
+    return max(lines, key=lambda line: line.step_s, default=None)
 
 
 def at_line(line: HotLine | None) -> str:

@@ -8,6 +8,7 @@ from torch import nn
 
 from hotlap.small import guards
 from hotlap.small.native import core
+from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import trace_model
 
@@ -54,7 +55,8 @@ class Network:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient."""
-        out: torch.Tensor = _Pass.apply(self, x, *self.trained)  # type: ignore[no-untyped-call]
+        apply = _apply_directly if is_plain(x) else _Pass.apply
+        out: torch.Tensor = apply(self, x, *self.trained)
         return out
 
     def read_on_the_way_back(self, input_gradient: bool) -> list[torch.Tensor]:
@@ -132,6 +134,9 @@ class _Pass(torch.autograd.Function):
             to[number] = one.data_ptr()
         ctx.lease.net.backward(gradient.data_ptr(), 0 if to_x is None else to_x.data_ptr(), to)
         return None, to_x, *found
+
+
+_apply_directly = direct(_Pass)
 
 
 def _in_torch(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:

@@ -8,9 +8,11 @@ from torch import optim
 
 from hotlap.errors import UserError
 from hotlap.small import optimizers
+from hotlap.small.fields import Compiled, Field, compiled_for, prepare
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
-from hotlap.small.solve import Compiled, Field, NativeSolveSkipped, compiled_for, odeint, prepare, read_settings
+from hotlap.small.solve import NativeSolveSkipped, odeint
+from hotlap.small.solve_settings import read_settings
 from hotlap.small.torch_solver import SolveFailed
 
 

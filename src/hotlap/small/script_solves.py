@@ -12,7 +12,8 @@ from hotlap.errors import UserError
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
 from hotlap.small.script_steps import native_steps
-from hotlap.small.solve import read_settings, solve_natively
+from hotlap.small.solve import solve_natively
+from hotlap.small.solve_settings import read_settings
 
 Around = Callable[[Any, Any, Any, Callable[[], Any]], Any]
 
@@ -96,8 +97,8 @@ class NativeSolves:
     def _solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
         if self.native:
             try:
-                if which == "_odeint_adjoint" and not isinstance(func, torch.nn.Module):
-                    raise Unsupported("the adjoint of a function that is no module.")
+                if which == "_odeint_adjoint":
+                    _check_adjoint(func, settings)
                 return _native(func, y0, t, settings)
             except (Unsupported, UserError) as reason:
                 self._note(f"A solve is left to torchdiffeq: {reason}")
@@ -108,17 +109,21 @@ class NativeSolves:
             self.notes.append(reason)
 
 
+def _check_adjoint(func: Any, settings: dict[str, Any]) -> None:
+    """The exact gradient of the steps is what the adjoint approximates: so its tolerances have no meaning here."""
+    if not isinstance(func, torch.nn.Module):
+        raise Unsupported("the adjoint of a function that is no module.")
+    for name in ("adjoint_options", "adjoint_params"):
+        if settings[name] is not None:
+            raise Unsupported(f"it is given {name}.")
+
+
 def _native(func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> torch.Tensor:
     if settings.get("event_fn") is not None:
         raise Unsupported("it stops at an event.")
     method, options = settings["method"], settings["options"]
     if method not in METHODS:
         raise Unsupported(f"the method {method!r} is not known.")
-    for name in ("adjoint_rtol", "adjoint_atol", "adjoint_method", "adjoint_options", "adjoint_params"):
-        # The exact gradient of the steps is what the adjoint approximates; its own tolerances then have no meaning,
-        # but a choice of parameters has.
-        if name in ("adjoint_options", "adjoint_params") and settings.get(name) is not None:
-            raise Unsupported(f"it is given {name}.")
     if type(y0) not in (torch.Tensor, torch.nn.Parameter) or type(t) is not torch.Tensor:
         raise Unsupported("its state is no single tensor.")
     rtol, atol = settings["rtol"], settings["atol"]

@@ -23,6 +23,8 @@ _MOST_SWITCHED = 5
 # Contenders that share the base of a heat at most, each a process of its own: they share its start and its steps, and
 # wait for one another.
 _MOST_BESIDE = 3
+# A lever with which alone the step ran at less than half its speed does not win with another one.
+_HOPELESS = 0.5
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5
 
@@ -33,7 +35,7 @@ class Promise:
 
     candidate: Candidate
     bound_s: float
-    """A step gets shorter by this at most."""
+    """A step gets shorter by this at most; counted for less where other settings of the lever made it longer."""
 
     @property
     def scope(self) -> Scope:
@@ -78,7 +80,7 @@ class Candidates:
         profile = self._profile()
         tried = {key(trial.levers) for trial in self._trials() if trial.kind == "lever"}
         found = [
-            Promise(bound_s=bound_s, candidate=(lever,))
+            Promise(bound_s=bound_s * min(1.0, self._best_speed(lever.name)), candidate=(lever,))
             for lever in self._not_rejected(profile)
             if key((lever.spec(),)) not in tried
             and (bound_s := self._bound_s((lever,), profile)) >= _LEAST_SHARE * profile.median_step_s()
@@ -120,9 +122,18 @@ class Candidates:
                 return None
         return found
 
+    def _best_speed(self, name: str) -> float:
+        """Of the settings of this lever that were tried alone, as a factor; 1 where none was."""
+        speeds = [
+            trial.speedup.mid
+            for trial in self._trials()
+            if trial.kind == "lever" and trial.speedup and [spec["name"] for spec in trial.levers] == [name]
+        ]
+        return max(speeds, default=1.0)
+
     def _fell(self, name: str) -> bool:
-        """It failed alone, or harmed training: no other lever mends that."""
-        return any(
+        """It failed alone, harmed training, or made it far slower: no other lever mends that."""
+        return self._best_speed(name) < _HOPELESS or any(
             trial.failure is not None or trial.verdict is Verdict.HARMED
             for trial in self._trials()
             if [spec["name"] for spec in trial.levers] == [name] and trial.scope != "none"

@@ -38,19 +38,9 @@ def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
         ScriptFailed, NoSteps: with a sentence that says what happened and what to do.
     """
     options = desk.options
-    plan = Plan(
-        command=options.command,
-        cwd=options.cwd,
-        out="",
-        steps=wanted.steps,
-        warmup=wanted.warmup,
-        watches=wanted.watches,
-        whole_epoch=wanted.epoch_end,
-        whole_epoch_s=_EPOCH_S,
-        seed=options.seed,
-    )
     limit_s = max(options.timeout_s + 5.0, _SHARE * options.budget_s)
     limit_s = min(limit_s, options.budget_s)
+    plan = look_plan(options.command, cwd=options.cwd, seed=options.seed, wanted=wanted, limit_s=limit_s)
     (run,) = runs([plan], limit_s=limit_s)
     made = len(run.first_steps_s) + len(run.step_s)
     if run.status in (Status.ENDED, Status.LAPSED) and len(run.step_s) < wanted.warmup <= made + FEWEST_STEPS:
@@ -58,6 +48,22 @@ def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
         desk.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
         (run,) = runs([replace(plan, warmup=min(_SHORT_WARMUP, wanted.warmup))], limit_s=limit_s)
     return _usable(run, options)
+
+
+def look_plan(command: tuple[str, ...], *, cwd: str, seed: int | None, wanted: Wanted, limit_s: float) -> Plan:
+    """The script as written, for `limit_s` seconds at most."""
+    return Plan(
+        command=command,
+        cwd=cwd,
+        out="",
+        steps=wanted.steps,
+        warmup=wanted.warmup,
+        watches=wanted.watches,
+        whole_epoch=wanted.epoch_end,
+        whole_epoch_s=_EPOCH_S,
+        seed=seed,
+        limit_s=limit_s,
+    )
 
 
 def _usable(run: Run, options: Options) -> Run:

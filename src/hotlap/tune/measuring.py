@@ -22,8 +22,11 @@ from hotlap.tune.tuner import noise_of
 
 # Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "cpu")
-"""Those that look on from between the steps: fit for a training that is to be as it would be without us. No profiler,
-no sampling thread, no dispatch mode, no step that is not recorded: what fails would take the training with it."""
+"""Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
+recorded."""
+FULL = (*LOOKING, "operators", "calls", "syncs", "lines")
+"""Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
+setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
 WATCHES = (*LOOKING, "operators", "calls", "input", "syncs", "trips", "what-if", "lines")
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
 The last may take many steps, and a short script has few."""
@@ -120,7 +123,9 @@ class Measurer:
         wanted = self._scope.wanted
         made = len(run.first_steps_s) + len(run.step_s)
         steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
-        if not wanted.watches or run.status not in (Status.ENDED, Status.LAPSED) or steps >= made:
+        # One process alone has recorded no more than was needed before its time was over: it would lapse again.
+        again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
+        if not wanted.watches or not again or steps >= made:
             return run
         desk.doing(f"{self._options.title} makes few steps; running it again to look closer")
         shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))

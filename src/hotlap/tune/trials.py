@@ -6,7 +6,7 @@ from hotlap import levers
 from hotlap.gate import Ruling
 from hotlap.levers import Scope
 from hotlap.record import LeverSpec, Run, Trial, Verdict, of_arm
-from hotlap.statistics import Progress
+from hotlap.statistics import FALSE_GAIN, Progress
 from hotlap.tune.candidates import Candidate, Candidates, Promise, key
 from hotlap.tune.comparison import LINE, Contender, compare
 from hotlap.tune.desk import Desk
@@ -243,4 +243,8 @@ def _no_gain(contender: Contender) -> str:
         return f"No gain of {factor(LINE)} in {processes}, so training was not compared."
     if contender.progress is Progress.GO_ON:
         return f"The time was over after {processes}, before a gain could be shown."
-    return f"A gain above {factor(LINE)} could not be shown in {processes}; training was not compared."
+    sure = f"{1 - FALSE_GAIN:.1%}"
+    return (
+        f"A gain above {factor(LINE)} could not be shown in {processes} with the certainty of {sure} that a claim "
+        "needs; training was not compared."
+    )

@@ -22,6 +22,7 @@ from hotlap.tune.recipe import Recipes
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Timing, log_ratio_within
 from hotlap.tune.trials import Trials
+from hotlap.units import factor
 
 # What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
 _WATCHES = ("switches", "shapes", "modules")
@@ -42,6 +43,9 @@ _LEAST_SHARE = 0.02
 
 # Part of the budget that is kept for larger batches, where they are allowed.
 _FOR_RECIPES = 0.4
+
+# Most levers bring less than this, each alone: noise that hides it makes a study say little.
+_MUCH_NOISE = 1.25
 
 # Knowing the noise must leave this part of the budget for trials.
 _LEAVE = 0.6
@@ -140,6 +144,12 @@ def calibrate(desk: Desk, timing: Timing) -> None:
     desk.change("ceilings", ceilings=_ceilings(run, free, statistics.pool([processes])))
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     desk.change("noise", noise=tuple(part for part in noise if part is not None))
+    if noise[0] is not None and noise[0].smallest_gain > _MUCH_NOISE:
+        desk.warn(
+            "Runs of the unchanged script differ so much here that gains below "
+            f"{factor(noise[0].smallest_gain)} between processes are hard to show. Most often other programs use the "
+            "machine: run it again when they have ended, or raise --budget."
+        )
 
 
 def _input_matters(run: Run) -> bool:

@@ -104,6 +104,12 @@ def test_draws_are_looked_for_later_on_too() -> None:
     assert ours.note is not None and "draws" in ours.note
 
 
+def test_batches_that_memory_has_no_room_for_are_not_made_ahead() -> None:
+    ours = prefetched(Threads(), memory_bytes=100)
+    assert not any(bool(batch.any()) for batch in DataLoader(ours, batch_size=2))
+    assert ours.note is not None and "of memory, and 100 B may be used" in ours.note
+
+
 class Fails(Stream):
     def __iter__(self) -> Iterator[Any]:
         yield from range(30)

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import gc
 import os
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import pytest
 import torch
 from torch.utils.data import Subset, TensorDataset
 
-from hotlap.data import cached, shelf
+from hotlap.data import cached, opening, shelf
 from hotlap.data.fingerprint import NoKey, key_of
+from hotlap.data.memory import limit_bytes
 from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
 
 SOURCE = """
@@ -200,10 +202,33 @@ def test_an_unfinished_file_goes_with_its_owner(tmp_path: Path) -> None:
 
 def test_what_memory_cannot_hold_goes_to_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
+    monkeypatch.setattr(shelf, "lies_in_memory", lambda folder: False)  # /tmp may
     kept = cached(Pictures(), memory_bytes=1000)
     assert_same_epochs(epochs(kept), epochs(Pictures()))
     assert kept.full and files(tmp_path) == []
     assert kept.note is not None and "more than the 1000 B of memory" in kept.note
+
+
+def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
+    monkeypatch.setattr(shelf, "lies_in_memory", lambda folder: True)
+    monkeypatch.setattr(opening, "lies_in_memory", lambda folder: True)
+    for disk in (False, True):
+        kept = cached(Pictures(), memory_bytes=1000, disk=disk)
+        assert_same_epochs(epochs(kept), epochs(Pictures()))
+        assert kept.num_cached == 0 and files(tmp_path) == []
+        assert kept.note is not None and "lies in memory itself" in kept.note
+
+
+def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_MEMORY", "10MB")
+    monkeypatch.setattr(opening, "lies_in_memory", lambda folder: True)
+    kept = cached(Pictures(), disk=tmp_path)
+    epochs(kept)
+    assert kept.full and limit_bytes() < 10_000_000
+    del kept
+    gc.collect()
+    assert limit_bytes() == 10_000_000
 
 
 KEYS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {

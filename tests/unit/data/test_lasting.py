@@ -13,8 +13,9 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from hotlap.data import lasting
+from hotlap.data.sending import sent
 from hotlap.errors import UserError
-from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed
+from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
@@ -42,6 +43,55 @@ def test_the_processes_of_the_first_epoch_serve_all() -> None:
     first = pids(loader)
     assert len(first) == 2 and os.getpid() not in first
     assert pids(loader) == first == pids(loader)
+
+
+def test_workers_that_grew_beyond_their_memory_are_not_kept() -> None:
+    kept = lasting(Process(), memory_bytes=1000)
+    loader = DataLoader(kept, batch_size=8, num_workers=1)
+    first = pids(loader)
+    assert not first & pids(loader)
+    assert kept.note is not None and "of memory, and 1000 B may be used" in kept.note
+
+
+def test_spawned_workers_stay_and_draw_what_new_ones_would() -> None:
+    expected = epochs(Draws(), num_workers=1, num_epochs=2)
+    kept = lasting(Draws())
+    assert_same_epochs(epochs(kept, num_workers=1, num_epochs=2, multiprocessing_context="spawn"), expected)
+    assert kept.note is None
+
+
+class Sends(Pictures):
+    """What a spawned worker gets of it depends on the moment."""
+
+    def __init__(self, moment: Any) -> None:
+        super().__init__()
+        self.moment = moment
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "moment": self.moment()}
+
+
+def never(text: str = "no") -> Any:
+    raise TypeError(text)
+
+
+def test_what_is_sent_to_a_worker_is_told_apart() -> None:
+    loader = DataLoader(Scaled(), num_workers=1, multiprocessing_context="spawn")
+    first = sent(loader, loader.dataset)
+    assert first is not None and sent(loader, loader.dataset) == first
+    loader.dataset.table[3] = -1.0  # type: ignore[attr-defined]
+    assert sent(loader, loader.dataset) not in (first, None)
+    assert sent(loader, Sends(os.getpid)) is not None
+
+
+@pytest.mark.parametrize("moment", [random.random, never], ids=["draws", "cannot"])
+def test_what_draws_when_it_is_sent_or_cannot_be_is_not_kept(moment: Any) -> None:
+    seed()
+    before = states()
+    loader = DataLoader(Sends(moment), num_workers=1, multiprocessing_context="spawn")
+    answers = {sent(loader, loader.dataset) for _ in range(2)}
+    assert answers == {None}
+    assert states() == before
 
 
 class Draws(Pictures):

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
-from hotlap.data import cached_prefix, lasting, prefix
+from hotlap.data import cached_prefix, lasting, prefix, shelf
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
@@ -268,6 +268,7 @@ def test_heads_that_change_unseen_are_found_out(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_memory_cannot_hold_goes_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
+    monkeypatch.setattr(shelf, "lies_in_memory", lambda folder: False)  # /tmp may
     ours = cached_prefix(SETS["tensor"](), memory_bytes=1000)
     assert_same_epochs(epochs(ours), epochs(SETS["tensor"]()))
     assert ours.num_cached == 40 and ours.note is not None and "kept in a file" in ours.note
@@ -280,6 +281,7 @@ def test_without_room_on_disk_as_many_as_fit_are_kept(tmp_path: Path, monkeypatc
     ours = cached_prefix(SETS["tensor"](), memory_bytes=8000)
     assert_same_epochs(epochs(ours), epochs(SETS["tensor"]()))
     assert 0 < ours.num_cached < 40
+    assert ours.note is not None and "as many as that are kept" in ours.note
 
 
 class Fails(Augmented):

@@ -74,6 +74,18 @@ def test_who_would_notice_is_left_alone_and_it_is_said(given: dict[str, Any], re
     assert len(notes) == 1 and reason in notes[0]
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_how_workers_are_started_stays_as_it_is(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"dataset": Pictures(), "num_workers": 1, "multiprocessing_context": method}
+    changed, notes = staffed(**given)
+    assert changed["num_workers"] == 2 and changed["multiprocessing_context"] == method and not notes
+    monkeypatch.setattr(torch.multiprocessing, "get_start_method", lambda: method)
+    given = {"dataset": Pictures()}
+    changed, notes = staffed(**given)
+    assert changed == given
+    assert len(notes) == 1 and f"workers would be started by {method}" in notes[0]
+
+
 def test_looking_at_items_leaves_no_trace() -> None:
     dataset = Counts()
     seed()
@@ -93,12 +105,34 @@ def test_other_arguments_are_none_of_its_business(given: dict[str, Any]) -> None
 
 
 def test_memory_that_gets_short_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staffing, "available_bytes", lambda: 1)
     notes: list[str] = []
     staff = Staffing(1, 2, say=notes.append)
     staff.change({"dataset": Pictures()})
+    monkeypatch.setattr(staffing, "available_bytes", lambda: 1)
     assert staff.settled() and staff.settled()
     assert len(notes) == 1 and "only 1 B are left" in notes[0]
+
+
+def test_no_more_workers_than_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_MEMORY", str(3 * staffing.WORKER_BYTES))
+    notes: list[str] = []
+    given = {"dataset": Pictures(), "batch_size": 4}
+    changed = Staffing(6, 2, say=notes.append).change(given)
+    assert 1 <= changed["num_workers"] <= 2
+    assert len(notes) == 1 and "not 6" in notes[0] and "30.0 MiB may be used" in notes[0]
+    # what these were promised is gone for the next loader
+    assert Staffing(6, 2, say=notes.append).change(given).get("num_workers", 0) < changed["num_workers"]
+
+
+def test_large_batches_on_their_way_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_MEMORY", "100MB")
+    notes: list[str] = []
+    given = {
+        "dataset": Pictures(200, lambda number: torch.full((250_000,), number + random.random())),
+        "batch_size": 50,
+    }
+    assert Staffing(2, 2, say=notes.append).change(given) == given
+    assert len(notes) == 1 and "read as the script has it: a worker would take" in notes[0]
 
 
 def test_pages_that_processes_share_count_once() -> None:

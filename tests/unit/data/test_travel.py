@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from hotlap.data import overlap, overlapped
+from hotlap.data import overlapped
 from hotlap.data.notes import Notes
 from hotlap.data.overlap import send_ahead
 from hotlap.data.travel import CudaLane, Lane, Road, Travelling
@@ -122,7 +122,7 @@ def test_batches_come_in_order_and_as_they_are(num_workers: int) -> None:
 
 
 def test_batches_that_memory_has_no_room_for_are_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlap, "available_bytes", lambda: 1000)
+    monkeypatch.setenv("HOTLAP_MEMORY", "1000")
     made, lane = road()
     notes = Notes()
     iterator: Any = iter(DataLoader(Pictures(16, big), batch_size=8))

@@ -27,6 +27,11 @@ def table() -> LoaderFacts:
     return replace(loader(), dataset="TensorDataset")
 
 
+@pytest.mark.parametrize("kind", ["list", "Dataset"])
+def test_lists_and_arrow_data_sets_are_worth_a_trial(kind: str) -> None:
+    assert BatchedFetch().rejects(run_of(replace(loader(), dataset=kind)), machine()) is None
+
+
 def test_is_worth_a_trial_where_data_lies_in_memory() -> None:
     run = run_of(loader(), replace(table(), id=1))
     assert BatchedFetch().rejects(run, machine()) is None
@@ -62,6 +67,7 @@ def test_wraps_the_data_set_however_it_is_given() -> None:
     data: Any = TensorDataset(torch.zeros(8))
     for made in (DataLoader(data, 8, True), DataLoader(dataset=data)):
         assert type(made.dataset) is BatchedDataset and made.dataset._hotlap_dataset is data
+    assert type(DataLoader([1, 2]).dataset) is BatchedDataset  # type: ignore[arg-type]
     assert type(DataLoader(Pictures()).dataset) is Pictures
     with pytest.raises(TypeError, match="dataset"):
         DataLoader()  # type: ignore[call-arg]

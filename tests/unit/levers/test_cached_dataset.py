@@ -38,8 +38,8 @@ def test_is_worth_a_trial_on_a_small_map_style_data_set() -> None:
         ),
         (
             {"num_items": 10**12},
-            "The 1000000000000 items of Digits would take 2859 TiB, more than 80% of the 19.0 GiB of memory that "
-            "are free, and more than the disk has room for.",
+            "The 1000000000000 items of Digits would take 2859 TiB, more than the 15.2 GiB of memory that may be used, "
+            "and more than the disk has room for.",
         ),
     ],
 )

@@ -178,14 +178,14 @@ def test_losses_and_gradients_of_a_model_that_knows_its_padding_stay(tagger: tup
 
 
 def _plainly(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
-    tokens, tags = map(list, zip(*pairs, strict=True))
+    tokens, tags = [token for token, _ in pairs], [tag for _, tag in pairs]
     return rnn.pad_sequence(tokens, True), rnn.pad_sequence(tags, True, -100)
 
 
 def test_calls_that_the_edits_leave_alone_are_left_alone_by_the_lever_too(tagger: tuple[ModuleType, Patch]) -> None:
     for length in (40, 20):
-        arguments: dict[str, Any] = {"sequences": [torch.ones(length)]}
-        hidden = rnn.pad_sequence(**arguments)
+        given: Any = [[torch.ones(length)]]
+        hidden = rnn.pad_sequence(*given)
         plain = rnn.pad_sequence([torch.ones(length)])
     assert hidden.shape == (20, 1)
     assert plain.shape == (32, 1)

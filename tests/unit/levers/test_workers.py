@@ -49,7 +49,7 @@ def test_what_it_does_to_the_numbers_depends_on_the_items(deterministic: bool | 
         ({"num_items": None}, "each worker would give all of it"),
         ({"num_items": 100}, "over after 100 items"),
         ({"deterministic": False, "why_not": "item 0 came out different the second time"}, "hidden state"),
-        ({"num_workers": 2, "start_method": "spawn"}, "started by spawn"),
+        ({"num_workers": 0, "start_method": "spawn"}, "would be started by spawn"),
         ({"item_bytes": 1 << 28}, "of /dev/shm"),
         ({"num_workers": 2}, "a num_workers of 2 already"),
     ],
@@ -57,6 +57,14 @@ def test_what_it_does_to_the_numbers_depends_on_the_items(deterministic: bool | 
 def test_says_why_workers_are_not_tried(facts: dict[str, Any], reason: str) -> None:
     answer = Workers(num_workers=2).rejects(run_of(replace(loader(), **facts)), machine())
     assert answer is not None and reason in answer
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_the_number_of_workers_is_tried_however_they_are_started(method: str) -> None:
+    facts = replace(loader(), num_workers=2, start_method=method)
+    tried = Workers.candidates(run_of(facts), large())
+    assert [each.rejects(run_of(facts), large()) for each in tried] == [None] * len(tried)
+    assert NoEpochGap().rejects(with_gaps(facts, 0.4), machine()) is None
 
 
 def test_the_source_gets_arguments_and_workers_that_stay() -> None:
@@ -83,7 +91,6 @@ def test_a_gap_is_worth_closing_and_bounded_by_its_length() -> None:
     [
         ({"num_workers": 0}, 0.4, "without workers"),
         ({"num_workers": 2, "persistent_workers": True}, 0.4, "keeps its workers already"),
-        ({"num_workers": 2, "start_method": "spawn"}, 0.4, "started by spawn"),
         ({"num_workers": 2, "num_items": None}, 0.4, "iterable"),
         ({"num_workers": 2}, 0.001, "nothing to gain"),
     ],

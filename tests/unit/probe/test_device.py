@@ -32,7 +32,7 @@ class Hooked:
     def phases(self, work: Callable[[], object]) -> set[Phase]:
         """What `work` was spent on, besides OTHER."""
         work()
-        self.clock.lap()
+        self.clock.lap(self.clock.now())
         (lap,) = self.clock.read()
         return {phase for phase, seconds in zip(Phase, lap.spent, strict=True) if seconds} - {Phase.OTHER}
 

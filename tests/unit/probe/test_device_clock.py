@@ -55,7 +55,7 @@ def step(world: World, clock: Clock) -> None:
         world.passes(host_s=0.001, device_s=device_s)
         clock.leave()
     world.passes(host_s=0.002, device_s=0.003)
-    clock.lap()
+    clock.lap(clock.now())
     begin = clock.now()
     world.passes(host_s=1.0, device_s=2.0)  # hotlap's own affairs
     clock.own(begin)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import groupby
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,3 +119,62 @@ def test_nothing_is_warm_before_the_warm_up_is_over() -> None:
     schedule.advance(settled=True, elapsed_s=0, epoch_started=False)
     assert schedule.warm
     assert schedule.wanted == 5
+
+
+def cut(schedule: Schedule, *, step_s: float, steps: int = 1000) -> list[Move]:
+    """What each step was for, where the time is looked at after each."""
+    made: list[Move] = []
+    for step in range(steps):
+        made.append(schedule.move)
+        schedule.advance(settled=True, elapsed_s=step * step_s, epoch_started=False)
+        if schedule.is_late(step * step_s):
+            schedule.cut_short()
+        if schedule.move.done:
+            break
+    return made
+
+
+def test_of_long_steps_fewer_are_made_so_that_watches_get_theirs() -> None:
+    schedule = Schedule(plan(warmup=20, steps=200))
+    schedule.left_s = 100.0
+    made = cut(schedule, step_s=1.0)
+    assert len(made) == pytest.approx(50, abs=3), "half of the time is left"
+    assert len(made) - len(recorded(made)) == pytest.approx(10, abs=3)
+    assert schedule.move.done
+    assert not schedule.is_late(1e9)
+
+
+def test_there_are_steps_enough_to_tell_them_from_chance_however_long_they_are() -> None:
+    schedule = Schedule(plan(warmup=20, steps=200))
+    schedule.left_s = 10.0
+    made = cut(schedule, step_s=60.0)
+    assert [move.recorded for move in made] == [False] * 2 + [True] * 8
+
+
+def test_short_steps_and_steps_without_a_limit_are_all_made() -> None:
+    for left_s in (None, 100.0):
+        schedule = Schedule(plan(warmup=20, steps=200))
+        schedule.left_s = left_s
+        assert len(recorded(cut(schedule, step_s=0.01))) == 200
+
+
+def test_arms_that_are_compared_are_never_cut_short() -> None:
+    schedule = Schedule(plan(arms=2, warmup=2, steps=20, block=5))
+    schedule.left_s = 1.0
+    assert not schedule.is_late(100.0)
+    assert len(recorded(cut(schedule, step_s=1.0))) == 40
+
+
+def test_a_whole_run_is_recorded_but_for_one_gap() -> None:
+    schedule = Schedule(plan(warmup=5, steps=20, whole=True))
+    schedule.opens_s = 1.0
+    assert len(cut(schedule, step_s=0.01)) == pytest.approx(101, abs=2)
+    schedule.go_on()
+    made = cut(schedule, step_s=0.01, steps=500)
+    assert len(recorded(made)) == 500
+
+
+def test_a_whole_run_without_windows_is_recorded_from_its_warm_up_on() -> None:
+    schedule = Schedule(plan(warmup=5, steps=20, whole=True))
+    assert len(recorded(cut(schedule, step_s=1.0, steps=300))) == 295
+    assert schedule.sure > 300, "nothing is to be decided"

@@ -5,33 +5,33 @@ import dataclasses
 import pytest
 
 from hotlap.record import Ceiling, Interval, Noise, NonFinite, Phase, Result, Run, State, Status, Trial, Verdict
-from hotlap.report import story
-from hotlap.report.story import Outcome
+from hotlap.report import outcome, story
+from hotlap.report.outcome import Outcome
 from tests import samples
 
 
 def test_a_gain_is_told_with_its_interval() -> None:
-    conclusion = story.conclusion(samples.study_full())
+    conclusion = outcome.conclusion(samples.study_full())
     assert conclusion.outcome is Outcome.GAIN
     assert conclusion.title == "4.87x as fast"
     assert "4.71-5.04x" in conclusion.sentence
 
 
 @pytest.mark.parametrize(
-    ("verdict", "outcome"), [(Verdict.HARMED, Outcome.HARM), (Verdict.UNDECIDED, Outcome.UNPROVEN)]
+    ("verdict", "comes_to"), [(Verdict.HARMED, Outcome.HARM), (Verdict.UNDECIDED, Outcome.UNPROVEN)]
 )
-def test_speed_without_proof_of_harmlessness_is_no_gain(verdict: Verdict, outcome: Outcome) -> None:
+def test_speed_without_proof_of_harmlessness_is_no_gain(verdict: Verdict, comes_to: Outcome) -> None:
     full = samples.study_full()
     assert full.result is not None
     study = dataclasses.replace(full, result=dataclasses.replace(full.result, verdict=verdict))
-    assert story.conclusion(study).outcome is outcome
-    assert story.caution(study) is not None
+    assert outcome.conclusion(study).outcome is comes_to
+    assert outcome.caution(study) is not None
 
 
 def test_no_command_is_given_for_a_patch_that_does_harm() -> None:
-    assert story.apply_lines(samples.study_not_finite()) == ()
-    assert story.apply_lines(samples.study_full()) != ()
-    assert story.caution(samples.study_full()) is None
+    assert outcome.apply_lines(samples.study_not_finite()) == ()
+    assert outcome.apply_lines(samples.study_full()) != ()
+    assert outcome.caution(samples.study_full()) is None
 
 
 def test_an_interval_that_reaches_down_to_the_noise_is_no_gain() -> None:
@@ -42,11 +42,11 @@ def test_an_interval_that_reaches_down_to_the_noise_is_no_gain() -> None:
         why="equal",
     )
     study = dataclasses.replace(samples.study_full(), result=result)
-    assert story.conclusion(study).outcome is Outcome.NO_GAIN
+    assert outcome.conclusion(study).outcome is Outcome.NO_GAIN
 
 
 def test_no_gain_is_told_in_one_honest_sentence() -> None:
-    conclusion = story.conclusion(samples.study_without_gain())
+    conclusion = outcome.conclusion(samples.study_without_gain())
     assert conclusion.outcome is Outcome.NO_GAIN
     assert conclusion.sentence == (
         "2 levers tried, and none makes this script faster without harm (gains below 1.034x cannot be seen here). "
@@ -55,7 +55,7 @@ def test_no_gain_is_told_in_one_honest_sentence() -> None:
 
 
 def test_a_stopped_study_says_what_was_accepted_until_then() -> None:
-    conclusion = story.conclusion(samples.study_interrupted())
+    conclusion = outcome.conclusion(samples.study_interrupted())
     assert conclusion.outcome is Outcome.UNFINISHED
     assert "stopped before its end" in conclusion.sentence
     assert "cached-dataset + threads count=1" in conclusion.sentence
@@ -63,7 +63,7 @@ def test_a_stopped_study_says_what_was_accepted_until_then() -> None:
 
 def test_a_crash_is_told_with_its_exit_code() -> None:
     study = samples.study_crashed()
-    assert story.conclusion(study).outcome is Outcome.FAILED
+    assert outcome.conclusion(study).outcome is Outcome.FAILED
     assert story.failure(study.baseline[0]) == "The script raised ValueError at its step 3 (exit code 1)."
 
 
@@ -130,11 +130,11 @@ def test_a_lever_that_was_left_out_at_the_end_is_no_longer_accepted() -> None:
     taken = tuple(Trial(levers=(lever,), accepted=True) for lever in (samples.CACHED, samples.THREADS))
     dropped = Trial(levers=(samples.THREADS,), kind="leave-one-out", accepted=False)
     study = dataclasses.replace(samples.study_interrupted(), trials=(*taken, dropped))
-    assert story.accepted(study) == (samples.CACHED,)
+    assert outcome.accepted(study) == (samples.CACHED,)
 
 
 def test_why_there_is_no_patch_depends_on_how_far_the_study_came() -> None:
     interrupted = samples.study_interrupted()
-    assert "when the study is complete" in story.patch_missing(interrupted)
-    assert "could not be written" in story.patch_missing(dataclasses.replace(interrupted, state=State.COMPLETE))
-    assert "nothing to change" in story.patch_missing(samples.study_without_gain())
+    assert "when the study is complete" in outcome.patch_missing(interrupted)
+    assert "could not be written" in outcome.patch_missing(dataclasses.replace(interrupted, state=State.COMPLETE))
+    assert "nothing to change" in outcome.patch_missing(samples.study_without_gain())

@@ -1,41 +1,98 @@
 """The trace: what viewers of the format rely on."""
 
 import json
-from collections import defaultdict
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hotlap.record import Phase
 from hotlap.report import trace
-from tests import samples
+from tests import sample_measured, samples, trace_format
 from tests.sample_measured import run_on_gpu, study_measured
+from tests.sample_runs import run_with
 
 
 def events(text: str) -> list[dict[str, Any]]:
     return list(json.loads(text)["traceEvents"])
 
 
-def test_every_event_says_what_the_format_asks_for() -> None:
-    for event in events(trace.render(study_measured())):
-        assert event["ph"] in {"X", "M", "C"}
-        assert isinstance(event["pid"], int)
-        assert isinstance(event["args"], dict)
-        if event["ph"] == "X":
-            assert event["dur"] >= 0
-            assert event["ts"] >= 0
+STUDIES = {
+    "measured": sample_measured.study_measured,
+    "long": sample_measured.study_long,
+    "full": samples.study_full,
+    "not finite": samples.study_not_finite,
+    "hostile": samples.study_hostile,
+    "empty": samples.study_empty,
+}
 
 
-def test_slices_of_one_lane_do_not_overlap() -> None:
-    lanes = defaultdict(list)
-    for event in events(trace.render(study_measured())):
-        if event["ph"] == "X":
-            lanes[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    assert len(lanes) == 5
-    for slices in lanes.values():
-        for (_, end), (begin, _) in pairwise(slices):
-            assert begin >= end - 0.002
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_trace_keeps_the_rules_of_its_format(study: str) -> None:
+    assert trace_format.faults(trace.render(STUDIES[study]())) == []
+
+
+SECONDS = st.floats(0, 10, allow_subnormal=False)
+
+
+@given(steps=st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=30))
+def test_no_lengths_of_steps_make_slices_that_cross(steps: list[tuple[float, float, float]]) -> None:
+    """Phases that sum to a step but for rounding; a device that takes longer than the host now and then."""
+    forward, other, device = zip(*steps, strict=True)
+    run = replace(
+        run_with(step_s=0.1),
+        step_s=tuple(a + b for a, b, _ in steps),
+        phase_s={Phase.FORWARD: forward, Phase.OTHER: other},
+        device_phase_s={Phase.FORWARD: device, Phase.OPTIMIZER: other},
+    )
+    assert trace_format.faults(trace.render(replace(study_measured(), baseline=(run,)))) == []
+
+
+NAMES = (
+    {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "a"}},
+    {"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": {"name": "b"}},
+)
+
+
+def a_slice(begin: float, length: float, **given: Any) -> dict[str, Any]:
+    return {"ph": "X", "pid": 1, "tid": 1, "name": "c", "ts": begin, "dur": length, **given}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ([{"ph": "?", "pid": 1}], "no kind of event"),
+        ([a_slice(0, 1, ts="0")], "ts is no ts"),
+        ([a_slice(0, -1)], "dur is no dur"),
+        ([a_slice(0, 1, pid="1")], "pid is no pid"),
+        ([a_slice(0, 1, name="")], "name is no name"),
+        ([{"ph": "X", "pid": 1, "tid": 1, "name": "c", "ts": 0}], "no dur"),
+        ([a_slice(0, 1, tid=2)], "thread 2 of process 1 has no name"),
+        ([a_slice(0, 1, pid=2)], "process 2 has no name"),
+        ([a_slice(0, 10), a_slice(5, 10)], "begins within another one of its track and ends after it"),
+        ([a_slice(0, 1.001), a_slice(1, 1)], "begins within another one"),
+        ([{"ph": "C", "pid": 1, "name": "loss", "ts": 0, "args": {"loss": "high"}}], "a counter counts numbers"),
+        ([{"ph": "M", "pid": 1, "name": "process_name", "args": {}}], "no metadata"),
+        ([{"ph": "B", "pid": 1, "tid": 1, "name": "c", "ts": 0}], "it never ends"),
+        ([{"ph": "E", "pid": 1, "tid": 1, "ts": 0}], "it ends what has not begun"),
+        (
+            [a_slice(0, 9), {"ph": "s", "pid": 1, "tid": 1, "name": "f", "id": 1, "ts": 1}],
+            "without one begin and one end",
+        ),
+        ([{"ph": "s", "pid": 1, "tid": 1, "name": "f", "id": 1, "ts": 1}], "from or to no slice"),
+    ],
+)
+def test_a_broken_rule_is_noticed(wrong: list[Any], says: str) -> None:
+    sound = [*NAMES, a_slice(0, 1), a_slice(1, 2), a_slice(1, 1)]
+    assert trace_format.faults(json.dumps({"traceEvents": sound})) == []
+    assert any(says in fault for fault in trace_format.faults(json.dumps({"traceEvents": [*NAMES, *wrong]})))
+
+
+def test_what_is_no_number_in_json_is_noticed() -> None:
+    assert trace_format.faults('{"traceEvents": [NaN]}') == ["it is no JSON: NaN is no JSON"]
+    assert trace_format.faults("[]") == ["there is no list of traceEvents"]
 
 
 def test_the_time_of_a_phase_is_the_recorded_one() -> None:

@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from hotlap import rules
-from hotlap.record import CpuUse, HotLine, InputPart, LoaderFacts, Phase, Run, Sighting, SightingKind, SwitchFacts
+from hotlap.record import (
+    CpuUse,
+    HotLine,
+    InputPart,
+    LoaderFacts,
+    Phase,
+    Run,
+    Sighting,
+    SightingKind,
+    SwitchFacts,
+    WhatIf,
+)
 from hotlap.rules import (
     compute_bound,
     debug_left_on,
@@ -13,6 +24,7 @@ from hotlap.rules import (
     host_bound,
     input_bound,
     launch_bound,
+    memory_bound,
     memory_growth,
     optimizer_bound,
     shape_churn,
@@ -136,6 +148,43 @@ def test_host_bound_sees_python_within_the_forward_pass() -> None:
     assert host_bound.check(replace(run, compiled=True)) is None, "of compiled code operators are not seen"
 
 
+def in_line(phase: Phase, *, inside: bool, step_s: float = 0.008) -> HotLine:
+    return HotLine(
+        path=SCRIPT, line=31, function="main", text="loss.backward()", phase=phase, step_s=step_s, inside=inside
+    )
+
+
+def test_host_bound_needs_code_of_the_scripts_within_the_model() -> None:
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.3))
+    lines = [in_line(phase, inside=False) for phase in (Phase.FORWARD, Phase.BACKWARD)]
+    assert host_bound.check(replace(run, hot_lines=tuple(lines))) is None, "whatever takes the time, it is a library's"
+    hook = in_line(Phase.BACKWARD, inside=True, step_s=0.0032)
+    finding = host_bound.check(replace(run, hot_lines=(*lines, replace(hook, line=7, text="norms.append(norm(g))"))))
+    assert finding is not None
+    assert finding.cost_s == pytest.approx(0.0003 + 0.0032), "what was met there, and a little between the phases"
+    assert "line 7 of digits.py" in finding.evidence
+
+
+def test_a_machine_that_was_busy_while_steps_were_recorded_makes_no_python() -> None:
+    """Operators were seen when a step took a third of the time."""
+    run, step_s = healthy(), 0.01
+    calm = calls(step_s=step_s / 3)
+    assert host_bound.check(replace(run, calls=calm)) is not None
+    plain_s = {phase: seconds[0] / 3 for phase, seconds in run.phase_s.items() if seconds}
+    assert host_bound.check(replace(run, calls=replace(calm, plain_s=plain_s))) is None
+
+
+def test_memory_bound_counts_operators_at_the_pace_of_the_recorded_steps() -> None:
+    run = firing("memory-bound")
+    assert run.calls is not None
+    calm = calls(step_s=0.005, streaming=0.7)
+    assert memory_bound.check(replace(run, calls=calm)) is None
+    plain_s = {phase: seconds[0] / 2 for phase, seconds in run.phase_s.items() if seconds}
+    finding, same = memory_bound.check(replace(run, calls=replace(calm, plain_s=plain_s))), memory_bound.check(run)
+    assert finding is not None and same is not None
+    assert finding.cost_s == pytest.approx(same.cost_s)
+
+
 def test_host_bound_leaves_a_loss_that_is_written_as_functions_to_the_model() -> None:
     run = run_of_shares({Phase.FORWARD: 0.4, Phase.BACKWARD: 0.4, Phase.OTHER: 0.2})
     seen = calls(step_s=0.01)
@@ -213,6 +262,15 @@ def test_debug_left_on_tells_its_price_or_that_it_has_none() -> None:
     assert untried is not None
     assert untried.cost_s == 0
     assert "could not be tried" in untried.evidence
+
+
+def test_debug_left_on_knows_what_a_profiler_costs() -> None:
+    tried = WhatIf(setting="profiler", now=True, other=False, now_s=0.01, other_s=0.006, agree=1.0)
+    finding = debug_left_on.check(replace(healthy(), switches=SwitchFacts(profiler=True), what_ifs=(tried,)))
+    assert finding is not None
+    assert finding.evidence == (
+        "Left on while training: a profiler; without, each step would be 4.00 ms (40%) shorter."
+    )
 
 
 def test_debug_left_on_minds_cudas_switches_only_on_a_device() -> None:

@@ -316,6 +316,73 @@ def test_a_parameter_changed_before_the_backward_pass_is_an_error() -> None:
         loss.backward()
 
 
+class Short(nn.Module):
+    """Layer, tanh, layer: of one row the native core makes one pass."""
+
+    def __init__(self, width: int, hidden: int, *, bias: bool) -> None:
+        super().__init__()
+        torch.manual_seed(width * 1000 + hidden)
+        self.net = nn.Sequential(nn.Linear(width, hidden, bias=bias), nn.Tanh(), nn.Linear(hidden, width, bias=bias))
+
+    def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.net(y)
+        return out
+
+
+# In float32 with fixed steps only: rounding decides how long an adaptive step is, and with it the result's last digits.
+@needs_core
+@pytest.mark.parametrize(
+    ("method", "dtype"),
+    [
+        ("tsit5", torch.float64),
+        ("bosh3", torch.float64),
+        ("rk4", torch.float64),
+        ("rk4", torch.float32),
+        ("euler", torch.float32),
+    ],
+)
+@pytest.mark.parametrize(
+    ("width", "hidden", "bias"),
+    [(1, 1, True), (1, 40, False), (2, 16, True), (3, 100, True), (4, 5, False), (5, 33, True)],
+)
+def test_one_row_alone_is_solved_as_two_that_are_the_same(
+    width: int, hidden: int, bias: bool, method: str, dtype: torch.dtype
+) -> None:
+    field = Short(width, hidden, bias=bias).to(dtype)
+    t = torch.linspace(0, 1, 9, dtype=dtype)
+    found = []
+    for rows in (1, 2):
+        y0 = torch.linspace(-1, 2, width, dtype=dtype).repeat(rows, 1).requires_grad_()
+        y = odeint(field, y0, t, rtol=1e-4, atol=1e-6, method=method)
+        gradients = torch.autograd.grad(y.square().sum() / rows, [y0, *field.parameters()])
+        found.append((y[:, 0].detach(), gradients[0].sum(0), *gradients[1:]))
+    near = 2e-5 if dtype == torch.float32 else 1e-9
+    for alone, together in zip(*found, strict=True):
+        torch.testing.assert_close(alone, together, rtol=near, atol=near * float(together.abs().max()))
+
+
+@needs_core
+def test_a_state_that_outlived_a_transform_is_one_as_any_other() -> None:
+    kept = []
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x.clone())
+        return x
+
+    torch.func.grad(lambda x: keep(x).sum())(torch.ones(3))
+    field, t = Field(), torch.linspace(0, 1, 3)
+    for _ in range(2):  # the second time the field is known
+        assert torch.equal(odeint(field, kept[0], t), odeint(field, torch.ones(3), t))
+
+
+@needs_core
+def test_within_a_transform_it_is_refused_by_torch() -> None:
+    field, t = Field(), torch.linspace(0, 1, 3)
+    odeint(field, torch.ones(3), t)
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        torch.func.grad(lambda y: odeint(field, y, t).sum())(torch.ones(3))
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

@@ -106,6 +106,13 @@ def test_processes_share_a_base_where_their_bounds_are_alike_and_memory_holds_th
     assert groups(candidates(together=1)) == [[["a"]]]
 
 
+def test_a_setting_stands_back_where_another_one_made_the_step_slower(known: list[type[Lever]]) -> None:
+    known += [lever("a", saves=0.4), lever("b", saves=0.3)]
+    other_setting = replace(trial("a", speedup=0.5), levers=({"name": "a", "count": 1},))
+    assert names(candidates().open()) == [["a"], ["b"]]
+    assert names(candidates(other_setting).open()) == [["b"], ["a"]]
+
+
 def test_pairs_are_of_levers_that_there_are() -> None:
     assert {name for pair in PAIRS for name in pair} <= {kind.name for kind in levers.ALL}
 
@@ -139,6 +146,7 @@ def test_what_fell_alone_is_in_no_pair(known: list[type[Lever]]) -> None:
     known += [lever(one, saves=0.3), lever(other, saves=0.3)]
     assert candidates(trial(one, failure=Failure.CRASHED), trial(other)).open() == []
     assert candidates(trial(one, verdict=Verdict.HARMED), trial(other)).open() == []
+    assert candidates(trial(one, speedup=0.3), trial(other)).open() == []
 
 
 def test_levers_that_nobody_knows_to_interact_are_no_pair(known: list[type[Lever]]) -> None:

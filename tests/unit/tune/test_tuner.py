@@ -268,3 +268,10 @@ def test_a_patch_that_lacks_a_part_of_the_gain_is_not_handed_out(script: Path) -
     assert study.patch is None
     assert any("does not show the same gain" in warning for warning in study.warnings)
     assert accepted(study) == ["cached-dataset"]
+
+
+def test_noise_that_hides_most_gains_is_said_with_what_to_do(script: Path) -> None:
+    noisy = tune(world_of(script, process_sd=0.3), levers=("cached-dataset",))
+    assert any("other programs use the machine" in warning for warning in noisy.warnings)
+    quiet = tune(world_of(script), levers=("cached-dataset",))
+    assert not quiet.warnings

@@ -1,8 +1,12 @@
-"""The operators of a few steps, one by one: how many in which phase, and how much of their time is arithmetic."""
+"""The operators of a few steps, one by one: how many in which phase, and how much of their time is arithmetic.
+
+Steps that are looked at alternate with steps that are not: what part of a phase lies in no operator is told from the
+same seconds, whatever else the machine did while the recorded steps were made.
+"""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,6 +14,7 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
+from hotlap.probe.clock import PHASES
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallFacts, Phase, PhaseCalls
 
@@ -34,6 +39,20 @@ _TINY_PRICES = 5.0
 
 _COPY_BYTES = 32 << 20
 
+# Medians of five tell a step from one that was disturbed. Of long steps fewer are looked at, but never fewer than two.
+_PAIRS = 5
+_PATIENCE_S = 15.0
+_LEAST_STEPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """What is known of an operator by itself."""
+
+    kind: str
+    changes: bool
+    """It writes into what it is given."""
+
 
 @dataclass(slots=True)
 class _Calls:
@@ -46,44 +65,78 @@ class _Calls:
 
 
 class Calls(Watch):
-    """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too. CPU only."""
+    """WINDOW: steps under a dispatch mode, which sees each operator, those of backward passes too, in turns with plain
+    ones. CPU only."""
 
-    num_steps: ClassVar[int] = 5
+    num_steps: ClassVar[int] = 2 * _PAIRS
 
     def __init__(self) -> None:
         self._session: Session | None = None
         self._mode: _Mode | None = None
-        self._facts: CallFacts | None = None
+        self._on = False
+        self._looked_at = 0
+        self._plain: list[Sequence[float]] = []
+        """Seconds by phase of each plain step of the window."""
+        self._begun = 0.0
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Nothing to hook: the window does it all."""
         self._session = session
 
     def open(self) -> None:
-        """Learn the prices first, then look."""
+        """Learn the prices first."""
         assert self._session is not None
         if self._session.facts.compiled or _on_a_device(self._session):
             return  # of compiled code not each operator is seen; a device works on after its operators return
-        mode = _Mode(self._session.clock.phase, bytes_per_s=_copy_rate())
-        modes.put_on(mode)
-        self._mode = mode
+        self._mode = _Mode(self._session.clock.phase, bytes_per_s=_copy_rate())
+        self._begun = time.perf_counter()
 
     def goes_on(self, num_steps: int) -> bool:
-        """Where there is something to see."""
-        return self._mode is not None
+        """The step that is over was a plain one, or one that was looked at: the next is of the other kind."""
+        if self._mode is None or self._session is None:
+            return False
+        if self._on:
+            self._off()
+            self._looked_at += 1
+        elif num_steps:
+            if self._session.clock.last_spent is not None:
+                self._plain.append(self._session.clock.last_spent)
+            modes.put_on(self._mode)
+            self._on = True
+        late = time.perf_counter() - self._begun > _PATIENCE_S
+        return not (late and num_steps >= _LEAST_STEPS and not self._on)
+
+    def _off(self) -> None:
+        self._on = False
+        if self._mode is not None:
+            modes.take_off(self._mode)
+
+    def forked(self) -> None:
+        """A worker must not count its operators for as long as it lives."""
+        if self._on:
+            self._off()
 
     def close(self, num_steps: int) -> None:
         """Out of the script's way again."""
-        mode, self._mode = self._mode, None
-        if mode is None:
-            return
-        modes.take_off(mode)
-        if num_steps:
-            self._facts = mode.facts(num_steps)
+        if self._on:
+            self._off()
+            # Its last step was cut off in the middle, or has just been completed.
+            self._looked_at += num_steps == self.num_steps
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.calls`."""
-        return {} if self._facts is None else {"calls": self._facts}
+        if self._mode is None or not self._looked_at:
+            return {}
+        failures = self._mode.failures
+        notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
+        facts = replace(self._mode.facts(self._looked_at), plain_s=_medians(self._plain))
+        return {"calls": facts, "notes": notes}
+
+
+def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
+    if not steps:
+        return {}
+    return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
 
 
 class _Mode(modes.Onlooker):
@@ -92,8 +145,9 @@ class _Mode(modes.Onlooker):
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
+        self.failures = 0
         self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
-        self._kinds: dict[Any, str] = {}
+        self._operators: dict[Any, _Operator] = {}
         self._call_s = median(_price(_tiny_graph) for _ in range(5))
         self._price_s = median(self._own_price() for _ in range(5))
 
@@ -108,22 +162,28 @@ class _Mode(modes.Onlooker):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         begun = time.perf_counter()
         result = func(*args, **(kwargs or {}))
-        self._add(func, time.perf_counter() - begun, args, result)
+        seconds = time.perf_counter() - begun
+        # Our looking must never become the script's error.
+        try:
+            self._add(func, seconds, args, result)
+        except Exception:
+            self.failures += 1
         return result
 
     def _add(self, function: Any, seconds: float, args: Any, result: Any) -> None:
-        kind = self._kinds.get(function)
-        if kind is None:
-            kind = self._kinds[function] = _kind(str(function))
-        if kind == "none":
+        operator = self._operators.get(function)
+        if operator is None:
+            operator = _Operator(_kind(str(function)), changes=_writes(function))
+            self._operators[function] = operator
+        if operator.kind == "none":
             return
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
-        graph = any(tensor.requires_grad for tensor in tensors)
+        graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(operator, result)
         key = self._phase(), function, graph, moved.bit_length()
         calls = self._seen.get(key)
         if calls is None:
-            calls = self._seen[key] = _Calls(kind, graph, moved)
+            calls = self._seen[key] = _Calls(operator.kind, graph, moved)
         calls.seconds.append(seconds)
 
     def facts(self, num_steps: int) -> CallFacts:
@@ -155,6 +215,21 @@ class _Mode(modes.Onlooker):
 
 
 _FIELDS = ("calls", "arithmetic_s", "graph_calls", "graph_s", "streaming_s", "inside_s")
+
+
+def _belongs_to_graph(operator: _Operator, result: Any) -> bool:
+    """Of an operator on tensors that require gradients: it makes what a gradient can go through, or updates them by
+    hand. Reading a loss (`.item()`), counting hits (`argmax`, `==`) and metrics under `no_grad` do neither."""
+    if not torch.is_grad_enabled():
+        return operator.changes
+    made = result if isinstance(result, tuple | list) else (result,)
+    return any(isinstance(one, torch.Tensor) and (one.is_floating_point() or one.is_complex()) for one in made)
+
+
+def _writes(function: Any) -> bool:
+    # Higher-order operators (cond, flex_attention) have no schema; they write into nothing.
+    schema = getattr(function, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 def _kind(name: str) -> str:

@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hotlap.levers.lever import Patch
@@ -44,6 +44,7 @@ class _Place(NamedTuple):
     line: int
     function: str
     phase: Phase
+    inside: bool = True
 
 
 class Lines(Watch):
@@ -83,11 +84,18 @@ class Lines(Watch):
         enough = self._whole >= _ENOUGH or elapsed_s > _PATIENCE_S
         return not (enough and num_steps >= _FEWEST_STEPS)
 
+    def forked(self) -> None:
+        """The sampler is not there; its setting is."""
+        self._restore()
+
     def close(self, num_steps: int) -> None:
         """Stop looking."""
         self._over.set()
         if self._sampler is not None:
             self._sampler.join(timeout=1.0)
+        self._restore()
+
+    def _restore(self) -> None:
         # If the script changed it meanwhile, its choice stays.
         if self._switch_s and abs(sys.getswitchinterval() - _SWITCH_S) < 1e-6:
             sys.setswitchinterval(self._switch_s)
@@ -109,18 +117,27 @@ class Lines(Watch):
                 return
             phase = self._session.clock.phase()
             now = time.perf_counter()
-            self._samples.append((now - last, place(frame, phase)))
+            self._samples.append((now - last, place(frame, phase, self._session.clock.callers.get(phase, ()))))
             last = now
             del frame
 
 
-def place(frame: FrameType, phase: Phase) -> _Place | None:
-    """The innermost line of the user's; None where there is none, or the frame is gone already."""
+def place(frame: FrameType, phase: Phase, callers: Container[CodeType] = ()) -> _Place | None:
+    """The innermost line of the user's; None where there is none, or the frame is gone already. `callers`: of ours,
+    what calls whatever makes this phase."""
     found = users_frame(frame)
     if found is None or found.f_lineno is None:
         return None
     code = found.f_code
-    return _Place(code.co_filename, found.f_lineno, code.co_qualname, phase)
+    inside = phase not in (Phase.FORWARD, Phase.BACKWARD) or _was_called_by(callers, found)
+    return _Place(code.co_filename, found.f_lineno, code.co_qualname, phase, inside)
+
+
+def _was_called_by(callers: Container[CodeType], frame: FrameType) -> bool:
+    outer = frame.f_back
+    while outer is not None and outer.f_code not in callers:
+        outer = outer.f_back
+    return outer is not None
 
 
 def hot_lines(samples: list[tuple[float, _Place | None]], *, num_steps: int) -> tuple[HotLine, ...]:
@@ -138,6 +155,7 @@ def hot_lines(samples: list[tuple[float, _Place | None]], *, num_steps: int) -> 
             text=linecache.getline(where.path, where.line).strip(),
             phase=where.phase,
             step_s=seconds[where] / num_steps,
+            inside=where.inside,
         )
         for where in costliest
         if num_steps

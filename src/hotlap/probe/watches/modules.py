@@ -143,7 +143,8 @@ class Modules(Watch):
         pending = [passed for passed in self._passes if not passed.used and passed.step == self._step]
         if not pending:
             return
-        given = _storages(_results(args))
+        # With its gradient it is on its way to a loss, maybe of a validation: its hook tells whether one is asked for.
+        given = _storages(tensor for tensor in _results(args) if tensor.grad_fn is None)
         for passed in pending:
             passed.used |= not given.isdisjoint(passed.storages)
 

@@ -1,4 +1,4 @@
-"""`operators`: a few steps under torch's profiler, aggregated here, and one more counted operator by operator."""
+"""`operators`: one step counted operator by operator, and a few under torch's profiler, aggregated here."""
 
 import functools
 import os
@@ -31,6 +31,10 @@ _PATIENCE_S = 5.0
 # A step of so many events is looked at alone: the profiler keeps all of them in memory (about 1 kB each).
 _MANY_EVENTS = 200_000
 
+# Of a step with more calls than this no profile is made: with what is within and around them it would be a million
+# events, a gigabyte beside the training's own.
+_TOO_MANY_CALLS = 300_000
+
 # Kineto of torch 2.13 writes two lines to stderr for each session, whatever the severity, below this level.
 _SILENT = "99"
 
@@ -38,17 +42,15 @@ _THEIRS = "the script runs a profiler of its own"
 
 
 class _Stage(Enum):
-    REFUSED = auto()
-    """No profiler: count at the next boundary."""
+    COUNT = auto()
     WARM = auto()
     LOOK = auto()
-    COUNT = auto()
     OVER = auto()
 
 
 class Operators(Watch):
-    """Three stages, each from one step boundary to another: a session that is thrown away, because the first one of a
-    process loses events (pytorch#192021); the look; and the count, after it, because a dispatch mode is slow.
+    """Three stages, each from one step boundary to another: the count; a session that is thrown away, because the first
+    one of a process loses events (pytorch#192021); and the look.
     """
 
     num_steps: ClassVar[int] = _STEPS + 3
@@ -78,9 +80,41 @@ class Operators(Watch):
             patch.set(kind, "__init__", self._noticing(kind.__init__))
 
     def open(self) -> None:
-        """Look first, if nobody else does."""
+        """Count first: how much a profiler would have to keep is known then."""
         if self._theirs or _profiler_runs():
-            self._refused, self._stage = _THEIRS, _Stage.REFUSED
+            self._theirs, self._refused = True, _THEIRS
+        # Of compiled code a count shows parts only, and older versions of torch would run it uncompiled meanwhile.
+        if self._session.facts.compiled or not self._begin_count():
+            self._begin_warm()
+
+    def goes_on(self, num_steps: int) -> bool:
+        """At each boundary: the stage may be over."""
+        if num_steps:
+            self._steps += 1
+            self._next_stage()
+        return self._stage is not _Stage.OVER
+
+    def _next_stage(self) -> None:
+        if self._stage is _Stage.COUNT:
+            self._end_count()
+            self._begin_warm()
+        elif self._stage is _Stage.WARM:
+            found = self._stop()
+            self._wanted = 1 if len(found) > _MANY_EVENTS else _STEPS
+            self._stage = _Stage.LOOK
+            self._start()
+        elif self._stage is _Stage.LOOK:
+            self._boundary, self._boundary_ns = time.perf_counter(), time.time_ns()
+            if self._steps >= self._wanted or self._boundary - self._begun > _PATIENCE_S:
+                self._end_look()
+                self._stage = _Stage.OVER
+
+    def _begin_warm(self) -> None:
+        self._stage = _Stage.OVER
+        if self._theirs:
+            return
+        if self._counting is not None and sum(self._counting.calls.values()) > _TOO_MANY_CALLS:
+            self._refused = "a step makes more calls than a profiler should keep in memory"
             return
         self._stage = _Stage.WARM
         level = os.environ.get("KINETO_LOG_LEVEL")
@@ -91,27 +125,12 @@ class Operators(Watch):
             if level is None:
                 del os.environ["KINETO_LOG_LEVEL"]
 
-    def goes_on(self, num_steps: int) -> bool:
-        """At each boundary: the stage may be over."""
-        if self._stage is _Stage.REFUSED:
-            self._begin_count()
-            return self._counting is not None
-        if num_steps == 0:
-            return True
-        self._steps += 1
-        if self._stage is _Stage.WARM:
-            found = self._stop()
-            self._wanted = 1 if len(found) > _MANY_EVENTS else _STEPS
-            self._stage = _Stage.LOOK
-            self._start()
-        elif self._stage is _Stage.LOOK:
-            self._boundary, self._boundary_ns = time.perf_counter(), time.time_ns()
-            if self._steps >= self._wanted or self._boundary - self._begun > _PATIENCE_S:
-                self._end_look()
-                self._begin_count()
-        elif self._stage is _Stage.COUNT:
-            self._end_count()
-        return self._stage is not _Stage.OVER
+    def forked(self) -> None:
+        """A worker must not keep events, or count, for as long as it lives."""
+        if self._counting is not None:
+            modes.take_off(self._counting)
+        if self._profile is not None:
+            torch._C._autograd._enable_record_function(False)
 
     def close(self, num_steps: int) -> None:
         """Whatever stage it is in."""
@@ -151,7 +170,7 @@ class Operators(Watch):
                 self._theirs = True
                 if self._profile is not None:
                     self._stop()
-                    self._refused, self._stage = _THEIRS, _Stage.REFUSED
+                    self._refused, self._stage = _THEIRS, _Stage.OVER
             construct(it, *args, **kwargs)
 
         return __init__
@@ -197,20 +216,19 @@ class Operators(Watch):
 
     # The count
 
-    def _begin_count(self) -> None:
+    def _begin_count(self) -> bool:
         counting = Counting()
         try:
             modes.put_on(counting)
         except RuntimeError as error:
             self._refused = self._refused or str(error)
-            self._stage = _Stage.OVER
-            return
+            return False
         self._stage = _Stage.COUNT
         self._counting = counting
         self._begun = time.perf_counter()
+        return True
 
     def _end_count(self) -> None:
-        self._stage = _Stage.OVER
         if self._counting is not None:
             self._count_s = time.perf_counter() - self._begun
             modes.take_off(self._counting)

@@ -108,6 +108,11 @@ class Syncs(Watch):
         late = time.perf_counter() - self._begun > _PATIENCE_S
         return self._before is not None and not (late and num_steps >= _FEWEST_STEPS)
 
+    def forked(self) -> None:
+        """A worker uses no device."""
+        if self._durations is not None:
+            modes.take_off(self._durations)
+
     def close(self, num_steps: int) -> None:
         """Everything is as it was, also what the script set meanwhile."""
         self._tally.step = num_steps

@@ -58,6 +58,11 @@ class Trips(Watch):
         late = time.perf_counter() - self._begun > _PATIENCE_S
         return self._journeys is not None and not (late and num_steps >= _FEWEST_STEPS)
 
+    def forked(self) -> None:
+        """A worker uses no device."""
+        if self._journeys is not None:
+            modes.take_off(self._journeys)
+
     def close(self, num_steps: int) -> None:
         """Take everything off again."""
         self._tally.step = num_steps

@@ -38,6 +38,9 @@ class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none al
     def close(self, num_steps: int) -> None:  # noqa: B027 - as above
         """WINDOW: they are over; `num_steps` were made (fewer than wanted if the script or its time ended)."""
 
+    def forked(self) -> None:  # noqa: B027 - most put on nothing that a child inherits
+        """WINDOW: in a forked process (a worker), while it is open here: take off what the child has inherited."""
+
     def fields(self) -> Mapping[str, Any]:
         """Fields of the Run, by name, when the run is over; those that it could not see are left out."""
         return {}

@@ -40,7 +40,7 @@ class _Question:
 class WhatIfs(Watch):
     """WINDOW: empty where the script's settings leave nothing to ask, as in most. Training goes on under either."""
 
-    num_steps: ClassVar[int] = 3 * _PAIRS * 2 * _BLOCK
+    num_steps: ClassVar[int] = 4 * _PAIRS * 2 * _BLOCK
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -84,6 +84,10 @@ class WhatIfs(Watch):
                     lambda on: torch.use_deterministic_algorithms(on, warn_only=warn_only),
                 )
             )
+        # This leaves the script's profiler as it is, but the operators of this thread do not report to it meanwhile.
+        record = getattr(torch._C._autograd, "_enable_record_function", None)
+        if record is not None and torch._C._autograd._profiler_enabled():
+            self._questions.append(_Question("profiler", True, False, record))
         self._begun = self._last = time.perf_counter()
 
     def _allow_anomaly(self) -> Callable[[Any], None]:

@@ -25,13 +25,13 @@ class Tagger(nn.Module):
 
 def collate(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
     """Two on one line, each with a padding of its own."""
-    tokens, tags = map(list, zip(*pairs, strict=True))
+    tokens, tags = [token for token, _ in pairs], [tag for _, tag in pairs]
     return pad_sequence(tokens, True, PAD), pad_sequence(tags, batch_first=True, padding_value=-100)  # (B, T)
 
 
 lengths = torch.randint(3, 90, (256,)).tolist()
 items = [(torch.randint(1, 30, (length,)), torch.randint(0, 4, (length,))) for length in lengths]
-loader: DataLoader[Any] = DataLoader(items, batch_size=8, shuffle=True, collate_fn=collate)  # type: ignore[arg-type]  # a list will do
+loader: DataLoader[Any] = DataLoader(items, batch_size=8, shuffle=True, collate_fn=collate)  # type: ignore[arg-type]
 model = Tagger()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 criterion = nn.CrossEntropyLoss(ignore_index=-100)

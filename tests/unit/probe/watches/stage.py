@@ -1,6 +1,7 @@
 """A stage for one watch: what it needs of a session, and a script that is stepped through by hand."""
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, cast
 
 import torch
@@ -25,6 +26,8 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = Phase.OTHER
+        self.callers: dict[Phase, set[CodeType]] = {}
+        self.last_spent: list[float] | None = None
 
     def phase(self) -> Phase:
         return self.now

@@ -4,6 +4,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -101,3 +102,29 @@ def test_a_window_without_a_whole_step_says_nothing() -> None:
     time.sleep(0.01)
     watch.close(0)
     assert watch.fields() == {}
+
+
+def test_code_within_a_pass_is_told_from_the_line_that_calls_it() -> None:
+    stage = Stage()
+
+    def hook() -> None:
+        time.sleep(0.004)  # within
+
+    def begins(work: Callable[[], None]) -> None:
+        """What our hook around `backward` is to a script."""
+        stage.clock.now = Phase.BACKWARD
+        work()
+        stage.clock.now = Phase.OTHER
+
+    stage.clock.callers = {Phase.BACKWARD: {begins.__code__}}
+
+    def step() -> None:
+        begins(hook)
+        stage.clock.now = Phase.BACKWARD
+        time.sleep(0.004)  # calls
+        stage.clock.now = Phase.OTHER
+
+    found = play(Lines(), step, stage=stage, num_steps=60)["hot_lines"]
+    inside = {one.text.rpartition("# ")[2]: one.inside for one in found if one.text.startswith("time.sleep")}
+    assert inside["within"] is True
+    assert inside["calls"] is False

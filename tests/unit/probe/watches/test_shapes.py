@@ -9,10 +9,8 @@ from hotlap.levers.lever import Patch
 from hotlap.probe.watches.shapes import Shapes
 from hotlap.record import ShapeFacts
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
 
-
-def facts_of(*calls: Call) -> ShapeFacts:
+def facts_of(*calls: tuple[tuple[Any, ...], dict[str, Any]]) -> ShapeFacts:
     """One forward pass a step."""
     watch = Shapes()
     session: Any = SimpleNamespace(steps=0, on_forward=[])
@@ -26,7 +24,7 @@ def facts_of(*calls: Call) -> ShapeFacts:
     return found
 
 
-def tokens(*shape: int) -> Call:
+def tokens(*shape: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (torch.zeros(shape, dtype=torch.int64),), {}
 
 
@@ -37,9 +35,7 @@ def test_the_largest_is_the_one_with_most_elements() -> None:
 
 
 def test_with_a_second_tensor_no_largest_batch_is_told() -> None:
-    two: Call = ((torch.zeros(2), torch.zeros(3)), {})
-    named: Call = ((), {"x": torch.zeros(2)})
-    text: Call = (("text",), {})
-    for other in (two, named, text):
+    others: tuple[Any, ...] = (((torch.zeros(2), torch.zeros(3)), {}), ((), {"x": torch.zeros(2)}), (("text",), {}))
+    for other in others:
         found = facts_of(tokens(32, 10), other, tokens(32, 50))
         assert (found.largest, found.dtype) == ((), "")

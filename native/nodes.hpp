@@ -1,0 +1,236 @@
+// What each node of a Program does, forward and backward: the rest of Exec. To be had through exec.hpp.
+#pragma once
+
+#include "exec.hpp"
+
+namespace hotlap {
+
+template <class T>
+void Exec<T>::weight_gradient(const Node& n, int64_t first, int64_t count, int64_t from, int64_t num, T* to, bool accumulate) {
+    const int64_t in = cols(n.a);
+    const BroadcastArgs<T> args{gradient(n.out, first) + from, 1, ld(n.out), value(n.a, first), ld(n.a), rows_ * count,
+                                to, in, nullptr, accumulate, true, false};
+    multiply<T>(args, num, in, packing_);
+}
+
+template <class T>
+void Exec<T>::linear_gradient(size_t node, int64_t first, int64_t count, bool more) {
+    const Node& n = program_.nodes[node];
+    Linear& l = linear_[node];
+    const int64_t in = cols(n.a), out = cols(n.out), wide = round_up<T>(out);
+    if (trained(n.bias)) bias_gradient(n, first, count);
+    if (!trained(n.weight)) return;
+    T* to = parameter_gradient(n.weight);
+    // Vectors along the wider side: a layer 3 -> 100 would fill 3 of 16 lanes the other way.
+    if (2 * out * round_up<T>(in) <= 3 * in * wide) {
+        weight_gradient(n, first, count, 0, out, to, written_[n.weight]);
+        written_[n.weight] = 1;
+        return;
+    }
+    l.sum.grow(in * wide);
+    multiply<T>({value(n.a, first), 1, ld(n.a), gradient(n.out, first), wide, rows_ * count, l.sum.data(), wide, nullptr, l.summing,
+                 true, true}, in, out, packing_);
+    l.summing = more;
+    if (more) return;
+    add_transposed<T>(l.sum.data(), wide, out, in, to, written_[n.weight]);
+    written_[n.weight] = 1;
+}
+
+template <class T>
+void Exec<T>::forward_node(size_t i, int64_t e) {
+    const Node& n = program_.nodes[i];
+    switch (n.op) {
+        case Op::linear: return linear_forward(n, linear_[i], e);
+        case Op::dropout: return dropout_forward(i, n, e);
+        case Op::layer_norm: return norm_forward(i, n, e);
+        case Op::parameter: return;
+        case Op::select:
+        case Op::place: return place_forward(n, e);
+        case Op::add:
+        case Op::sub:
+        case Op::mul:
+        case Op::div:
+            return binary_forward<T>(n.op, operand(n.a, e), operand(n.b, e), value(n.out, e), rows_of(n.out), ld(n.out));
+        default: return unary_forward<T>(n, value(n.a, e), value(n.out, e), rows_of(n.out) * ld(n.out));
+    }
+}
+
+template <class T>
+void Exec<T>::backward_node(size_t i, int64_t e) {
+    const Node& n = program_.nodes[i];
+    if (!needed(n.out)) return;
+    const Adds add = adds_[i];
+    switch (n.op) {
+        case Op::parameter: return;
+        case Op::linear: return linear_backward(n, linear_[i], e, add.a);
+        case Op::layer_norm: return norm_backward(i, n, e, add.a);
+        case Op::dropout: return dropout_backward(i, n, e, add.a);
+        case Op::select:
+        case Op::place: return needed(n.a) ? place_backward(n, e, add.a) : void();
+        case Op::add:
+        case Op::sub:
+        case Op::mul:
+        case Op::div: {
+            const Operand<T> a = operand(n.a, e), b = operand(n.b, e);
+            const T* g = gradient(n.out, e);
+            if (needed(n.a))
+                binary_backward<T>(n.op, true, a, b, g, gradient_of(n.a, e, add.a), rows_of(n.out), cols(n.out), ld(n.out));
+            if (needed(n.b))
+                binary_backward<T>(n.op, false, a, b, g, gradient_of(n.b, e, add.b), rows_of(n.out), cols(n.out), ld(n.out));
+            return;
+        }
+        default:
+            if (needed(n.a))
+                unary_backward<T>(n, value(n.a, e), value(n.out, e), gradient(n.out, e), gradient(n.a, e),
+                                  rows_of(n.out) * ld(n.out), add.a);
+    }
+}
+
+template <class T>
+void Exec<T>::linear_forward(const Node& n, const Linear& l, int64_t e) {
+    const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
+    if (l.form == Form::few_inputs)
+        return few_to_many<T>(l.thin, in, value(n.a, e), start_of(n, l), value(n.out, e));
+    if (l.form == Form::few_outputs)
+        return many_to_few<T>(l.thin, out, value(n.a, e), start_of(n, l), value(n.out, e));
+    const T* bias = n.bias >= 0 ? l.bias.data() : nullptr;
+    if (l.forward_dot)
+        multiply_dot<T>({value(n.a, e), ld(n.a), parameter(n.weight), in, in, value(n.out, e), ld(n.out), bias, false, true}, rows, out);
+    else
+        multiply<T>({value(n.a, e), ld(n.a), 1, l.transposed.data(), round_up<T>(out), in, value(n.out, e), ld(n.out), bias, false,
+                     true, true}, rows, out, packing_);
+}
+
+template <class T>
+void Exec<T>::linear_backward(const Node& n, const Linear& l, int64_t e, bool add) {
+    if (!needed(n.a)) return;
+    const int64_t in = cols(n.a), out = cols(n.out), rows = rows_of(n.out);
+    T *from = gradient(n.out, e), *to = gradient(n.a, e);
+    if (l.form == Form::few_inputs) return many_to_few<T>(l.thin, in, from, add ? to : zeros_.data(), to);
+    if (l.form == Form::few_outputs) return few_to_many<T>(l.thin, out, from, add ? to : zeros_.data(), to);
+    if (l.backward_dot)
+        multiply_dot<T>({from, ld(n.out), l.transposed.data(), round_up<T>(out), out, to, ld(n.a), nullptr, add, true}, rows, in);
+    else
+        multiply<T>({from, ld(n.out), 1, parameter(n.weight), in, out, to, ld(n.a), nullptr, add, false, true}, rows, in, packing_);
+}
+
+// torch's dropout: each element is kept with probability 1 - p and then divided by 1 - p.
+template <class T>
+void Exec<T>::dropout_forward(size_t i, const Node& n, int64_t e) {
+    const int64_t size = rows_of(n.out) * ld(n.out);
+    const T *x = value(n.a, e);
+    T *y = value(n.out, e), *mask = aux_[i].data();
+    if (!training) {
+        std::memcpy(y, x, sizeof(T) * size);
+        return;
+    }
+    const uint64_t limit = uint64_t((1.0 - n.f0) * 4294967296.0);
+    const T scale = n.f0 < 1 ? T(1.0 / (1.0 - n.f0)) : T(0);
+    for (int64_t k = 0; k < size; k += Random::lanes) {
+        uint32_t bits[Random::lanes];
+        random.next(bits);
+        for (int j = 0; j < Random::lanes; j++) mask[k + j] = bits[j] < limit ? scale : T(0);
+    }
+    for (int64_t k = 0; k < size; k += W) store<T>(y + k, load<T>(x + k) * load<T>(mask + k));
+}
+
+template <class T>
+void Exec<T>::dropout_backward(size_t i, const Node& n, int64_t e, bool add) {
+    if (!needed(n.a)) return;
+    const int64_t size = rows_of(n.out) * ld(n.out);
+    const T *g = gradient(n.out, e), *mask = aux_[i].data();
+    T* gx = gradient(n.a, e);
+    for (int64_t k = 0; k < size; k += W) {
+        Vec<T> d = training ? load<T>(g + k) * load<T>(mask + k) : load<T>(g + k);
+        if (add) d += load<T>(gx + k);
+        store<T>(gx + k, d);
+    }
+}
+
+template <class T>
+void Exec<T>::norm_forward(size_t i, const Node& n, int64_t e) {
+    const int64_t C = cols(n.out), L = ld(n.out);
+    T* stats = aux_[i].data() + 2 * rows_ * e;
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T* x = value(n.a, e) + r * L;
+        T* y = value(n.out, e) + r * L;
+        Vec<T> s{};
+        for (int64_t c = 0; c < C; c += W) s += load_n<T>(x + c, int(std::min<int64_t>(W, C - c)));
+        const T mean = sum_of<T>(s) / T(C);
+        Vec<T> q{};
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            const Vec<T> d = load_n<T>(x + c, last) - splat<T>(mean);
+            q = fma(from_bits<T>(bits<T>(d) & first_lanes<T>(last)), d, q);
+        }
+        const T deviation = T(1) / std::sqrt(sum_of<T>(q) / T(C) + T(n.f0));
+        stats[2 * r] = mean;
+        stats[2 * r + 1] = deviation;
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            Vec<T> v = (load_n<T>(x + c, last) - splat<T>(mean)) * splat<T>(deviation);
+            if (n.weight >= 0) v *= load_n<T>(parameter(n.weight) + c, last);
+            if (n.bias >= 0) v += load_n<T>(parameter(n.bias) + c, last);
+            store_n<T>(y + c, v, last);
+        }
+    }
+}
+
+template <class T>
+void Exec<T>::norm_backward(size_t i, const Node& n, int64_t e, bool add) {
+    const int64_t C = cols(n.out), L = ld(n.out);
+    const T* stats = aux_[i].data() + 2 * rows_ * e;
+    T* to_weight = trained(n.weight) ? parameter_gradient(n.weight) : nullptr;
+    T* to_bias = trained(n.bias) ? parameter_gradient(n.bias) : nullptr;
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T *x = value(n.a, e) + r * L, *g = gradient(n.out, e) + r * L;
+        const Vec<T> mean = splat<T>(stats[2 * r]), deviation = splat<T>(stats[2 * r + 1]);
+        Vec<T> sum{}, product{};
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            const Vec<T> d = load_n<T>(g + c, last), unit = (load_n<T>(x + c, last) - mean) * deviation;
+            if (to_weight) store_n<T>(to_weight + c, load_n<T>(to_weight + c, last) + d * unit, last);
+            if (to_bias) store_n<T>(to_bias + c, load_n<T>(to_bias + c, last) + d, last);
+            const Vec<T> w = n.weight >= 0 ? d * load_n<T>(parameter(n.weight) + c, last) : d;
+            sum += w;
+            product += w * unit;  // w is 0 in the lanes beyond `last`
+        }
+        if (!needed(n.a)) continue;
+        T* gx = gradient(n.a, e) + r * L;
+        const Vec<T> s = splat<T>(sum_of<T>(sum) / T(C)), p = splat<T>(sum_of<T>(product) / T(C));
+        for (int64_t c = 0; c < C; c += W) {
+            const int last = int(std::min<int64_t>(W, C - c));
+            const Vec<T> d = load_n<T>(g + c, last), unit = (load_n<T>(x + c, last) - mean) * deviation;
+            const Vec<T> w = n.weight >= 0 ? d * load_n<T>(parameter(n.weight) + c, last) : d;
+            Vec<T> v = deviation * (w - s - unit * p);
+            if (add) v += load_n<T>(gx + c, last);
+            store_n<T>(gx + c, v, last);
+        }
+    }
+}
+
+// select reads columns i0 ... of a; place writes columns i0 ... of out.
+template <class T>
+void Exec<T>::place_forward(const Node& n, int64_t e) {
+    const int64_t width = std::min(cols(n.a), cols(n.out)), from = n.op == Op::select ? n.i0 : 0, to = n.op == Op::place ? n.i0 : 0;
+    const int64_t row_step = program_.values[n.a].single ? 0 : ld(n.a);
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T* x = value(n.a, e) + r * row_step + from;
+        T* y = value(n.out, e) + r * ld(n.out) + to;
+        for (int64_t c = 0; c < width; c++) y[c] = x[c];
+    }
+}
+
+template <class T>
+void Exec<T>::place_backward(const Node& n, int64_t e, bool add) {
+    const int64_t width = std::min(cols(n.a), cols(n.out)), from = n.op == Op::select ? n.i0 : 0, to = n.op == Op::place ? n.i0 : 0;
+    const bool single = program_.values[n.a].single;
+    if (!add) std::memset(gradient(n.a, e), 0, sizeof(T) * rows_of(n.a) * ld(n.a));
+    for (int64_t r = 0; r < rows_of(n.out); r++) {
+        const T* g = gradient(n.out, e) + r * ld(n.out) + to;
+        T* gx = gradient(n.a, e) + (single ? 0 : r * ld(n.a)) + from;
+        for (int64_t c = 0; c < width; c++) gx[c] += g[c];
+    }
+}
+
+}  // namespace hotlap

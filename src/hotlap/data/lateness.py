@@ -1,0 +1,266 @@
+"""`late(dataset)`: the steps that turn a picture's bytes into numbers are done once for a batch, not for each item."""
+
+import copy
+import sys
+from typing import Any, final
+
+import torch
+from torch.utils.data import IterableDataset, default_collate
+
+from hotlap.data.collation import Batch, torch_collates
+from hotlap.data.columns import same_batches
+from hotlap.data.copies import NoAnswer, in_a_copy
+from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
+from hotlap.data.late_batches import Finisher, LateBatch, LateIterator, LateWorkers, Leaf
+from hotlap.data.notes import Notes
+from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
+from hotlap.data.stand_in import StandIn
+from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
+from hotlap.data.workers import Role
+from hotlap.errors import UserError
+
+# Items of the first look, spread over the data set.
+NUM_LOOKED_AT = 4
+
+Recipe = tuple[Any, ...]
+"""Where an item's bytes stand, what is to be done with them, and their shape: the same for all items of a batch."""
+
+
+class Cutting:
+    """Makes batches of bytes of one data set, as long as its pipelines end as they did."""
+
+    def __init__(self, dataset: Any) -> None:
+        """`Touched` says why it cannot be cut."""
+        self._dataset = dataset
+        self._pipelines = Pipelines(dataset, alone=converts)
+        found = [(pipeline, tail_of(pipeline.steps())) for pipeline in self._pipelines.found]
+        self._pipelines.found = [pipeline for pipeline, tail in found if tail is not None]
+        self._tails: list[Tail] = [tail for _, tail in found if tail is not None]
+        if not self._tails:
+            raise Touched("none of its transforms ends with ToTensor, or with a conversion to 32-bit numbers")
+        for pipeline, tail in zip(self._pipelines.found, self._tails, strict=True):
+            pipeline.num_head = tail.num_head
+        self._streams = Streams(Watch(dataset).streams)
+
+    def is_current(self) -> bool:
+        """True if the pipelines end as they did, and numbers have 32 bits unless it is said."""
+        ends = [tail_of(pipeline.steps()) for pipeline in self._pipelines.found]
+        return ends == self._tails and torch.get_default_dtype() is torch.float32
+
+    def batch(self, indices: Any) -> Any:
+        """A `LateBatch`, or what `default_collate` makes of these items where they do not go together so.
+
+        Raises:
+            Touched: the data set works on what its transforms return; the generators are where they were.
+        """
+        before = self._streams.states()
+        try:
+            halves = [self._pipelines.half(index) for index in indices]
+        except Touched:
+            self._streams.restore(before)
+            raise
+        late = self._late(halves)
+        return default_collate([self._pipelines.whole(half) for half in halves]) if late is None else late
+
+    def why_not(self) -> str | None:
+        """IN A COPY: try some items; a reason if what comes out is not the same to the last bit."""
+        length = len(self._dataset)
+        places = sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)})
+        before = self._streams.states()
+        expected = default_collate([self._dataset[place] for place in places])
+        after = self._streams.states()
+        self._streams.restore(before)
+        halves = [self._pipelines.half(place) for place in places]
+        if self._streams.drawn(after) is not None:
+            return "it draws other random numbers when its transforms are cut in two"
+        late = self._late(halves)
+        if late is None:
+            return "its last transforms are not given pictures of bytes, one for an item and all of one size"
+        if not self._are_exact(halves[0]) or not same_batches(Finisher().finish(late, here=True), expected):
+            return "a batch comes out different when the last transforms are done late"
+        return None
+
+    def _late(self, halves: list[Half]) -> LateBatch | None:
+        """None if these items are not all of one kind and size."""
+        cut = [self._cut(half) for half in halves]
+        known = [each for each in cut if each is not None]
+        if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
+            return None
+        leaves = [Leaf(path, self._tails[number], last) for path, number, _, last in known[0][1]]
+        try:
+            return LateBatch(default_collate([item for item, _ in known]), leaves)
+        except (TypeError, RuntimeError, KeyError):
+            return None  # the items themselves will tell
+
+    def _cut(self, half: Half) -> tuple[Any, Recipe] | None:
+        """(the item with bytes in the places of its numbers, its recipe); None if they are none."""
+        made = [self._bytes(call) for call in half.calls]
+        known = [each for each in made if each is not None]
+        found = [*marks(half.skeleton)]
+        if len(known) < len(made) or not found:
+            return None
+        recipe = tuple(
+            (path, half.calls[mark.call].pipeline, tuple(known[mark.call][0].shape), known[mark.call][1])
+            for path, mark in found
+        )
+        return built(half.skeleton, [tensor for tensor, _ in known]), recipe
+
+    def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
+        if call.several or isinstance(call.inputs, Mark):
+            return None
+        return bytes_of(call.inputs[0], self._tails[call.pipeline].takes)
+
+    def _are_exact(self, half: Half) -> bool:
+        """Of all bytes there are."""
+        for call in half.calls:
+            pipeline, tail = self._pipelines.found[call.pipeline], self._tails[call.pipeline]
+            steps = pipeline.steps()[tail.num_head :]
+            if not is_exact(tail, steps, call.inputs[0]):
+                return False
+        return True
+
+
+@final
+class LateDataset(StandIn):
+    """What `late` returns: the data set itself to all who look. See `late`."""
+
+    _hotlap_notes: Notes
+    _hotlap_cutting: Cutting | None
+
+    def __init__(self, dataset: Any) -> None:
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_cutting=None)
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if all transforms are done item by item: why."""
+        return self._hotlap_notes.last
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
+        return None
+
+    def _hotlap_prepare(self, role: Role | None) -> Cutting | None:
+        """How its batches are made late; None, and a note, if they are not. `role`: what its workers are told."""
+        cutting = self._hotlap_cutting
+        if cutting is not None and cutting.is_current():
+            return cutting
+        try:
+            cutting = Cutting(self._hotlap_dataset)
+            reason = in_a_copy(lambda: _tried(cutting, self._hotlap_dataset, role))
+        except (Touched, NoAnswer) as error:
+            reason = str(error)
+        self.__dict__["_hotlap_cutting"] = cutting if reason is None else None
+        if reason is not None:
+            self._hotlap_say(reason)
+        return self._hotlap_cutting
+
+    def _hotlap_say(self, reason: str) -> None:
+        name = type(self._hotlap_dataset).__name__
+        self._hotlap_notes.say(f"transforms of {name} are done item by item: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LateDataset, (self._hotlap_dataset,)
+
+
+@final
+class _Fetched(StandIn):
+    """What a loader's fetcher reads, in the training process or in a worker: batches that are still bytes."""
+
+    _hotlap_late: LateDataset
+    _hotlap_gave_up: bool
+
+    def __init__(self, late: LateDataset, cutting: Cutting) -> None:
+        self.__dict__.update(
+            _hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_cutting=cutting, _hotlap_gave_up=False
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def __getitems__(self, indices: Any) -> Any:
+        cutting: Cutting = self._hotlap_cutting
+        if self._hotlap_gave_up or not torch_collates() or not cutting.is_current():
+            return fetch(self._hotlap_dataset, indices)
+        try:
+            return [Batch(cutting.batch(indices))]
+        except Touched as reason:
+            items = fetch(self._hotlap_dataset, indices)  # an error of the script's own comes from here
+            self.__dict__["_hotlap_gave_up"] = True
+            self._hotlap_late._hotlap_say(str(reason))
+            return items
+
+    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LateDataset, (self._hotlap_dataset,)
+
+
+def _tried(cutting: Cutting, dataset: Any, role: Role | None) -> str | None:
+    """IN A COPY: as the process that makes the items."""
+    if role is None:
+        torch.set_num_threads(1)  # a copy has none of this process's threads
+    else:
+        role.play(0, dataset)
+    return cutting.why_not()
+
+
+def late(dataset: Any) -> Any:
+    """A data set whose pictures stay bytes until they are a batch, and become numbers in the training process.
+
+    `DataLoader(late(ImageFolder(path, transform=Compose([RandomCrop(224), ToTensor(), Normalize(mean, std)]))))`:
+    `RandomCrop` runs for each item as ever. `ToTensor` and `Normalize`, which make each number from one byte and
+    constants, are done for the batch: without a call of Python for each item, and workers send a quarter of the bytes.
+    The batch has the same numbers in the same places.
+
+    Served: pipelines (torchvision's `Compose`, of either version, `nn.Sequential`, or a `ToTensor` alone) that end with
+    `ToTensor`, or with `ConvertImageDtype` or `ToDtype` to 32-bit numbers (behind `PILToTensor` or `ToImage` or not),
+    and `Normalize` behind it. Each of the 256 bytes is put through both in every channel before the first batch, and
+    four items are made both ways. Not served, and `note` says so: a collate function of the script's own, items whose
+    pictures differ in size or are no bytes, a data set that works on what its transforms return.
+
+    Arguments:
+        dataset: map-style. Not changed.
+
+    Returns:
+        The data set, to all who look.
+    """
+    if isinstance(dataset, StandIn) or sys.platform != "linux":
+        return dataset
+    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
+        raise UserError(
+            f"late() got a {type(dataset).__name__}, which has no items to look up by number. "
+            "Give it a map-style data set: one with __getitem__ and __len__."
+        )
+    if fetches_whole_batches(dataset) or not hasattr(type(dataset), "__len__") or not len(dataset):
+        return dataset
+    from hotlap.data.iterators import teach
+
+    teach()
+    return LateDataset(dataset)
+
+
+def late_iterator(loader: Any, *, forks: bool) -> Any:
+    """`iter(loader)` for a loader over a `LateDataset`. `forks`: its workers are copies of this process."""
+    dataset = loader.dataset
+    inner = copy.copy(loader)
+    reason = _refuses(loader, forks=forks)
+    role = Role(loader.num_workers, 0, loader.worker_init_fn, loader.collate_fn) if loader.num_workers else None
+    if reason is not None:
+        dataset._hotlap_say(reason)
+    cutting = dataset._hotlap_prepare(role) if reason is None else None
+    read = dataset._hotlap_dataset if cutting is None else _Fetched(dataset, cutting)
+    inner.__dict__.update(dataset=read, _iterator=None)
+    return LateWorkers(inner) if loader.num_workers else LateIterator(inner)
+
+
+def _refuses(loader: Any, *, forks: bool) -> str | None:
+    if not loader._auto_collation:
+        return "the loader makes no batches"
+    if loader.collate_fn is not default_collate:
+        return "a collate function of the script's own puts the items together"
+    if loader.num_workers and not forks:
+        return "the loader's workers are no copies of this process"
+    return None

@@ -1,0 +1,111 @@
+"""late-transform: pictures stay bytes until they are a batch, which becomes numbers at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.loaders import (
+    MIN_SHARE,
+    NO_LINE,
+    NO_LOADER,
+    hardly_waits,
+    has_items,
+    replace_datasets,
+    saves_at_most_s,
+    trained_on,
+    wrapping_edits,
+)
+from hotlap.record import Ceiling, InputPart, LoaderFacts, Machine, Phase, Run
+from hotlap.source import Edit
+from hotlap.units import percent
+
+# Data sets without transforms.
+_ROWS = frozenset({"TensorDataset", "Tensor", "ndarray", "memmap", "list", "tuple"})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LateTransform(Lever):
+    """Wraps data sets whose transforms end with `ToTensor` and `Normalize` in `hotlap.data.late`.
+
+    What: the last transforms, which make each number of a picture from one byte and constants, are done for the whole
+    batch in the training process; where the script moves it to a GPU, on that. Those before them run as ever, item by
+    item, with the same random draws.
+    Why: for small pictures the calls of `ToTensor` and `Normalize` cost more than their arithmetic (torchvision's
+    `Normalize` makes two tensors of its constants for each item), and a quarter of the bytes is sent by workers and
+    travels to the GPU.
+    When it hurts: with workers the arithmetic moves into the training process, which may have no time to spare. Items
+    that can be kept whole need no transforms at all (cached-dataset). Where the pictures differ in size, are no bytes,
+    or are put together by a function of the script's own, everything stays as it is.
+    """
+
+    name: ClassVar[str] = "late-transform"
+    scope: ClassVar[Scope] = Scope.LOADER
+    numerics: ClassVar[Numerics] = Numerics.EXACT
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """What the loaders read, then what there is to gain."""
+        if not run.loaders:
+            return NO_LOADER
+        if machine.system != "Linux":
+            return f"Items are tried in a forked process first; this is {machine.system}."
+        reasons = [_refuses(loader, run) for loader in trained_on(run)]
+        if None not in reasons:
+            return reasons[0]
+        waits = None if _travels(run) else hardly_waits(run)
+        return waits or (None if self.edits(run) else NO_LINE)
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """What transforms take where that is known, else the wait for a batch; and three quarters of the copies."""
+        transforms_s = run.input_s.get(InputPart.TRANSFORMS)
+        bound_s = saves_at_most_s(run, ceilings)
+        waits_s = bound_s if transforms_s is None else min(bound_s, transforms_s)
+        copies_s = (run.mean_phase_s(Phase.TRANSFER) or 0.0) if run.device != "cpu" else 0.0
+        return min(waits_s + 0.75 * copies_s, _mean_step_s(run))
+
+    def install(self, patch: Patch) -> None:
+        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
+        from hotlap.data import late
+        from hotlap.data.lateness import LateDataset
+
+        held: dict[int, Any] = {}  # a script may make several loaders of one data set, also one each epoch
+
+        def wrap(dataset: Any) -> Any:
+            if not has_items(dataset):
+                return dataset
+            kept = held.get(id(dataset))
+            if kept is None:
+                kept = held[id(dataset)] = late(dataset)
+                if type(kept) is LateDataset:
+                    kept._hotlap_notes.on_note = patch.notes.append
+            return kept
+
+        replace_datasets(patch, wrap)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """`late(...)` around the data set of each loader that is served."""
+        return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader, run) is None], "late")
+
+
+def _travels(run: Run) -> bool:
+    """True if copies to the device take a part of the step that is worth saving."""
+    return run.device != "cpu" and (run.share(Phase.TRANSFER) or 0.0) >= MIN_SHARE
+
+
+def _mean_step_s(run: Run) -> float:
+    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+
+
+def _refuses(loader: LoaderFacts, run: Run) -> str | None:
+    if loader.num_items is None:
+        return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
+    if loader.dataset in _ROWS:
+        return f"A {loader.dataset} has no transforms."
+    if loader.batch_size is None or not loader.default_collate:
+        return f"The script puts the items of {loader.dataset} together itself."
+    transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), _mean_step_s(run)
+    cheap = transforms_s is not None and transforms_s < MIN_SHARE * step_s
+    if loader.num_workers == 0 and transforms_s is not None and cheap and not _travels(run):
+        return f"The transforms of {loader.dataset} take {percent(transforms_s / step_s)} of a step."
+    return None

@@ -1,0 +1,143 @@
+"""Study -> what it comes to: a gain, none, harm, nothing yet; and what that means for its patch."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hotlap.record import LeverSpec, Purpose, Run, State, Status, Study, Verdict
+from hotlap.report.story import LEAST_GAIN, interval, least_gain, lever_titles, plural, timed
+from hotlap.units import duration, factor, percent
+
+
+class Outcome(StrEnum):
+    """What a study comes to, for its head line."""
+
+    GAIN = "gain"
+    NO_GAIN = "no gain"
+    HARM = "harm"
+    UNPROVEN = "unproven"
+    UNFINISHED = "unfinished"
+    MEASURED = "measured"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """The study in a few words and one honest sentence."""
+
+    outcome: Outcome
+    title: str
+    sentence: str
+
+
+def accepted(study: Study) -> tuple[LeverSpec, ...]:
+    """The levers that hold: those of the result, or before there is one, those accepted so far."""
+    if study.result is not None:
+        return study.result.levers
+    dropped = [trial.levers for trial in study.trials if trial.kind == "leave-one-out" and not trial.accepted]
+    taken = [trial.levers for trial in study.trials if trial.kind == "lever" and trial.accepted]
+    return tuple(spec for specs in taken if specs not in dropped for spec in specs)
+
+
+def is_tuned(study: Study) -> bool:
+    """Levers were to be tried: there is something to say about trials, a verdict and a patch."""
+    return study.purpose is Purpose.TUNE
+
+
+def nothing_known(study: Study) -> bool:
+    """True if no step was recorded and nothing else came about either: the sections would all say so."""
+    measured = any(run.step_s for run in study.baseline)
+    return not (measured or study.trials or study.result or study.patch or study.findings or study.ceilings)
+
+
+def conclusion(study: Study) -> Conclusion:
+    """What the study comes to."""
+    if study.result is not None and study.result.levers:
+        return _concluded(study)
+    run = timed(study)
+    if run is not None and not run.step_s and run.status is not Status.COMPLETE:
+        return Conclusion(outcome=Outcome.FAILED, title="Not measured", sentence=_NOT_MEASURED)
+    if run is not None and run.step_s and not is_tuned(study):
+        return _measured(study, run)
+    if study.state is State.COMPLETE:
+        return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
+    return Conclusion(outcome=Outcome.UNFINISHED, title="No result yet", sentence=_unfinished(study))
+
+
+def _measured(study: Study, run: Run) -> Conclusion:
+    """What a study without trials tells."""
+    findings = sorted(study.findings, key=lambda finding: -finding.cost_s)
+    what = ", ".join(f"{one.code} ({percent(one.share)})" for one in findings[:3])
+    sentence = f"Of each step, costliest first: {what}." if findings else "No rule found a bottleneck."
+    if study.state is State.INTERRUPTED:
+        sentence += " The study was stopped before its end."
+    return Conclusion(outcome=Outcome.MEASURED, title=f"{duration(run.median_step_s())} a step", sentence=sentence)
+
+
+_NOT_MEASURED = "The script did not come to a step that could be measured, so nothing else is known."
+
+
+def _concluded(study: Study) -> Conclusion:
+    """The conclusion of a study with levers in its result."""
+    assert study.result is not None
+    speedup = study.result.speedup
+    gain = f"{factor(speedup.mid)} (95% interval {interval(speedup)})"
+    if study.result.verdict is Verdict.HARMED:
+        sentence = f"The step is {gain} as fast, but training is not what it was. Do not apply this."
+        return Conclusion(outcome=Outcome.HARM, title="Training is harmed", sentence=sentence)
+    if study.result.verdict is Verdict.UNDECIDED:
+        sentence = f"The step is {gain} as fast, but whether training is unharmed could not be decided."
+        return Conclusion(outcome=Outcome.UNPROVEN, title="Not proven harmless", sentence=sentence)
+    if not speedup.low > LEAST_GAIN:
+        sentence = f"The step came out at {gain}: that is not told from no gain, so leave the script as it is."
+        return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
+    sentence = f"95% interval {interval(speedup)} over the script as written. Training is unharmed."
+    return Conclusion(outcome=Outcome.GAIN, title=f"{factor(speedup.mid)} as fast", sentence=sentence)
+
+
+def _no_gain(study: Study) -> str:
+    if not study.trials:
+        return "No lever was worth a trial here. The script can stay as it is."
+    tried = sum(trial.kind == "lever" and trial.scope != "none" for trial in study.trials)
+    if study.result is not None and (not tried or study.result.verdict is not Verdict.UNHARMED):
+        return study.result.why
+    widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
+    limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
+    return (
+        f"{plural(tried, 'lever')} tried, and none makes this script faster without harm{limit}. It can stay as it is."
+    )
+
+
+def _unfinished(study: Study) -> str:
+    state = "was stopped before its end" if study.state is State.INTERRUPTED else "is still running"
+    if not study.baseline or not is_tuned(study):
+        return f"The study {state}; nothing has been measured yet."
+    levers = accepted(study)
+    so_far = f"accepted so far: {lever_titles(levers)}" if levers else "no lever is accepted so far"
+    return f"The study {state}, after {plural(len(study.trials), 'trial')}; {so_far}."
+
+
+def patch_missing(study: Study) -> str:
+    """Why there is no patch."""
+    if not accepted(study):
+        return "No patch: there is nothing to change."
+    if study.state is not State.COMPLETE:
+        return "No patch yet: it is written when the study is complete."
+    return "No patch: the accepted levers could not be written into the source."
+
+
+def caution(study: Study) -> str | None:
+    """Why the patch must not be applied as it is; None when nothing speaks against it."""
+    outcome = conclusion(study).outcome
+    if not study.patch or outcome is Outcome.GAIN:
+        return None
+    if outcome is Outcome.HARM:
+        return "Training is harmed by this patch: do not apply it."
+    return "The gain and its harmlessness are not both proven: read the patch before you apply it."
+
+
+def apply_lines(study: Study) -> tuple[str, ...]:
+    """The commands for the patch, and what they do; none for a patch that does harm."""
+    if not study.patch or conclusion(study).outcome is Outcome.HARM:
+        return ()
+    files = ", ".join(change.path for change in study.changes) or "the files named in the diff"
+    return (f"hotlap apply           writes it into {files}", "hotlap apply --revert  takes it back")

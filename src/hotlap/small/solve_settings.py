@@ -1,0 +1,125 @@
+"""What a solve is asked for: the arguments of odeint, checked and in plain numbers."""
+
+import math
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+
+from hotlap.errors import UserError
+from hotlap.small.tableau import METHODS, Tableau
+
+CONTROL: dict[str, float] = {
+    "first_step": 0.0,
+    "min_step": 0.0,
+    "max_step": math.inf,
+    "safety": 0.9,
+    "ifactor": 10.0,
+    "dfactor": 0.2,
+    "max_num_steps": 2**31 - 1,
+}
+"""torchdiffeq's options of adaptive methods, with its defaults; a first step of 0 is Hairer's rule."""
+
+PI_EXPONENT = 0.04
+"""Of the last error in the PI controller: Hairer's dopri5.f."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to solve: everything but the field, the state and the times."""
+
+    method: str
+    rtol: float
+    atol: float
+    control: Mapping[str, float]
+    step_size: float | None
+    each: bool
+    """Whether every trajectory (row) has steps of its own."""
+
+    @property
+    def tableau(self) -> Tableau:
+        """The method's coefficients."""
+        return METHODS[self.method]
+
+
+def read_settings(method: str | None, rtol: Any, atol: Any, options: Mapping[str, Any] | None) -> Settings:
+    """The arguments of odeint, checked."""
+    if options:
+        return _settings(method, float(rtol), float(atol), options)
+    return _plain_settings(method, float(rtol), float(atol))
+
+
+@lru_cache(maxsize=64)
+def _plain_settings(method: str | None, rtol: float, atol: float) -> Settings:
+    return _settings(method, rtol, atol, None)
+
+
+def _settings(method: str | None, rtol: float, atol: float, options: Mapping[str, Any] | None) -> Settings:
+    method = method or "dopri5"
+    if method not in METHODS:
+        raise UserError(f"method {method!r} is not known; {', '.join(METHODS)} are.")
+    given = dict(options or {})
+    adaptive = METHODS[method].adaptive
+    control = dict(CONTROL)
+    controller = given.pop("controller", "i")
+    if controller not in ("i", "pi"):
+        raise UserError(f"controller {controller!r} is not known; 'i' and 'pi' are.")
+    control["proportional"] = PI_EXPONENT if controller == "pi" else 0.0
+    each = bool(given.pop("per_trajectory", False))
+    step_size = None if adaptive else given.pop("step_size", None)
+    for name in CONTROL if adaptive else ():
+        if given.get(name) is not None:
+            control[name] = float(given[name])
+        given.pop(name, None)
+    if given:
+        raise UserError(f"options {', '.join(sorted(given))} are not known for {method}.")
+    return Settings(
+        method=method,
+        rtol=rtol,
+        atol=atol,
+        control=control,
+        step_size=None if step_size is None else float(step_size),
+        each=each,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times of a solve in plain numbers, increasing after `sign`."""
+
+    sign: float
+    numbers: list[float]
+
+
+last_times: list[Any] = [None, -1, None]
+"""(tensor, its version, its times) of the last call: a training loop asks for the same times again and again."""
+
+
+def times_of(t: torch.Tensor) -> Times:
+    """Checked to be in order, in one direction or the other."""
+    known, version, times = last_times
+    if known is not None and known() is t and version == t._version:
+        return cast(Times, times)
+    values = t.detach().double().tolist()
+    sign = -1.0 if len(values) > 1 and values[1] < values[0] else 1.0
+    numbers = [sign * value for value in values]
+    if not all(a < b for a, b in pairwise(numbers)):
+        raise UserError("t has to be strictly increasing or strictly decreasing.")
+    times = Times(sign, numbers)
+    last_times[:] = weakref.ref(t), t._version, times
+    return times
+
+
+def fixed_times(t: torch.Tensor, settings: Settings) -> torch.Tensor | None:
+    """The times of fixed steps, for increasing t; None for an adaptive method."""
+    if settings.tableau.adaptive:
+        return None
+    if settings.step_size is None:
+        return t
+    count = math.ceil(float((t[-1] - t[0]) / settings.step_size + 1))
+    grid = torch.arange(count, dtype=t.dtype) * settings.step_size + t[0]
+    return torch.cat([grid[:-1], t[-1:]])

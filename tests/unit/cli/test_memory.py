@@ -1,0 +1,69 @@
+"""`--memory` of `hotlap tune`: where it goes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotlap import cli, launch
+from hotlap.cli import tune
+from hotlap.record import Plan, Study
+
+
+class Noted(Exception):  # noqa: N818 - ends the study where it would begin
+    pass
+
+
+@pytest.mark.parametrize(("words", "given"), [(["--memory", "3GB"], 3 * 10**9), ([], None)])
+def test_the_processes_of_a_study_are_told_and_the_levers_see_it(
+    words: list[str], given: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    class Launcher:
+        not_enclosed = None
+
+        def __init__(self, **settings: Any) -> None:
+            seen.update(settings)
+
+        def __enter__(self) -> "Launcher":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return
+
+    class Tuner:
+        def __init__(self, launcher: object, options: object, machine: Any, observer: object) -> None:
+            seen["machine"] = machine
+
+        def run(self, study: Study) -> Study:
+            raise Noted
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOTLAP_MEMORY", raising=False)
+    monkeypatch.setattr(launch, "Launcher", Launcher)
+    monkeypatch.setattr("hotlap.tune.Tuner", Tuner)
+    with pytest.raises(Noted):
+        cli.main(["tune", *words, "train.py"])
+    assert seen["machine"].memory_limit_bytes == given
+    environment: Mapping[str, str] = seen["environment"](Plan(command=("x",), cwd="/", out=""))
+    assert environment.get("HOTLAP_MEMORY") == (None if given is None else str(given))
+
+
+def test_a_study_with_another_size_is_another_study(tmp_path: Path) -> None:
+    parser = cli.build_parser()
+    keys = set()
+    for words in ([], ["--memory", "1GB"], ["--memory", "2GB"]):
+        args = parser.parse_args(["tune", *words])
+        args.tail = ["-m", "train"]
+        options, aim = tune._options(args, _aim(), tmp_path)
+        keys.add(tune._Tuning(args, options, aim, tmp_path)._bench.study.key)
+    assert len(keys) == 3
+
+
+def _aim() -> Any:
+    from hotlap.cli.target import Target
+
+    return Target(command=("python", "-m", "train"), script=None, title="train")

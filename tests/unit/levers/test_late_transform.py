@@ -1,0 +1,104 @@
+"""late-transform: when it applies, what it wraps, and what it leaves alone."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from hotlap.data.lateness import LateDataset
+from hotlap.levers import Patch
+from hotlap.levers.late_transform import LateTransform
+from hotlap.record import InputPart, LoaderFacts, Phase, Run
+from hotlap.source import WrapArgument
+from tests.sample_runs import loader, machine, run_with, site
+from tests.unit.data.pictures import usual
+
+
+def run_of(*loaders: LoaderFacts) -> Run:
+    sites = tuple(
+        replace(site("torch.utils.data.DataLoader", 10 + facts.id), detail={"loader": facts.id}) for facts in loaders
+    )
+    return replace(run_with(input_s=0.002), loaders=loaders, call_sites=sites)
+
+
+def test_is_worth_a_trial_where_items_may_have_transforms() -> None:
+    run = run_of(loader(), replace(loader(), id=1, dataset="TensorDataset"))
+    assert LateTransform().rejects(run, machine()) is None
+    (edit,) = LateTransform().edits(run)
+    assert isinstance(edit, WrapArgument) and edit.site.line == 10 and edit.function == "late"
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (run_of(), "The script makes no DataLoader."),
+        (
+            run_of(replace(loader(), num_items=None)),
+            "Digits is an iterable data set: it has no items to look up by number.",
+        ),
+        (run_of(replace(loader(), dataset="TensorDataset")), "A TensorDataset has no transforms."),
+        (run_of(replace(loader(), default_collate=False)), "The script puts the items of Digits together itself."),
+        (run_of(replace(loader(), batch_size=None)), "The script puts the items of Digits together itself."),
+        (
+            replace(run_of(loader()), input_s={InputPart.TRANSFORMS: 1e-9}),
+            "The transforms of Digits take 0.0% of a step.",
+        ),
+        (
+            replace(run_of(loader()), call_sites=()),
+            "The loaders are not made in the script's own source, so there is no line to change.",
+        ),
+    ],
+)
+def test_says_why_it_is_not_worth_one(run: Run, reason: str) -> None:
+    assert LateTransform().rejects(run, machine()) == reason
+
+
+def test_needs_processes_that_are_copies() -> None:
+    reason = LateTransform().rejects(run_of(loader()), replace(machine(), system="Darwin"))
+    assert reason == "Items are tried in a forked process first; this is Darwin."
+
+
+def test_saves_no_more_than_the_transforms_take() -> None:
+    run = run_of(loader())
+    assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.002)
+    known = replace(run, input_s={InputPart.TRANSFORMS: 0.0005})
+    assert LateTransform().saves_at_most_s(known, ()) == pytest.approx(0.0005)
+
+
+def test_copies_to_a_gpu_are_a_reason_of_their_own() -> None:
+    facts = replace(loader(), dataset="Digits")
+    waits = replace(run_of(facts), input_s={InputPart.TRANSFORMS: 1e-9})
+    phases: dict[Phase, tuple[float, ...] | None] = {phase: (0.0,) * 4 for phase in Phase}
+    phases |= {Phase.FORWARD: (0.008,) * 4, Phase.TRANSFER: (0.002,) * 4}
+    run = replace(waits, device="NVIDIA H200", step_s=(0.010,) * 4, phase_s=phases)
+    assert LateTransform().rejects(run, machine()) is None
+    assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.0015)
+    assert LateTransform().rejects(replace(run, device="cpu"), machine()) is not None
+
+
+@pytest.fixture
+def patch() -> Iterator[Patch]:
+    made = Patch()
+    LateTransform().install(made)
+    yield made
+    made.undo()
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(range(3))
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_wraps_each_data_set_once_and_says_why_one_stays(patch: Patch) -> None:
+    data = usual()
+    one, other = DataLoader(data, 8), DataLoader(data, 4)
+    assert type(one.dataset) is LateDataset and one.dataset is other.dataset
+    assert type(DataLoader(Stream()).dataset) is Stream
+    list(one)
+    assert not patch.notes
+    list(DataLoader(TensorDataset(torch.ones(4)), 2))
+    assert "none of its transforms ends with ToTensor" in patch.notes[0]

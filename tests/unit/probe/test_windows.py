@@ -1,0 +1,48 @@
+"""Windows of watches: one after the other, given up where they must be, and told of before the run is over."""
+
+from typing import cast
+
+import torch
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.session import Session
+from hotlap.probe.windows import Windows
+from tests.unit.probe.watches.stage import Stage
+
+
+def installed(*names: str) -> Windows:
+    windows = Windows(names)
+    windows.install(cast(Session, Stage()), Patch())
+    return windows
+
+
+def num_modes() -> int:
+    return len(torch.utils._python_dispatch._get_current_dispatch_mode_stack())
+
+
+def test_what_a_watch_saw_is_known_once_it_is_through() -> None:
+    windows = installed("switches", "calls")
+    assert windows.seen_so_far() == {}
+    assert windows.next()
+    assert windows.seen_so_far() == {}
+    while windows.next():
+        torch.ones(3)
+    assert "calls" in windows.seen_so_far()
+    assert num_modes() == 0
+
+
+def test_a_forked_process_looks_at_nothing() -> None:
+    windows = installed("calls")
+    windows.next()
+    windows.next()
+    assert num_modes() == 1
+    windows.forked()
+    assert num_modes() == 0
+
+
+def test_windows_that_are_cancelled_do_not_open_and_say_why() -> None:
+    windows = installed("calls", "lines")
+    windows.cancel("it is no good time")
+    assert windows.idle
+    assert not windows.next()
+    assert windows.notes == ["No steps were looked at closely: it is no good time."]

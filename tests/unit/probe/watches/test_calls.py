@@ -1,0 +1,66 @@
+"""The look at each operator: what belongs to the model, and the plain steps beside."""
+
+import torch
+
+from hotlap.probe.watches.calls import Calls
+from hotlap.record import CallFacts, Phase
+from tests.unit.probe.watches.stage import Stage, play
+
+WEIGHT = torch.ones(4, requires_grad=True)
+
+
+def seen(step: object, *, stage: Stage | None = None) -> CallFacts:
+    assert callable(step)
+    found = play(Calls(), step, stage=stage, num_steps=Calls.num_steps)["calls"]
+    assert isinstance(found, CallFacts)
+    return found
+
+
+def test_reading_a_loss_is_the_scripts_and_computing_it_the_models() -> None:
+    loss = (WEIGHT * 2).sum()
+
+    def logs() -> None:
+        for _ in range(5):
+            loss.item()
+            (loss > 1).any()
+        loss.argmax()
+
+    def computes() -> None:
+        (WEIGHT * 2).sum()
+
+    assert seen(logs).phases[Phase.OTHER].graph_calls == 0
+    assert seen(logs).phases[Phase.OTHER].calls == 16
+    assert seen(computes).phases[Phase.OTHER].graph_calls == 2
+
+
+def test_updates_by_hand_are_the_models_and_metrics_without_gradients_are_not() -> None:
+    def step() -> None:
+        with torch.no_grad():
+            WEIGHT.mul_(1.0)
+            WEIGHT.softmax(0).sum()
+
+    found = seen(step).phases[Phase.OTHER]
+    assert (found.graph_calls, found.calls) == (1, 3)
+
+
+def test_every_other_step_is_a_plain_one_and_its_time_is_kept() -> None:
+    stage = Stage()
+    made: list[int] = []
+
+    def step() -> None:
+        made.append(len(torch.utils._python_dispatch._get_current_dispatch_mode_stack()))
+        stage.clock.now = Phase.FORWARD
+        torch.ones(3)
+        stage.clock.last_spent = [0.0, 0.0, float(len(made)), *[0.0] * 5]
+
+    found = seen(step, stage=stage)
+    assert made == [0, 1] * 5
+    assert found.num_steps == 5
+    assert found.phases[Phase.FORWARD].calls == 1
+    assert found.plain_s[Phase.FORWARD] == 5.0, "the median of steps 1, 3, 5, 7, 9"
+
+
+def test_nothing_is_told_of_compiled_code() -> None:
+    stage = Stage()
+    stage.facts.compiled = True
+    assert play(Calls(), lambda: None, stage=stage) == {}
