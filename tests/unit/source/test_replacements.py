@@ -57,6 +57,17 @@ def test_statements_become_one_below_their_comments(path: Path) -> None:
     ]
 
 
+def test_one_statement_becomes_several_at_its_own_margin(path: Path) -> None:
+    edit = ReplaceStatements(site=at(path, "x", (7, 7, 4, 13)), code="b = a @ v\nb.add_(1)\nc = b")
+    assert edited(path, edit)[5:10] == [
+        "        a = a + mask",
+        "    b = a @ v",
+        "    b.add_(1)",
+        "    c = b  # last",
+        "    return b",
+    ]
+
+
 @pytest.mark.parametrize("place", [(3, 6, 4, 8), (3, 7, 4, 9), (3, 8, 6, 12), (5, 7, 4, 13), (40, 41, 0, 1)])
 def test_what_begins_or_ends_within_a_statement_is_refused(path: Path, place: tuple[int, int, int, int]) -> None:
     with pytest.raises(CannotEdit, match=r"train\.py:\d+ cannot be edited"):
