@@ -27,9 +27,10 @@ recorded."""
 FULL = (*LOOKING, "operators", "calls", "syncs", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
-WATCHES = (*LOOKING, "operators", "calls", "input", "syncs", "trips", "what-if", "lines")
+WATCHES = (*LOOKING, "what-if", "operators", "calls", "input", "syncs", "trips", "lines")
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
-The last may take many steps, and a short script has few."""
+What settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a
+short script has few."""
 
 # Rounds of the script as written against itself with free batches. Two give an interval; more narrow it.
 _ROUNDS = 4

@@ -25,12 +25,14 @@ ALL: Mapping[str, type[Watch]] = {
     "shapes": Shapes,
     "modules": Modules,
     "cpu": Cpu,
+    # First of those that want steps of their own: they ask for nothing where nothing is set, and where steps are so
+    # long that time is over before all have had theirs, what a setting costs is what is wanted most.
+    "what-if": WhatIfs,
     "operators": Operators,
     "calls": Calls,
     "input": Input,
     "syncs": Syncs,
     "trips": Trips,
-    "what-if": WhatIfs,
     "workload": WorkloadWatch,
     # Last: it may take many steps, and a short script has few.
     "lines": Lines,

@@ -21,6 +21,12 @@ _TRANSFORMS = ("transform", "target_transform", "transforms")
 _INNER = ("dataset", "datasets")
 _MAX_DEPTH = 5
 
+# Long steps are few: others want them more than an input below half of what any rule speaks of.
+_LONG_STEP_S = 0.5
+_MIN_SHARE = 0.05
+
+_PATIENCE_S = 10.0
+
 
 class Input(Watch):
     """WINDOW for loaders without workers; starting an iterator is timed in the recorded steps, where it is rare.
@@ -36,6 +42,7 @@ class Input(Watch):
         self._spent: dict[InputPart, float] = {}
         self._start_s = 0.0
         self._window_s = 0.0
+        self._begun = 0.0
         self._workers = False
         self._seen: set[int] = set()
 
@@ -72,9 +79,12 @@ class Input(Watch):
         self._patch.set(kind, "_next_data", prepared)
 
     def goes_on(self, num_steps: int) -> bool:
-        """Where batches come from loaders at all."""
+        """Where batches come from loaders at all; of long steps fewer, and none where loading takes next to nothing."""
         assert self._session is not None
-        return phases.INPUT in self._session.clock.entered
+        if num_steps == 0:
+            self._begun = time.perf_counter()
+            return phases.INPUT in self._session.clock.entered and not _not_worth_long_steps(self._session)
+        return time.perf_counter() - self._begun < _PATIENCE_S
 
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher
@@ -151,6 +161,13 @@ def _listed(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return [part for part in value if isinstance(part, torch.utils.data.Dataset)]
     return [value] if isinstance(value, torch.utils.data.Dataset) else []
+
+
+def _not_worth_long_steps(session: "Session") -> bool:
+    columns = session.ledger.columns(measured=session.clock.entered, evidence=False)
+    steps, whole_s = len(columns["step_s"]), sum(columns["step_s"])
+    input_s = sum(columns["phase_s"].get(Phase.INPUT) or ())
+    return bool(whole_s > _LONG_STEP_S * steps and input_s < _MIN_SHARE * whole_s)
 
 
 def _recorded_input_s(session: "Session") -> tuple[float, int]:

@@ -18,8 +18,10 @@ from hotlap.record import Scalar, WhatIf
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
-# The first step after a switch builds what the others find (a pool of threads), so it is not timed.
-_BLOCK = 4
+# The first step after a switch builds what the others find (a pool of threads), so it is not timed. Of steps that are
+# longer than half a second a block has one that is: what disturbs a step for some milliseconds does not matter there.
+_BLOCK, _LEAST_BLOCK = 4, 2
+_LONG_STEP_S = 0.5
 _PAIRS = 5
 
 # A setting is given so long; of long steps fewer pairs are made, but never fewer than this.
@@ -49,6 +51,7 @@ class WhatIfs(Watch):
         self._made = 0
         self._begun = 0.0
         self._block: list[float] = []
+        self._block_steps = _BLOCK
         self._last = 0.0
         self._anomaly = False
         """The script turns anomaly mode on, all the time or now and then."""
@@ -88,6 +91,8 @@ class WhatIfs(Watch):
         record = getattr(torch._C._autograd, "_enable_record_function", None)
         if record is not None and torch._C._autograd._profiler_enabled():
             self._questions.append(_Question("profiler", True, False, record))
+        if self._session is not None and sum(self._session.clock.last_spent or ()) > _LONG_STEP_S:
+            self._block_steps = _LEAST_BLOCK
         self._begun = self._last = time.perf_counter()
 
     def _allow_anomaly(self) -> Callable[[Any], None]:
@@ -108,7 +113,7 @@ class WhatIfs(Watch):
     def _time_step(self, question: _Question) -> None:
         now = time.perf_counter()
         self._block.append(now - self._last)
-        if len(self._block) == _BLOCK:
+        if len(self._block) == self._block_steps:
             self._end_block(question, now)
         self._last = time.perf_counter()
 
