@@ -3,19 +3,31 @@
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
 from hotlap.small import guards
-from hotlap.small.native import core
+from hotlap.small.native import Core, core, core_for
 from hotlap.small.program import Program
 from hotlap.small.solve_settings import Settings, fixed_times, times_of
 from hotlap.small.tableau import METHODS
 from hotlap.small.trace import trace_field
 
 Field = Callable[..., Any]
+
+EVALUATIONS = 30
+"""So many a solve is taken to ask for, before it is made, when the extension for it is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """Solvers of one extension that nobody uses."""
+
+    core: Core
+    free: list[Any] = field(default_factory=list)
 
 
 class Compiled:
@@ -35,22 +47,23 @@ class Compiled:
         self.trained = [self.program.parameters[n] for n in self.numbers]
         self._tableau = METHODS[method]
         self._time_gradient = time_gradient
-        self._free: list[Any] = []
+        asked = EVALUATIONS * self.program.multiplications(self.rows)
+        self._homes = {False: _Home(core_for(asked)), True: _Home(core())}
 
-    def solver(self) -> Any:
-        """One that nobody uses."""
-        return self._free.pop() if self._free else self.make()
+    def solver(self, *, loop: bool = False) -> Any:
+        """One that nobody uses: for one solve, or for a loop of them that stays in the core."""
+        home = self._homes[loop]
+        return home.free.pop() if home.free else self._make(home.core)
 
-    def give_back(self, solver: Any) -> None:
+    def give_back(self, solver: Any, *, loop: bool = False) -> None:
         """Its solution is no longer needed."""
-        self._free.append(solver)
+        self._homes[loop].free.append(solver)
 
-    def make(self) -> Any:
-        """A new native solver."""
+    def _make(self, of: Core) -> Any:
         tableau, s = self._tableau, len(self._tableau.b)
         a = [row[j] if j < len(row) else 0.0 for row in tableau.a for j in range(s)]
         name = "OdeFloat32" if self.program.dtype == torch.float32 else "OdeFloat64"
-        solver = getattr(core().module, name)(
+        solver = getattr(of.module, name)(
             *self.program.description(),
             tableau.order,
             tableau.first_same_as_last,
@@ -70,9 +83,9 @@ class Lease:
 
     __slots__ = ("compiled", "solver")
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, solver: Any) -> None:
         self.compiled = compiled
-        self.solver = compiled.solver()
+        self.solver = solver
 
     def __del__(self) -> None:
         self.compiled.give_back(self.solver)

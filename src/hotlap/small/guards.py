@@ -9,7 +9,7 @@ import torch
 from torch import nn, optim
 
 from hotlap.small import optimizers
-from hotlap.small.native import core
+from hotlap.small.native import Core, core
 from hotlap.small.operations import MODULES
 from hotlap.small.trace import HOOKS
 
@@ -57,9 +57,14 @@ class SlowGuard:
         return all(check() for check in self._checks)
 
 
-def new_guard() -> Any:
-    """An empty guard, the native one where there is one."""
-    return core().module.Guard() if core().views else SlowGuard()
+def new_guard(of: Core | None = None) -> Any:
+    """An empty guard, the native one where there is one.
+
+    Args:
+        of: whose classes will ask it; by default, those of `core()`, or only Python.
+    """
+    of = of or core()
+    return of.module.Guard() if of.views else SlowGuard()
 
 
 def watch_model(guard: Any, model: nn.Module, read: list[torch.Tensor]) -> None:
@@ -107,9 +112,9 @@ def watch_optimizer(guard: Any, optimizer: optim.Optimizer) -> None:
                 guard.entry(state, name, state[name])
 
 
-def watch_settings(optimizer: optim.Optimizer) -> Any:
+def watch_settings(optimizer: optim.Optimizer, of: Core | None = None) -> Any:
     """A guard of the settings in its groups; the rates are read at every step."""
-    guard = new_guard()
+    guard = new_guard(of)
     for group in optimizer.param_groups:
         guard.rate(group, "lr")
         for key in optimizers.READ:

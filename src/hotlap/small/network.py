@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hotlap.small import guards
-from hotlap.small.native import core
+from hotlap.small.native import Core, core, core_for
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import trace_model
@@ -43,7 +43,8 @@ class Network:
         self._guard = guards.new_guard()
         guards.watch_model(self._guard, model, self.program.parameters)
         self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
-        self._free: dict[bool, list[Any]] = {False: [], True: []}
+        self._free: dict[tuple[str, bool], list[Any]] = {}
+        self._row = self.program.multiplications(1)
 
     def holds(self) -> bool:
         """Whether the model is still what was traced."""
@@ -63,14 +64,15 @@ class Network:
         """The parameters that must not change before the backward pass."""
         return self._read[input_gradient]
 
-    def lease(self, input_gradient: bool) -> "Lease":
+    def lease(self, rows: int, input_gradient: bool) -> "Lease":
         """A native pass that nobody uses."""
-        free = self._free[input_gradient]
-        return Lease(free, free.pop() if free else self._make(input_gradient))
+        of = core_for(rows * self._row)
+        free = self._free.setdefault((of.variant, input_gradient), [])
+        return Lease(free, free.pop() if free else self._make(of, input_gradient))
 
-    def _make(self, input_gradient: bool) -> Any:
+    def _make(self, of: Core, input_gradient: bool) -> Any:
         name = "NetFloat32" if self.program.dtype == torch.float32 else "NetFloat64"
-        return getattr(core().module, name)(*self.program.description(), input_gradient)
+        return getattr(of.module, name)(*self.program.description(), input_gradient)
 
 
 class Lease:
@@ -106,9 +108,9 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, network: Network, x: torch.Tensor, *_trained: Any) -> Any:
         wanted = ctx.needs_input_grad[1]
-        lease = network.lease(wanted)
         dense = x if x.is_contiguous() else x.contiguous()
         rows = dense.shape[0]
+        lease = network.lease(rows, wanted)
         out = torch.empty((rows, network.outputs), dtype=x.dtype)
         lease.net.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense

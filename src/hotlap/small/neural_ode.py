@@ -122,7 +122,7 @@ class NeuralODE:
         iterations: int,
     ) -> list[float]:
         y0, t, target = (x.detach().contiguous() for x in data)
-        solver = compiled.solver()
+        solver = compiled.solver(loop=True)
         try:
             prepare(solver, t, compiled.rows, self.settings)
             found = optimizers.slots(optimizer, method, compiled.program.parameters)
@@ -133,7 +133,7 @@ class NeuralODE:
         except RuntimeError as error:
             raise SolveFailed(f"{error}.") from None
         finally:
-            compiled.give_back(solver)
+            compiled.give_back(solver, loop=True)
             optimizer._opt_called = True  # type: ignore[attr-defined] # a scheduler asks for it
         for p in compiled.program.parameters:
             torch._C._increment_version([p])  # autograd is to notice the change

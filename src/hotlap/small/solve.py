@@ -141,7 +141,7 @@ class _Solution(torch.autograd.Function):
     def forward(
         ctx: Any, compiled: Compiled, settings: Settings, y0: torch.Tensor, t: torch.Tensor, *_trained: Any
     ) -> Any:
-        ctx.lease = lease = Lease(compiled)
+        ctx.lease = lease = Lease(compiled, compiled.solver())
         dense = y0 if y0.is_contiguous() else y0.contiguous()
         prepare(lease.solver, t, compiled.rows, settings)
         out = dense.new_empty(t.shape[0], *y0.shape)

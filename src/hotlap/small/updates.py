@@ -4,8 +4,11 @@ import torch
 from torch import optim
 
 from hotlap.small import guards, optimizers
-from hotlap.small.native import core
+from hotlap.small.native import core, core_for
 from hotlap.small.program import Unsupported
+
+WORK = 10
+"""Multiplications that the update of one number counts for: Adam's, with its root and its quotient."""
 
 
 class NativeUpdate:
@@ -25,7 +28,8 @@ class NativeUpdate:
         self._form = optimizers.form(optimizer)
         found = optimizers.slots(optimizer, self._method, trained)
         name = "UpdateFloat32" if trained[0].dtype == torch.float32 else "UpdateFloat64"
-        self._native = getattr(core().module, name)(
+        self._core = core_for(WORK * sum(p.numel() for p in trained))
+        self._native = getattr(self._core.module, name)(
             self._method,
             [optimizers.settings(group) for group in optimizer.param_groups],
             [optimizers.addresses(slot) for slot in found],
@@ -33,7 +37,7 @@ class NativeUpdate:
             trained,
         )
         self._keep = found
-        self._guard = guards.new_guard()
+        self._guard = guards.new_guard(self._core)
         guards.watch_optimizer(self._guard, optimizer)
         for p in trained:
             self._guard.tensor(p)
@@ -42,7 +46,7 @@ class NativeUpdate:
             for p in group["params"]:
                 if p.grad is None:
                     self._guard.attribute(p, "grad", None)
-        self._settings = guards.watch_settings(optimizer)
+        self._settings = guards.watch_settings(optimizer, self._core)
 
     def step(self, optimizer: optim.Optimizer) -> bool:
         """Update all parameters; False, with nothing done, where something is not as it was."""
@@ -56,7 +60,7 @@ class NativeUpdate:
         if optimizers.form(optimizer) != self._form:
             return False
         self._native.set_groups([optimizers.settings(group) for group in optimizer.param_groups])
-        self._settings = guards.watch_settings(optimizer)
+        self._settings = guards.watch_settings(optimizer, self._core)
         return bool(self._native.step(self._guard, self._settings))
 
 

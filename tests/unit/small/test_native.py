@@ -53,4 +53,14 @@ def test_it_can_be_turned_off() -> None:
 def test_another_variant_can_be_asked_for_by_name() -> None:
     ask = "from hotlap.small.native import core; print(core().variant, core().why_not)"
     assert said_by(ask, HOTLAP_NATIVE="portable") == "portable"
+    ask_both = ask.replace("core; print", "core, core_for; print").replace("core().why_not", "core_for(1).variant")
+    assert said_by(ask_both, HOTLAP_NATIVE="portable") == "portable portable"
     assert "HOTLAP_NATIVE=z80 names no variant" in said_by(ask, HOTLAP_NATIVE="z80")
+
+
+@pytest.mark.skipif(native.core().variant != "avx512", reason="this machine has no 512-bit vectors to do without")
+def test_short_calls_do_without_the_vectors_that_slow_down_what_comes_after_them() -> None:
+    if "HOTLAP_NATIVE" in os.environ:
+        pytest.skip("HOTLAP_NATIVE chooses one variant for all")
+    assert native.core_for(native.SHORT).variant == "avx2"
+    assert native.core_for(native.SHORT + 1) is native.core()

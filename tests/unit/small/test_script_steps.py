@@ -152,6 +152,18 @@ def test_several_results_may_wait_for_their_gradient() -> None:
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-12, atol=1e-13)
 
 
+def test_small_and_large_batches_in_turn_wait_for_their_gradients_side_by_side() -> None:
+    """They may be the work of different extensions."""
+    net, other = model().double(), model().double()
+    large = torch.randn(1000, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    batches = [large[:8], large, large[8:24]]
+    sum(other(batch).square().sum() for batch in batches).backward()
+    with installed():
+        sum(net(batch).square().sum() for batch in batches).backward()
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-11, atol=1e-11)
+
+
 def test_a_second_derivative_can_be_taken() -> None:
     net, other = model().double(), model().double()
     found = []

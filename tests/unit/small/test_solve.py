@@ -12,6 +12,7 @@ from scipy.integrate import solve_ivp
 from torch import nn
 
 from hotlap.errors import UserError
+from hotlap.small import native
 from hotlap.small.native import Core, core
 from hotlap.small.solve import NativeSolveSkipped, odeint
 from hotlap.small.tableau import METHODS, TSIT5
@@ -151,21 +152,27 @@ def test_gradients_to_parameters_state_and_times_are_torchdiffeqs(dtype: torch.d
         )
 
 
+SHORT = [pytest.param(native.SHORT, id="as a short call"), pytest.param(-1, id="as a long one")]
+"""Which extension solves, where the machine runs several."""
+
+
 @needs_core
+@pytest.mark.parametrize("short", SHORT)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("backwards", [False, True])
 def test_the_native_and_the_torch_solver_are_the_same(
-    method: str, backwards: bool, monkeypatch: pytest.MonkeyPatch
+    method: str, backwards: bool, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(native, "SHORT", short)
     field = Field().double()
     found = []
-    for native in (True, False):
-        if not native:
+    for natively in (True, False):
+        if not natively:
             monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a test.", False))
         y0 = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
         t = torch.linspace(0, 1, 11, dtype=torch.float64)
         with warnings.catch_warnings():
-            warnings.simplefilter("error" if native else "ignore", NativeSolveSkipped)
+            warnings.simplefilter("error" if natively else "ignore", NativeSolveSkipped)
             y = odeint(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method)
         found.append((y, *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])))
     for ours, theirs in zip(*found, strict=True):
@@ -236,9 +243,9 @@ def test_the_polynomial_of_tsit5_has_order_four() -> None:
 
 
 @needs_core
-@pytest.mark.parametrize("native", [True, False])
-def test_a_blow_up_says_where(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not native:
+@pytest.mark.parametrize("natively", [True, False])
+def test_a_blow_up_says_where(natively: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not natively:
         monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a blow-up.", False))
     y0, t = torch.ones(1, dtype=torch.float64), torch.tensor([0.0, 2.0], dtype=torch.float64)
     with warnings.catch_warnings():
@@ -331,6 +338,7 @@ class Short(nn.Module):
 
 # In float32 with fixed steps only: rounding decides how long an adaptive step is, and with it the result's last digits.
 @needs_core
+@pytest.mark.parametrize("short", SHORT)
 @pytest.mark.parametrize(
     ("method", "dtype"),
     [
@@ -346,8 +354,9 @@ class Short(nn.Module):
     [(1, 1, True), (1, 40, False), (2, 16, True), (3, 100, True), (4, 5, False), (5, 33, True)],
 )
 def test_one_row_alone_is_solved_as_two_that_are_the_same(
-    width: int, hidden: int, bias: bool, method: str, dtype: torch.dtype
+    width: int, hidden: int, bias: bool, method: str, dtype: torch.dtype, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(native, "SHORT", short)
     field = Short(width, hidden, bias=bias).to(dtype)
     t = torch.linspace(0, 1, 9, dtype=dtype)
     found = []
