@@ -112,7 +112,8 @@ def with_datasets(dataset: Any, folder: Path) -> Reader:
     made = datasets.Dataset.from_generator(items, features=features, cache_dir=str(folder / "hf"))
     made.save_to_disk(str(folder / "datasets"))
     shutil.rmtree(folder / "hf", ignore_errors=True)
-    found = datasets.load_from_disk(str(folder / "datasets")).with_format("numpy")
+    # Unless it is told, its arrays of whole numbers are int64 (datasets/formatting/np_formatter.py).
+    found = datasets.load_from_disk(str(folder / "datasets")).with_format("numpy", dtype=values.numpy().dtype)
 
     def item(row: Any) -> Any:
         return torch.from_numpy(row["values"].reshape(values.shape)), int(row["label"])

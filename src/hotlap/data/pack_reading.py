@@ -14,7 +14,7 @@ from hotlap.data import pack_folder, pack_values
 from hotlap.data.pack_folder import TABLE, Manifest
 from hotlap.data.pack_layout import Rows
 from hotlap.data.pack_table import schema_of
-from hotlap.errors import RecordError
+from hotlap.errors import RecordError, UserError
 
 
 @final
@@ -72,7 +72,6 @@ class _Table:
         self._folder = folder
         self._path = folder / TABLE
         self._size = manifest.table_bytes
-        self._rows = Rows(manifest.layout)
         self._seed = pack_folder.seed_of(manifest.layout)
         pyarrow = pack_folder.arrow()
         try:
@@ -80,19 +79,16 @@ class _Table:
             # truncated meanwhile would end the process (SIGBUS).
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             self._check_size()
-            with pyarrow.ipc.open_stream(pyarrow.memory_map(str(self._path))) as reader:
-                if not reader.schema.equals(schema_of(pyarrow, self._rows)):
-                    raise self._damaged("its columns are others")
-                self._batches = list(reader)
-        except FileNotFoundError:
-            raise RecordError(f"{self._path} is missing. {pack_folder.advice(folder)}") from None
-        except (OSError, pyarrow.ArrowException) as error:
+            self._rows = Rows(manifest.layout)
+            self._blocks = list(_blocks(pyarrow, self._path, self._rows))
+        except (OSError, pyarrow.ArrowException, ValueError, TypeError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise UserError(f"{self._path} cannot be read: {error.strerror}.") from None
             raise self._damaged(error) from None
-        # Number of the first row of each batch; the last entry is N.
-        self._starts = [0, *np.cumsum([batch.num_rows for batch in self._batches]).tolist()]
+        # Number of the first row of each block; the last entry is N.
+        self._starts = [0, *np.cumsum([len(block.checksums) for block in self._blocks]).tolist()]
         if self._starts[-1] != manifest.num_items:
             raise self._damaged(f"{self._starts[-1]} rows for {manifest.num_items} items")
-        self._blocks: list[_Block | None] = [None] * len(self._batches)
 
     def __del__(self) -> None:
         descriptor = getattr(self, "_descriptor", -1)
@@ -103,14 +99,11 @@ class _Table:
         """The item of a row."""
         self._check_size()
         place = bisect.bisect_right(self._starts, number) - 1
-        block = self._blocks[place]
+        block, row = self._blocks[place], number - self._starts[place]
+        raws = [column[row] for column in block.columns]
+        if pack_folder.checksum(self._seed, number=number, raws=raws) != int(block.checksums[row]):
+            raise self._damaged(f"the checksum of item {number} differs")
         try:
-            if block is None:
-                block = self._blocks[place] = _Block(self._batches[place], self._rows)
-            row = number - self._starts[place]
-            raws = [column[row] for column in block.columns]
-            if pack_folder.checksum(self._seed, number=number, raws=raws) != int(block.checksums[row]):
-                raise self._damaged(f"the checksum of item {number} differs")
             return self._rows.item(raws)
         except pack_values.Damaged as error:
             raise self._damaged(f"item {number}: {error}") from None
@@ -138,6 +131,15 @@ class _Block:
         ]
         self.columns.append(_Varying(batch.column(len(rows.codecs))))
         self.checksums = _fixed(batch.column(len(rows.codecs) + 1), 4).view("<u4").reshape(-1)
+
+
+def _blocks(pyarrow: Any, path: Path, rows: Rows) -> Iterator[_Block]:
+    """All batches of rows of a file; nothing of their values is read yet."""
+    with pyarrow.ipc.open_stream(pyarrow.memory_map(str(path))) as reader:
+        if not reader.schema.equals(schema_of(pyarrow, rows)):
+            raise pack_values.Damaged("its columns are others")
+        for batch in reader:
+            yield _Block(batch, rows)
 
 
 def _fixed(column: Any, row_bytes: int) -> Any:

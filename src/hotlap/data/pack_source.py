@@ -29,7 +29,7 @@ class Source:
         self.num_items = self._called("the length", lambda: len(dataset))
         if not self.num_items:
             raise UserError(f"{name} has no items, so there is nothing to pack.")
-        # Of the first item, for a file that is opened with it is no generator, but what comes with it may hold one.
+        # A generator may be made with the first item, so the data set is looked through when there was one.
         self.item(0)
         self._streams = Streams(Watch(dataset).streams)
 
@@ -77,7 +77,7 @@ class Source:
         except Exception as error:
             said = "".join(traceback.format_exception(error))
             problem = f"{what} of {self.name} cannot be computed ({type(error).__name__}: {error})"
-            raise ScriptFailed(f"{problem[0].upper()}{problem[1:]}. Nothing was packed.", output=said) from None
+            raise ScriptFailed(f"{problem[0].upper()}{problem[1:]}. Nothing was packed.", output=said) from error
 
 
 def spread(num_items: int, num_wanted: int) -> list[int]:

@@ -85,9 +85,9 @@ def tensor_strides(value: torch.Tensor) -> tuple[int, ...] | None:
 
 def tensor_of(raw: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> torch.Tensor:
     """A new tensor with these bytes: elements in order, whatever the strides."""
+    if len(raw) != prod(shape) * dtype.itemsize:
+        raise Damaged(f"{len(raw)} bytes for a tensor of {prod(shape)} {dtype}")
     value = torch.empty(shape, dtype=dtype, device="cpu")
-    if len(raw) != value.nbytes:
-        raise Damaged(f"{len(raw)} bytes for a tensor of {value.nbytes}")
     if len(raw):
         try:
             memory = value.numpy()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -66,6 +66,8 @@ def test_an_array_that_runs_backwards_comes_back_with_the_strides_of_its_copy() 
     assert found.strides == ODD["backwards"].copy().strides
 
 
+some = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.complex_numbers()
 VALUES = st.recursive(
     LEAVES,
@@ -78,7 +80,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@some
 @given(value=VALUES)
 def test_plain_values_come_back_to_the_bit(value: Any) -> None:
     found = back(value)
@@ -86,7 +88,7 @@ def test_plain_values_come_back_to_the_bit(value: Any) -> None:
     assert repr(found) == repr(value)
 
 
-@settings(max_examples=50, deadline=None)
+@some
 @given(left=VALUES, right=VALUES)
 def test_different_values_have_different_bytes(left: Any, right: Any) -> None:
     if repr(left) != repr(right):
@@ -165,14 +167,14 @@ def test_what_is_more_than_its_data_is_refused_by_name(value: Any, said: str) ->
     assert said in str(refused.value)
 
 
-@settings(max_examples=50, deadline=None)
+@some
 @given(data=st.binary(max_size=60))
 def test_other_bytes_are_damaged_or_plain_values(data: bytes) -> None:
     with suppress(Damaged):
         decode(data)
 
 
-@settings(max_examples=50, deadline=None)
+@some
 @given(place=st.integers(0, 400), flip=st.integers(1, 255))
 def test_changed_bytes_are_damaged_or_plain_values(place: int, flip: int) -> None:
     data = bytearray(encode((picture("P"), torch.arange(6).view(2, 3).T, np.arange(3), {"a": (1, 2**70, 1j)})))

@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -20,7 +21,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler, get_worker_info
 
-from hotlap.data import pack_folder, pack_table, pack_writing
+from hotlap.data import cached, pack_folder, pack_table, pack_writing
 from hotlap.data.pack_estimate import estimate
 from hotlap.data.pack_reading import packed
 from hotlap.data.pack_values import encode
@@ -118,6 +119,14 @@ def test_batches_of_rows_of_any_size_give_the_same(num_rows: int, to: Path, monk
     dataset = Pictures(20, BUILDS["texts"])
     pack(dataset, to)
     assert same_items(dataset, to)
+
+
+def test_what_was_packed_can_be_cached(to: Path) -> None:
+    dataset = Pictures(20, BUILDS["pair"])
+    pack(dataset, to)
+    kept = cached(packed(to))
+    assert_same_epochs(epochs(kept), epochs(dataset))
+    assert kept.full, kept.note
 
 
 def test_an_item_is_new_memory_each_time(to: Path) -> None:
@@ -284,7 +293,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing(to: Path) -> None:
 
 
 def test_what_the_disk_cannot_hold_is_refused_before_it_is_begun(to: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1_000_000}))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1_000_000}))
     with pytest.raises(UserError, match=r"would take about .* MiB .* free. Name a folder on another disk"):
         pack(Pictures(500, lambda i: torch.full((1000,), float(i))), to)
     assert list(to.parent.iterdir()) == []
@@ -430,7 +439,7 @@ def test_a_file_that_is_changed_while_it_is_read_is_told(to: Path) -> None:
 def test_a_missing_table_is_told(to: Path) -> None:
     pack(Pictures(3), to)
     (to / pack_folder.TABLE).unlink()
-    with pytest.raises(RecordError, match="is missing"):
+    with pytest.raises(UserError, match="cannot be read: No such file"):
         packed(to)
 
 
