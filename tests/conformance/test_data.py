@@ -24,6 +24,7 @@ from torch.utils.data import (
 
 from hotlap import levers
 from hotlap.levers import Numerics, Patch, Scope
+from hotlap.levers.late_transform import LateTransform
 from tests.unit.data.pictures import usual
 from tests.unit.data.pipelines import Compose, Flip, Noise, Slow
 from tests.unit.data.sets import Pictures, assert_same_epochs, seed, states
@@ -222,8 +223,14 @@ def test_the_streams_are_those_of_the_script(kind: type[levers.Lever], name: str
     assert_same_epochs(under(kind, LOOPS[loop], DATA[name]), under(None, LOOPS[loop], DATA[name]))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("name", ["computed", "augmented", "pipeline", "photographs", "table"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((kind, name) for kind in KINDS for name in ("computed", "augmented", "pipeline", "table")),
+        (LateTransform, "photographs"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_the_streams_are_those_of_the_script_with_workers(kind: type[levers.Lever], name: str, loop: str) -> None:
     # Each epoch of the script as written starts processes; once with workers that are kept is enough for the others.
