@@ -14,8 +14,8 @@ VARIANTS = ("avx512", "avx2", "neon", "portable")
 SHORT = 200_000
 """Multiplications of a forward pass up to which a call is short beside the Python and torch code around it.
 
-Measured on an Intel Xeon at 2.5 GHz: a training iteration in a script was 8 to 10% shorter without 512-bit vectors up to 70,000,
-the same at 300,000 and 8% longer at 550,000.
+Measured on an Intel Xeon at 2.5 GHz: a training iteration in a script was 8 to 10% shorter without 512-bit vectors up
+to 70,000, the same at 300,000 and 8% longer at 550,000.
 """
 
 
