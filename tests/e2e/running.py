@@ -7,10 +7,13 @@ from statistics import median
 
 import pytest
 
+from hotlap import record
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run
 
 SCRIPTS = Path(__file__).with_name("scripts")
+OURS = str(Path(record.__file__).parents[1])
+"""The folder of the package: no traceback of a script shows it."""
 
 
 def run_command(

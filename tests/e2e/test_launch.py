@@ -8,7 +8,7 @@ import pytest
 
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run, Status, Turn
-from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps
+from tests.e2e.running import OURS, SCRIPTS, assert_phases_sum_to_steps
 
 pytestmark = pytest.mark.e2e
 
@@ -138,7 +138,7 @@ def test_a_crash_keeps_its_own_traceback(launcher: Launcher) -> None:
     assert found.status is Status.CRASHED
     assert len(found.first_steps_s) == 3
     assert "ValueError: the third step is too much" in found.output
-    assert "hotlap" not in found.output
+    assert OURS not in found.output
     assert found.exit_code == 1
 
 

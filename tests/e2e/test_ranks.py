@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Run, Status
-from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps, run_command, run_script
+from tests.e2e.running import OURS, SCRIPTS, assert_phases_sum_to_steps, run_command, run_script
 
 pytestmark = [
     pytest.mark.e2e,
@@ -84,7 +84,7 @@ def test_a_crash_of_one_is_the_crash_of_all_and_has_its_own_words(launcher: Laun
     found = together(launcher, "--crash", "20")
     assert found.status is Status.CRASHED
     assert "ValueError: this one has had enough" in found.output
-    assert "hotlap" not in found.output
+    assert OURS not in found.output
 
 
 def test_a_script_that_comes_to_its_end_is_merged_as_well(launcher: Launcher) -> None:
