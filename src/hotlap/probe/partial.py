@@ -22,13 +22,18 @@ class Partial:
     def __init__(self, session: "Session") -> None:
         self._session = session
         self._next_s: float | None = None
+        self._read = False
 
     def step_ended(self, _: int) -> None:
         """A step is over."""
         now_s = time.perf_counter()
         if self._next_s is None:
             self._next_s = now_s + _FIRST_S
-        elif now_s >= self._next_s:
+        elif now_s >= self._next_s and not self._read:
+            self._session.read_now()  # that comes when all were told of this step, so the record is written at the next
+            self._read = True
+        elif self._read:
+            self._read = False
             self._write()
             took_s = time.perf_counter() - now_s
             self._next_s = now_s + max(_EVERY_S, _SHARE * took_s)

@@ -231,6 +231,10 @@ class Session:
             or self.schedule.is_late(now - (self._first_step_at or now))
         )
 
+    def read_now(self) -> None:
+        """Asked for between two steps: those made so far shall be in the ledger before the next one begins."""
+        self._sure_until = self.steps
+
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
         schedule = self.schedule
