@@ -103,6 +103,8 @@ def _refuses(loader: LoaderFacts, run: Run) -> str | None:
         return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
     if loader.dataset in _ROWS:
         return f"A {loader.dataset} has no transforms."
+    if loader.deterministic is True:
+        return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
     if loader.batch_size is None or not loader.default_collate:
         return f"The script puts the items of {loader.dataset} together itself."
     transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), _mean_step_s(run)

@@ -17,6 +17,11 @@ from tests.sample_runs import loader, machine, run_with, site
 from tests.unit.data.pictures import usual
 
 
+def augmented() -> LoaderFacts:
+    """Its transforms draw random numbers."""
+    return replace(loader(), deterministic=False, why_not="it draws random numbers")
+
+
 def run_of(*loaders: LoaderFacts) -> Run:
     sites = tuple(
         replace(site("torch.utils.data.DataLoader", 10 + facts.id), detail={"loader": facts.id}) for facts in loaders
@@ -25,7 +30,7 @@ def run_of(*loaders: LoaderFacts) -> Run:
 
 
 def test_is_worth_a_trial_where_items_may_have_transforms() -> None:
-    run = run_of(loader(), replace(loader(), id=1, dataset="TensorDataset"))
+    run = run_of(augmented(), replace(augmented(), id=1, dataset="TensorDataset"))
     assert LateTransform().rejects(run, machine()) is None
     (edit,) = LateTransform().edits(run)
     assert isinstance(edit, WrapArgument) and edit.site.line == 10 and edit.function == "late"
@@ -36,18 +41,22 @@ def test_is_worth_a_trial_where_items_may_have_transforms() -> None:
     [
         (run_of(), "The script makes no DataLoader."),
         (
-            run_of(replace(loader(), num_items=None)),
+            run_of(replace(augmented(), num_items=None)),
             "Digits is an iterable data set: it has no items to look up by number.",
         ),
-        (run_of(replace(loader(), dataset="TensorDataset")), "A TensorDataset has no transforms."),
-        (run_of(replace(loader(), default_collate=False)), "The script puts the items of Digits together itself."),
-        (run_of(replace(loader(), batch_size=None)), "The script puts the items of Digits together itself."),
+        (run_of(replace(augmented(), dataset="TensorDataset")), "A TensorDataset has no transforms."),
         (
-            replace(run_of(loader()), input_s={InputPart.TRANSFORMS: 1e-9}),
+            run_of(loader()),
+            "Items of Digits are always the same, so they can be kept whole (cached-dataset).",
+        ),
+        (run_of(replace(augmented(), default_collate=False)), "The script puts the items of Digits together itself."),
+        (run_of(replace(augmented(), batch_size=None)), "The script puts the items of Digits together itself."),
+        (
+            replace(run_of(augmented()), input_s={InputPart.TRANSFORMS: 1e-9}),
             "The transforms of Digits take 0.0% of a step.",
         ),
         (
-            replace(run_of(loader()), call_sites=()),
+            replace(run_of(augmented()), call_sites=()),
             "The loaders are not made in the script's own source, so there is no line to change.",
         ),
     ],
@@ -57,19 +66,19 @@ def test_says_why_it_is_not_worth_one(run: Run, reason: str) -> None:
 
 
 def test_needs_processes_that_are_copies() -> None:
-    reason = LateTransform().rejects(run_of(loader()), replace(machine(), system="Darwin"))
+    reason = LateTransform().rejects(run_of(augmented()), replace(machine(), system="Darwin"))
     assert reason == "Items are tried in a forked process first; this is Darwin."
 
 
 def test_saves_no_more_than_the_transforms_take() -> None:
-    run = run_of(loader())
+    run = run_of(augmented())
     assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.002)
     known = replace(run, input_s={InputPart.TRANSFORMS: 0.0005})
     assert LateTransform().saves_at_most_s(known, ()) == pytest.approx(0.0005)
 
 
 def test_copies_to_a_gpu_are_a_reason_of_their_own() -> None:
-    facts = replace(loader(), dataset="Digits")
+    facts = replace(augmented(), dataset="Digits")
     waits = replace(run_of(facts), input_s={InputPart.TRANSFORMS: 1e-9})
     phases: dict[Phase, tuple[float, ...] | None] = {phase: (0.0,) * 4 for phase in Phase}
     phases |= {Phase.FORWARD: (0.008,) * 4, Phase.TRANSFER: (0.002,) * 4}
