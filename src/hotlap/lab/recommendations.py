@@ -136,8 +136,8 @@ def _training_intact(advice: str, known: Known) -> Item:
     judged = [trial for trial in known.study.trials if trial.kind == "lever" and trial.verdict is not Verdict.UNDECIDED]
     harmed = [trial for trial in judged if trial.verdict is Verdict.HARMED]
     why = (
-        f"{len(judged)} changes that gained were compared with the script as written, by losses, samples and updates; "
-        f"{len(harmed)} of them harmed training."
+        "Changes that gained and were compared with the script as written, by losses, samples and updates: "
+        f"{len(judged)}. Of these harmed training: {len(harmed)}."
         if judged
         else "No change gained enough to be worth comparing training under it."
     )
