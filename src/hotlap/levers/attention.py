@@ -8,35 +8,16 @@ written in any other way is left alone.
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hotlap.levers.attention_parts import (
     attribute_of,
-    cast,
     class_of,
-    enclosed,
     factors,
-    is_low,
-    is_scalar,
     is_self,
-    number,
-    parts,
-    text,
-    turned,
 )
+from hotlap.levers.attention_reader import SIMPLE, Other, Reader
 from hotlap.source import Script
-
-_SOFTMAX = ("torch.softmax", "torch.nn.functional.softmax")
-_WHERE_TO = "F.scaled_dot_product_attention"
-
-# Longer arguments get a line of their own.
-_ONE_LINE = 60
-
-_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
-
-
-class _Other(Exception):  # noqa: N818 - it says that something is no attention; it never leaves this file
-    """It is written in another way."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,16 +78,16 @@ def _blocks(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
 def _at(script: Script, function: ast.FunctionDef, block: list[ast.stmt], index: int) -> Plain | None:
     """The attention whose product with the values is in statement `index` of the block."""
     last = block[index]
-    if not isinstance(last, _SIMPLE):
+    if not isinstance(last, SIMPLE):
         return None
     for node in ast.walk(last):
         product = factors(script, node)
         if product is None:
             continue
-        reader = _Reader(script, block, index - 1)
+        reader = Reader(script, block, index - 1)
         try:
             reader.weights(product[0])
-        except _Other:
+        except Other:
             continue
         statements = block[reader.next + 1 : index + 1]
         if reader.owns_its_names(function, statements, product[1]):
@@ -114,253 +95,6 @@ def _at(script: Script, function: ast.FunctionDef, block: list[ast.stmt], index:
             code = _with_call(script, last, node, reader.call(product[1]))
             return Plain(script, function, block, statements, code)
     return None
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Reads backwards from the weights; `next` is the index of the statement that it would take next."""
-
-    script: Script
-    block: list[ast.stmt]
-    next: int
-    names: set[str] = field(default_factory=set)
-    """Assigned on the way."""
-    parts: list[ast.expr] = field(default_factory=list)
-    """What the new call will evaluate."""
-    query: str = ""
-    key: str = ""
-    scale: str = ""
-    mask: str | None = None
-    dropout: str | None = None
-    _test: str | None = None
-    """Condition of the mask."""
-
-    def weights(self, node: ast.expr) -> None:
-        """What is multiplied with the values."""
-        node = self._value(node)
-        if isinstance(node, ast.Call):
-            scores = self._softmax(node)
-            if scores is not None:
-                self.scores(scores)
-                return
-            inner = cast(node) or self._dropout(node)
-            if inner is not None:
-                self.weights(inner)
-                return
-        raise _Other
-
-    def scores(self, node: ast.expr) -> None:
-        """What the softmax is taken of."""
-        node = self._value(node, scores=True)
-        product = factors(self.script, node)
-        if product is not None:
-            self._product(*product)
-            return
-        match node:
-            case ast.BinOp(op=ast.Mult() | ast.Div()):
-                self._scaled(node)
-            case ast.BinOp(op=ast.Add()):
-                self._added(node)
-            case ast.Call(func=ast.Attribute(value=inner, attr="masked_fill" | "masked_fill_"), args=[where, fill]):
-                self._filled(where, fill)
-                self.scores(inner)
-            case ast.Call() if (uncast := cast(node)) is not None:
-                self.scores(uncast)
-            case _:
-                raise _Other
-
-    def owns_its_names(self, function: ast.FunctionDef, statements: Sequence[ast.stmt], value: ast.expr) -> bool:
-        """Nothing else reads what is assigned on the way, and the new call does not need it."""
-        needed = {n.id for part in (*self.parts, value) for n in ast.walk(part) if isinstance(n, ast.Name)}
-        inside = {id(node) for statement in statements for node in ast.walk(statement)}
-        bound = {n.id for n in ast.walk(statements[-1]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        elsewhere = {
-            node.id
-            for node in ast.walk(function)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside
-        }
-        in_last = [n.id for n in ast.walk(statements[-1]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        twice = any(in_last.count(name) > 1 for name in self.names)
-        return not (needed & self.names) and not ((self.names - bound) & elsewhere) and not twice
-
-    def call(self, value: ast.expr) -> str:
-        """The call in their place."""
-        words = [self.query, self.key, text(self.script, value)]
-        if self.mask is not None:
-            words.append(f"attn_mask={self.mask}" + (f" if {self._test} else None" if self._test else ""))
-        if self.dropout is not None:
-            words.append(f"dropout_p={self.dropout}")
-        words.append(f"scale={self.scale or '1.0'}")
-        line = ", ".join(words)
-        if len(line) <= _ONE_LINE:
-            return f"{_WHERE_TO}({line})"
-        margin = " " * self.block[0].col_offset
-        return f"{_WHERE_TO}(\n{margin}    {line}\n{margin})"
-
-    # One step back
-
-    def _value(self, node: ast.expr, *, scores: bool = False) -> ast.expr:
-        """What a name was assigned just before; anything else as it is."""
-        if not isinstance(node, ast.Name) or self.next < 0:
-            return node
-        statement = self.block[self.next]
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
-                pass
-            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value) if name == node.id:
-                value = ast.BinOp(left=ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node), op=op, right=value)
-            case ast.If(test=test, body=[ast.Assign(targets=[ast.Name(id=name)], value=value)], orelse=[]) if (
-                scores and name == node.id and self.mask is None
-            ):
-                return self._masked_if(test, node, value)
-            case _:
-                return node
-        self.next -= 1
-        self.names.add(node.id)
-        return value
-
-    def _masked_if(self, test: ast.expr, name: ast.Name, value: ast.expr) -> ast.expr:
-        """`if mask is not None: scores = scores.masked_fill(mask == 0, ...)` -> scores as they were before."""
-        self.next -= 1
-        self.names.add(name.id)
-        self._pure(test)
-        self._test = text(self.script, test)
-        match value:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=inner), attr="masked_fill"), args=[where, fill]) if (
-                inner == name.id
-            ):
-                self._filled(where, fill)
-            case ast.BinOp(left=ast.Name(id=inner), op=ast.Add(), right=mask) if inner == name.id:
-                self._add(mask)
-            case _:
-                raise _Other
-        return self._value(name, scores=True)
-
-    def _softmax(self, call: ast.Call) -> ast.expr | None:
-        """`F.softmax(x, dim=-1)` -> x."""
-        layer = self._softmax_layer(call.func)
-        dims = [word.value for word in (layer or call).keywords if word.arg == "dim"]
-        args = list(call.args)
-        if layer is not None and len(args) == 1 and not call.keywords:
-            scores = args.pop()
-            args = list(layer.args)
-        elif self.script.full_name(call.func) in _SOFTMAX and args:
-            scores = args.pop(0)
-        elif isinstance(call.func, ast.Attribute) and call.func.attr == "softmax":
-            scores = call.func.value
-        else:
-            return None
-        known = {word.arg for word in call.keywords} <= {"dim", "dtype"}
-        if not known or len(dims + args) != 1 or number((dims + args)[0]) != -1:
-            raise _Other
-        return scores
-
-    def _softmax_layer(self, function: ast.expr) -> ast.Call | None:
-        """`nn.Softmax(dim=-1)`, made here or as an attribute of `self`."""
-        if isinstance(function, ast.Call) and self.script.full_name(function.func) == "torch.nn.Softmax":
-            return function
-        return self._made(function, "torch.nn.Softmax") if is_self(function) else None
-
-    def _dropout(self, call: ast.Call) -> ast.expr | None:
-        """`self.dropout(x)` or `F.dropout(x, ...)` -> x."""
-        if self.dropout is not None or not call.args:
-            return None
-        if self.script.full_name(call.func) == "torch.nn.functional.dropout":
-            self.dropout = self._dropout_of(call)
-            return call.args[0]
-        if len(call.args) == 1 and not call.keywords and self._made(call.func, "torch.nn.Dropout"):
-            layer = ast.unparse(call.func)
-            self.dropout = f"{layer}.p if {layer}.training else 0.0"
-            return call.args[0]
-        return None
-
-    def _dropout_of(self, call: ast.Call) -> str:
-        given = dict(zip(("p", "training"), call.args[1:], strict=False))
-        given |= {word.arg: word.value for word in call.keywords if word.arg in ("p", "training")}
-        for part in given.values():
-            self._pure(part)
-        p = text(self.script, given["p"]) if "p" in given else "0.5"
-        return f"{p} if {text(self.script, given['training'])} else 0.0" if "training" in given else p
-
-    def _made(self, layer: ast.expr, kind: str) -> ast.Call | None:
-        """Where the class makes an attribute of `self` as this kind of layer, if that is all it ever is."""
-        own = class_of(self.script, layer)
-        if own is None or not isinstance(layer, ast.Attribute) or not is_self(layer):
-            return None
-        stores = [
-            node
-            for node in ast.walk(own)
-            if isinstance(node, ast.Attribute) and node.attr == layer.attr and isinstance(node.ctx, ast.Store)
-        ]
-        made = [call for call in self.script.calls(kind) if attribute_of(self.script, call) == layer.attr]
-        made = [call for call in made if class_of(self.script, call) is own]
-        return made[0] if len(stores) == len(made) == 1 else None
-
-    def _scaled(self, node: ast.BinOp) -> None:
-        left_is_scores = self._leads_on(node.left)
-        scores, factor = (node.left, node.right) if left_is_scores else (node.right, node.left)
-        divided = isinstance(node.op, ast.Div)
-        if not is_scalar(self.script, factor) or (divided and not left_is_scores):
-            raise _Other
-        self._pure(factor)
-        text = enclosed(self.script, factor)
-        if divided:
-            text = f"1 / {text}"
-        if self.scale:
-            self.scale = f"({self.scale}) * ({text})"
-        else:
-            self.scale = text
-        self.scores(scores)
-
-    def _added(self, node: ast.BinOp) -> None:
-        if self.scale:  # the kernel adds behind the scale
-            raise _Other
-        left_is_scores = self._leads_on(node.left)
-        self._add(node.right if left_is_scores else node.left)
-        self.scores(node.left if left_is_scores else node.right)
-
-    def _add(self, mask: ast.expr) -> None:
-        if self.mask is not None or self.scale or any(isinstance(n, ast.Call) for n in ast.walk(mask)):
-            raise _Other
-        self._pure(mask)
-        self.mask = text(self.script, mask)
-
-    def _filled(self, where: ast.expr, fill: ast.expr) -> None:
-        if self.mask is not None or not is_low(fill):
-            raise _Other
-        self._pure(where)
-        match where:
-            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]) if not value:
-                self.mask = f"{text(self.script, left)} != {value}"
-            case ast.UnaryOp(op=ast.Invert(), operand=inner):
-                self.mask = text(self.script, inner)
-            case _:
-                self.mask = f"~{enclosed(self.script, where)}"
-
-    def _product(self, query: ast.expr, key: ast.expr) -> None:
-        self._pure(query)
-        self._pure(key)
-        self.query = text(self.script, query)
-        inner = turned(self.script, key)
-        self.key = text(self.script, inner) if inner else f"{enclosed(self.script, key)}.transpose(-2, -1)"
-
-    def _leads_on(self, node: ast.expr) -> bool:
-        """The scores come from there: they are computed there, or in the statement before."""
-        if isinstance(node, ast.Name):
-            statement = self.block[self.next] if self.next >= 0 else None
-            return any(
-                isinstance(part, ast.Name) and part.id == node.id and isinstance(part.ctx, ast.Store)
-                for part in ast.walk(statement or node)
-            )
-        return any(factors(self.script, part) is not None for part in ast.walk(node)) or (
-            isinstance(node, ast.Call | ast.BinOp) and any(self._leads_on(part) for part in parts(node))
-        )
-
-    def _pure(self, node: ast.expr) -> None:
-        """Note a part that will be evaluated, perhaps in another order."""
-        if any(isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for part in ast.walk(node)):
-            raise _Other
-        self.parts.append(node)
 
 
 def _with_call(script: Script, statement: ast.stmt, product: ast.expr, call: str) -> str:
@@ -371,7 +105,6 @@ def _with_call(script: Script, statement: ast.stmt, product: ast.expr, call: str
     def offset(line: int, col: int) -> int:
         return sum(map(len, lines[: line - 1])) + col
 
-    text = script.text.encode()
     start, end = (
         offset(product.lineno, product.col_offset),
         offset(product.end_lineno or 0, product.end_col_offset or 0),
