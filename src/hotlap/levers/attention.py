@@ -10,12 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hotlap.levers.attention_parts import (
-    attribute_of,
-    class_of,
-    factors,
-    is_self,
-)
+from hotlap.levers.attention_parts import attribute_of, class_of, factors, is_self
 from hotlap.levers.attention_reader import SIMPLE, Other, Reader
 from hotlap.source import Script
 

@@ -9,8 +9,7 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
-    has_items,
-    replace_datasets,
+    replace_datasets_once,
     saves_at_most_s,
     trained_on,
     wrapping_edits,
@@ -55,24 +54,13 @@ class CachedPrefix(Lever):
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import cached_prefix
-        from hotlap.data.stand_in import stood_in, within
 
-        held: dict[int, Any] = {}  # a script may make several loaders of one data set, also one each epoch
+        def kept(dataset: Any) -> None:
+            if hasattr(dataset, "_hotlap_settled"):
+                dataset._hotlap_notes.on_note = patch.notes.append
+                patch.settled.append(dataset._hotlap_settled)
 
-        def wrap(dataset: Any) -> Any:
-            if stood_in(dataset) or not has_items(dataset):
-                return dataset
-            kept = held.get(id(dataset))
-            if kept is None:
-                kept = held[id(dataset)] = cached_prefix(dataset)
-                if hasattr(kept, "_hotlap_settled"):
-                    kept._hotlap_notes.on_note = patch.notes.append
-                    patch.settled.append(kept._hotlap_settled)
-            return kept
-
-        replace_datasets(
-            patch, lambda dataset: within(dataset, wrap, outside=("overlapped", "lasting"), instead_of=("late",))
-        )
+        replace_datasets_once(patch, cached_prefix, kept=kept, instead_of=("late",))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached_prefix(...)` around the data set of each loader that is served."""

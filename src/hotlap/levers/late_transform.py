@@ -10,8 +10,7 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
-    has_items,
-    replace_datasets,
+    replace_datasets_once,
     saves_at_most_s,
     trained_on,
     wrapping_edits,
@@ -68,21 +67,12 @@ class LateTransform(Lever):
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import late
         from hotlap.data.lateness import LateDataset
-        from hotlap.data.stand_in import stood_in, within
 
-        held: dict[int, Any] = {}  # a script may make several loaders of one data set, also one each epoch
+        def kept(dataset: Any) -> None:
+            if type(dataset) is LateDataset:
+                dataset._hotlap_notes.on_note = patch.notes.append
 
-        def wrap(dataset: Any) -> Any:
-            if stood_in(dataset) or not has_items(dataset):
-                return dataset
-            kept = held.get(id(dataset))
-            if kept is None:
-                kept = held[id(dataset)] = late(dataset)
-                if type(kept) is LateDataset:
-                    kept._hotlap_notes.on_note = patch.notes.append
-            return kept
-
-        replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=("overlapped", "lasting")))
+        replace_datasets_once(patch, late, kept=kept)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`late(...)` around the data set of each loader that is served."""

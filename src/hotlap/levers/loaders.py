@@ -98,6 +98,36 @@ def replace_datasets(patch: Patch, wrap: Callable[[Any], Any]) -> None:
     patch.set(DataLoader, "_get_iterator", taught(DataLoader._get_iterator))
 
 
+def replace_datasets_once(
+    patch: Patch,
+    make: Callable[[Any], Any],
+    *,
+    kept: Callable[[Any], None],
+    instead_of: Sequence[str] = (),
+) -> None:
+    """CHILD: as `replace_datasets`, with one `make(dataset)` for all loaders that a script makes of a data set.
+
+    Arguments:
+        kept: told of each that `make` returned, the first time.
+        instead_of: functions of ours whose work this one takes over.
+    """
+    from hotlap.data.stand_in import stood_in, within
+
+    held: dict[int, Any] = {}
+
+    def wrap(dataset: Any) -> Any:
+        if stood_in(dataset) or not has_items(dataset):
+            return dataset
+        found = held.get(id(dataset))
+        if found is None:
+            found = held[id(dataset)] = make(dataset)
+            kept(found)
+        return found
+
+    outside = ("overlapped", "lasting")
+    replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=outside, instead_of=instead_of))
+
+
 def has_items(dataset: Any) -> bool:
     """CHILD: True for a map-style data set (a data pipe, which torch wraps itself, is not one of ours)."""
     from torch.utils.data import IterableDataset, MapDataPipe
