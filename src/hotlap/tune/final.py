@@ -26,7 +26,7 @@ _AS_WRITTEN = Arm(bare=True)
 _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
 
 
-TIME_OVER = "The time was over before anything could be tried: nothing was compared, and nothing is changed."
+TIME_OVER = "There was too little time to try anything: nothing was compared, and nothing is changed."
 """Why nothing was tried."""
 
 

@@ -7,6 +7,7 @@ stopped.
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from hotlap import rules, statistics
 from hotlap.levers import BatchSize
@@ -22,7 +23,7 @@ from hotlap.tune.recipe import Recipes
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Timing, log_ratio_within
 from hotlap.tune.trials import Trials
-from hotlap.units import factor
+from hotlap.units import duration, factor
 
 # What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
 _WATCHES = ("switches", "shapes", "modules")
@@ -37,6 +38,9 @@ _EQUAL = 3
 # written, and runs for the gate: as written, under the lever, patched.
 _FEWEST_DUETS = 4
 _FEWEST_EVIDENCE = 3
+# Part of the first start that later ones take at best: the first may have read torch from the disk, and in a fresh
+# environment compiled it. (15 s there, and 5 s afterwards: the whole budget of five minutes seemed too little.)
+_LATER_STARTS = 1 / 3
 
 # Input that takes less of a step cannot bring a gain that counts (tune.comparison.LINE).
 _LEAST_SHARE = 0.02
@@ -94,7 +98,7 @@ class Tuner:
         if several is not None:
             desk.warn(several)
             desk.change("result", result=nothing_tried(several))
-        elif desk.left_s > _least_s(desk, timing, sizes):
+        elif desk.left_s > _least_s(desk, sizes):
             calibrate(desk, timing)
             desk.doing("recording what the script trains on, and with which numbers")
             court.look()
@@ -102,7 +106,10 @@ class Tuner:
             trials.stack_greedily()
             trials.leave_each_out()
         else:
-            desk.warn("The budget was over before anything could be tried; raise --budget.")
+            desk.warn(
+                f"What was left of the budget ({duration(max(0.0, desk.left_s))}) is too short to try anything in; "
+                "raise --budget."
+            )
             desk.change("result", result=nothing_tried())
         if desk.study.result is None:
             Final(desk, timing, court, trials).confirm()
@@ -166,10 +173,11 @@ def _ceilings(run: Run, free: Sequence[float], pooled: tuple[float, int] | None)
     return tuple(sorted([*([measured] if measured else []), *others], key=lambda one: -one.speedup.mid))
 
 
-def _least_s(desk: Desk, timing: Timing, sizes: Sizes) -> float:
-    """Without so much time nothing can be shown."""
-    noise_s = 0.0 if desk.study.noise else math.ceil(_RATIOS / (_EQUAL - 1)) * timing.estimate_s(_EQUAL + 1)
-    return noise_s + _FEWEST_DUETS * timing.estimate_s(2) + _FEWEST_EVIDENCE * sizes.evidence_s
+def _least_s(desk: Desk, sizes: Sizes) -> float:
+    """Without so much time nothing can be shown, even if all goes well."""
+    at_best = replace(sizes, setup_s=_LATER_STARTS * sizes.setup_s)
+    noise_s = 0.0 if desk.study.noise else math.ceil(_RATIOS / (_EQUAL - 1)) * at_best.expected_s(_EQUAL + 1)
+    return noise_s + _FEWEST_DUETS * at_best.expected_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s
 
 
 def _length(run: Run) -> int | None:

@@ -277,3 +277,15 @@ def test_noise_that_hides_most_gains_is_said_with_what_to_do(script: Path) -> No
     assert any("other programs use the machine" in warning for warning in noisy.warnings)
     quiet = tune(world_of(script), levers=("cached-dataset",))
     assert not quiet.warnings
+
+
+def test_a_first_start_that_read_torch_from_the_disk_does_not_end_the_study(script: Path) -> None:
+    class Cold(World):
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            return replace(run, setup_s=16.0) if self.num_runs == 1 else run
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Cold(path=str(script), sha256=digest, costs={"cached-dataset": 0.4}, step_s=0.04)
+    study = tune(world, levers=("cached-dataset",), budget_s=300.0)
+    assert any(trial.kind == "lever" for trial in study.trials), study.warnings
