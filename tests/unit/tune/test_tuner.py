@@ -283,7 +283,7 @@ def test_a_first_start_that_read_torch_from_the_disk_does_not_end_the_study(scri
     class Cold(World):
         def run(self, plan: Plan) -> Run:
             run = super().run(plan)
-            return replace(run, setup_s=16.0) if self.num_runs == 1 else run
+            return replace(run, setup_s=20.0) if self.num_runs == 1 else run
 
     digest = hashlib.sha256(script.read_bytes()).hexdigest()
     world = Cold(path=str(script), sha256=digest, costs={"cached-dataset": 0.4}, step_s=0.04)
