@@ -47,7 +47,7 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     known = losses[1 : 1 + len(references)] - base
     known = known[known.any(axis=1)]  # a repeat that is bit-equal shows nothing of rounding
     if (lever == base).all():
-        return unharmed(f"Losses are even bit-equal over {extent(len(steps), [p.lever for p in pairs])}.")
+        return unharmed(f"Losses are even bit-equal over {_compared(len(steps), pairs)}.")
     limit = _limit(base, known)
     beyond = abs(lever - base) > limit
     if not evidence.nudged and not len(known) and beyond.any():
@@ -68,7 +68,7 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     return unharmed(
         f"The same samples, and losses within what rounding does to the script as written ({len(known)} runs; "
         f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
-        f"{extent(len(steps), [pair.lever for pair in pairs])}{_not_compared(pairs)}."
+        f"{_compared(len(steps), pairs)}{_not_compared(pairs)}."
     )
 
 
@@ -137,6 +137,15 @@ def _ulp(base: "Row") -> float:
     if not (bits & 0xFFFF).any():
         return BFLOAT16_ULP
     return FLOAT16_ULP if not (bits & 0x1FFF).any() else FLOAT32_ULP
+
+
+def _compared(num_steps: int, pairs: Sequence[Pair]) -> str:
+    """How much was compared. Nudged runs may be shorter than the pairs, whose samples were compared to their end."""
+    runs = [pair.lever for pair in pairs]
+    whole = min(len(pair.steps()) for pair in pairs)
+    if num_steps == whole:
+        return extent(num_steps, runs)
+    return f"{num_steps} steps (samples over {extent(whole, runs)})"
 
 
 def _not_compared(pairs: Sequence[Pair]) -> str:

@@ -61,7 +61,8 @@ class Court:
         wanted = [self._plan() for _ in range(2 - len(self._as_written()))]
         if numerics is not levers.Numerics.EXACT or not self._repeatable():
             done = {run.nudge for run in self.known}
-            wanted += [replace(self._plan(), nudge=k) for k in range(1, _NUMBER_OF_NUDGED + 1) if k not in done]
+            # What rounding does is seen without an epoch's end, so these runs are not prolonged until there is one.
+            wanted += [self._plan(nudge=k) for k in range(1, _NUMBER_OF_NUDGED + 1) if k not in done]
         if numerics is levers.Numerics.STATISTICAL:
             seen = {run.reseed for run in self.known}
             wanted += [self._plan(reseed=k) for k in range(1, _NUMBER_OF_SEEDS) if k not in seen]
@@ -104,14 +105,22 @@ class Court:
 
     def estimate_s(self, stack: Stack) -> float:
         """About what `judge` will take."""
-        number = 1
+        long, short = 1, 0
         numerics = numerics_of(stack)
         if numerics is not levers.Numerics.EXACT:
-            number += max(0, 2 - len(self._as_written()))
-            number += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
+            long += max(0, 2 - len(self._as_written()))
+            short += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
         if numerics is levers.Numerics.STATISTICAL:
-            number += 2 * (_NUMBER_OF_SEEDS - 1)
-        return number * self._pace.factor * self._sizes.evidence_s
+            long += 2 * (_NUMBER_OF_SEEDS - 1)
+        return self._pace.factor * (
+            long * self._expected_s(self._plan()) + short * self._expected_s(self._plan(nudge=1))
+        )
+
+    def _expected_s(self, plan: Plan) -> float:
+        """What such a run takes on a quiet machine; how far it is to an epoch's end is known once one was made."""
+        known = [len(run.step_index) for run in self.known if not run.nudge]
+        num_steps = max([plan.steps, *known]) if plan.whole_epoch else plan.steps
+        return self._sizes.evidence_s(num_steps)
 
     def _as_written(self) -> list[Run]:
         return [run for run in self.known if not run.nudge and not run.reseed]
@@ -129,21 +138,25 @@ class Court:
             if len(group) > 1:
                 group = [replace(plan, turn=Turn(steps=_TURN_STEPS, ready="", go="")) for plan in group]
             begun = self._now()
-            found += self._runs(group, limit_s=len(group) * (4 * self._sizes.evidence_s + 10))
-            self._pace.note(expected_s=len(group) * self._sizes.evidence_s, took_s=self._now() - begun)
+            limit_s = sum(4 * self._expected_s(plan) + 10 for plan in group)
+            runs = self._runs(group, limit_s=limit_s)
+            expected_s = sum(self._sizes.evidence_s(len(run.step_index)) for run in runs)
+            self._pace.note(expected_s=expected_s, took_s=self._now() - begun)
+            found += runs
         return found
 
-    def _plan(self, *, reseed: int = 0) -> Plan:
+    def _plan(self, *, reseed: int = 0, nudge: int = 0) -> Plan:
         return Plan(
             command=self._options.command,
             cwd=self._options.cwd,
             out="",
             steps=self._sizes.evidence_steps,
             warmup=0,
-            whole_epoch=True,
+            whole_epoch=not nudge,
             evidence=True,
             seed=self._options.seed,
             reseed=reseed,
+            nudge=nudge,
         )
 
 

@@ -58,10 +58,9 @@ class Sizes:
         starts = self.setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
         return starts + processes * (self.steps * arms + self.warmup) * self.step_s + 1.0
 
-    @property
-    def evidence_s(self) -> float:
-        """What one run for the gate takes on a quiet machine."""
-        return self.setup_s + 3.0 * self.evidence_steps * self.step_s + 1.0
+    def evidence_s(self, num_steps: int | None = None) -> float:
+        """What one run for the gate takes on a quiet machine, of so many steps or of `evidence_steps`."""
+        return self.setup_s + 3.0 * (num_steps or self.evidence_steps) * self.step_s + 1.0
 
 
 class Pace:

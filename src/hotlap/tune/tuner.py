@@ -177,7 +177,7 @@ def _least_s(desk: Desk, sizes: Sizes) -> float:
     """Without so much time nothing can be shown, even if all goes well."""
     at_best = replace(sizes, setup_s=_LATER_STARTS * sizes.setup_s)
     noise_s = 0.0 if desk.study.noise else math.ceil(_RATIOS / (_EQUAL - 1)) * at_best.expected_s(_EQUAL + 1)
-    return noise_s + _FEWEST_DUETS * at_best.expected_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s
+    return noise_s + _FEWEST_DUETS * at_best.expected_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
 
 
 def _length(run: Run) -> int | None:
