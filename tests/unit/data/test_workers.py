@@ -250,12 +250,15 @@ def test_what_the_script_changes_between_epochs_reaches_new_workers_and_no_persi
 def test_a_killed_process_costs_no_batch() -> None:
     kept = cached(Pictures(400, lambda i: torch.full((10,), float(i))))
     plain = Pictures(400, lambda i: torch.full((10,), float(i)))
+    before = set(psutil.Process().children())  # multiprocessing's own, of other tests
     seed()
     ours = []
     for number, batch in enumerate(DataLoader(kept, 8, shuffle=True, num_workers=2)):
         ours.append((batch, states()))
         if number == 3:
-            for child in psutil.Process().children():
+            started = set(psutil.Process().children()) - before
+            assert started
+            for child in started:
                 os.kill(child.pid, signal.SIGKILL)
     assert_same_epochs(ours, epochs(plain, num_epochs=1, num_workers=2))
 
