@@ -9,8 +9,9 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 from hotlap.data.buffers import Buffers
+from hotlap.data.byte_road import ByteRoad, OfBytes
 from hotlap.data.tails import Tail
-from hotlap.data.unmade import ByteRoad, unmade
+from hotlap.data.unmade import unmade
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,8 @@ class Finisher:
         road = None if here else self._way()
         if road is None or not road.open:
             return make()
-        return unmade(
-            bytes_, (num_items, *shape), tail=leaf.tail, channels_last=leaf.channels_last, road=road, make=make
-        )
+        whole = (num_items, *shape)
+        return unmade(whole, way=OfBytes(road, bytes_, whole, leaf.tail, leaf.channels_last), make=make)
 
     def _way(self) -> ByteRoad | None:
         cuda: Any = torch.cuda

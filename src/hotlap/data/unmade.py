@@ -1,82 +1,38 @@
-"""A batch's numbers that are bytes as long as nobody looks: on the way to a GPU they travel as that.
+"""A batch's tensor that is not made as long as nobody looks, for it may be wanted on another device only.
 
-The script holds what it knows: a CPU tensor of 32-bit numbers, of that shape. If its next use of it is `.to(device)` or
-`.cuda()`, the bytes are copied there, a quarter of the traffic, and become numbers on the device. After any other use
-it is an ordinary tensor of numbers.
+The script holds what it knows: a CPU tensor of that shape. If its next use of it is `.to(device)` or `.cuda()`, it is
+made over there, from less than would have to travel; after any other use it is an ordinary tensor.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, cast, final
+from typing import Any, ClassVar, Protocol, cast, final
 
 import torch
 from torch.utils._pytree import tree_map
 
-from hotlap.data.tails import Tail, all_bytes
 from hotlap.data.travel import target_of
-
-# Batches that may be used otherwise (printed, looked at) before all are made into numbers at once, here.
-MOST_LOOKS = 3
 
 # A patched `Tensor.to` calls these in the end.
 _TO: Any = torch._C.TensorBase.to
 _CUDA: Any = torch._C.TensorBase.cuda
+_PIN: Any = torch._C.TensorBase.pin_memory
 
 
-@final
-class ByteRoad:
-    """Whether batches may travel as bytes, and whether numbers made over there are the same."""
+class Way(Protocol):
+    """How a tensor comes to be on another device."""
 
-    def __init__(self, *, leads_to: Callable[[torch.device], bool] = lambda device: device.type == "cuda") -> None:
-        self._leads_to = leads_to
-        self._same: dict[tuple[Tail, int, torch.device], bool] = {}
-        self._num_looks = 0
-        self.num_sent = 0
-        """Tensors that travelled as bytes."""
-
-    @property
-    def open(self) -> bool:
-        """False after the script used too many batches here."""
-        return self._num_looks < MOST_LOOKS
+    def arrive(self, device: torch.device, *, non_blocking: bool) -> torch.Tensor | None:
+        """The tensor over there; None if it is to be made here and moved as any."""
 
     def looked_at(self) -> None:
-        """The script used a batch here."""
-        self._num_looks += 1
-
-    def arrive(self, tensor: "Unmade", device: torch.device, *, non_blocking: bool) -> torch.Tensor | None:
-        """The numbers over there; None if the bytes cannot go there, or would become others."""
-        if not self._leads_to(device) or not self._is_same(tensor, device):
-            return None
-        self.num_sent += 1
-        there = tensor.bytes_.to(device, non_blocking=non_blocking)
-        if tensor.channels_last:
-            out = torch.empty(tensor.shape, dtype=torch.float32, device=device)
-        else:
-            out = torch.empty_like(there, dtype=torch.float32)
-        return tensor.tail.apply(there, out, channels_last=tensor.channels_last)
-
-    def _is_same(self, tensor: "Unmade", device: torch.device) -> bool:
-        """True if that device makes the same 32 bits of each of the 256 bytes, channel by channel. Tried once."""
-        case = (tensor.tail, tensor.shape[1], device)
-        if case not in self._same:
-            every = all_bytes(tensor.shape[1])
-            given = [every.to(place) for place in (torch.device("cpu"), device)]
-            made = [
-                tensor.tail.apply(each, torch.empty_like(each, dtype=torch.float32), channels_last=False)
-                for each in given
-            ]
-            here, there = (numbers.cpu().view(torch.int32) for numbers in made)
-            self._same[case] = torch.equal(here, there)
-        return self._same[case]
+        """The script used the tensor here."""
 
 
 @final
 class Unmade(torch.Tensor):
-    """(B, C, H, W) numbers that are bytes still. Without memory of its own until it is used."""
+    """A tensor of (B, ...) without memory of its own until it is used."""
 
-    bytes_: torch.Tensor
-    tail: Tail
-    channels_last: bool
-    road: ByteRoad
+    way: Way
     make: Callable[[], torch.Tensor]
     made: torch.Tensor | None
 
@@ -92,7 +48,7 @@ class Unmade(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Send the bytes where the script moves the numbers; give the numbers to everybody else."""
+        """Make it over there for a script that moves it, here for everybody else."""
         kwargs = kwargs or {}
         disabled: Any = torch._C.DisableTorchFunctionSubclass
         with disabled():
@@ -103,6 +59,8 @@ class Unmade(torch.Tensor):
                 arrived = _arrived(first, func, args[1:], kwargs)
                 if arrived is not None:
                     return arrived
+            if type(first) is Unmade and first.made is None and func is _PIN:
+                return _pinned(first)
             return func(*tree_map(_number, args), **tree_map(_number, kwargs))
 
     @classmethod
@@ -114,20 +72,18 @@ class Unmade(torch.Tensor):
 
 
 def unmade(
-    bytes_: torch.Tensor,
     shape: tuple[int, ...],
     *,
-    tail: Tail,
-    channels_last: bool,
-    road: ByteRoad,
+    dtype: torch.dtype = torch.float32,
+    strides: tuple[int, ...] | None = None,
+    way: Way,
     make: Callable[[], torch.Tensor],
 ) -> Unmade:
-    """A tensor of this shape that stands for the numbers; `make` makes them here."""
+    """A tensor like this; `make` makes it here."""
     wrapper: Any = torch.Tensor._make_wrapper_subclass
-    made = cast(Unmade, wrapper(Unmade, shape, dtype=torch.float32, device="cpu"))
-    made.bytes_, made.tail, made.channels_last = bytes_, tail, channels_last
-    made.road, made.make, made.made = road, make, None
-    return made
+    promised = cast(Unmade, wrapper(Unmade, shape, strides=strides, dtype=dtype, device="cpu"))
+    promised.way, promised.make, promised.made = way, make, None
+    return promised
 
 
 def _arrived(tensor: Unmade, func: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
@@ -135,13 +91,25 @@ def _arrived(tensor: Unmade, func: Any, rest: tuple[Any, ...], kwargs: dict[str,
     if device is None:
         return None
     waits_not = bool(kwargs.get("non_blocking", rest[1] if len(rest) == 2 else False))
-    return tensor.road.arrive(tensor, device, non_blocking=waits_not)
+    return tensor.way.arrive(device, non_blocking=waits_not)
+
+
+def _pinned(tensor: Unmade) -> Unmade:
+    """What a loader with `pin_memory` hands out: should it be made here, it is made into pinned memory."""
+    make = tensor.make
+    return unmade(
+        tuple(tensor.shape),
+        dtype=tensor.dtype,
+        strides=tensor.stride(),
+        way=tensor.way,
+        make=lambda: make().pin_memory(),
+    )
 
 
 def _number(value: Any) -> Any:
     if type(value) is not Unmade:
         return value
     if value.made is None:
-        value.road.looked_at()
+        value.way.looked_at()
         value.made = value.make()
     return value.made
