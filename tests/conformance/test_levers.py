@@ -110,6 +110,7 @@ ON_A_GPU = {
     "random-on-device",
     "device",
     "pin-and-overlap",
+    "device-resident",
 }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hotlap.data.pack_reading import PackedDataset, packed
     from hotlap.data.pack_writing import pack
     from hotlap.data.prefix import PrefixDataset, cached_prefix
+    from hotlap.data.residence import resident
     from hotlap.data.room import preallocate
     from hotlap.data.stacking import windows
 
@@ -40,6 +41,7 @@ __all__ = [
     "packed",
     "preallocate",
     "prefetched",
+    "resident",
     "windows",
 ]
 
@@ -63,6 +65,7 @@ _HOMES = {
     "pack": "pack_writing",
     "packed": "pack_reading",
     "prefetched": "ahead",
+    "resident": "residence",
     "windows": "stacking",
 }
 

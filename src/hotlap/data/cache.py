@@ -9,6 +9,7 @@ from torch.utils.data import IterableDataset
 from hotlap.data.collation import Batch, goes_to_default_collate
 from hotlap.data.kept import Kept
 from hotlap.data.stand_in import StandIn, refuse_stacked
+from hotlap.data.store import ColumnStore, Store
 from hotlap.errors import UserError
 
 
@@ -18,9 +19,12 @@ class CachedDataset(StandIn):
 
     _hotlap_function = "cached"
     _hotlap_kept: Kept
+    _hotlap_residences: Any
+    """`hotlap.data.residence.Residences`: batches are gathered on a device; or None."""
 
     def __init__(self, dataset: Any, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
         object.__setattr__(self, "_hotlap_dataset", dataset)
+        object.__setattr__(self, "_hotlap_residences", None)
         object.__setattr__(self, "_hotlap_kept", Kept(dataset, memory_bytes=memory_bytes, disk=disk))
 
     @property
@@ -42,8 +46,9 @@ class CachedDataset(StandIn):
 
     @property
     def note(self) -> str | None:
-        """One sentence if items are not kept, or were dropped: what was seen."""
-        return self._hotlap_kept.note
+        """One sentence if items are not kept, or were dropped, or are not on the device: what was seen."""
+        residences = self._hotlap_residences
+        return self._hotlap_kept.note or (None if residences is None else residences.notes.last)
 
     def __getitem__(self, index: Any) -> Any:
         kept = self._hotlap_kept
@@ -68,14 +73,20 @@ class CachedDataset(StandIn):
             return kept.plain(indices) if kept.given_up else kept.compute(indices)
         store, positions = located
         if goes_to_default_collate():
-            batch = store.gather(positions)
+            batch = self._hotlap_gather(store, positions) if kept.full else store.gather(positions)
             if batch is not None:
                 return [Batch(batch[0])]
         return store.take(positions.tolist()) if kept.exact_items else kept.plain(indices)
 
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
         store = self._hotlap_kept.ready(indices)
-        return None if store is None else store.gather(index)
+        return None if store is None else self._hotlap_gather(store, index)
+
+    def _hotlap_gather(self, store: Store, index: torch.Tensor) -> tuple[Any] | None:
+        """A batch of a store that holds all items."""
+        residences = self._hotlap_residences
+        gathers = residences is not None and isinstance(store, ColumnStore)
+        return residences.gather(store, index) if gathers else store.gather(index)
 
     def _hotlap_changed(self, name: str) -> None:
         self._hotlap_kept.drop(f"attribute {name} of the data set")

@@ -76,6 +76,10 @@ class Column(ABC):
     def holds(self, position: int, value: Any) -> bool:
         """True if the kept value has the same bytes."""
 
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
+        return None, ()
+
     def adjust(self, batch_size: int, expected: Any) -> None:  # noqa: B027 - most columns have nothing to adjust
         """Learn from what `default_collate` really made of B values."""
 
@@ -138,6 +142,9 @@ class _Rows(Column):
             if strides is not None:
                 return torch.empty_strided(rows.shape, strides, dtype=rows.dtype, device="cpu").copy_(rows)
         return rows
+
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        return (None if batch_size in self._batch_strides else self.store), tuple(self._inverse)
 
     def adjust(self, batch_size: int, expected: Any) -> None:
         self._batch_strides.pop(batch_size, None)
@@ -253,6 +260,9 @@ class _NumberColumn(Column):
     def gather(self, index: torch.Tensor) -> Any:
         return self.store.index_select(0, index)
 
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        return self.store, (0,)
+
     def holds(self, position: int, value: Any) -> bool:
         kept = self.store[position].item()
         return bool(struct.pack("d", kept) == struct.pack("d", value) if self._type is float else kept == value)
@@ -288,6 +298,9 @@ class _ScalarColumn(Column):
 
     def gather(self, index: torch.Tensor) -> Any:
         return self._rows.index_select(0, index)
+
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        return self._rows, (0,)
 
     def holds(self, position: int, value: Any) -> bool:
         return same_array(self.array[position], value)

@@ -268,8 +268,12 @@ class InPlaceOfWorkers(_BaseDataLoaderIter):
         if index is None:
             return None
         if self._collate_fn is default_collate:
-            return (filled.store.gather(index) if torch_collates() else None) or self._collated(filled, index)
+            return (self._gathered(filled, index) if torch_collates() else None) or self._collated(filled, index)
         return self._collated(filled, index)
+
+    def _gathered(self, filled: Filled, index: torch.Tensor) -> tuple[Any] | None:
+        cache: CachedDataset = self._loader.dataset
+        return cache._hotlap_gather(filled.store, index) if filled.full else filled.store.gather(index)
 
     def _collated(self, filled: Filled, index: torch.Tensor) -> tuple[Any] | None:
         """By the collate function, as long as it leaves all generators alone."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import torch
@@ -176,15 +176,31 @@ class ColumnStore(Store):
         taken = [column.take(wanted) for column in self._columns]
         return [self._root.build([values[row] for values in taken]) for row in range(len(wanted))]
 
-    def gather(self, index: torch.Tensor) -> tuple[Any] | None:
-        """(the batch,), one gather per leaf; None if torch itself must collate true items."""
+    @property
+    def columns(self) -> Sequence[Column]:
+        """One for each leaf of an item."""
+        return self._columns
+
+    def gather(
+        self, index: torch.Tensor, *, promise: Callable[[Column], Any] = lambda column: None
+    ) -> tuple[Any] | None:
+        """(the batch,), one gather per leaf; None if torch itself must collate true items.
+
+        Arguments:
+            index: (B,) positions.
+            promise: column -> what stands for its part of the batch, or None.
+        """
         case = (index.numel(), torch.get_default_dtype())
         good = self._checked.get(case)
         if good is None:
             good = self._checked[case] = self._check(index)
         if not good:
             return None
-        return (self._root.collated([column.gather(index) for column in self._columns]),)
+        leaves = []
+        for column in self._columns:
+            promised = promise(column)
+            leaves.append(column.gather(index) if promised is None else promised)
+        return (self._root.collated(leaves),)
 
     def _check(self, index: torch.Tensor) -> bool:
         """Each size of batch is collated by torch itself once, and the gather is used only if it agrees in all."""

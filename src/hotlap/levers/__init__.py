@@ -20,6 +20,7 @@ from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.cudnn_benchmark import CudnnBenchmark
 from hotlap.levers.deferred_scalars import DeferredScalars
 from hotlap.levers.device import Device
+from hotlap.levers.device_resident import DeviceResident
 from hotlap.levers.expandable_segments import ExpandableSegments
 from hotlap.levers.flush_denormals import FlushDenormals
 from hotlap.levers.fp16_autocast import Fp16Autocast
@@ -68,6 +69,7 @@ ALL: tuple[type[Lever], ...] = (
     PrefetchThread,
     BatchedWindows,
     PinAndOverlap,
+    DeviceResident,
     PadShapes,
     FusedOptimizer,
     Bf16Autocast,

@@ -1,7 +1,7 @@
 """cached-dataset: items are computed once, and batches are gathered from memory."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -52,7 +52,7 @@ class CachedDataset(Lever):
         """What the loaders are first, then whether their items can be kept, then what there is to gain."""
         if not run.loaders:
             return NO_LOADER
-        reasons = [_refuses(loader, machine) for loader in trained_on(run)]
+        reasons = [why_not_kept(loader, machine) for loader in trained_on(run)]
         if None not in reasons:
             return reasons[0]
         return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
@@ -63,9 +63,7 @@ class CachedDataset(Lever):
 
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        wrapped = _Wrapped(patch)
-        replace_datasets(patch, wrapped.cached_within)
-        patch.settled.append(wrapped.settled)
+        Wrapped(patch, _cached).install()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
@@ -75,8 +73,8 @@ class CachedDataset(Lever):
         return wrapping_edits(run, served, "cached")
 
 
-def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
-    """Why the data set of this loader is not worth wrapping."""
+def why_not_kept(loader: LoaderFacts, machine: Machine) -> str | None:
+    """Why the items of this loader's data set cannot be kept; None if they can."""
     if loader.num_items is None:
         return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
     if loader.deterministic is False:
@@ -92,38 +90,51 @@ def _refuses(loader: LoaderFacts, machine: Machine) -> str | None:
     )
 
 
-class _Wrapped:
+class Wrapped:
     """CHILD: the data sets wrapped so far, each once, though several loaders may share it."""
 
-    def __init__(self, patch: Patch) -> None:
+    def __init__(self, patch: Patch, make: Callable[[Any], Any]) -> None:
+        """`make`: the script's data set, or what `cached` returned -> what `cached` returns."""
         self._patch = patch
+        self._make = make
         # By the id of the data set, which the cache keeps alive; the one used last is at the end.
         self._held: OrderedDict[int, Any] = OrderedDict()
 
-    def cached_within(self, dataset: Any) -> Any:
+    def install(self) -> None:
+        """Each DataLoader made from now on reads a wrapped one."""
+        replace_datasets(self._patch, self._within)
+        self._patch.settled.append(self._settled)
+
+    def _within(self, dataset: Any) -> Any:
         """What a loader is to read."""
         from hotlap.data.stand_in import within
 
         # Workers and transforms have nothing to do once all is kept.
-        return within(dataset, self.cached, outside=("overlapped",), instead_of=("lasting", "late"))
+        return within(dataset, self._kept, outside=("overlapped",), instead_of=("lasting", "late"))
 
-    def cached(self, dataset: Any) -> Any:
+    def _kept(self, dataset: Any) -> Any:
         """A data set of the script's own, with its items kept; all else as it is."""
-        from hotlap.data import cached
+        from hotlap.data.cache import CachedDataset as Kept
         from hotlap.data.stand_in import stood_in
 
-        if stood_in(dataset) or not has_items(dataset):
+        if type(dataset) is not Kept and (stood_in(dataset) or not has_items(dataset)):
             return dataset
         held = self._held.pop(id(dataset), None)
         if held is None:
-            held = cached(dataset)
+            held = self._make(dataset)
             held._hotlap_kept.on_note = self._patch.notes.append
         self._held[id(dataset)] = held
         if len(self._held) > MAX_HELD:
             self._held.popitem(last=False)
         return held
 
-    def settled(self) -> bool:
+    def _settled(self) -> bool:
         """True once every data set that was drawn from is full, has given up, or hardly computes items any more."""
         used = [held._hotlap_kept for held in self._held.values() if held._hotlap_kept.used]
         return all(kept.settled for kept in used)
+
+
+def _cached(dataset: Any) -> Any:
+    from hotlap.data import cached
+
+    return cached(dataset)

@@ -1,0 +1,72 @@
+"""device-resident: the whole data set lies on the GPU, and batches are gathered there by their indices."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+from hotlap.levers.cached_dataset import Wrapped, why_not_kept
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.loaders import NO_LINE, NO_LOADER, saves_at_most_s, trained_on, wrapping_edits
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
+from hotlap.source import Edit
+from hotlap.units import percent
+
+# Gains below this drown in the noise between processes.
+MIN_SHARE = 0.02
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeviceResident(Lever):
+    """Wraps map-style data sets in `hotlap.data.resident`.
+
+    What: each item is computed once and kept, as by `cached-dataset`; after some batches all of them are copied to the
+    device that the script moves its batches to, if they take no more than half of what is free there. Then a batch is
+    gathered on the device, where `.to(device)` gives it: the same bytes, in the same order. What travels is the order
+    of an epoch.
+    Why: a copy for each batch is what remains once items are kept, and a small data set fits on any GPU; a
+    training that makes two large requests an epoch instead of two small ones a step waits for none of them.
+    When it hurts: memory of the device is taken from larger batches and models; batches that the script works on before
+    it moves them come from the CPU as ever; data sets with random augmentation cannot be kept.
+    """
+
+    name: ClassVar[str] = "device-resident"
+    scope: ClassVar[Scope] = Scope.LOADER
+    numerics: ClassVar[Numerics] = Numerics.EXACT
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Is there a GPU, can the items be kept, and do batches cost anything?"""
+        if not run.loaders:
+            return NO_LOADER
+        if run.device == "cpu":
+            return "The model runs on the CPU: its batches lie where they are needed."
+        reasons = [why_not_kept(loader, machine) for loader in trained_on(run)]
+        if None not in reasons:
+            return reasons[0]
+        shares = [run.share(Phase.TRANSFER), run.share(Phase.INPUT)]
+        share = None if None in shares else sum(each or 0.0 for each in shares)
+        if share is not None and share < MIN_SHARE:
+            return f"Batches and their copies take {percent(share)} of a step, so there is nothing to gain."
+        return None if self.edits(run) else NO_LINE
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """All that a step waits for its batch and for the copy of it."""
+        return saves_at_most_s(run, ceilings) + (run.mean_phase_s(Phase.TRANSFER) or 0.0)
+
+    def install(self, patch: Patch) -> None:
+        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
+        Wrapped(patch, _resident).install()
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """`resident(...)` around the data set of each loader that is served."""
+        return wrapping_edits(run, filter(_served, run.loaders), "resident")
+
+
+def _served(loader: LoaderFacts) -> bool:
+    return loader.num_items is not None and loader.deterministic is not False
+
+
+def _resident(dataset: Any) -> Any:
+    from hotlap.data import resident
+
+    return resident(dataset)
