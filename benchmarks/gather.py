@@ -131,12 +131,15 @@ def main() -> None:
     torch.manual_seed(0)
     device = f"cpu-{os.cpu_count()}core"
     results = [measure(batch_size) for batch_size in (32, 64, 256)]
+    copy = copy_bytes_per_s()
+    for row in results:
+        row["share_of_copy"] = row["cached_bytes_per_s"] / copy
     record = {
         "machine": {"device": device, "processor": processor(), "threads": torch.get_num_threads()},
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "hotlap": hotlap.__version__},
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "load_average": os.getloadavg()[0],
-        "copy_bytes_per_s": copy_bytes_per_s(),
+        "copy_bytes_per_s": copy,
         "results": results,
     }
     path = Path(__file__).parent / "results" / f"gather-{device}.json"

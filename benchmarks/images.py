@@ -90,11 +90,13 @@ def loader_of(folder: Path, case: dict[str, Any], shards: Path) -> Any:
         tars = str(shards / f"pictures-{{000000..{NUM_SHARDS - 1:06d}}}.tar")
         stream = webdataset.WebDataset(tars, shardshuffle=NUM_SHARDS).shuffle(1000).decode("pil")
         return DataLoader(stream.to_tuple("jpg", "cls").map_tuple(steps, int), **settings)
-    from hotlap.data import cached_prefix, lasting
+    from hotlap.data import cached_prefix, lasting, late
 
     dataset: Any = import_module("torchvision.datasets").ImageFolder(str(folder), transform=steps)
     if case.get("prefix"):
         dataset = cached_prefix(dataset)
+    if case.get("late"):
+        dataset = late(dataset)
     if case.get("lasting"):
         dataset = lasting(dataset)
     return DataLoader(dataset, shuffle=True, **settings)
@@ -129,8 +131,14 @@ def cases(num_cores: int) -> dict[str, dict[str, Any]]:
             found[name] = {"workers": workers, "prefetch": prefetch, "persistent": True}
     found[f"{num_cores} workers, new each epoch"] = {"workers": num_cores}
     found["WebDataset"] = {"workers": num_cores, "persistent": True, "webdataset": True}
-    found["cached_prefix"] = {"prefix": True}
-    found[f"cached_prefix, lasting, {num_cores} workers"] = {"workers": num_cores, "prefix": True, "lasting": True}
+    ours: dict[str, dict[str, Any]] = {
+        "cached_prefix": {"prefix": True},
+        "late": {"late": True},
+        "late, cached_prefix": {"prefix": True, "late": True},
+    }
+    for name, pieces in ours.items():
+        found[name] = pieces
+        found[f"{name}, lasting, {num_cores} workers"] = {"workers": num_cores, "lasting": True, **pieces}
     return found
 
 

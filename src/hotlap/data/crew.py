@@ -15,6 +15,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 
 from hotlap.data.contents import contents
 from hotlap.data.determinism import Streams, Watch, fetch
+from hotlap.data.late_batches import Finisher
+from hotlap.data.lateness import LateDataset, fetched
 from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.sending import sent, start_method
 from hotlap.data.stand_in import behind
@@ -211,12 +213,13 @@ class Epoch(_BaseDataLoaderIter):
         super().__init__(loader)  # draws the base seed
         super()._reset(loader, True)  # torch asks the sampler for an iterator twice
         self.over = False
+        self._finisher = Finisher()
         self._crew = _crew_of(loader)
         self._crew.begin(self._sampler_iter, int(self._base_seed), self)
 
     def _next_data(self) -> Any:
         try:
-            return self._crew.take()
+            return self._finisher.finish(self._crew.take())
         except StopIteration:
             self.over = True
             raise
@@ -240,11 +243,11 @@ def lasts(loader: Any) -> bool:
     return state["_hotlap_sent"] is not None
 
 
-def plain_workers(loader: Any) -> _MultiProcessingDataLoaderIter:
-    """Torch's own, which know nothing of this."""
+def plain_workers(loader: Any) -> Any:
+    """Those that the loader would have without this."""
     plain = copy.copy(loader)
     plain.__dict__.update(dataset=loader.dataset._hotlap_dataset)
-    return _MultiProcessingDataLoaderIter(plain)
+    return plain._get_iterator()
 
 
 def _crew_of(loader: Any) -> Crew:
@@ -264,5 +267,8 @@ def _crew_of(loader: Any) -> Crew:
         crew.dismiss()
         state["_hotlap_restarts"] = state.get("_hotlap_restarts", 0) + 1
         loader.dataset._hotlap_notes.say(f"workers were started anew: {reason}")
-    made = state["_hotlap_crew"] = Crew(loader, loader.dataset._hotlap_dataset)
+    dataset = loader.dataset._hotlap_dataset
+    if type(dataset) is LateDataset:
+        dataset = fetched(loader, dataset, forks=start_method(loader.multiprocessing_context) == "fork")
+    made = state["_hotlap_crew"] = Crew(loader, dataset)
     return made

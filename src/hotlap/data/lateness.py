@@ -14,7 +14,8 @@ from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
 from hotlap.data.late_batches import Finisher, LateBatch, LateIterator, LateWorkers, Leaf
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
-from hotlap.data.stand_in import StandIn, refuse_stacked
+from hotlap.data.prefix import PrefixDataset
+from hotlap.data.stand_in import StandIn, behind, refuse_stacked
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
 from hotlap.data.workers import Role
 from hotlap.errors import UserError
@@ -32,15 +33,18 @@ class Cutting:
     def __init__(self, dataset: Any) -> None:
         """`Touched` says why it cannot be cut."""
         self._dataset = dataset
-        self._pipelines = Pipelines(dataset, alone=converts)
+        self._prefix: PrefixDataset | None = dataset if type(dataset) is PrefixDataset else None
+        self._pipelines = Pipelines(behind(dataset), alone=converts)
         found = [(pipeline, tail_of(pipeline.steps())) for pipeline in self._pipelines.found]
+        if self._prefix is not None and any(tail is None for _, tail in found):
+            raise Touched("not all of its pipelines end so, and what precedes their random transforms is kept")
         self._pipelines.found = [pipeline for pipeline, tail in found if tail is not None]
         self._tails: list[Tail] = [tail for _, tail in found if tail is not None]
         if not self._tails:
             raise Touched("none of its transforms ends with ToTensor, or with a conversion to 32-bit numbers")
         for pipeline, tail in zip(self._pipelines.found, self._tails, strict=True):
             pipeline.num_head = tail.num_head
-        self._streams = Streams(Watch(dataset).streams)
+        self._streams = Streams(Watch(behind(dataset)).streams)
 
     def is_current(self) -> bool:
         """True if the pipelines end as they did, and numbers have 32 bits unless it is said."""
@@ -55,7 +59,7 @@ class Cutting:
         """
         before = self._streams.states()
         try:
-            halves = [self._pipelines.half(index) for index in indices]
+            halves = [self._half(index) for index in indices]
         except Touched:
             self._streams.restore(before)
             raise
@@ -70,7 +74,7 @@ class Cutting:
         expected = default_collate([self._dataset[place] for place in places])
         after = self._streams.states()
         self._streams.restore(before)
-        halves = [self._pipelines.half(place) for place in places]
+        halves = [self._half(place) for place in places]
         if self._streams.drawn(after) is not None:
             return "it draws other random numbers when its transforms are cut in two"
         late = self._late(halves)
@@ -79,6 +83,23 @@ class Cutting:
         if not self._are_exact(halves[0]) or not same_batches(Finisher().finish(late, here=True), expected):
             return "a batch comes out different when the last transforms are done late"
         return None
+
+    def _half(self, index: Any) -> Half:
+        """The item as far as its bytes."""
+        kept = None if self._prefix is None else self._prefix._hotlap_half(index)
+        if kept is None:
+            return self._pipelines.half(index)
+        # From where its kept part ends, call by call in their order: what draws in between draws as it would.
+        pipelines, half = kept
+        calls = [self._further(pipelines, call) for call in half.calls]
+        return Half(half.skeleton, calls)
+
+    def _further(self, pipelines: Pipelines, call: Call) -> Call:
+        kept = pipelines.found[call.pipeline]
+        mine = next((k for k, other in enumerate(self._pipelines.found) if other.owner is kept.owner), None)
+        if mine is None or isinstance(call.inputs, Mark) or kept.num_head > self._tails[mine].num_head:
+            raise Touched("what is kept of its items goes further than their bytes")
+        return Call(mine, kept.run(call.inputs, kept.num_head, self._tails[mine].num_head), call.several)
 
     def _late(self, halves: list[Half]) -> LateBatch | None:
         """None if these items are not all of one kind and size."""
@@ -128,6 +149,7 @@ class LateDataset(StandIn):
     """What `late` returns: the data set itself to all who look. See `late`."""
 
     _hotlap_function = "late"
+    _hotlap_around = ("cached_prefix",)
     _hotlap_notes: Notes
     _hotlap_cutting: Cutting | None
 
@@ -227,8 +249,11 @@ def late(dataset: Any) -> Any:
     four items are made both ways. Not served, and `note` says so: a collate function of the script's own, items whose
     pictures differ in size or are no bytes, a data set that works on what its transforms return.
 
+    Around `cached_prefix` both are done: what precedes the first random transform is kept, random transforms run, and
+    the rest is done late. Within `lasting` workers stay.
+
     Once the script uses CUDA, what it is handed are CPU tensors whose bytes travel: `.to(device)` copies a quarter of
-    the traffic, and the same numbers are made there. Any other use makes them here. Within `lasting` nothing is done.
+    the traffic, and the same numbers are made there. Any other use makes them here.
 
     Arguments:
         dataset: map-style. Not changed.
@@ -238,7 +263,8 @@ def late(dataset: Any) -> Any:
     """
     if type(dataset) is LateDataset:
         return dataset
-    refuse_stacked("late", dataset)
+    if type(dataset) is not PrefixDataset:
+        refuse_stacked("late", dataset)
     if sys.platform != "linux":
         return dataset
     if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
@@ -246,7 +272,7 @@ def late(dataset: Any) -> Any:
             f"late() got a {type(dataset).__name__}, which has no items to look up by number. "
             "Give it a map-style data set: one with __getitem__ and __len__."
         )
-    if fetches_whole_batches(dataset) or not _num_items(dataset):
+    if fetches_whole_batches(behind(dataset)) or not _num_items(dataset):
         return dataset
     from hotlap.data.iterators import teach
 
@@ -262,17 +288,26 @@ def _num_items(dataset: Any) -> int:
         return 0
 
 
-def late_iterator(loader: Any, *, forks: bool) -> Any:
-    """`iter(loader)` for a loader over a `LateDataset`. `forks`: its workers are copies of this process."""
-    dataset = loader.dataset
-    inner = copy.copy(loader)
+def fetched(loader: Any, dataset: LateDataset, *, forks: bool) -> Any:
+    """What the fetchers of a loader over this read: batches of bytes for a `Finisher`, or items as ever.
+
+    Arguments:
+        loader: asked for its settings, not for its data set.
+        dataset: what it is to read.
+        forks: its workers are copies of this process.
+    """
     reason = _refuses(loader, forks=forks)
     role = Role(loader.num_workers, 0, loader.worker_init_fn, loader.collate_fn) if loader.num_workers else None
     if reason is not None:
         dataset._hotlap_say(reason)
     cutting = dataset._hotlap_prepare(role) if reason is None else None
-    read = dataset._hotlap_dataset if cutting is None else _Fetched(dataset, cutting)
-    inner.__dict__.update(dataset=read, _iterator=None)
+    return dataset._hotlap_dataset if cutting is None else _Fetched(dataset, cutting)
+
+
+def late_iterator(loader: Any, *, forks: bool) -> Any:
+    """`iter(loader)` for a loader over a `LateDataset`. `forks`: its workers are copies of this process."""
+    inner = copy.copy(loader)
+    inner.__dict__.update(dataset=fetched(loader, loader.dataset, forks=forks), _iterator=None)
     return LateWorkers(inner) if loader.num_workers else LateIterator(inner)
 
 

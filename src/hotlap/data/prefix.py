@@ -16,7 +16,7 @@ from hotlap.data.items import Unsupported
 from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.notes import Notes
 from hotlap.data.parcels import pack, unpack
-from hotlap.data.pipelines import Pipelines, Touched, find_heads
+from hotlap.data.pipelines import Half, Pipelines, Touched, find_heads
 from hotlap.data.shelf import NoShelf
 from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.data.warning import warn
@@ -85,13 +85,18 @@ class _Heads:
             self.watch = Watch(self._dataset)
         return changed
 
-    def item(self, place: int) -> Any:
-        """The item, with the draws that it would make."""
+    def half(self, place: int) -> Half:
+        """The item as far as its heads go: kept, or computed now.
+
+        Raises:
+            Touched: it cannot be cut; the generators are where they were.
+        """
         held = self.bin
         assert held is not None
         parts = held.get(place)
         if parts is not None and self._still(place, parts):
-            return self.pipelines.whole(unpack(parts))
+            kept: Half = unpack(parts)
+            return kept
         before = self._streams.states()
         try:
             half = self.pipelines.half(place)
@@ -100,7 +105,7 @@ class _Heads:
         except (Touched, Unsupported):
             self._streams.restore(before)
             raise
-        return self.pipelines.whole(half)
+        return half
 
     def _opens(self) -> bool:
         """IN A WORKER: compute a head, so that files are open; False if that changed something."""
@@ -237,18 +242,26 @@ class PrefixDataset(StandIn):
         return 0 if heads is None or heads.bin is None or heads.bin.closed else heads.bin.num_kept
 
     def __getitem__(self, index: Any) -> Any:
-        self.__dict__["_hotlap_used"] = True
-        heads = self._hotlap_prepare()
-        if heads is None or type(index) is not int or not 0 <= index < heads.bin.num_places:
+        found = self._hotlap_half(index)
+        if found is None:
             return self._hotlap_dataset[index]
-        try:
-            return heads.item(index)
-        except (Touched, Unsupported) as reason:
-            self._hotlap_drop(str(reason))
-            return self._hotlap_dataset[index]
+        pipelines, half = found
+        return pipelines.whole(half)
 
     def __getitems__(self, indices: Any) -> list[Any]:
         return [self[index] for index in indices]
+
+    def _hotlap_half(self, index: Any) -> tuple[Pipelines, Half] | None:
+        """The item as far as the heads of these pipelines go; None if it is made as a whole."""
+        self.__dict__["_hotlap_used"] = True
+        heads = self._hotlap_prepare()
+        if heads is None or type(index) is not int or not 0 <= index < heads.bin.num_places:
+            return None
+        try:
+            return heads.pipelines, heads.half(index)
+        except (Touched, Unsupported) as reason:
+            self._hotlap_drop(str(reason))
+            return None
 
     def _hotlap_prepare(self, role: Role | None = None) -> Any:
         """The heads, if they may be used now. Before workers are started: `role` is what they are told."""

@@ -18,6 +18,8 @@ class StandIn(Dataset[Any]):
     """What makes it: "cached"."""
     _hotlap_outer: ClassVar[bool] = False
     """It stands around others, which must not stand around it."""
+    _hotlap_around: ClassVar[Collection[str]] = ()
+    """Functions whose stand-ins it may stand around, where it is no outer one."""
 
     @abstractmethod
     def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
@@ -74,7 +76,7 @@ def refuse_stacked(function: str, dataset: Any) -> None:
     if not isinstance(dataset, StandIn):
         return
     other = type(dataset)._hotlap_function or type(dataset).__name__
-    if type(dataset)._hotlap_outer:
+    if type(dataset)._hotlap_outer or function in type(dataset)._hotlap_around:
         raise UserError(
             f"{function}() got what {other}() returned, which goes outside. Write {other}({function}(...))."
         )
@@ -93,7 +95,7 @@ def within(
         outside: functions whose stand-ins stay outside of what `wrap` returns.
         instead_of: functions whose stand-ins are taken away where `wrap` returns one.
     """
-    function = type(dataset)._hotlap_function if isinstance(dataset, StandIn) else ""
+    function = made_by(dataset)
     if function not in (*outside, *instead_of):
         return wrap(dataset)
     inner = dataset._hotlap_dataset
@@ -105,6 +107,11 @@ def within(
     outer: Any = object.__new__(type(dataset))
     outer.__dict__.update(dataset.__dict__, _hotlap_dataset=wrapped)
     return outer
+
+
+def made_by(dataset: Any) -> str:
+    """The function of ours that returned it; empty for the script's own."""
+    return type(dataset)._hotlap_function if isinstance(dataset, StandIn) else ""
 
 
 def stood_in(dataset: Any) -> bool:

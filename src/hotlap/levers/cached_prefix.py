@@ -60,7 +60,7 @@ class CachedPrefix(Lever):
                 dataset._hotlap_notes.on_note = patch.notes.append
                 patch.settled.append(dataset._hotlap_settled)
 
-        replace_datasets_once(patch, cached_prefix, kept=kept, instead_of=("late",))
+        replace_datasets_once(patch, cached_prefix, kept=kept, within="late")
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached_prefix(...)` around the data set of each loader that is served."""

@@ -72,7 +72,7 @@ class LateTransform(Lever):
             if type(dataset) is LateDataset:
                 dataset._hotlap_notes.on_note = patch.notes.append
 
-        replace_datasets_once(patch, late, kept=kept)
+        replace_datasets_once(patch, late, kept=kept, around="cached_prefix")
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`late(...)` around the data set of each loader that is served."""

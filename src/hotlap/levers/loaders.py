@@ -103,20 +103,23 @@ def replace_datasets_once(
     make: Callable[[Any], Any],
     *,
     kept: Callable[[Any], None],
-    instead_of: Sequence[str] = (),
+    around: str | None = None,
+    within: str | None = None,
 ) -> None:
     """CHILD: as `replace_datasets`, with one `make(dataset)` for all loaders that a script makes of a data set.
 
     Arguments:
         kept: told of each that `make` returned, the first time.
-        instead_of: functions of ours whose work this one takes over.
+        around: a function of ours whose result `make` takes as well; by default it takes data sets of the script's own.
+        within: a function of ours that may stand around what `make` returns, beside those that stand around all.
     """
-    from hotlap.data.stand_in import stood_in, within
+    from hotlap.data import stand_in
 
     held: dict[int, Any] = {}
 
     def wrap(dataset: Any) -> Any:
-        if stood_in(dataset) or not has_items(dataset):
+        served = not stand_in.stood_in(dataset) or (around is not None and stand_in.made_by(dataset) == around)
+        if not served or not has_items(dataset):
             return dataset
         found = held.get(id(dataset))
         if found is None:
@@ -124,8 +127,8 @@ def replace_datasets_once(
             kept(found)
         return found
 
-    outside = ("overlapped", "lasting")
-    replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=outside, instead_of=instead_of))
+    outside = ("overlapped", "lasting", *([] if within is None else [within]))
+    replace_datasets(patch, lambda dataset: stand_in.within(dataset, wrap, outside=outside))
 
 
 def has_items(dataset: Any) -> bool:

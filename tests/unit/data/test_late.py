@@ -1,5 +1,6 @@
 """late(): pictures stay bytes until they are a batch, and become the same numbers in the same places."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
-from hotlap.data import cached_prefix, late, overlapped
+from hotlap.data import cached_prefix, lasting, late, overlapped, prefix
 from hotlap.data.late_batches import Finisher, LateBatch
 from hotlap.data.lateness import LateDataset
 from hotlap.data.tails import Tail, tail_of
@@ -29,7 +30,7 @@ from tests.unit.data.pictures import (
     usual,
 )
 from tests.unit.data.pipelines import Compose, Flip, Noise
-from tests.unit.data.sets import assert_same_epochs, epochs, equal
+from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, equal
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
@@ -95,6 +96,115 @@ def test_workers_send_bytes(persistent: bool, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Finisher, "finish", noted)
     assert_same_epochs(epochs(late(usual()), **settings), expected)
     assert set(sent) == {torch.uint8}
+
+
+def slow(picture: Any) -> Any:
+    """Takes most of an item's time, so that it is worth keeping."""
+    time.sleep(5e-4)
+    DECODED.append(len(picture))
+    return picture
+
+
+DECODED: list[int] = [0] * 100
+"""Longer than a `Watch` looks into."""
+
+
+def slow_picture(picture: Any) -> Any:
+    return Image.fromarray(slow(picture))
+
+
+KEPT: dict[str, Callable[[], Any]] = {
+    "usual": lambda: usual(make=slow),
+    "pictures": lambda: Bytes(Compose([Turn(), ToTensor(), Normalize(MEAN, STD)]), make=slow_picture),
+    "several steps": lambda: Bytes(
+        Compose([slow, np.flipud, np.ascontiguousarray, Crop(), np.ascontiguousarray, ToTensor()])
+    ),
+    "nested": lambda: usual(make=slow, build=lambda x, y: {"x": x, "y": [y, f"n{y}"]}),
+    "some of them": lambda: Subset(usual(make=slow), range(3, 19)),
+}
+
+
+class Turn:
+    """Draws, and returns a picture."""
+
+    def __call__(self, picture: Any) -> Any:
+        return picture.rotate(90 * int(torch.randint(0, 4, (1,))), expand=False)
+
+
+@pytest.mark.parametrize("stays", [False, True])
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("name", KEPT)
+def test_around_kept_heads_both_are_done(name: str, num_workers: int, stays: bool) -> None:
+    ours = late(cached_prefix(KEPT[name]()))
+    put = lasting(ours) if stays else ours
+    given: dict[str, Any] = {"num_epochs": 3, "num_workers": num_workers, "batch_size": 5}
+    assert_same_epochs(epochs(put, **given), epochs(KEPT[name](), **given))
+    assert ours.note is None and ours._hotlap_dataset.note is None
+    assert ours._hotlap_dataset.num_cached == len(ours)
+
+
+def test_around_kept_heads_nothing_is_decoded_and_nothing_made_item_by_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = late(cached_prefix(usual(make=slow)))
+    seen = epochs(ours, num_epochs=2)
+    num_before = len(DECODED)
+    monkeypatch.setattr(ToTensor, "__call__", None)
+    monkeypatch.setattr(prefix, "RECHECK_EVERY", 10**6)
+    assert_same_epochs(epochs(ours, num_epochs=2), seen)
+    assert len(DECODED) == num_before
+
+
+def test_a_second_pipeline_that_ends_otherwise_is_told() -> None:
+    class Labelled(Bytes):
+        def __init__(self) -> None:
+            super().__init__(Compose([Crop(), ToTensor()]), make=slow)
+            self.target_transform = Compose([lambda label: label + 1])
+
+        def __getitem__(self, index: Any) -> Any:
+            picture, label = super().__getitem__(index)
+            return picture, self.target_transform(label)
+
+    ours = late(cached_prefix(Labelled()))
+    assert_same_epochs(epochs(ours), epochs(Labelled()))
+    assert ours.note is not None and "not all of its pipelines end so" in ours.note
+    alone = late(Labelled())
+    assert_same_epochs(epochs(alone), epochs(Labelled()))
+    assert alone.note is None
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_heads_dropped_while_it_goes_on_change_nothing(num_workers: int) -> None:
+    def loop(wrap: Callable[[Any], Any]) -> Any:
+        data = wrap(usual(make=slow))
+        yield from epochs(data, num_epochs=1, num_workers=num_workers)
+        data.transform.transforms.insert(0, np.ascontiguousarray)
+        yield from epochs(data, num_epochs=1, num_workers=num_workers)
+        data.transform.transforms.pop()
+        yield from epochs(data, num_epochs=2, num_workers=num_workers)
+
+    assert_same_epochs(loop(lambda data: late(cached_prefix(data))), loop(lambda data: data))
+
+
+def test_workers_that_stay_send_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+    true_finish = Finisher.finish
+
+    def noted(self: Any, data: Any, *, here: bool = False) -> Any:
+        sent.append(type(data) is LateBatch)
+        return true_finish(self, data, here=here)
+
+    given: dict[str, Any] = {"num_workers": 2, "num_epochs": 3}
+    expected = epochs(usual(), **given)
+    monkeypatch.setattr(Finisher, "finish", noted)
+    ours = lasting(late(usual()))
+    assert_same_epochs(epochs(ours, **given), expected)
+    assert ours.note is None and all(sent) and len(sent) == 9
+
+
+def test_spawned_workers_that_stay_make_items_as_ever() -> None:
+    given: dict[str, Any] = {"num_workers": 1, "num_epochs": 2, "multiprocessing_context": "spawn"}
+    ours = late(Pictures())
+    assert_same_epochs(epochs(lasting(ours), **given), epochs(Pictures(), **given))
+    assert ours.note is not None and "no copies of this process" in ours.note
 
 
 def odd_sizes(picture: Any) -> Any:
@@ -306,8 +416,8 @@ def test_is_the_data_set_to_all_who_look() -> None:
     ours = late(raw)
     assert isinstance(ours, Bytes) and len(ours) == 21 and ours.transform is raw.transform
     assert late(ours) is ours
-    with pytest.raises(UserError, match=r"Leave out late\(\), or cached_prefix\(\)"):
-        late(cached_prefix(raw))
+    with pytest.raises(UserError, match=r"Write late\(cached_prefix\(\.\.\.\)\)"):
+        cached_prefix(ours)
     with pytest.raises(IndexError):
         ours[21]
     with pytest.raises(UserError, match="no items to look up by number"):
