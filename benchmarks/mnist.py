@@ -1,4 +1,5 @@
-"""Real MNIST, a small network, five epochs: as written, with other loaders, and with the data levers cold and warm.
+"""Real MNIST, a small network, five epochs: as written, with other loaders, with the data levers cold and warm, and with
+what else `tune` may accept for it (fused Adam, one thread, the native step).
 
 `python benchmarks/mnist.py [FOLDER]` (with the four `.gz` files) writes `benchmarks/results/mnist-<device>.json`. Every
 case is a fresh process, in turn within each round; seconds are from the first `iter(loader)` to the last step, so the
@@ -68,6 +69,12 @@ def train(folder: Path, case: str, cache: Path) -> dict[str, Any]:
     from hotlap.data import cached
 
     torch.manual_seed(0)
+    if "one thread" in case:
+        torch.set_num_threads(1)
+    if "native" in case:
+        from hotlap.small import native_steps
+
+        native_steps()
     items = dataset(folder)
     if case.startswith("cached"):
         items = cached(items, disk=cache if "disk" in case else False)
@@ -100,6 +107,9 @@ CASES = {
     "cached on disk, cold": "cached disk",
     "cached on disk, warm": "cached disk warm",
     "cached on disk and fused Adam, warm": "cached disk warm fused",
+    "cached on disk, fused Adam, one thread, warm": "cached disk warm fused one thread",
+    "cached on disk and native step, cold": "cached disk native",
+    "cached on disk and native step, warm": "cached disk warm native",
 }
 
 

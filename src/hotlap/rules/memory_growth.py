@@ -9,6 +9,7 @@ Example: `losses.append(loss)` keeps each loss with the graph that made it; `los
 """
 
 import math
+from bisect import bisect_right
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -29,6 +30,12 @@ _MIN_RISING = 6
 
 _FEWEST = 8
 
+# Ours: as for shape-churn, a handful of lengths is sound.
+MIN_SHAPES = 16
+
+# Growth where shapes are known, against that of the whole run: a leak is the same in both.
+_HARDLY = 0.5
+
 # To zero and map a page of 4 KiB takes the kernel 0.25 us and more; memory that is used again costs nothing.
 _FAULT_S_PER_BYTE = 0.25e-6 / 4096
 
@@ -48,7 +55,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     for what, values in (("on the device", _of_device(samples)), ("in the process", _of_process(samples))):
         grown = _steady_growth(values)
         steps = samples[-1].step - samples[0].step if samples else 0
-        if grown is None or steps <= 0:
+        if grown is None or steps <= 0 or _comes_with_shapes(run, samples, values):
             continue
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
@@ -95,6 +102,26 @@ def _steady_growth(values: list[int]) -> int | None:
     if grown < MIN_GROWTH or rising < _MIN_RISING or late < MIN_STEADY * early:
         return None
     return grown
+
+
+def _comes_with_shapes(run: Run, samples: list[MemorySample], values: list[int]) -> bool:
+    """True if memory grows where the model meets a shape for the first time, and hardly elsewhere.
+
+    What is prepared for a shape is kept (oneDNN holds 1,024 primitives, cuDNN its plans), and ends when shapes do:
+    that is `shape-churn`.
+    """
+    shapes = run.shapes
+    if shapes is None or shapes.num_shapes < MIN_SHAPES or len(values) != len(samples):
+        return False
+    new = shapes.new_steps
+    grown, steps, known_grown, known_steps = 0, 0, 0, 0
+    for (before, after), (low, high) in zip(pairwise(samples), pairwise(values), strict=True):
+        grown, steps = grown + high - low, steps + after.step - before.step
+        if bisect_right(new, after.step) == bisect_right(new, before.step):
+            known_grown, known_steps = known_grown + high - low, known_steps + after.step - before.step
+    if known_steps < _FEWEST:
+        return steps - known_steps > 0 and len(new) > 0
+    return known_grown / known_steps < _HARDLY * grown / steps
 
 
 def _longer_s(run: Run) -> float:

@@ -12,6 +12,7 @@ from hotlap.record import (
     LoaderFacts,
     Phase,
     Run,
+    ShapeFacts,
     Sighting,
     SightingKind,
     SwitchFacts,
@@ -300,6 +301,22 @@ def test_memory_growth_says_nothing_while_a_profiler_keeps_its_events() -> None:
     assert memory_growth.check(run) is not None
     assert memory_growth.check(replace(run, switches=SwitchFacts(profiler=True))) is None
     assert memory_growth.check(replace(run, switches=SwitchFacts())) is not None
+
+
+def test_memory_growth_leaves_to_shapes_what_comes_with_them() -> None:
+    run = firing("memory-growth")
+    churn = ShapeFacts(num_steps=60, num_shapes=30, num_new_late=15, new_steps=tuple(range(0, 60, 2)))
+    # Each new shape leaves 2 MiB behind, a known one nothing.
+    stairs = tuple(
+        replace(sample, private_bytes=(400 << 20) + (sample.step // 2 << 21)) for sample in memory(per_step=1 << 20)
+    )
+    leak = replace(run, shapes=churn)
+    assert memory_growth.check(leak) is not None, "the same at every step"
+    assert memory_growth.check(replace(leak, memory=stairs)) is None
+    few = replace(churn, num_shapes=8, new_steps=tuple(range(0, 16, 2)))
+    assert memory_growth.check(replace(leak, memory=stairs, shapes=few)) is not None
+    always = replace(churn, num_shapes=60, num_new_late=30, new_steps=tuple(range(60)))
+    assert memory_growth.check(replace(leak, shapes=always)) is None, "nobody can tell"
 
 
 def test_memory_growth_does_not_mind_pages_of_a_mapped_file() -> None:
