@@ -1,5 +1,6 @@
-"""Real MNIST, a small network, five epochs: as written, with other loaders, with the data levers cold and warm, and with
-what else `tune` may accept for it (fused Adam, one thread, the native step).
+"""Real MNIST, a small network, five epochs: as written, with other loaders, with the data levers cold and warm.
+
+And with what else `tune` may accept for it: fused Adam, one thread, the native step.
 
 `python benchmarks/mnist.py [FOLDER]` (with the four `.gz` files) writes `benchmarks/results/mnist-<device>.json`. Every
 case is a fresh process, in turn within each round; seconds are from the first `iter(loader)` to the last step, so the
@@ -118,7 +119,7 @@ def measure(folder: Path, num_rounds: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(num_rounds):
             for name, case in CASES.items():
-                cache = Path(scratch) / ("warm" if "warm" in case else f"cold-{number}")
+                cache = Path(scratch) / ("warm" if "warm" in case else f"{case}, {number}")
                 if "warm" in case and not cache.exists():
                     one(folder, "cached disk", cache)
                 seen[name].append(one(folder, case, cache))
