@@ -88,6 +88,7 @@ class Residence:
         self._columns: dict[int, torch.Tensor] = {}
         self._order: torch.Tensor | None = None
         self._order_there: torch.Tensor | None = None
+        self._layouts: dict[tuple[int, int], torch.Tensor] = {}
         self._num_moves = self._num_looks = 0
         self._full = False
         self.open = True
@@ -119,7 +120,11 @@ class Residence:
         kept, permute = column.kept_rows(index.numel())
         if kept is None:
             return None
-        layout = torch.empty((index.numel(), *kept.shape[1:]), dtype=kept.dtype, device="meta").permute(permute)
+        case = (id(column), index.numel())
+        layout = self._layouts.get(case)
+        if layout is None:
+            layout = torch.empty((index.numel(), *kept.shape[1:]), dtype=kept.dtype, device="meta").permute(permute)
+            self._layouts[case] = layout
         return unmade(
             tuple(layout.shape),
             dtype=layout.dtype,

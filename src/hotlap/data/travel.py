@@ -128,6 +128,12 @@ class Travelling(torch.Tensor):
         }
     )  # fmt: skip
 
+    def _hotlap_peek(self) -> torch.Tensor:
+        """The tensor, without this being a use of it."""
+        disabled: Any = torch._C.DisableTorchFunctionSubclass
+        with disabled():
+            return self.as_subclass(torch.Tensor)
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Give the copy to whoever moves the tensor; forget it for everybody else."""

@@ -46,6 +46,10 @@ class Unmade(torch.Tensor):
         }
     )  # fmt: skip
 
+    def _hotlap_peek(self) -> torch.Tensor:
+        """The tensor, without this being a use of it."""
+        return self.make() if self.made is None else self.made
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Make it over there for a script that moves it, here for everybody else."""

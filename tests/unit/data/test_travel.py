@@ -11,6 +11,7 @@ from hotlap.data import overlapped
 from hotlap.data.notes import Notes
 from hotlap.data.overlap import send_ahead
 from hotlap.data.travel import CudaLane, Lane, Road, Travelling
+from hotlap.probe.evidence import Digest
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
 
@@ -74,6 +75,15 @@ def test_after_any_other_use_the_copy_is_forgotten(use: Callable[[Any], Any]) ->
     result = use(batch)
     assert type(result) is not Travelling or result is batch
     assert batch.to("meta").device.type == "meta" and made.num_arrived == 0
+
+
+def test_the_gates_look_leaves_the_copy_where_it_is() -> None:
+    made, _ = road()
+    batch, digest, plain = made.send(LARGE), Digest(), Digest()
+    digest.add([batch])
+    plain.add([LARGE])
+    assert digest.take() == plain.take()
+    assert batch.to("meta").device.type == "meta" and made.num_arrived == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hotlap.data.byte_road import MOST_LOOKS, ByteRoad
 from hotlap.data.late_batches import Finisher, LateBatch, Leaf
 from hotlap.data.tails import Tail, tail_of
 from hotlap.data.unmade import Unmade
+from hotlap.probe.evidence import Digest
 from tests.unit.data.pictures import MEAN, STD, Normalize, ToDtype, ToTensor, usual
 from tests.unit.data.sets import assert_same_epochs, epochs
 
@@ -85,6 +86,15 @@ def test_any_other_use_finds_numbers(use: Callable[[Any], Any]) -> None:
     equal = torch.equal if isinstance(used, torch.Tensor) else lambda a, b: str(a) == str(b)
     assert equal(used, expected)
     assert on.num_sent == 0
+
+
+def test_the_gates_look_is_no_use() -> None:
+    on = road()
+    given, plain, digest = batch(on), Digest(), Digest()
+    plain.add([NUMBERS])
+    digest.add([given])
+    assert digest.take() == plain.take()
+    assert given.made is None and torch.equal(given.to("cpu"), NUMBERS) and on.num_sent == 1 and on.open
 
 
 def test_what_is_written_into_it_stays() -> None:
