@@ -75,9 +75,15 @@ class Candidates:
                 accepted = [spec for spec in accepted if spec not in trial.levers]
         return tuple(accepted)
 
+    def profile(self) -> Run:
+        """Where the time goes under the levers accepted so far; the facts are those of the script as written."""
+        accepted = [trial for trial in self._trials() if trial.kind == "lever" and trial.accepted]
+        timed = accepted[-1].runs[-1] if accepted and accepted[-1].runs else self._desk.study.baseline[0]
+        return replace(facts(self._desk.study), step_s=timed.step_s, phase_s=timed.phase_s)
+
     def open(self) -> list[Promise]:
         """What is still worth a trial, the most promising first: levers alone; once none is left, a known pair."""
-        profile = self._profile()
+        profile = self.profile()
         tried = {key(trial.levers) for trial in self._trials() if trial.kind == "lever"}
         found = [
             Promise(bound_s=bound_s * min(1.0, self._best_speed(lever.name)), candidate=(lever,))
@@ -151,7 +157,7 @@ class Candidates:
 
     def rejected(self) -> Iterator[Trial]:
         """Levers that were not worth a trial: why."""
-        profile = self._profile()
+        profile = self.profile()
         known = {str(spec["name"]) for trial in self._trials() for spec in trial.levers}
         known |= {lever.name for one in self.open() for lever in one.candidate}
         for kind in levers.ALL:
@@ -181,12 +187,6 @@ class Candidates:
 
     def _trials(self) -> Sequence[Trial]:
         return self._desk.study.trials
-
-    def _profile(self) -> Run:
-        """Where the time goes under the levers accepted so far; the facts are those of the script as written."""
-        accepted = [trial for trial in self._trials() if trial.kind == "lever" and trial.accepted]
-        timed = accepted[-1].runs[-1] if accepted and accepted[-1].runs else self._desk.study.baseline[0]
-        return replace(facts(self._desk.study), step_s=timed.step_s, phase_s=timed.phase_s)
 
 
 def key(stack: Stack) -> tuple[tuple[tuple[str, object], ...], ...]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hotlap import levers
 from hotlap.gate import Ruling
 from hotlap.levers import Scope
-from hotlap.record import LeverSpec, Run, Trial, Verdict, of_arm
+from hotlap.record import LeverSpec, Phase, Run, Trial, Verdict, of_arm
 from hotlap.statistics import FALSE_GAIN, Progress
 from hotlap.tune.candidates import Candidate, Candidates, Promise, key
 from hotlap.tune.comparison import LINE, Contender, compare
@@ -13,7 +13,13 @@ from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
 from hotlap.tune.one_time import break_even_step, too_late
 from hotlap.tune.timing import Arm, Heat, Timing, scope_of
-from hotlap.units import factor
+from hotlap.units import duration, factor, percent
+
+# As input-bound in the vendors' rules: from here on a training is highly so (XProf).
+_MUCH = 0.20
+
+# Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
+_DEAR_S = 200e-6
 
 
 class Trials:
@@ -57,6 +63,21 @@ class Trials:
                 self._desk.warn("The budget was over before each accepted lever could be left out once.")
                 return
             self._leave_out(spec)
+
+    def say_what_is_left(self) -> None:
+        """Where making items is still much of the step, and no lever keeps them: what else there is."""
+        profile = self._candidates.profile()
+        share, wait_s = profile.share(Phase.INPUT), profile.mean_phase_s(Phase.INPUT)
+        dear = [one for one in profile.loaders if one.trained_on and one.num_items and (one.item_s or 0.0) >= _DEAR_S]
+        keeps = {"cached-dataset", "device-resident"} & {str(spec["name"]) for spec in self.stack}
+        if not dear or keeps or share is None or wait_s is None or share < _MUCH:
+            return
+        self._desk.warn(
+            f"Each step still waits {duration(wait_s)} ({percent(share)} of it) for its batch; making one item of "
+            f"{dear[0].dataset} takes {duration(dear[0].item_s or 0.0)}. What is always the same in them (reading, "
+            "decoding) can be done once for all runs: `hotlap data pack --estimate FILE.py:DATASET`, for the data set "
+            "without its random transforms, measures on some of its items what that would give."
+        )
 
     def _next_group(self) -> Sequence[Candidate]:
         """Of what the budget still affords, the group that promises most for the time that its heats take."""

@@ -105,6 +105,7 @@ class Tuner:
             desk.change("evidence", baseline=(desk.study.baseline[0], *court.known))
             trials.stack_greedily()
             trials.leave_each_out()
+            trials.say_what_is_left()
         else:
             desk.warn(
                 f"What was left of the budget ({duration(max(0.0, desk.left_s))}) is too short to try anything in; "

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hotlap.record import (
     CallSite,
@@ -59,6 +60,8 @@ class World:
     clock: float = 0.0
     num_runs: int = 0
     plans: list[Plan] = field(default_factory=list)
+    loader: dict[str, Any] = field(default_factory=dict)
+    """What is other in what the probe says of the loader."""
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """The launcher."""
@@ -109,7 +112,7 @@ class World:
             loss=tuple(self._losses(plan, always, total)),
             num_samples=(64,) * total,
             num_updates=(1,) * total,
-            loaders=(_LOADER,),
+            loaders=(replace(_LOADER, **self.loader),),
             optimizers=(_ADAM,),
             call_sites=self._sites(),
             sources={self.path: self.sha256},
