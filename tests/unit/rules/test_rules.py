@@ -149,6 +149,13 @@ def test_host_bound_sees_python_within_the_forward_pass() -> None:
     assert host_bound.check(replace(run, compiled=True)) is None, "of compiled code operators are not seen"
 
 
+def test_host_bound_leaves_out_what_giving_memory_back_may_take() -> None:
+    run = replace(healthy(), calls=calls(step_s=0.01, arithmetic=0.5, streaming=0.45))
+    assert host_bound.check(run) is None
+    more = host_bound.check(replace(run, calls=calls(step_s=0.01, arithmetic=0.3, streaming=0.2)))
+    assert more is not None, "what temporaries cannot explain is Python"
+
+
 def in_line(phase: Phase, *, inside: bool, step_s: float = 0.008) -> HotLine:
     return HotLine(
         path=SCRIPT, line=31, function="main", text="loss.backward()", phase=phase, step_s=step_s, inside=inside
