@@ -12,6 +12,7 @@ from dataclasses import replace
 from hotlap import rules, statistics
 from hotlap.levers import BatchSize
 from hotlap.record import Ceiling, Machine, Noise, Phase, Run, State, Status, Study
+from hotlap.tune.apart import Apart
 from hotlap.tune.candidates import Candidates
 from hotlap.tune.ceilings import bounds, free_input
 from hotlap.tune.desk import Desk
@@ -81,18 +82,19 @@ class Tuner:
         """
         desk = Desk(study, self._options, self._observer, now=self._now)
         sizes = self._look(desk)
-        self._search(desk, sizes)
+        runs = Apart(self._runs, desk.warn)
+        self._search(desk, sizes, runs)
         if BatchSize.name in self._options.allow and desk.study.recipe is None:
             desk.aside_s = 0.0
-            Recipes(desk, self._runs, sizes, self._machine).study()
+            Recipes(desk, runs, sizes, self._machine).study()
         desk.change("end", state=State.COMPLETE)
         return desk.study
 
-    def _search(self, desk: Desk, sizes: Sizes) -> None:
+    def _search(self, desk: Desk, sizes: Sizes, runs: Runs) -> None:
         """Levers that leave training as it is."""
         desk.aside_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
-        timing = Timing(self._runs, self._options, sizes, now=self._now)
-        court = Court(self._runs, self._options, sizes, desk.study.baseline, now=self._now)
+        timing = Timing(runs, self._options, sizes, now=self._now)
+        court = Court(runs, self._options, sizes, desk.study.baseline, now=self._now)
         trials = Trials(desk, timing, court, Candidates(desk, self._machine, together=timing.together))
         several = _why_not_several(desk.study.baseline[0])
         if several is not None:

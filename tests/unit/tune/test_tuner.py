@@ -36,6 +36,35 @@ def accepted(study: Study) -> list[object]:
     return [spec["name"] for spec in study.result.levers]
 
 
+def test_trainings_that_want_one_port_are_compared_one_after_the_other(script: Path) -> None:
+    class OnePort(World):
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            first, *others = super().__call__(plans, limit_s=limit_s)
+            error = "OSError: [Errno 98] Address already in use"
+            return [first, *(replace(run, status=Status.CRASHED, error=error, step_s=()) for run in others)]
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = OnePort(path=str(script), sha256=digest, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0)
+    assert accepted(study) == ["cached-dataset"]
+    assert study.result is not None and study.result.verdict is Verdict.UNHARMED
+    (told,) = [warning for warning in study.warnings if "cannot run at the same time" in warning]
+    assert "(Address already in use)" in told
+
+
+def test_a_port_that_another_program_holds_is_a_failure_as_any(script: Path) -> None:
+    class Taken(World):
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            found = super().__call__(plans, limit_s=limit_s)
+            error = "OSError: [Errno 98] Address already in use"
+            late = any(plan.always for plan in plans)
+            return [replace(run, status=Status.CRASHED, error=error, step_s=()) if late else run for run in found]
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    study = tune(Taken(path=str(script), sha256=digest), levers=("cached-dataset",), budget_s=600.0)
+    assert not accepted(study) and not [w for w in study.warnings if "cannot run at the same time" in w]
+
+
 def test_where_items_stay_dear_it_says_what_else_there_is(script: Path) -> None:
     dear = {"item_s": 2e-3, "deterministic": False, "why_not": "an item draws from torch"}
     study = tune(world_of(script, loader=dear), levers=("fused-optimizer",), budget_s=600.0)
