@@ -172,7 +172,7 @@ def measure(folder: Path, *, num_rounds: int, num_epochs: int) -> list[dict[str,
 
 def rows(wanted: dict[str, dict[str, Any]], seen: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     later = {name: statistics.median(run["later"] for run in runs) for name, runs in seen.items() if runs}
-    tried = [name for name in later if "workers" in name and "prefix" not in name]
+    tried = [name for name in later if "workers" in name and not _is_ours(wanted[name])]
     best = max(tried, key=later.__getitem__)
     table = []
     for name, runs in seen.items():
@@ -195,10 +195,14 @@ def rows(wanted: dict[str, dict[str, Any]], seen: dict[str, list[dict[str, Any]]
     return table
 
 
+def _is_ours(case: dict[str, Any]) -> bool:
+    return any(case.get(piece) for piece in ("prefix", "late", "lasting"))
+
+
 def _draws_as(ours: dict[str, Any], other: dict[str, Any]) -> bool:
     """True for a plain loader whose draws are those of this case of hotlap's."""
-    plain = not (other.get("prefix") or other.get("webdataset") or other.get("persistent"))
-    return bool(ours.get("prefix")) and plain and ours.get("workers", 0) == other.get("workers", 0)
+    plain = not (_is_ours(other) or other.get("webdataset") or other.get("persistent"))
+    return _is_ours(ours) and plain and ours.get("workers", 0) == other.get("workers", 0)
 
 
 def one(folder: Path, case: dict[str, Any], shards: Path) -> dict[str, Any] | None:
