@@ -1,5 +1,6 @@
 """The first filling in parallel processes: the same items, and nothing that this process would not have seen."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -169,8 +170,12 @@ def test_fillers_end_when_this_process_does(tmp_path: Path) -> None:
 
 def running() -> list[Any]:
     """Without multiprocessing's own, which the first spawned worker of any test leaves behind."""
-    children = [child for child in psutil.Process().children() if _lives(child.pid)]
-    return [child for child in children if "resource_tracker" not in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it ends just now
+            if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def gone() -> bool:
