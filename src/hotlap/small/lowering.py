@@ -4,6 +4,7 @@ A value has rows (the batch) and columns (the last dimension). A tensor with one
 column. What would line up rows with columns is refused.
 """
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +13,11 @@ import torch
 from torch import fx
 
 from hotlap.small.program import Node, Op, Program, Unsupported
+
+_BY_ROWS = "the forward calculates with the number of rows in the batch."
+
+# Operations that may be handed the number of rows.
+_TAKE_ROWS = ("view", "reshape", torch.reshape)
 
 
 class Rows(int):
@@ -85,6 +91,7 @@ class Lowering:
         from hotlap.small import operations as tables  # it names the methods below
 
         args, kwargs = self._resolve(node.args), self._resolve(node.kwargs)
+        self._check_arguments(node, _flat(args, kwargs))
         if node.op == "get_attr":
             return self._constant(attribute(self.recorded, str(node.target)), str(node.target))
         if node.op == "call_module":
@@ -110,10 +117,32 @@ class Lowering:
                 f"the operation {node.format_node()} has arguments that are not known: {error}"
             ) from error
 
+    def _check_arguments(self, node: fx.Node, flat: list[Any]) -> None:
+        if any(self._is_folded(a) for a in flat) and not self._unfolds(node):
+            raise Unsupported(f"{node.format_node()} works on samples of several dimensions before they are flattened.")
+        calculates = any(isinstance(a, Sym) for a in flat) and any(isinstance(a, Rows) for a in flat)
+        if calculates and node.target not in _TAKE_ROWS:
+            raise Unsupported(_BY_ROWS)
+
+    def _is_folded(self, argument: Any) -> bool:
+        """The input, whose samples have several dimensions still."""
+        is_input = isinstance(argument, Sym) and argument.value == self.program.input
+        return is_input and len(argument.shape) > len(self.lead) + 1
+
+    def _unfolds(self, node: fx.Node) -> bool:
+        """It makes rows of samples, or asks for their shape."""
+        if node.op == "call_module":
+            return type(self.recorded.get_submodule(str(node.target))) is torch.nn.Flatten
+        if node.op == "call_method":
+            return str(node.target) in ("flatten", "view", "reshape", "size", "dim")
+        return node.op == "call_function" and node.target in (torch.flatten, torch.reshape, getattr)
+
     def _plain(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
         """An operation on numbers, shapes and the like, done at once."""
+        if node.target is operator.getitem and isinstance(args[0], tuple):
+            return args[0][args[1]]  # one number of a shape, the rows' perhaps
         if any(isinstance(a, Rows) for a in _flat(args, kwargs)):
-            raise Unsupported("the forward calculates with the number of rows in the batch.")
+            raise Unsupported(_BY_ROWS)
         if node.op == "call_function":
             return cast(Callable[..., Any], node.target)(*args, **kwargs)
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)

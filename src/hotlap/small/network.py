@@ -10,7 +10,7 @@ from hotlap.small import guards
 from hotlap.small.native import Core, core, core_for
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Op, Program, Unsupported
-from hotlap.small.trace import trace_model
+from hotlap.small.trace import Samples, trace_model
 
 Forward = Callable[[torch.Tensor], torch.Tensor]
 
@@ -40,6 +40,7 @@ class Network:
         self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
+        self._samples = Samples(model, self.program)
         self._guard = guards.new_guard()
         guards.watch_model(self._guard, model, self.program.parameters)
         self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
@@ -51,8 +52,12 @@ class Network:
         return bool(self._guard.holds())
 
     def takes(self, x: torch.Tensor) -> bool:
-        """Whether `x` is a batch as it was traced for."""
-        return x.dtype is self.program.dtype and x.dim() == 2 and x.shape[1] == self.features and x.numel() > 0
+        """Whether `x` is a batch as it was traced for. Of samples with several dimensions that is looked at once."""
+        if x.dtype is not self.program.dtype or x.numel() == 0:
+            return False
+        if x.dim() == 2:
+            return x.shape[1] == self.features
+        return x.dim() > 2 and not self._samples.why_not(tuple(x.shape[1:]))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient."""

@@ -116,7 +116,14 @@ class NativeSteps:
             return None
         if known.made is None or not known.made.holds():
             self._trace(known, module, call)
-        return known.made if known.made is not None and known.made.takes(x) else None
+        return known.made if known.made is not None and self._fits(known.made, x) else None
+
+    def _fits(self, network: Network, x: torch.Tensor) -> bool:
+        self._inside = True  # it may look at the model's forward
+        try:
+            return network.takes(x)
+        finally:
+            self._inside = False
 
     def _trace(self, known: "_Known[nn.Module, Network]", module: nn.Module, call: Callable[..., Any]) -> None:
         known.times += 1

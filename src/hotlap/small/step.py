@@ -11,7 +11,7 @@ from hotlap.errors import UserError
 from hotlap.small import crossover, guards, losses, optimizers
 from hotlap.small.native import core
 from hotlap.small.program import Program, Unsupported
-from hotlap.small.trace import trace_model
+from hotlap.small.trace import Samples, trace_model
 from hotlap.small.updates import NativeUpdate
 
 Loss = nn.Module | Callable[..., torch.Tensor]
@@ -138,6 +138,7 @@ class CompiledStep:
         """Compile for the model, loss and optimizer as they are now."""
         self._criterion = losses.recognise(self.loss)
         self._program: Program = trace_model(self.model)
+        self._samples = Samples(self.model, self._program)
         method = optimizers.check_known(self.optimizer)
         if self._program.dtype not in (torch.float32, torch.float64):
             raise Unsupported(f"parameters of {self._program.dtype} are not known; float32 and float64 are.")
@@ -191,6 +192,11 @@ class CompiledStep:
             raise Unsupported(f"the batch is {x.dtype} on {x.device}; the model takes {program.dtype} on the CPU.")
         if x.requires_grad:
             raise Unsupported("the batch requires a gradient; compile_step gives gradients to parameters only.")
+        if x.dim() > 2:
+            reason = self._samples.why_not(tuple(x.shape[1:]))
+            if reason:
+                raise Unsupported(reason)
+            x = x.reshape(x.shape[0], features)
         if x.dim() != 2 or x.shape[1] != features:
             raise Unsupported(f"the batch has shape {tuple(x.shape)}; (rows, {features}) is expected.")
         cols = program.values[program.output][0]

@@ -6,6 +6,7 @@ rows (the batch) and columns (the last dimension). A tensor with one dimension f
 
 import random
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -80,22 +81,50 @@ def check_plain(root: nn.Module) -> None:
             raise Unsupported(f"parameter {name} is a {type(parameter).__name__}.")
 
 
-def trace_model(model: nn.Module) -> Program:
-    """The program of a model that takes one batch (R, features)."""
+def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Program:
+    """The program of a model that takes one batch (R, features), or (R, *sample) and flattens it first."""
     check_plain(model)
     recorded = record(model)
     features, dtype = _first_layer(recorded)
+    sample = (features,) if sample is None else sample
+    if prod(sample) != features:
+        raise Unsupported(f"the model takes {features} features, but samples of the shape {sample} come in.")
     lowering = Lowering(recorded, Program(dtype), lead=(Rows(2),))
     inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
     required = [node for node in inputs if not node.args]
     if len(required) != 1:
         raise Unsupported(f"the forward of {name_of(model)} takes {len(required)} inputs; one batch is expected.")
     lowering.program.input = lowering.program.value(features)
-    lowering.known[required[0]] = Sym(lowering.program.input, (Rows(2), features))
+    lowering.known[required[0]] = Sym(lowering.program.input, (Rows(2), *sample))
     for node in inputs:
         if node.args:
             lowering.known[node] = node.args[0]
     return lowering.run()
+
+
+class Samples:
+    """Shapes of samples that a model takes as rows of its program: it flattens them before it does anything else."""
+
+    def __init__(self, model: nn.Module, program: Program) -> None:
+        self._model = model
+        self._program = program
+        self._known: dict[tuple[int, ...], str] = {}
+
+    def why_not(self, sample: tuple[int, ...]) -> str:
+        """A sentence; "" if a batch (R, *sample) is the same to the model as (R, features)."""
+        reason = self._known.get(sample)
+        if reason is None:
+            reason = self._known[sample] = self._look(sample)
+        return reason
+
+    def _look(self, sample: tuple[int, ...]) -> str:
+        try:
+            again = trace_model(self._model, sample)
+        except Unsupported as error:
+            return str(error)
+        same = again.description() == self._program.description()
+        same &= again.output_squeezed == self._program.output_squeezed
+        return "" if same else f"with samples of the shape {sample} it computes something else."
 
 
 def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Program:

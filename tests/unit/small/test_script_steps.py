@@ -9,7 +9,9 @@ import torch
 from torch import nn, optim
 
 from hotlap.levers import Patch
+from hotlap.small import compile_step
 from hotlap.small.native import core
+from hotlap.small.program import Unsupported
 from hotlap.small.script_steps import NativeSteps
 
 pytestmark = pytest.mark.skipif(not core().views, reason=f"no native core, or a torch before 2.10: {core().why_not}")
@@ -302,3 +304,97 @@ def test_frozen_and_unused_parameters_stay() -> None:
     assert torch.equal(weight, frozen)
     assert torch.equal(unused, torch.ones(3))
     assert unused not in optimizer.state
+
+
+class Pictures(nn.Module):
+    """Flattens its samples in the way that is named."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.how = how
+        self.first, self.last = nn.Linear(24, 16), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.how == "flatten":
+            x = x.flatten(1)
+        elif self.how == "torch.flatten":
+            x = torch.flatten(x, start_dim=1)
+        elif self.how == "view":
+            x = x.view(-1, 24)
+        elif self.how == "size":
+            x = x.view(x.size(0), -1)
+        elif self.how == "shape":
+            x = x.reshape(x.shape[0], 24)
+        elif self.how == "scaled":
+            x = (x * 2).flatten(1)
+        out: torch.Tensor = self.last(torch.tanh(self.first(x)))
+        return out
+
+
+PICTURES = torch.randn(32, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+
+
+def shown(net: nn.Module, *, x: torch.Tensor = PICTURES) -> list[Any]:
+    optimizer = optim.Adam(net.parameters(), lr=1e-2)
+    found: list[Any] = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        given = x.clone().requires_grad_(True)
+        out = net(given)
+        nn.functional.cross_entropy(out, Y[:32]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        found += [out.detach(), given.grad]
+    return found
+
+
+@pytest.mark.parametrize("how", ["flatten", "torch.flatten", "view", "size", "shape", "scaled", "module"])
+def test_samples_with_several_dimensions_that_are_flattened_first_run_natively(how: str) -> None:
+    def net() -> nn.Module:
+        torch.manual_seed(1)
+        layers = nn.Sequential(nn.Flatten(), nn.Linear(24, 16), nn.Tanh(), nn.Linear(16, 3))
+        return layers if how == "module" else Pictures(how)
+
+    expected = shown(net())
+    with installed():
+        ours = net()
+        found = shown(ours)
+        native = "_Pass" in type(ours(PICTURES).grad_fn).__name__
+        rows = ours(PICTURES.flatten(1))
+    assert native is (how != "scaled"), "what is done before it is flattened is left to torch"
+    assert torch.allclose(rows, ours(PICTURES), atol=1e-6)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.shape == theirs.shape and torch.allclose(mine, theirs, atol=1e-5)
+
+
+def test_other_shapes_and_formats_of_pictures_are_torchs_errors_or_the_same() -> None:
+    turned = PICTURES.contiguous(memory_format=torch.channels_last)
+    expected = shown(Pictures("flatten"), x=turned)
+    with installed():
+        ours = Pictures("flatten")
+        for mine, theirs in zip(shown(ours, x=turned), expected, strict=True):
+            assert torch.allclose(mine, theirs, atol=1e-5)
+        with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+            ours(torch.randn(8, 5, 5))
+        assert ours(torch.randn(8, 24)).shape == (8, 3) and ours(torch.randn(8, 4, 6)).shape == (8, 3)
+
+
+def test_compile_step_takes_them_as_well() -> None:
+    def made() -> Any:
+        net = Pictures("flatten")
+        return net, compile_step(net, nn.CrossEntropyLoss(), optim.Adam(net.parameters(), lr=1e-2))
+
+    (one, ours), (other, rows) = made(), made()
+    for _ in range(3):
+        assert ours.step(PICTURES, Y[:32]) == rows.step(PICTURES.flatten(1), Y[:32])
+    assert ours.fit(PICTURES, Y[:32], batch_size=8, shuffle=False) == rows.fit(
+        PICTURES.flatten(1), Y[:32], batch_size=8, shuffle=False
+    )
+    assert ours.evaluate(PICTURES, Y[:32]) == rows.evaluate(PICTURES.flatten(1), Y[:32])
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    net = Pictures("scaled")
+    refuses = compile_step(net, nn.CrossEntropyLoss(), optim.Adam(net.parameters()))
+    with pytest.raises(Unsupported, match="works on samples of several dimensions before they are flattened"):
+        refuses.step(PICTURES, Y[:32])
+    with pytest.raises(Unsupported, match=r"takes 24 features, but samples of the shape \(2, 3, 5\) come in"):
+        refuses.step(torch.randn(32, 2, 3, 5), Y[:32])
