@@ -88,6 +88,13 @@ def test_any_other_use_finds_numbers(use: Callable[[Any], Any]) -> None:
     assert on.num_sent == 0
 
 
+def test_pinning_waits_until_it_is_made() -> None:
+    on = road()
+    pinned = batch(on).pin_memory()
+    assert type(pinned) is Unmade and pinned.made is None and pinned.shape == NUMBERS.shape
+    assert torch.equal(pinned.to("cpu"), NUMBERS) and on.num_sent == 1 and on.open
+
+
 def test_the_gates_look_is_no_use() -> None:
     on = road()
     given, plain, digest = batch(on), Digest(), Digest()
