@@ -101,8 +101,8 @@ def test_pinning(tmp_path: Path) -> None:
     assert all(row[1]["value"] > 0 for table in (whole, small) for row in table["rows"])
     assert all(row[1]["value"] > 50 << 20 for row in memory["rows"])
     assert any("not MNIST" in note for note in told["notes"])
-    # The lever must have been at work: all waiting for batches together is less. (As a share of the step it need not be:
-    # the other lever makes the rest shorter as well.)
+    # The lever must have been at work: all waiting for batches together is less. (As a share of the step it need not
+    # be: the other lever makes the rest shorter as well.)
     as_written, under_hotlap = (row[1]["value"] * row[3]["value"] for row in (whole["rows"][0], whole["rows"][2]))
     assert under_hotlap < as_written
 

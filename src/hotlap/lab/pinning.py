@@ -63,11 +63,11 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
         watches = () if gpu else ("workload",)
         profile = place.run(place.plan(*words, steps=_PROFILE_STEPS, warmup=_PROFILE_WARMUP, watches=watches))
         chosen = _levers(profile, here)
-        doing(f"training {epochs} epochs as written")
+        doing(f"training {NUM_EPOCHS} epochs as written")
         finished = {PLAIN: place.finished(*words)}
-        doing(f"training {epochs} epochs with {workers} workers and pinned memory")
+        doing(f"training {NUM_EPOCHS} epochs with {workers} workers and pinned memory")
         finished[ARTICLE] = place.finished(*words, "--workers", str(workers), "--pin")
-        doing(f"training {epochs} epochs under {', '.join(str(spec['name']) for spec in chosen) or 'no lever'}")
+        doing(f"training {NUM_EPOCHS} epochs under {', '.join(str(spec['name']) for spec in chosen) or 'no lever'}")
         finished[HOTLAP] = place.finished(*words, levers=chosen)
         traced = None if gpu else workload_of(profile)
     known = Known(
@@ -78,7 +78,7 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
         levers=tuple(str(spec["name"]) for spec in chosen),
         about_data=about_data,
     )
-    return tell(known, settings, epochs=epochs)
+    return tell(known, settings, epochs=NUM_EPOCHS)
 
 
 def _levers(profile: Run, here: Machine) -> tuple[LeverSpec, ...]:
