@@ -7,9 +7,7 @@ from typing import final
 import torch
 
 from hotlap.data.tails import Tail, all_bytes
-
-# Batches that may be used otherwise (printed, looked at) before all are made into numbers at once, here.
-MOST_LOOKS = 3
+from hotlap.data.unmade import MOST_LOOKS
 
 
 @final

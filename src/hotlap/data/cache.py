@@ -1,5 +1,6 @@
 """`cached(dataset)`: items are computed once, kept as contiguous arrays, and gathered a batch at a time."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -81,6 +82,17 @@ class CachedDataset(StandIn):
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
         store = self._hotlap_kept.ready(indices)
         return None if store is None else self._hotlap_gather(store, index)
+
+    def _hotlap_on_note(self, tell: Callable[[str], None]) -> None:
+        """Tell this of each sentence that `note` comes to hold."""
+        self._hotlap_kept.on_note = tell
+        if self._hotlap_residences is not None:
+            self._hotlap_residences.notes.on_note = tell
+
+    def _hotlap_settled(self) -> bool:
+        """True if batches come as they will from now on."""
+        kept, residences = self._hotlap_kept, self._hotlap_residences
+        return kept.given_up or (kept.settled and (residences is None or residences.settled))
 
     def _hotlap_gather(self, store: Store, index: torch.Tensor) -> tuple[Any] | None:
         """A batch of a store that holds all items."""

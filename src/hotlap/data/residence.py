@@ -18,7 +18,7 @@ from hotlap.data.cache import CachedDataset, cached
 from hotlap.data.columns import Column
 from hotlap.data.notes import Notes
 from hotlap.data.store import ColumnStore
-from hotlap.data.unmade import Unmade, unmade
+from hotlap.data.unmade import MOST_LOOKS, Unmade, unmade
 from hotlap.units import size
 
 # Batches that the script moves itself before anything is put there: by then the training has shown what it takes.
@@ -26,9 +26,6 @@ NUM_MOVES_FIRST = 20
 
 # Of what is free on the device then. The other half is for larger batches, validation, and what else may come.
 SHARE_OF_FREE = 0.5
-
-# Batches that may be used on the CPU (printed, looked at) before all are gathered there at once.
-MOST_LOOKS = 3
 
 
 class Depot(ABC):
@@ -90,7 +87,8 @@ class Residence:
         self._order_there: torch.Tensor | None = None
         self._layouts: dict[tuple[int, int], torch.Tensor] = {}
         self._num_moves = self._num_looks = 0
-        self._full = False
+        self.full = False
+        """True while all items lie on the device."""
         self.open = True
         """False once it was seen that nothing can be gained: batches are gathered on the CPU at once."""
         self.num_given = 0
@@ -103,7 +101,7 @@ class Residence:
     def looked_at(self) -> None:
         """The script used a batch on the CPU."""
         self._num_looks += 1
-        if self._num_looks > MOST_LOOKS:
+        if self._num_looks >= MOST_LOOKS:
             self._close("the script uses its batches on the CPU")
 
     def rows(self, store: ColumnStore, column: Column, index: torch.Tensor, device: torch.device) -> Any:
@@ -135,18 +133,18 @@ class Residence:
 
     def _is_there(self, store: ColumnStore, device: torch.device) -> bool:
         if self._depot is None or not self._depot.is_at(device):
-            if self._full:
+            if self.full:
                 self._close("the script moves its batches to several devices")
                 return False
             self._depot, self._num_moves = self._find(device), 0
             if self._depot is None:
                 self._close(f"batches go to {device}, and this is for CUDA devices")
                 return False
-        if not self._full:
+        if not self.full:
             self._num_moves += 1
             if self._num_moves > NUM_MOVES_FIRST:
                 self._fill(store.columns, self._depot)
-        return self._full
+        return self.full
 
     def _fill(self, columns: Sequence[Column], depot: Depot) -> None:
         kept = {id(column): rows for column in columns if (rows := column.kept_rows(1)[0]) is not None}
@@ -160,7 +158,7 @@ class Residence:
         except RuntimeError as error:  # out of memory all the same: others use the device as well
             self._close(f"its items could not be put on the device ({str(error).splitlines()[0]})")
             return
-        self._full = True
+        self.full = True
 
     def _index_there(self, index: torch.Tensor) -> torch.Tensor:
         """Indices of a batch that is a part of an epoch's order travel with the whole of it, once."""
@@ -174,7 +172,7 @@ class Residence:
         return self._order_there[start : start + index.numel()]
 
     def _close(self, reason: str) -> None:
-        self.open = self._full = False
+        self.open = self.full = False
         self._columns, self._order, self._order_there = {}, None, None
         self._notes.say(f"batches are gathered on the CPU: {reason}")
 
@@ -213,19 +211,26 @@ class Residences:
         self._find = find
         self._of: WeakKeyDictionary[Any, Residence] = WeakKeyDictionary()
 
+    @property
+    def settled(self) -> bool:
+        """True if all items of each store are on the device, or never will be; False until the first batch tells."""
+        if not self._may_be_used():
+            return True
+        return bool(self._of) and all(residence.full or not residence.open for residence in self._of.values())
+
     def gather(self, store: ColumnStore, index: torch.Tensor) -> tuple[Any] | None:
         """A batch of a store that holds all items."""
-        if self._find is depot_at and not _uses_cuda():
+        if not self._may_be_used():
             return store.gather(index)
         residence = self._of.get(store)
         if residence is None:
             residence = self._of[store] = Residence(self.notes, self._find)
         return residence.gather(store, index)
 
-
-def _uses_cuda() -> bool:
-    cuda: Any = torch.cuda
-    return bool(cuda.is_available() and cuda.is_initialized())
+    def _may_be_used(self) -> bool:
+        """The script has started CUDA (asking must not start it), or is given another way."""
+        cuda: Any = torch.cuda
+        return self._find is not depot_at or bool(cuda.is_available() and cuda.is_initialized())
 
 
 def resident(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> CachedDataset:

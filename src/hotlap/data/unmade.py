@@ -12,6 +12,9 @@ from torch.utils._pytree import tree_map
 
 from hotlap.data.travel import target_of
 
+# Batches that may be used otherwise (printed, looked at) before all are made at once, here.
+MOST_LOOKS = 3
+
 # A patched `Tensor.to` calls these in the end.
 _TO: Any = torch._C.TensorBase.to
 _CUDA: Any = torch._C.TensorBase.cuda

@@ -13,9 +13,9 @@ from hotlap.levers.loaders import (
     hardly_waits,
     has_items,
     memory_bytes,
+    refused_by_all,
     replace_datasets,
     saves_at_most_s,
-    trained_on,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Run
@@ -52,9 +52,9 @@ class CachedDataset(Lever):
         """What the loaders are first, then whether their items can be kept, then what there is to gain."""
         if not run.loaders:
             return NO_LOADER
-        reasons = [why_not_kept(loader, machine) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, lambda loader: why_not_kept(loader, machine))
+        if refused is not None:
+            return refused
         return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
@@ -67,10 +67,12 @@ class CachedDataset(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
-        served = [
-            loader for loader in run.loaders if loader.num_items is not None and loader.deterministic is not False
-        ]
-        return wrapping_edits(run, served, "cached")
+        return wrapping_edits(run, filter(can_be_kept, run.loaders), "cached")
+
+
+def can_be_kept(loader: LoaderFacts) -> bool:
+    """Its data set has items that were not seen to change."""
+    return loader.num_items is not None and loader.deterministic is not False
 
 
 def why_not_kept(loader: LoaderFacts, machine: Machine) -> str | None:
@@ -122,7 +124,7 @@ class Wrapped:
         held = self._held.pop(id(dataset), None)
         if held is None:
             held = self._make(dataset)
-            held._hotlap_kept.on_note = self._patch.notes.append
+            held._hotlap_on_note(self._patch.notes.append)
         self._held[id(dataset)] = held
         if len(self._held) > MAX_HELD:
             self._held.popitem(last=False)
@@ -130,8 +132,7 @@ class Wrapped:
 
     def _settled(self) -> bool:
         """True once every data set that was drawn from is full, has given up, or hardly computes items any more."""
-        used = [held._hotlap_kept for held in self._held.values() if held._hotlap_kept.used]
-        return all(kept.settled for kept in used)
+        return all(held._hotlap_settled() for held in self._held.values() if held._hotlap_kept.used)
 
 
 def _cached(dataset: Any) -> Any:

@@ -9,9 +9,9 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
+    refused_by_all,
     replace_datasets_once,
     saves_at_most_s,
-    trained_on,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Run
@@ -42,9 +42,9 @@ class CachedPrefix(Lever):
             return NO_LOADER
         if machine.system != "Linux":
             return f"Heads lie in memory that forked processes share; this is {machine.system}."
-        reasons = [_refuses(loader) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, _refuses)
+        if refused is not None:
+            return refused
         return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hotlap.levers.cached_dataset import Wrapped, why_not_kept
+from hotlap.levers.cached_dataset import Wrapped, can_be_kept, why_not_kept
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.levers.loaders import NO_LINE, NO_LOADER, saves_at_most_s, trained_on, wrapping_edits
-from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
+from hotlap.levers.loaders import MIN_SHARE, NO_LINE, NO_LOADER, refused_by_all, saves_at_most_s, wrapping_edits
+from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
 from hotlap.units import percent
-
-# Gains below this drown in the noise between processes.
-MIN_SHARE = 0.02
 
 
 @final
@@ -40,9 +37,9 @@ class DeviceResident(Lever):
             return NO_LOADER
         if run.device == "cpu":
             return "The model runs on the CPU: its batches lie where they are needed."
-        reasons = [why_not_kept(loader, machine) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, lambda loader: why_not_kept(loader, machine))
+        if refused is not None:
+            return refused
         shares = [run.share(Phase.TRANSFER), run.share(Phase.INPUT)]
         share = None if None in shares else sum(each or 0.0 for each in shares)
         if share is not None and share < MIN_SHARE:
@@ -59,11 +56,7 @@ class DeviceResident(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`resident(...)` around the data set of each loader that is served."""
-        return wrapping_edits(run, filter(_served, run.loaders), "resident")
-
-
-def _served(loader: LoaderFacts) -> bool:
-    return loader.num_items is not None and loader.deterministic is not False
+        return wrapping_edits(run, filter(can_be_kept, run.loaders), "resident")
 
 
 def _resident(dataset: Any) -> Any:

@@ -10,9 +10,9 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
+    refused_by_all,
     replace_datasets_once,
     saves_at_most_s,
-    trained_on,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, InputPart, LoaderFacts, Machine, Phase, Run
@@ -49,9 +49,9 @@ class LateTransform(Lever):
             return NO_LOADER
         if machine.system != "Linux":
             return f"Items are tried in a forked process first; this is {machine.system}."
-        reasons = [_refuses(loader, run) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, lambda loader: _refuses(loader, run))
+        if refused is not None:
+            return refused
         waits = None if _travels(run) else hardly_waits(run)
         return waits or (None if self.edits(run) else NO_LINE)
 

@@ -23,6 +23,12 @@ def trained_on(run: Run) -> Sequence[LoaderFacts]:
     return [loader for loader in run.loaders if loader.trained_on] or run.loaders
 
 
+def refused_by_all(run: Run, why: Callable[[LoaderFacts], str | None]) -> str | None:
+    """The first reason if `why` has one for each loader that is trained on; None if it leaves one of them."""
+    reasons = [why(loader) for loader in trained_on(run)]
+    return None if None in reasons else reasons[0]
+
+
 def hardly_waits(run: Run) -> str | None:
     """A sentence if faster batches could gain nothing."""
     share = run.share(Phase.INPUT)

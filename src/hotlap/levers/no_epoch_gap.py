@@ -10,9 +10,9 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     has_items,
+    refused_by_all,
     replace_datasets,
     saves_at_most_s,
-    trained_on,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
@@ -46,9 +46,9 @@ class NoEpochGap(Lever):
         """Are there workers that end, and does their start cost anything?"""
         if not run.loaders:
             return NO_LOADER
-        reasons = [_refuses(loader) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, _refuses)
+        if refused is not None:
+            return refused
         gap = _gap_share(run)
         if gap is not None and gap < MIN_SHARE:
             return f"The waits at the begin of epochs take {percent(gap)} of the time, so there is nothing to gain."

@@ -9,9 +9,9 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     has_items,
+    refused_by_all,
     replace_datasets,
     saves_at_most_s,
-    trained_on,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts
@@ -57,9 +57,9 @@ class PinAndOverlap(Lever):
             return (
                 f"The model was given {run.shapes.num_shapes} different shapes: memory would be pinned again and again."
             )
-        reasons = [_refuses(loader) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, _refuses)
+        if refused is not None:
+            return refused
         share = run.share(Phase.TRANSFER)
         if share is not None and share < MIN_SHARE:
             return f"Copies to the device take {percent(share)} of a step, so there is nothing to gain."

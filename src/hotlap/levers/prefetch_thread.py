@@ -9,9 +9,9 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
+    refused_by_all,
     replace_datasets,
     saves_at_most_s,
-    trained_on,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Run
@@ -38,9 +38,9 @@ class PrefetchThread(Lever):
         """What the loaders read, then what there is to gain."""
         if not run.loaders:
             return NO_LOADER
-        reasons = [_refuses(loader) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, _refuses)
+        if refused is not None:
+            return refused
         return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:

@@ -11,6 +11,7 @@ from hotlap.levers.loaders import (
     NO_LOADER,
     hardly_waits,
     memory_bytes,
+    refused_by_all,
     replace_arguments,
     saves_at_most_s,
     sites,
@@ -83,9 +84,9 @@ class Workers(Lever):
             return NO_LOADER
         if machine.system != "Linux":
             return f"Workers are tried where processes are forked; this is {machine.system}."
-        reasons = [_refuses(loader) for loader in trained_on(run)]
-        if None not in reasons:
-            return reasons[0]
+        refused = refused_by_all(run, _refuses)
+        if refused is not None:
+            return refused
         if {loader.num_workers for loader in trained_on(run)} == {self.num_workers} and self.prefetch_factor == 2:
             return f"The script reads its data with a num_workers of {self.num_workers} already."
         return hardly_waits(run) or self._no_room(run, machine) or (None if self.edits(run) else NO_LINE)

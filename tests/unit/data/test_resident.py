@@ -7,8 +7,8 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from hotlap.data import batched, cached, overlapped, resident
-from hotlap.data.residence import MOST_LOOKS, NUM_MOVES_FIRST, CudaDepot, Depot, Residence, Residences
-from hotlap.data.unmade import Unmade
+from hotlap.data.residence import NUM_MOVES_FIRST, CudaDepot, Depot, Residence, Residences
+from hotlap.data.unmade import MOST_LOOKS, Unmade
 from hotlap.errors import UserError
 from hotlap.levers import Patch
 from hotlap.levers.cached_dataset import CachedDataset
@@ -128,7 +128,7 @@ def test_a_script_that_works_on_its_batches_here_gets_them_at_once() -> None:
     used = [picture * 2 for _ in range(4) for picture, _ in DataLoader(kept, 4)]
     assert len(used) == 40 and isinstance(depot, Here) and not depot.brought
     assert "uses its batches on the CPU" in kept.note
-    assert not residence(kept).open and residence(kept)._num_looks == MOST_LOOKS + 1
+    assert not residence(kept).open and residence(kept)._num_looks == MOST_LOOKS
     assert all(type(picture) is torch.Tensor for picture, _ in DataLoader(kept, 4))
 
 
@@ -185,6 +185,22 @@ def test_beside_the_cache_in_any_order(order: tuple[Any, Any]) -> None:
         pictures = Pictures(8)
         found: Any = DataLoader(pictures, 4).dataset
         assert found._hotlap_dataset is pictures and found._hotlap_residences is not None
+    finally:
+        patch.undo()
+
+
+def test_a_lever_is_told_and_waits_until_all_is_there() -> None:
+    patch, far = Patch(), Here()
+    try:
+        DeviceResident().install(patch)
+        loader = DataLoader(Pictures(40), 4)
+        kept: Any = loader.dataset
+        kept._hotlap_residences._find = lambda device: far
+        settled = [[picture.to("cpu") for picture, _ in loader] and patch.settled[0]() for _ in range(5)]
+        assert settled[0] is False and settled[-1] is True and far.brought and not patch.notes
+        for picture, _ in loader:
+            picture.sum()
+        assert patch.settled[0]() and any("uses its batches on the CPU" in note for note in patch.notes)
     finally:
         patch.undo()
 

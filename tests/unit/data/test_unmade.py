@@ -8,10 +8,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from hotlap.data import late
-from hotlap.data.byte_road import MOST_LOOKS, ByteRoad
+from hotlap.data.byte_road import ByteRoad
 from hotlap.data.late_batches import Finisher, LateBatch, Leaf
 from hotlap.data.tails import Tail, tail_of
-from hotlap.data.unmade import Unmade
+from hotlap.data.unmade import MOST_LOOKS, Unmade
 from hotlap.probe.evidence import Digest
 from tests.unit.data.pictures import MEAN, STD, Normalize, ToDtype, ToTensor, usual
 from tests.unit.data.sets import assert_same_epochs, epochs
