@@ -269,6 +269,6 @@ def _crew_of(loader: Any) -> Crew:
         loader.dataset._hotlap_notes.say(f"workers were started anew: {reason}")
     dataset = loader.dataset._hotlap_dataset
     if type(dataset) is LateDataset:
-        dataset = fetched(loader, dataset, forks=start_method(loader.multiprocessing_context) == "fork")
+        dataset = fetched(loader, dataset)
     made = state["_hotlap_crew"] = Crew(loader, dataset)
     return made

@@ -10,7 +10,7 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, final
 
 import torch
@@ -42,7 +42,7 @@ from hotlap.data.lateness import LateDataset, late_iterator
 from hotlap.data.long_lived import LastingDataset
 from hotlap.data.overlap import OverlappedDataset, on_the_road
 from hotlap.data.prefix import PrefixDataset
-from hotlap.data.sending import start_method
+from hotlap.data.sending import forks
 from hotlap.data.stand_in import StandIn
 from hotlap.data.warning import warn
 from hotlap.data.workers import Filled, ForWorkers, Role
@@ -81,7 +81,7 @@ def _shorter(loader: Any) -> Callable[[Any], Any] | None:
     if type(loader.dataset) is OverlappedDataset:
         return on_the_road
     if type(loader.dataset) is LateDataset:
-        return partial(late_iterator, forks=_forks(loader))
+        return late_iterator
     if type(loader.dataset) is LastingDataset:
         return _lasting(loader) if loader.num_workers else None
     return _gathering(loader)
@@ -99,7 +99,7 @@ def _gathering(loader: Any) -> Callable[[Any], Any] | None:
         return _WholeEpoch if whole else None
     if type(loader.dataset) is BatchedDataset or loader.dataset._hotlap_kept.given_up:
         return None
-    return InPlaceOfWorkers if _forks(loader) else None
+    return InPlaceOfWorkers if forks(loader) else None
 
 
 def _prepare_heads(loader: Any) -> None:
@@ -107,13 +107,8 @@ def _prepare_heads(loader: Any) -> None:
     dataset = loader.dataset
     while isinstance(dataset, StandIn) and type(dataset) is not PrefixDataset:
         dataset = dataset._hotlap_dataset
-    if type(dataset) is PrefixDataset and loader.num_workers > 0 and _forks(loader):
+    if type(dataset) is PrefixDataset and loader.num_workers > 0 and forks(loader):
         dataset._hotlap_prepare(Role(loader.num_workers, 0, loader.worker_init_fn, loader.collate_fn))
-
-
-def _forks(loader: Any) -> bool:
-    """True if its workers are copies of this process, and give batches in order."""
-    return start_method(loader.multiprocessing_context) == "fork" and getattr(loader, "in_order", True)
 
 
 def _draws_at_once(loader: Any) -> bool:

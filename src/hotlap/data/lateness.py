@@ -15,6 +15,7 @@ from hotlap.data.late_batches import Finisher, LateBatch, LateIterator, LateWork
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
 from hotlap.data.prefix import PrefixDataset
+from hotlap.data.sending import forks
 from hotlap.data.stand_in import StandIn, behind, refuse_stacked
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
 from hotlap.data.workers import Role
@@ -288,15 +289,14 @@ def _num_items(dataset: Any) -> int:
         return 0
 
 
-def fetched(loader: Any, dataset: LateDataset, *, forks: bool) -> Any:
+def fetched(loader: Any, dataset: LateDataset) -> Any:
     """What the fetchers of a loader over this read: batches of bytes for a `Finisher`, or items as ever.
 
     Arguments:
         loader: asked for its settings, not for its data set.
         dataset: what it is to read.
-        forks: its workers are copies of this process.
     """
-    reason = _refuses(loader, forks=forks)
+    reason = _refuses(loader)
     role = Role(loader.num_workers, 0, loader.worker_init_fn, loader.collate_fn) if loader.num_workers else None
     if reason is not None:
         dataset._hotlap_say(reason)
@@ -304,18 +304,18 @@ def fetched(loader: Any, dataset: LateDataset, *, forks: bool) -> Any:
     return dataset._hotlap_dataset if cutting is None else _Fetched(dataset, cutting)
 
 
-def late_iterator(loader: Any, *, forks: bool) -> Any:
-    """`iter(loader)` for a loader over a `LateDataset`. `forks`: its workers are copies of this process."""
+def late_iterator(loader: Any) -> Any:
+    """`iter(loader)` for a loader over a `LateDataset`."""
     inner = copy.copy(loader)
-    inner.__dict__.update(dataset=fetched(loader, loader.dataset, forks=forks), _iterator=None)
+    inner.__dict__.update(dataset=fetched(loader, loader.dataset), _iterator=None)
     return LateWorkers(inner) if loader.num_workers else LateIterator(inner)
 
 
-def _refuses(loader: Any, *, forks: bool) -> str | None:
+def _refuses(loader: Any) -> str | None:
     if not loader._auto_collation:
         return "the loader makes no batches"
     if loader.collate_fn is not default_collate:
         return "a collate function of the script's own puts the items together"
-    if loader.num_workers and not forks:
+    if loader.num_workers and not forks(loader):
         return "the loader's workers are no copies of this process"
     return None

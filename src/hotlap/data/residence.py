@@ -18,6 +18,7 @@ from hotlap.data.cache import CachedDataset, cached
 from hotlap.data.columns import Column
 from hotlap.data.notes import Notes
 from hotlap.data.store import ColumnStore
+from hotlap.data.travel import with_index
 from hotlap.data.unmade import MOST_LOOKS, Unmade, unmade
 from hotlap.units import size
 
@@ -49,13 +50,11 @@ class CudaDepot(Depot):
     """On a CUDA device."""
 
     def __init__(self, device: torch.device) -> None:
-        index = device.index if device.index is not None else torch.cuda.current_device()
-        self._device = torch.device("cuda", index)
+        self._device = with_index(device)
 
     def is_at(self, device: torch.device) -> bool:
         """True for this very device; without an index, for the current one."""
-        index = device.index if device.index is not None else torch.cuda.current_device()
-        return device.type == "cuda" and index == self._device.index
+        return device.type == "cuda" and with_index(device) == self._device
 
     def free_bytes(self) -> int:
         """Of the device, not of torch's allocator: what that holds is the training's."""

@@ -27,6 +27,12 @@ def start_method(context: Any) -> str:
     return str(method or torch.multiprocessing.get_start_method())
 
 
+def forks(loader: Any) -> bool:
+    """True if its workers are copies of this process, and give batches in order."""
+    in_order = getattr(loader, "in_order", True)  # torch 2.7 and newer
+    return in_order and start_method(loader.multiprocessing_context) == "fork"
+
+
 def sent(loader: Any, dataset: Any) -> str | None:
     """Digest of data set, collate function and `worker_init_fn`; None if they cannot be compared like that.
 

@@ -35,14 +35,12 @@ class CudaLane(Lane):
     """To a CUDA device, on a stream of its own."""
 
     def __init__(self, device: torch.device) -> None:
-        index = device.index if device.index is not None else torch.cuda.current_device()
-        self._device = torch.device("cuda", index)
+        self._device = with_index(device)
         self._stream: Any = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
 
     def leads_to(self, device: torch.device) -> bool:
         """True for this very device; without an index, for the current one."""
-        index = device.index if device.index is not None else torch.cuda.current_device()
-        return device.type == "cuda" and index == self._device.index
+        return device.type == "cuda" and with_index(device) == self._device
 
     def send(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
         """Pinned memory -> device. The allocator of pinned memory keeps it until the copy is done."""
@@ -58,6 +56,11 @@ class CudaLane(Lane):
             return copy
 
         return arrive
+
+
+def with_index(device: torch.device) -> torch.device:
+    """This CUDA device; without an index, the current one."""
+    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
 
 def lane_to(device: torch.device) -> Lane | None:

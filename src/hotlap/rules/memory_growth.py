@@ -15,6 +15,7 @@ from itertools import pairwise
 from statistics import median
 
 from hotlap.record import Finding, Machine, MemorySample, Run
+from hotlap.rules.shape_churn import MIN_SHAPES
 from hotlap.rules.step import finding, mean_step_s
 from hotlap.units import duration, percent, size
 
@@ -29,9 +30,6 @@ _EIGHTHS = 8
 _MIN_RISING = 6
 
 _FEWEST = 8
-
-# Ours: as for shape-churn, a handful of lengths is sound.
-MIN_SHAPES = 16
 
 # Growth where shapes are known, against that of the whole run: a leak is the same in both.
 _HARDLY = 0.5
