@@ -45,6 +45,7 @@ from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Run
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
+    LEAST_GAIN,
     BatchPoint,
     Ceiling,
     Failure,
@@ -62,6 +63,7 @@ from hotlap.record.study import (
 )
 
 __all__ = [
+    "LEAST_GAIN",
     "SCHEMA",
     "BatchPoint",
     "CallFacts",

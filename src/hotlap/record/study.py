@@ -97,6 +97,11 @@ class Failure(StrEnum):
     """The levers could not be put to work in the process."""
 
 
+# A lever is taken where the lower end of its interval is above this; a smaller gain is not worth a line in the user's
+# source (docs, "A gain that is real").
+LEAST_GAIN = 1.02
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One thing tried."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, isfinite, log
 
-from hotlap.record import Interval, Number, Phase, Run, as_float
+from hotlap.record import LEAST_GAIN, Interval, Number, Phase, Run, as_float
 from hotlap.report.scale import Scale, mean, percent_of
-from hotlap.report.story import LEAST_GAIN, PHASE_ORDER, phases
+from hotlap.report.story import PHASE_ORDER, phases
 from hotlap.units import duration, percent
 
 # More points than a screen has columns make no finer line, only a larger page.

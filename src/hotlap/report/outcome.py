@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hotlap.record import LeverSpec, Purpose, Run, State, Status, Study, Verdict
-from hotlap.report.story import LEAST_GAIN, interval, least_gain, lever_titles, plural, timed
+from hotlap.record import LEAST_GAIN, LeverSpec, Purpose, Run, State, Status, Study, Verdict
+from hotlap.report.story import interval, least_gain, lever_titles, plural, timed
 from hotlap.units import duration, factor, percent
 
 

@@ -32,8 +32,6 @@ PHASE_ORDER = (
     Phase.SYNC,
     Phase.OTHER,
 )
-# The lower end of a trial's interval must be above this for the lever to be taken (see docs, "A gain that is real").
-LEAST_GAIN = 1.02
 
 UNKNOWN = "unknown"
 

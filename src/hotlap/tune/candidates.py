@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from hotlap import levers
 from hotlap.levers import Lever, Scope
-from hotlap.record import LeverSpec, Machine, Run, Trial, Verdict
-from hotlap.tune.comparison import LINE
+from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial, Verdict
 from hotlap.tune.desk import Desk
 from hotlap.tune.part import facts
 from hotlap.units import percent
@@ -16,7 +15,7 @@ Candidate = tuple[Lever, ...]
 """Levers that are tried as one: most often a single one."""
 
 # A lever whose bound is below this part of the step cannot reach the line.
-_LEAST_SHARE = 1 - 1 / LINE
+_LEAST_SHARE = 1 - 1 / LEAST_GAIN
 
 # Contenders that are switched within one process at most: the blocks of each get rarer with their number.
 _MOST_SWITCHED = 5

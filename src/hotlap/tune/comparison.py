@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hotlap import statistics
-from hotlap.record import Failure, Interval, Run
+from hotlap.record import LEAST_GAIN, Failure, Interval, Run
 from hotlap.statistics import Progress
 from hotlap.tune.failure import Failed
 from hotlap.tune.one_time import agreed_s, one_time_s
@@ -12,9 +12,6 @@ from hotlap.tune.timing import Heat
 
 # Processes (or groups that take turns) at most for one trial. Fewer when it is clear before.
 PLANNED = 5
-
-# The gain below which a lever is not worth a line in the user's source.
-LINE = 1.02
 
 
 @dataclass(slots=True)
@@ -52,7 +49,7 @@ def compare(
     heat: Callable[[Sequence[Contender]], Heat],
     *,
     pooled: tuple[float, int] | None,
-    line: float = LINE,
+    line: float = LEAST_GAIN,
     planned: int = PLANNED,
     time_left: Callable[[], bool] = lambda: True,
 ) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from hotlap import levers, source
 from hotlap.errors import UserError
 from hotlap.gate import Ruling
-from hotlap.record import Interval, Result, Trial, Verdict
+from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict
 from hotlap.statistics import Progress
-from hotlap.tune.comparison import LINE, Contender, compare
+from hotlap.tune.comparison import Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
 from hotlap.tune.one_time import break_even_step, too_late
@@ -95,7 +95,7 @@ class Final:
         if tuned.progress is not Progress.GAIN or speedup is None:
             self._nothing(
                 "Compared with the script as written in fresh processes, the accepted levers did not show "
-                f"{factor(LINE)} again ({_told(tuned, speedup)}): nothing is changed.",
+                f"{factor(LEAST_GAIN)} again ({_told(tuned, speedup)}): nothing is changed.",
                 Verdict.UNDECIDED,
             )
             return
@@ -144,7 +144,7 @@ class Final:
         pooled = self._desk.pooled("process")
         self._race(beside, patched, base=Arm(), planned=2, line=1.0)
         ratio = beside.speedup(pooled)
-        return ratio is not None and ratio.high > 1 / LINE
+        return ratio is not None and ratio.high > 1 / LEAST_GAIN
 
     def _promised(self) -> float:
         """The least speed-up of all accepted levers together, by their own trials."""
@@ -173,7 +173,7 @@ class Final:
         *,
         base: Arm = _AS_WRITTEN,
         planned: int = PLANNED,
-        line: float = LINE,
+        line: float = LEAST_GAIN,
     ) -> Contender:
         """`base` (the script as written) against `arm`, in processes of their own."""
 

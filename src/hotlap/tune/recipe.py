@@ -8,9 +8,8 @@ from statistics import fmean
 from hotlap import statistics
 from hotlap.levers import BatchSize
 from hotlap.levers.batch_size import batch_size_of, rate_factor
-from hotlap.record import BatchPoint, LeverSpec, Machine, Plan, Recipe, Run, Turn
+from hotlap.record import LEAST_GAIN, BatchPoint, LeverSpec, Machine, Plan, Recipe, Run, Turn
 from hotlap.statistics import Progress
-from hotlap.tune.comparison import LINE
 from hotlap.tune.desk import Desk
 from hotlap.tune.failure import failed
 from hotlap.tune.options import Runs
@@ -153,13 +152,13 @@ class Recipes:
             if isinstance(one, str):
                 return races, one
             races.append(one)
-            if one.before_s < LINE * one.after_s and seed == 0:
+            if one.before_s < LEAST_GAIN * one.after_s and seed == 0:
                 return races, f"With batches of {size} the same loss was reached no sooner"
         return races, None
 
     def _ruled(self, recipe: Recipe, races: Sequence[Race]) -> Recipe:
         ratios = [math.log(one.before_s / one.after_s) for one in races]
-        progress = statistics.can_stop(ratios, pooled_variance=None, planned=len(ratios), line=LINE)
+        progress = statistics.can_stop(ratios, pooled_variance=None, planned=len(ratios), line=LEAST_GAIN)
         accepted = progress is Progress.GAIN
         before_s, after_s = fmean(one.before_s for one in races), fmean(one.after_s for one in races)
         loss = fmean(one.loss for one in races)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from hotlap import levers
 from hotlap.gate import Ruling
 from hotlap.levers import Scope
-from hotlap.record import LeverSpec, Phase, Run, Trial, Verdict, of_arm
+from hotlap.record import LEAST_GAIN, LeverSpec, Phase, Run, Trial, Verdict, of_arm
 from hotlap.statistics import FALSE_GAIN, Progress
 from hotlap.tune.candidates import Candidate, Candidates, Promise, key
-from hotlap.tune.comparison import LINE, Contender, compare
+from hotlap.tune.comparison import Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
 from hotlap.tune.one_time import break_even_step, too_late
@@ -261,11 +261,11 @@ def _no_gain(contender: Contender) -> str:
     number = len(contender.log_ratios)
     processes = "1 process" if number == 1 else f"{number} processes"
     if contender.progress is Progress.NO_GAIN:
-        return f"No gain of {factor(LINE)} in {processes}, so training was not compared."
+        return f"No gain of {factor(LEAST_GAIN)} in {processes}, so training was not compared."
     if contender.progress is Progress.GO_ON:
         return f"The time was over after {processes}, before a gain could be shown."
     sure = f"{1 - FALSE_GAIN:.1%}"
     return (
-        f"A gain above {factor(LINE)} could not be shown in {processes} with the certainty of {sure} that a claim "
-        "needs; training was not compared."
+        f"A gain above {factor(LEAST_GAIN)} could not be shown in {processes} with the certainty of {sure} that a "
+        "claim needs; training was not compared."
     )

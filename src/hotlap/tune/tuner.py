@@ -43,7 +43,7 @@ _FEWEST_EVIDENCE = 3
 # environment compiled it. (15 s there, and 5 s afterwards: the whole budget of five minutes seemed too little.)
 _LATER_STARTS = 1 / 3
 
-# Input that takes less of a step cannot bring a gain that counts (tune.comparison.LINE).
+# Input that takes less of a step cannot bring a gain that counts (record.LEAST_GAIN).
 _LEAST_SHARE = 0.02
 
 # Part of the budget that is kept for larger batches, where they are allowed.
