@@ -1,16 +1,17 @@
 """What does measuring cost a step? The same training plain, under hotlap's probe, torch.profiler and TraceML.
 
-One process; the four take turns in blocks, in serpentine order (A B C D, D C B A, ...), and the first steps of a block
-are thrown away, so that the switch itself is not counted. Five networks, from a fraction of a millisecond to some
-tenths of a second a step. TraceML takes part where it is installed (`pip install traceml-ai`); its patches and its
-background threads stay in the process during the others' blocks, which makes its own cost look smaller, if anything.
-torch.profiler records what it does by default (operators, no stacks, no shapes); what it gathered is thrown away at the
-end of each block, outside of the time.
+In one process each, a tool and the plain training take turns in blocks, in serpentine order (A B, B A, ...), and the
+first steps of a block are thrown away, so that the switch itself is not counted. A process a tool, because patches and
+background threads of one would stay during the blocks of another. Five networks, from a fraction of a millisecond to
+some tenths of a second a step; each gets the same time, so that short steps, whose costs are small, are looked at in
+more blocks. TraceML takes part where it is installed (`pip install traceml-ai`). torch.profiler records what it does by
+default (operators, no stacks, no shapes); what it gathered is thrown away at the end of a block, outside of the time.
 """
 
 import argparse
 import contextlib
 import math
+import multiprocessing
 import os
 import socket
 import statistics
@@ -44,7 +45,8 @@ MODELS = {
 
 # A block lasts about so long, within these numbers of steps.
 BLOCK_S, FEWEST, MOST = 0.15, 2, 200
-ROUNDS = 16
+# A network and a tool last about so long, within these numbers of rounds.
+LASTS_S, FEWEST_ROUNDS, MOST_ROUNDS = 30.0, 16, 128
 
 _SERVE = "from traceml_ai.launcher.cli import main; main()"
 
@@ -141,17 +143,20 @@ def traceml_service() -> Iterator[bool]:
             service.wait()
 
 
-def measure(name: str, arms: dict[str, Callable[[Training, int], float]]) -> dict[str, list[float]]:
-    """Arm -> seconds of a step, one figure a block."""
+def measure(name: str, tool: Callable[[Training, int], float]) -> tuple[list[float], list[float]]:
+    """Seconds of a step, one figure a block: (plain, with the tool)."""
     training = Training(*MODELS[name])
     training.steps(20)
     block = max(FEWEST, min(MOST, round(BLOCK_S / training.steps(10))))
-    found: dict[str, list[float]] = {arm: [] for arm in arms}
-    for k in range(ROUNDS):
-        for arm in list(arms) if k % 2 == 0 else list(arms)[::-1]:
+    found: dict[Callable[[Training, int], float], list[float]] = {plain: [], tool: []}
+    begun = time.perf_counter()
+    for k in range(MOST_ROUNDS):
+        if k >= FEWEST_ROUNDS and time.perf_counter() - begun > LASTS_S:
+            break
+        for arm in (plain, tool) if k % 2 == 0 else (tool, plain):
             training.steps(FEWEST)  # what the last arm left in the caches
-            found[arm].append(arms[arm](training, block))
-    return found
+            found[arm].append(arm(training, block))
+    return found[plain], found[tool]
 
 
 def row(name: str, arm: str, base: list[float], with_it: list[float]) -> dict[str, Any]:
@@ -168,6 +173,7 @@ def row(name: str, arm: str, base: list[float], with_it: list[float]) -> dict[st
         "low_s": mid - half,
         "high_s": mid + half,
         "cost_percent": 100 * mid / step_s,
+        "rounds": len(differences),
     }
 
 
@@ -181,34 +187,41 @@ def claim(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+TOOLS: dict[str, Callable[[Training, int], float]] = {
+    "hotlap": under_hotlap,
+    "torch.profiler": under_torch_profiler,
+    "TraceML": under_traceml,
+}
+
+
+def of_tool(tool: str, threads: int | None) -> list[dict[str, Any]]:
+    """A row for each network; none where the tool is not installed. Runs in a process of its own."""
+    if threads:
+        torch.set_num_threads(threads)
+    with traceml_service() if tool == "TraceML" else contextlib.nullcontext(True) as present:
+        return [row(name, tool, *measure(name, TOOLS[tool])) for name in MODELS] if present else []
+
+
 def main() -> None:
     """One row a network and tool."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=None, help="torch's threads (default: torch's own choice)")
     args = parser.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
     rows = []
-    with traceml_service() as traceml:
-        arms: dict[str, Callable[[Training, int], float]] = {
-            "plain": plain,
-            "hotlap": under_hotlap,
-            "torch.profiler": under_torch_profiler,
-        }
-        if traceml:
-            arms["TraceML"] = under_traceml
-        for name in MODELS:
-            found = measure(name, arms)
-            rows += [row(name, arm, found["plain"], found[arm]) for arm in arms if arm != "plain"]
-            for one in rows[-len(arms) + 1 :]:
-                print(f"{one['model']:32s} {one['tool']:15s} {1e3 * one['step_s']:8.2f} ms {claim(one)['mid']:9.1f} us")
-        results_file.write(
-            "overhead",
-            threads=torch.get_num_threads(),
-            environment={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
-            results=rows,
-            claims=[claim(one) for one in rows],
-        )
+    for tool in TOOLS:
+        with multiprocessing.get_context("spawn").Pool(1) as process:
+            found = process.apply(of_tool, (tool, args.threads))
+        rows += found
+        for one in found:
+            print(f"{one['model']:32s} {one['tool']:15s} {1e3 * one['step_s']:8.2f} ms {claim(one)['mid']:9.1f} us")
+    rows.sort(key=lambda one: list(MODELS).index(one["model"]))
+    results_file.write(
+        "overhead",
+        threads=args.threads or torch.get_num_threads(),
+        environment={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
+        results=rows,
+        claims=[claim(one) for one in rows],
+    )
 
 
 if __name__ == "__main__":
