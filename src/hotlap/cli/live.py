@@ -48,6 +48,10 @@ class Live:
         self._animated = self._console.is_terminal and not self._console.is_dumb_terminal
         self._line = self._status_line() if self._animated else None
 
+    def allow(self, budget_s: float) -> None:
+        """The study may take so long, from now on. Where a budget is not told, it still is not."""
+        self._budget_s = None if self._budget_s is None else budget_s
+
     def status(self, text: str) -> None:
         """`text` says what is being done from now on. The same text again changes nothing."""
         text = clean_line(text)

@@ -89,6 +89,7 @@ class Workbench:
     def show(self, part: str, study: "Study | None" = None) -> None:
         """What of the report is new when `part` is known."""
         if self.live is not None:
+            self.live.allow((study or self.study).budget_s)
             for section in sections(study or self.study, part):
                 self.live.show(section)
 

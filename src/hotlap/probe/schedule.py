@@ -21,6 +21,8 @@ _WARM_TURN = 4
 _WARM_SHARE, _RECORDED_SHARE = 0.1, 0.33
 # But not below these numbers of steps: fewer cannot be told from chance.
 _LEAST_WARM, _LEAST_RECORDED = 2, 8
+# Where it is only to be quick (`Plan.enough_s`), more steps are waited for.
+_LEAST_ENOUGH = 30
 
 _ENDLESS = 2**62
 
@@ -91,6 +93,8 @@ class Schedule:
         left = self._block_steps - self._in_block if self.switches else _ENDLESS
         if not self._endless:
             left = min(left, self.wanted - self._recorded)
+        if self._plan.enough_s is not None and self._recorded < _LEAST_ENOUGH:
+            left = min(left, _LEAST_ENOUGH - self._recorded)
         return max(1, left)
 
     @property
@@ -131,6 +135,9 @@ class Schedule:
             return False
         if self._endless:
             return self.opens_s is not None and elapsed_s > self.opens_s and self._recorded >= _LEAST_RECORDED
+        enough_s = self._plan.enough_s
+        if self._warm and enough_s is not None and self._recorded >= _LEAST_ENOUGH and elapsed_s > enough_s:
+            return True
         if self.left_s is None:
             return False
         if not self._warm:

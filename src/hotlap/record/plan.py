@@ -41,6 +41,9 @@ class Plan:
     """Steps in a block. Odd, so that the bursts of a loader with a few workers do not keep step with the blocks."""
     steps: int = 200
     """Steps to record after the warm-up (for each arm, when there are several)."""
+    enough_s: float | None = None
+    """So long after the first step, fewer recorded steps will do where they are long (`probe.schedule`). Not where
+    arms or processes take turns."""
     warmup: int = 20
     """Steps that are made and thrown away first."""
     warmup_max_s: float = 60.0

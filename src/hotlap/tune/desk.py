@@ -38,6 +38,11 @@ class Desk:
         self.study = replace(self.study, elapsed_s=self.elapsed_s, **fields)  # type: ignore[arg-type]
         self._observer.changed(self.study, part)
 
+    def extend(self, budget_s: float) -> None:
+        """There is more time than was thought."""
+        self.options = replace(self.options, budget_s=budget_s)
+        self.change("budget", budget_s=budget_s)
+
     def doing(self, text: str) -> None:
         """What is being done now, a few words."""
         self._observer.doing(text)

@@ -27,6 +27,8 @@ class Wanted:
     steps: int = 200
     warmup: int = 20
     watches: tuple[str, ...] = ()
+    enough_s: float | None = None
+    """After so long fewer steps will do, where they are long."""
     epoch_end: bool = False
     """Go on for a while to see one: starting workers anew, and a validation, come with it."""
 
@@ -58,6 +60,7 @@ def look_plan(command: tuple[str, ...], *, cwd: str, seed: int | None, wanted: W
         out="",
         steps=wanted.steps,
         warmup=wanted.warmup,
+        enough_s=wanted.enough_s,
         watches=wanted.watches,
         whole_epoch=wanted.epoch_end,
         whole_epoch_s=_EPOCH_S,

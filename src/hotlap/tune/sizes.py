@@ -8,9 +8,16 @@ from hotlap.record import Machine, Run
 _ARM_S = 1.5
 _MIN_ROUNDS, _MAX_ROUNDS = 6, 40
 
+# And made before: caches of processor and allocator fill in the first steps.
+_WARM_S = 1.0
+_MIN_WARM, _MAX_WARM = 3, 20
+
 # What a run for the gate may take, an epoch's end not counted.
 _EVIDENCE_S = 5.0
 _MIN_EVIDENCE, _MAX_EVIDENCE = 60, 400
+# Digests of what a step reads and changes: up to so many times a short step, and about so long for a longer one. (What
+# they take here is known after the first such run: `Pace`.)
+_DIGESTS, _DIGESTS_S = 2.0, 20e-3
 
 # Part of the free memory that several processes together may take.
 _MEMORY_SHARE = 0.8
@@ -35,8 +42,8 @@ class Sizes:
     def of(cls, run: Run, machine: Machine) -> "Sizes":
         """From the script as written on this machine."""
         step_s = sum(run.step_s) / len(run.step_s)
-        # Short blocks for long steps: four rounds must stay affordable.
-        block = 11 if step_s < 0.05 else 5 if step_s < 0.5 else 3
+        # Short blocks for long steps: rounds must stay affordable.
+        block = 11 if step_s < 0.05 else 5 if step_s < 0.1 else 3
         rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_ARM_S / (block * step_s))))
         evidence = min(_MAX_EVIDENCE, max(_MIN_EVIDENCE, round(_EVIDENCE_S / step_s)))
         # A quarter on top: levers keep batches, caches, copies.
@@ -47,7 +54,7 @@ class Sizes:
             setup_s=run.setup_s or 5.0,
             block=block,
             steps=rounds * block,
-            warmup=min(20, max(2, round(2.0 / step_s))),
+            warmup=min(_MAX_WARM, max(_MIN_WARM, round(_WARM_S / step_s))),
             evidence_steps=evidence,
             together=min(together, 8) if run.device == "cpu" else 1,
             cores=machine.usable_cores,
@@ -60,7 +67,8 @@ class Sizes:
 
     def evidence_s(self, num_steps: int | None = None) -> float:
         """What one run for the gate takes on a quiet machine, of so many steps or of `evidence_steps`."""
-        return self.setup_s + 3.0 * (num_steps or self.evidence_steps) * self.step_s + 1.0
+        each_s = self.step_s + min(_DIGESTS * self.step_s, _DIGESTS_S)
+        return self.setup_s + (num_steps or self.evidence_steps) * each_s + 1.0
 
 
 class Pace:

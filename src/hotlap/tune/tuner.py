@@ -29,6 +29,9 @@ from hotlap.units import duration, factor
 # What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
 _WATCHES = ("switches", "shapes", "modules")
 
+# Where steps are long, the first look ends about so long after the first one: the trials need the time more.
+_FIRST_LOOK_S = 15.0
+
 # Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later heats
 # share. With four a trial whose outcome is clear needs two heats only (statistics.can_stop). Three equal processes in
 # a heat give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
@@ -39,6 +42,8 @@ _EQUAL = 3
 # written, and runs for the gate: as written, under the lever, patched.
 _FEWEST_DUETS = 4
 _FEWEST_EVIDENCE = 3
+# A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
+_LONG_HEAT_S = 20.0
 # Part of the first start that later ones take at best: the first may have read torch from the disk, and in a fresh
 # environment compiled it. (15 s there, and 5 s afterwards: the whole budget of five minutes seemed too little.)
 _LATER_STARTS = 1 / 3
@@ -121,11 +126,15 @@ class Tuner:
         """The script as written, timed: what does each step wait for?"""
         if not desk.study.baseline:
             desk.doing(f"running {self._options.title} as it is")
-            run = first_look(desk, self._runs, Wanted(watches=_WATCHES))
+            run = first_look(desk, self._runs, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))
             horizon = self._options.horizon or _length(run)
             desk.change("baseline", baseline=(run,), machine=self._machine, horizon=horizon)
             desk.change("findings", findings=rules.check(run, self._machine))
-        return Sizes.of(desk.study.baseline[0], self._machine)
+        sizes = Sizes.of(desk.study.baseline[0], self._machine)
+        longer_s = self._options.long_budget_s
+        if longer_s is not None and sizes.expected_s(_EQUAL + 1) > _LONG_HEAT_S:
+            desk.extend(longer_s)
+        return sizes
 
 
 def calibrate(desk: Desk, timing: Timing) -> None:

@@ -158,6 +158,18 @@ def test_short_steps_and_steps_without_a_limit_are_all_made() -> None:
         assert len(recorded(cut(schedule, step_s=0.01))) == 200
 
 
+def test_where_fewer_steps_will_do_long_ones_are_cut_short_and_short_ones_are_not() -> None:
+    schedule = Schedule(plan(steps=200, warmup=2, enough_s=10.0))
+    for made in range(1, 33):
+        assert not schedule.is_late(1.0 * made), made
+        schedule.advance(settled=True, elapsed_s=1.0 * made, epoch_started=False)
+    assert schedule.is_late(32.0)
+    assert not schedule.is_late(9.0)
+    schedule.cut_short()
+    assert schedule.move.done
+    assert Schedule(plan(steps=200, warmup=0, enough_s=10.0)).sure == 30, "it must be looked up by then"
+
+
 def test_arms_that_are_compared_are_never_cut_short() -> None:
     schedule = Schedule(plan(arms=2, warmup=2, steps=20, block=5))
     schedule.left_s = 1.0

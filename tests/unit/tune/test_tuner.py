@@ -327,3 +327,17 @@ def test_a_first_start_that_read_torch_from_the_disk_does_not_end_the_study(scri
     world = Cold(path=str(script), sha256=digest, costs={"cached-dataset": 0.4}, step_s=0.04)
     study = tune(world, levers=("cached-dataset",), budget_s=300.0)
     assert any(trial.kind == "lever" for trial in study.trials), study.warnings
+
+
+def test_long_steps_get_more_time_unless_the_user_said_how_much(script: Path) -> None:
+    costs = {"cached-dataset": 0.4, "fused-optimizer": 0.9}
+    world = world_of(script, costs=costs, step_s=0.2)
+    study = tune(world, long_budget_s=540.0)
+    assert study.budget_s == 540.0
+    assert world.clock <= 540.0
+    assert accepted(study) == ["cached-dataset", "fused-optimizer"]
+    assert study.patch is not None
+    said = tune(world_of(script, costs=costs, step_s=0.2))
+    assert said.budget_s == 300.0
+    assert accepted(said)[0] == "cached-dataset"
+    assert tune(world_of(script, costs=costs), long_budget_s=540.0).budget_s == 300.0
