@@ -92,6 +92,8 @@ class Cutting:
             return self._pipelines.half(index)
         # From where its kept part ends, call by call in their order: what draws in between draws as it would.
         pipelines, half = kept
+        if not isinstance(pipelines, Pipelines):
+            raise Touched("what is kept of its items ends between two statements, not between two transforms")
         calls = [self._further(pipelines, call) for call in half.calls]
         return Half(half.skeleton, calls)
 

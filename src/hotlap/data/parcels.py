@@ -104,18 +104,21 @@ def _picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: di
 
 
 def _pack_array(value: Any) -> Any:
-    if value.dtype.kind not in "biufcSU" or not value.flags.writeable or min(value.strides, default=0) < 0:
+    if value.dtype.kind not in "biufcSU" or min(value.strides, default=0) < 0:
         raise Unsupported(f"a transform is handed an array of {value.dtype} that is not plain")
     order = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else None
     if order is None:
         raise Unsupported("a transform is handed an array that is a view of a larger one")
     flat = value.ravel(order=order)
     # Texts have no buffer of their own kind; their bytes have.
-    return _array, (pickle.PickleBuffer(flat.view(np.uint8)), value.dtype.str, value.shape, order)
+    writeable = value.flags.writeable
+    return _array, (pickle.PickleBuffer(flat.view(np.uint8)), value.dtype.str, value.shape, order, writeable)
 
 
-def _array(data: Any, dtype: str, shape: tuple[int, ...], order: Any) -> Any:
-    return np.frombuffer(data, np.uint8).copy().view(dtype).reshape(shape, order=order)
+def _array(data: Any, dtype: str, shape: tuple[int, ...], order: Any, writeable: bool) -> Any:
+    made = np.frombuffer(data, np.uint8).copy().view(dtype).reshape(shape, order=order)
+    made.flags.writeable = writeable
+    return made
 
 
 def _pack_marked(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`cached_prefix(dataset)`: what a pipeline does before its first random draw is done once; the rest runs on."""
+"""`cached_prefix(dataset)`: what comes before the first random draw of an item is done once; the rest runs on."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ from typing import Any, final
 from torch.utils.data import IterableDataset, get_worker_info
 
 from hotlap.data.bins import Bin
+from hotlap.data.bodies import Body
 from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
 from hotlap.data.folder import default_folder
@@ -43,7 +44,9 @@ class _Cut:
     """What a first look at a data set has found."""
 
     num_head: tuple[int, ...]
-    """Steps before the first draw, of each pipeline."""
+    """Steps before the first draw, of each pipeline; statements, of a body."""
+    of_body: bool
+    """Cut is the data set's own `__getitem__`."""
     entry_bytes: int
     head_s: float
 
@@ -55,7 +58,7 @@ class _Heads:
     def __init__(self, dataset: Any, *, memory_bytes: int | None, role: Role | None) -> None:
         """`role`: what the script's workers are told; None without workers."""
         self.watch = Watch(dataset)
-        self.pipelines = Pipelines(dataset)
+        self.pipelines: Pipelines | Body = Pipelines(dataset)
         self.reason: str | None = None
         self.where: str | None = None
         """A sentence's end if heads are not all in memory."""
@@ -68,8 +71,7 @@ class _Heads:
         self._hits = 0
         try:
             cut = self._survey() if role is None else in_a_copy(lambda: self._survey_as(role))
-            for pipeline, num_head in zip(self.pipelines.found, cut.num_head, strict=True):
-                pipeline.num_head = num_head
+            self._take(cut)
             self._head_s = cut.head_s
             self.bin, self.where = _bin_for(len(dataset), cut.entry_bytes, memory_bytes)
         except (Touched, Unsupported, NoAnswer) as reason:
@@ -143,14 +145,43 @@ class _Heads:
         self.watch = Watch(self._dataset)
         return self._survey()
 
+    def _take(self, cut: _Cut) -> None:
+        """A process may have found it that is no more."""
+        if cut.of_body:
+            self.pipelines = Body(self._dataset)
+            self.pipelines.num_head = cut.num_head[0]
+        else:
+            assert isinstance(self.pipelines, Pipelines)
+            for pipeline, num_head in zip(self.pipelines.found, cut.num_head, strict=True):
+                pipeline.num_head = num_head
+
     def _survey(self) -> _Cut:
-        """Find the cut, and try it on some items."""
-        length = len(self._dataset)
-        if not self.pipelines.found or not length:
-            raise Touched("no pipeline of transforms was found in it")
+        """Find the cut, and try it on some items: within its transforms, or else within its own `__getitem__`."""
+        assert isinstance(self.pipelines, Pipelines)
+        if not len(self._dataset):
+            raise Touched("it is empty")
+        reason: Exception | None = None
+        if self.pipelines.found:
+            try:
+                return self._try_cut()
+            except (Touched, Unsupported) as error:
+                reason = error
+        try:
+            self.pipelines = Body(self._dataset)
+            return self._try_cut()
+        except (Touched, Unsupported) as error:
+            raise reason or Touched(f"no pipeline of transforms was found in it, and {error}") from error
+
+    def _find_heads(self, place: int) -> None:
+        if isinstance(self.pipelines, Body):
+            self.pipelines.find_head(place, self._streams.own)
+        else:
+            find_heads(self.pipelines, place, self._streams.own)
+
+    def _try_cut(self) -> _Cut:
         before = self._streams.states()
         try:
-            return self._try_cut(sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)}))
+            return self._cut(len(self._dataset))
         except (Touched, Unsupported):
             raise
         except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
@@ -158,11 +189,15 @@ class _Heads:
         finally:
             self._streams.restore(before)
 
-    def _try_cut(self, places: list[int]) -> _Cut:
+    def _cut(self, length: int) -> _Cut:
+        places = sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)})
         for place in places:
-            find_heads(self.pipelines, place, self._streams.own)
+            self._find_heads(place)
             if place == places[0] and self.watch.opened() is None:
                 self.watch = Watch(self._dataset)  # a file opened with the very first item is no change
+        why_not = self.pipelines.why_not() if isinstance(self.pipelines, Body) else None
+        if why_not is not None:
+            raise Touched(why_not)
         tried = [self._try_item(place) for place in places]
         whole_s, head_s = sum(each[0] for each in tried), sum(each[1] for each in tried)
         if head_s < LEAST_SHARE * whole_s:
@@ -170,8 +205,14 @@ class _Heads:
         changed = self.watch.changed()
         if changed is not None:
             raise Touched(f"computing an item changes {changed} of the data set")
-        num_head = tuple(pipeline.num_head for pipeline in self.pipelines.found)
-        return _Cut(num_head, sum(each[2] for each in tried) // len(tried), head_s / len(tried))
+        of_body = isinstance(self.pipelines, Body)
+        num_head = (
+            (self.pipelines.num_head,)
+            if isinstance(self.pipelines, Body)
+            else tuple(pipeline.num_head for pipeline in self.pipelines.found)
+        )
+        entry_bytes = sum(each[2] for each in tried) // len(tried)
+        return _Cut(num_head, of_body, entry_bytes, head_s / len(tried))
 
     def _try_item(self, place: int) -> tuple[float, float, int]:
         """(seconds of an item, seconds of its head, bytes of its entry); `Touched` if the halves do not make it."""
@@ -251,8 +292,8 @@ class PrefixDataset(StandIn):
     def __getitems__(self, indices: Any) -> list[Any]:
         return [self[index] for index in indices]
 
-    def _hotlap_half(self, index: Any) -> tuple[Pipelines, Half] | None:
-        """The item as far as the heads of these pipelines go; None if it is made as a whole."""
+    def _hotlap_half(self, index: Any) -> tuple[Pipelines | Body, Half] | None:
+        """The item as far as the heads of these pipelines, or of this body, go; None if it is made as a whole."""
         self.__dict__["_hotlap_used"] = True
         heads = self._hotlap_prepare()
         if heads is None or type(index) is not int or not 0 <= index < heads.bin.num_places:
@@ -320,14 +361,18 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
 
     The cut is in front of the first transform that draws from `random`, NumPy, torch or a generator that was found in
     the data set, for any of some items; a head that draws later on is not kept. Several pipelines (two views of one
-    picture, one for the target) are cut each. Not cut is a data set that draws outside of its transforms, that works on
-    what they return, whose transforms are handed what is not plain data, and whose items differ when they are computed
-    by halves. One kept head in 64 is computed again, within 2% of the time; on the first difference all are dropped.
+    picture, one for the target) are cut each. Where there is none, or it cannot be cut, the data set's own
+    `__getitem__` is, in front of its first statement that draws: what follows is handed the names that it reads.
+
+    Not cut is a data set that works on what its transforms return, whose transforms or statements are handed what is
+    not plain data, and whose items differ when they are computed by halves. One kept head in 64 is computed again,
+    within 2% of the time; on the first difference all are dropped.
 
     With worker processes the heads lie in memory that all of them share, also with those of the next epoch.
 
     Arguments:
-        dataset: map-style, with transforms in a `Compose` or `nn.Sequential`. Not changed.
+        dataset: map-style, with transforms in a `Compose` or `nn.Sequential`, or a `__getitem__` in Python. Not
+            changed.
         memory_bytes: the most that heads may take in memory; None: 80% of what is free when the first item is made.
             What does not fit goes to a file without a name in the cache folder.
 
