@@ -345,6 +345,11 @@ class PrefixDataset(StandIn):
             return True
         return heads.bin.num_kept >= 0.99 * heads.bin.num_places or heads.bin.crowded
 
+    def _hotlap_idle(self) -> str | None:
+        """Why no heads are kept; "" before the first item, None if they are."""
+        heads = self._hotlap_heads
+        return "" if heads is None else heads.reason
+
     def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
         return None
 

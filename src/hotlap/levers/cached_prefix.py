@@ -60,6 +60,7 @@ class CachedPrefix(Lever):
             if hasattr(dataset, "_hotlap_settled"):
                 dataset._hotlap_notes.on_note = patch.notes.append
                 patch.settled.append(dataset._hotlap_settled)
+                patch.idle.append(dataset._hotlap_idle)
 
         replace_datasets_once(patch, cached_prefix, kept=kept, within="late")
 

@@ -71,6 +71,7 @@ class LateTransform(Lever):
         def kept(dataset: Any) -> None:
             if type(dataset) is LateDataset:
                 dataset._hotlap_notes.on_note = patch.notes.append
+                patch.idle.append(lambda: dataset.note)
 
         replace_datasets_once(patch, late, kept=kept, around="cached_prefix")
 

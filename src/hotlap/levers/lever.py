@@ -44,6 +44,9 @@ class Patch:
         """Each answers whether a lever has reached its steady state (a cache is full); asked during the warm-up."""
         self.notes: list[str] = []
         """Sentences for the record: why a lever could not be installed after all, or gave up."""
+        self.idle: list[Callable[[], str | None]] = []
+        """Each answers for something that a lever put in place: why it is not at work, "" if it was never asked for
+        anything, None if it is at work. A lever of which nothing is at work was not tried."""
         self.on_optimizer: list[Callable[[Any], None]] = []
         """Each is told of every optimizer: those alive when the lever is switched on, and those made later."""
 
@@ -69,6 +72,11 @@ class Patch:
         """Tell the lever of an optimizer."""
         for told in self.on_optimizer:
             told(optimizer)
+
+    def why_idle(self) -> str | None:
+        """Why nothing of it is at work; None if something is, or that is not known."""
+        reasons = [idle() for idle in self.idle]
+        return None if None in reasons else next((reason for reason in reasons if reason), None)
 
     def undo(self) -> None:
         """Put everything back, last change first. Can be called again at no harm."""

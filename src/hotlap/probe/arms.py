@@ -16,14 +16,21 @@ class Arms:
         self._patches: list[Patch] = []
         self._always_patches: list[Patch] = []
         self._active: int | None = None
+        self._titles: dict[Patch, str] = {}
         self._notes: list[str] = []
-        self.not_installed: list[str] = []
-        """What could not be installed, and why: such a run says nothing about these levers."""
+        self._not_installed: list[str] = []
 
     @property
     def notes(self) -> list[str]:
         """Sentences of the levers."""
         return [*self._notes, *(note for patch in (*self._always_patches, *self._patches) for note in patch.notes)]
+
+    @property
+    def not_installed(self) -> list[str]:
+        """What could not be installed, or found nothing that it could work on, and why: such a run says nothing about
+        these levers."""
+        idle = [(self._titles[patch], patch.why_idle()) for patch in (*self._always_patches, *self._patches)]
+        return [*self._not_installed, *(f"{title}: {reason}" for title, reason in idle if reason)]
 
     def install_always(self) -> None:
         """At the start of the process; a single arm is installed for good as well."""
@@ -66,5 +73,6 @@ class Arms:
             lever.install(patch)
         except Exception as error:
             patch.undo()
-            self.not_installed.append(f"{lever.title()}: {type(error).__name__}: {error}")
+            self._not_installed.append(f"{lever.title()}: {type(error).__name__}: {error}")
+        self._titles[patch] = lever.title()
         return patch
