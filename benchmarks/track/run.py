@@ -84,12 +84,12 @@ class Entry:
             if variant in RECIPES[name]:
                 self.paths[variant].write_text(script(name, variant), encoding="utf-8")
 
-    def tune(self, budget: str) -> dict[str, Any]:
+    def tune(self, budget: str | None) -> dict[str, Any]:
         """The study; its patch is applied in the folder "hotlap"."""
         place = self.paths["hotlap"].parent
         begun = time.perf_counter()
         study, told = _hotlap(
-            "tune", "--fresh", "--timeout", "600", "--budget", budget, "--json", "-",
+            "tune", "--fresh", "--timeout", "600", *(["--budget", budget] if budget else []), "--json", "-",
             "train.py", "--data", str(self._data), cwd=place,
         )  # fmt: skip
         seconds = time.perf_counter() - begun
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)} (default: all)")
     parser.add_argument("--data", type=Path, default=HERE.parents[2] / "shared" / "data", help="folder of the data")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each variant (default: 3)")
-    parser.add_argument("--budget", default="5m", help="of each study, as `hotlap tune` takes it (default: 5m)")
+    parser.add_argument("--budget", help="of each study, as `hotlap tune` takes it (default: what that takes)")
     args = parser.parse_args()
     unknown = sorted(set(args.names) - set(RECIPES))
     if unknown:

@@ -46,7 +46,7 @@ class Progress(StrEnum):
     GO_ON = "go-on"
     """Not clear yet, and more processes are planned."""
     UNSHOWN = "unshown"
-    """Not clear, and no more processes are planned."""
+    """Not clear, and no more processes are planned, or those that are would hardly make it so."""
 
 
 def log_ratios_of_arms(run: Run, *, base: int = 0) -> dict[int, float]:
@@ -148,19 +148,39 @@ def can_stop(
 
     Each look spends a part of `FALSE_GAIN`; look k gets twice as much as look k - 1, so a large gain stops early and
     most is left for the last look. The parts are simply added up (Bonferroni), which holds however looks depend on one
-    another. Whatever is a GAIN here has a 95% interval above `line`; the reverse does not hold, so accept on GAIN only.
+    another. A trial that could not become a GAIN even if its upper bound were the truth ends early as well. Whatever is
+    a GAIN here has a 95% interval above `line`; the reverse does not hold, so accept on GAIN only.
     """
     n = len(log_ratios)
     looks = max(planned, n, 1)
-    spend = FALSE_GAIN * 2.0 ** (n - 1) / (2.0**looks - 1)
     goal = math.log(line)
-    strict = _bounds(log_ratios, pooled_variance, tail=spend)
+    strict = _bounds(log_ratios, pooled_variance, tail=_spend(n, looks))
     if strict is not None and strict[0] > goal and _enough_witnesses(n, pooled_variance):
         return Progress.GAIN
     loose = _bounds(log_ratios, pooled_variance, tail=FALSE_DROP)
     if loose is not None and loose[2] < goal:
         return Progress.NO_GAIN
-    return Progress.GO_ON if n < planned else Progress.UNSHOWN
+    hopeless = n > 1 and loose is not None and loose[2] < _needed(log_ratios, pooled_variance, looks, goal)
+    return Progress.UNSHOWN if hopeless or n >= planned else Progress.GO_ON
+
+
+def _spend(look: int, looks: int) -> float:
+    """What one look of so many may spend on a false gain."""
+    return FALSE_GAIN * 2.0 ** (look - 1) / (2.0**looks - 1)
+
+
+def _needed(log_ratios: Sequence[float], pooled_variance: tuple[float, int] | None, looks: int, goal: float) -> float:
+    """The mean log-ratio that the last look would have to find, if the spread stays what it is.
+
+    A trial whose true gain is below this even at best would more likely than not come to nothing: the time is better
+    spent on others.
+    """
+    from scipy.special import stdtrit
+
+    variance, freedom = _variance(log_ratios, pooled_variance)
+    freedom += looks - len(log_ratios)
+    sd = max(LEAST_SD, math.sqrt(variance))
+    return goal + float(stdtrit(freedom, 1 - _spend(looks, looks))) * sd / math.sqrt(looks)
 
 
 def break_even_step(one_time_s: float, step_before_s: float, step_after_s: float) -> int | None:

@@ -190,6 +190,27 @@ def test_no_gain_is_seen_early_and_a_small_one_is_not_guessed() -> None:
     assert can_stop([0.03, 0.02, 0.025, 0.02, 0.03], pooled_variance=quiet, planned=5) is Progress.UNSHOWN
 
 
+def test_what_could_hardly_become_a_gain_ends_early_and_what_could_does_not() -> None:
+    noisy = (0.02, 4)
+    assert can_stop([-0.09, -0.06], pooled_variance=noisy, planned=5) is Progress.UNSHOWN
+    assert can_stop([-0.09], pooled_variance=noisy, planned=5) is Progress.GO_ON, "one may be chance"
+    assert can_stop([0.12, 0.17], pooled_variance=noisy, planned=5) is Progress.GO_ON
+
+
+def test_ending_early_hardly_ever_ends_what_would_have_become_a_gain() -> None:
+    rng = np.random.default_rng(7)
+    sd, ended, could = 0.02, 0, 0
+    for _ in range(2000):
+        known = pool([rng.normal(0, sd, 5).tolist()])
+        drawn = rng.normal(math.log(1.06), sd, 5).tolist()
+        states = [can_stop(drawn[:n], pooled_variance=known, planned=5) for n in range(1, 6)]
+        if Progress.GAIN in states:
+            could += 1
+            ended += Progress.UNSHOWN in states[: states.index(Progress.GAIN)]
+    assert could > 500
+    assert ended < 0.05 * could
+
+
 def test_two_processes_without_a_pool_are_too_few_witnesses() -> None:
     assert can_stop([5.0, 5.0], pooled_variance=None, planned=5) is Progress.GO_ON
     assert can_stop([5.0] * 3, pooled_variance=(1e-4, 1), planned=3) is Progress.UNSHOWN
