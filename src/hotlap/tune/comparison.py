@@ -39,6 +39,11 @@ class Contender:
         """What it costs once; None where that was not seen, or may be chance."""
         return agreed_s(self.one_time_costs_s)
 
+    @property
+    def mean(self) -> float:
+        """Log-ratio to the base, so far."""
+        return sum(self.log_ratios) / len(self.log_ratios) if self.log_ratios else 0.0
+
     def speedup(self, pooled: tuple[float, int] | None) -> Interval | None:
         """Over the base."""
         return statistics.interval(self.log_ratios, pooled_variance=pooled) if self.log_ratios else None
@@ -53,11 +58,15 @@ def compare(
     planned: int = PLANNED,
     time_left: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Run heats of those that are still open until none is, or the time is over."""
+    """Run heats of those that are still open until none is, one that gains is ahead of them all, or the time is over.
+
+    What is still open behind a gain would have to be compared again on top of it.
+    """
     number = 0
     while number < planned and time_left():
         still = [contender for contender in contenders if contender.open]
-        if not still:
+        gains = [contender.mean for contender in contenders if contender.progress is Progress.GAIN]
+        if not still or (gains and all(contender.mean < max(gains) for contender in still)):
             return
         number += 1
         _note(still, heat(still), pooled=pooled, line=line, planned=planned)

@@ -115,9 +115,10 @@ class Trials:
             return
         pairs = list(zip(group, contenders, strict=True))
         gains = [(candidate, contender) for candidate, contender in pairs if contender.progress is Progress.GAIN]
-        gains.sort(key=lambda pair: -sum(pair[1].log_ratios) / len(pair[1].log_ratios))
+        gains.sort(key=lambda pair: -pair[1].mean)
         for candidate, contender in pairs:
-            if contender.progress is not Progress.GAIN:
+            # What is not decided behind a gain is compared again, with it or without.
+            if contender.progress is not Progress.GAIN and not (gains and contender.open):
                 self._close(candidate, contender, None)
         for candidate, contender in gains:
             if self._comes_too_late(contender):

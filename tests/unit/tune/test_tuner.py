@@ -341,3 +341,11 @@ def test_long_steps_get_more_time_unless_the_user_said_how_much(script: Path) ->
     assert said.budget_s == 300.0
     assert accepted(said)[0] == "cached-dataset"
     assert tune(world_of(script, costs=costs), long_budget_s=540.0).budget_s == 300.0
+
+
+def test_what_is_not_decided_behind_a_gain_is_compared_on_top_of_it(script: Path) -> None:
+    world = world_of(script, costs={"cached-dataset": 0.4, "huge-pages": 0.97})
+    study = tune(world, levers=("cached-dataset", "huge-pages"), budget_s=900.0)
+    of_pages = [trial for trial in study.trials if trial.levers[0]["name"] == "huge-pages" and trial.kind == "lever"]
+    assert [spec["name"] for spec in of_pages[0].on_top_of] == ["cached-dataset"]
+    assert len(of_pages) == 1
