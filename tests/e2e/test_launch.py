@@ -174,6 +174,17 @@ def test_levers_are_switched_between_steps(launcher: Launcher) -> None:
     assert [found.arm.count(k) for k in range(3)] == [22, 22, 22]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="what comes before a draw is kept on Linux only")
+def test_items_made_by_hand_are_kept_as_far_as_they_draw_nothing(launcher: Launcher) -> None:
+    plain = run(launcher, "by_hand_items.py", evidence=True, warmup=0)
+    kept = run(launcher, "by_hand_items.py", evidence=True, warmup=0, always=({"name": "cached-prefix"},))
+    assert kept.not_installed == ()
+    assert kept.loss == plain.loss
+    assert kept.batch_digest == plain.batch_digest
+    idle = run(launcher, "slow_items.py", always=({"name": "cached-prefix"},))
+    assert "draws nothing" in idle.not_installed[0]
+
+
 def test_what_the_script_writes_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "writes.py").write_text((SCRIPTS / "writes.py").read_text())
     (tmp_path / "keep.txt").write_text("precious")

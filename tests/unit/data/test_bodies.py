@@ -1,9 +1,11 @@
 """cached_prefix() where items are made by hand: the data set's own `__getitem__`, cut in front of its first draw."""
 
+import linecache
 import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -257,6 +259,31 @@ def test_what_cannot_be_cut_is_left_as_it_is_and_it_is_said(name: str) -> None:
     assert ours.note is not None
     assert reason in ours.note
     assert ours.num_cached == 0
+
+
+def test_the_text_on_disk_may_have_changed_elsewhere(tmp_path: Path) -> None:
+    """As where a patched text runs in place of the file."""
+    text = f"""import torch
+from {__name__} import ByHand
+
+
+class Photographs(ByHand):
+    def __getitem__(self, index):
+        image = self.read(index)
+        return torch.nn.functional.relu(image) + torch.rand(1)
+"""
+    names: dict[str, Any] = {"__name__": "photographs"}
+    exec(compile(text, str(tmp_path / "photographs.py"), "exec"), names)
+    (tmp_path / "photographs.py").write_text("import os\n\nNUMBER = 3\n" + text)
+    ours = cached_prefix(names["Photographs"]())
+    assert_same_epochs(epochs(ours), epochs(names["Photographs"]()))
+    assert ours.note is None, ours.note
+    (tmp_path / "photographs.py").write_text(text.replace("relu", "silu"))
+    linecache.clearcache()
+    other = cached_prefix(names["Photographs"]())
+    epochs(other)
+    assert other.note is not None
+    assert "was not found" in other.note
 
 
 def test_an_error_of_the_data_set_is_its_own() -> None:
