@@ -185,6 +185,17 @@ def test_items_made_by_hand_are_kept_as_far_as_they_draw_nothing(launcher: Launc
     assert "draws nothing" in idle.not_installed[0]
 
 
+def test_a_script_that_is_over_before_it_was_looked_at_keeps_its_facts(launcher: Launcher) -> None:
+    found = run(launcher, "short.py", evidence=True, warmup=0, steps=100, whole_epoch=True)
+    assert found.status is Status.ENDED
+    assert len(found.step_s) == 40
+    (optimizer,) = found.optimizers
+    assert (optimizer.name, optimizer.num_parameters, optimizer.all_dense) == ("torch.optim.Adam", 2, True)
+    (loader,) = found.loaders
+    assert loader.trained_on
+    assert loader.deterministic is True, loader.why_not
+
+
 def test_what_the_script_writes_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "writes.py").write_text((SCRIPTS / "writes.py").read_text())
     (tmp_path / "keep.txt").write_text("precious")

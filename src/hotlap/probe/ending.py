@@ -37,7 +37,9 @@ class Ending:
             return
         self.finished = True
         self._session.account(now=time.perf_counter())
-        parting.write(self._session, Status.CRASHED if self.error else Status.ENDED, sample=False)
+        # A training for real ends here; one of ours may still be asked for items, its script will not notice.
+        sample = self.error is None and not self._session.plan.whole
+        parting.write(self._session, Status.CRASHED if self.error else Status.ENDED, sample=sample)
 
     def forked(self) -> None:
         """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""

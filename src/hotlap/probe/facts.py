@@ -60,6 +60,7 @@ class Facts:
         self._optimizers: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
         self._optimizer_ids: dict[int, int] = {}
         self._closures: set[int] = set()
+        self._last_optimizers: tuple[OptimizerFacts, ...] = ()
         self._forward_sites: dict[tuple[str, int, int], CallSite] = {}
 
     def made_loader(self, loader: "DataLoader[Any]") -> None:
@@ -158,10 +159,17 @@ class Facts:
         """`sample`: also compute some items twice; only when the script will not go on after it."""
         return tuple(_loader_facts(number, known, sample=sample) for number, known in self._loaders.items())
 
+    def note_optimizers(self) -> None:
+        """Remember them: those of a script's `main()` are gone when it has come to its end."""
+        self._last_optimizers = self._optimizer_facts(denormals=False) or self._last_optimizers
+
     def optimizer_facts(self) -> tuple[OptimizerFacts, ...]:
-        """All optimizers that are alive."""
+        """All optimizers that are alive; where none is any more, those that were noted last."""
+        return self._optimizer_facts(denormals=True) or self._last_optimizers
+
+    def _optimizer_facts(self, *, denormals: bool) -> tuple[OptimizerFacts, ...]:
         return tuple(
-            _optimizer_facts(number, optimizer, closure=number in self._closures)
+            _optimizer_facts(number, optimizer, closure=number in self._closures, denormals=denormals)
             for number, reference in self._optimizers.items()
             if (optimizer := reference()) is not None
         )
@@ -281,7 +289,10 @@ def _size(leaf: Any) -> int:
     return int(getattr(leaf, "nbytes", 0)) or sys.getsizeof(leaf)
 
 
-def _optimizer_facts(number: int, optimizer: torch.optim.Optimizer, *, closure: bool) -> OptimizerFacts:
+def _optimizer_facts(
+    number: int, optimizer: torch.optim.Optimizer, *, closure: bool, denormals: bool
+) -> OptimizerFacts:
+    """`denormals`: also look for them, at all elements."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     sparse_in_memory = next((p for p in params if not is_dense(p)), None)
     settings = optimizer.param_groups[0] if optimizer.param_groups else {}
@@ -301,7 +312,7 @@ def _optimizer_facts(number: int, optimizer: torch.optim.Optimizer, *, closure: 
         if sparse_in_memory is None
         else f"shape {tuple(sparse_in_memory.shape)}, strides {tuple(sparse_in_memory.stride())}",
         closure=closure,
-        denormals=_denormals(optimizer, params),
+        denormals=_denormals(optimizer, params) if denormals else None,
     )
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,8 @@ import hotlap
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.probe.evidence import cuda_in_use
-from hotlap.probe.facts import device_name
 from hotlap.probe.sites import users_sources
-from hotlap.record import Phase, Run, Status, save
+from hotlap.record import OptimizerFacts, Phase, Run, Status, save
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -38,13 +37,14 @@ def write(session: "Session", status: Status, *, sample: bool) -> None:
 def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
     """Everything that is known. `last`: the run is over; before, what watches still look at is theirs."""
     plan, facts = session.plan, session.facts
+    optimizers = facts.optimizer_facts()
     seen = dict(session.windows.fields() if last else session.windows.seen_so_far())
     notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
     return Run(
         status=status,
         error=session.ending.error,
         versions=_versions(),
-        device=device_name(_device_of(facts.optimizers())),
+        device=_device_of(optimizers),
         num_threads=session.num_threads,
         seed=None if plan.seed is None else plan.seed + plan.reseed,
         reseed=plan.reseed,
@@ -55,7 +55,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         skipped_updates=session.skipped_updates,
         updates=tuple(session.updates.seen) if plan.evidence else None,
         loaders=facts.loader_facts(sample=sample and plan.evidence),
-        optimizers=facts.optimizer_facts(),
+        optimizers=optimizers,
         autocast=facts.autocast,
         compiled=facts.compiled,
         call_sites=facts.all_call_sites(),
@@ -103,12 +103,8 @@ def _cost_s(session: "Session") -> float | None:
     return (session.own_s + session.clock.num_intervals * _interval_s()) / session.steps
 
 
-def _device_of(optimizers: list[torch.optim.Optimizer]) -> torch.device:
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                return torch.device(parameter.device)
-    return torch.device("cpu")
+def _device_of(optimizers: Sequence[OptimizerFacts]) -> str:
+    return next((optimizer.device for optimizer in optimizers if optimizer.num_parameters), "cpu")
 
 
 def _versions() -> dict[str, str]:

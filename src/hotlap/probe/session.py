@@ -211,6 +211,8 @@ class Session:
                 self._nudge.apply(self._parameters())
             if self._went_backward and self.steps < _LOADERS_SEEN_BY:
                 self.facts.drawn_for_training(self._drawn_from)
+            if self.steps in (1, _LOADERS_SEEN_BY):
+                self.facts.note_optimizers()
             self._drawn_from, self._went_backward = [], False
             self._go_on()
             self.replaying = self.plan.free_input and self.schedule.warm
