@@ -94,6 +94,11 @@ class CachedDataset(StandIn):
         kept, residences = self._hotlap_kept, self._hotlap_residences
         return kept.given_up or (kept.settled and (residences is None or residences.settled))
 
+    def _hotlap_idle(self) -> str | None:
+        """Why no items are kept; "" before the first one, None if they are."""
+        kept = self._hotlap_kept
+        return self.note if kept.given_up else None if kept.used else ""
+
     def _hotlap_gather(self, store: Store, index: torch.Tensor) -> tuple[Any] | None:
         """A batch of a store that holds all items."""
         residences = self._hotlap_residences

@@ -106,6 +106,7 @@ class Wrapped:
         """Each DataLoader made from now on reads a wrapped one."""
         replace_datasets(self._patch, self._within)
         self._patch.settled.append(self._settled)
+        self._patch.idle.append(self._idle)
 
     def _within(self, dataset: Any) -> Any:
         """What a loader is to read."""
@@ -133,6 +134,10 @@ class Wrapped:
     def _settled(self) -> bool:
         """True once every data set that was drawn from is full, has given up, or hardly computes items any more."""
         return all(held._hotlap_settled() for held in self._held.values() if held._hotlap_kept.used)
+
+    def _idle(self) -> str | None:
+        reasons = [held._hotlap_idle() for held in self._held.values()]
+        return None if None in reasons else next((reason for reason in reasons if reason), "")
 
 
 def _cached(dataset: Any) -> Any:

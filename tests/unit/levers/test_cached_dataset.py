@@ -170,6 +170,14 @@ def test_says_in_the_record_why_it_gave_up(patch: Patch) -> None:
     assert patch.settled[0]()
 
 
+def test_one_that_gave_up_was_not_at_work(patch: Patch) -> None:
+    assert patch.why_idle() is None, "nothing was asked for yet"
+    epochs(Pictures(build=lambda number: torch.rand(2)), num_epochs=1)
+    assert patch.why_idle() is not None
+    epochs(Pictures(), num_epochs=1)
+    assert patch.why_idle() is None, "one is"
+
+
 def test_holds_the_items_of_a_few_data_sets_that_no_loader_uses(patch: Patch) -> None:
     first = Pictures()
     list(DataLoader(first, batch_size=8))
