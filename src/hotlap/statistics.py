@@ -143,13 +143,15 @@ def can_stop(
     pooled_variance: tuple[float, int] | None,
     planned: int,
     line: float = 1.02,
+    patient: bool = False,
 ) -> Progress:
     """After each process of a trial: is it clear whether the speed-up is above `line`? `planned`: processes at most.
 
     Each look spends a part of `FALSE_GAIN`; look k gets twice as much as look k - 1, so a large gain stops early and
     most is left for the last look. The parts are simply added up (Bonferroni), which holds however looks depend on one
-    another. A trial that could not become a GAIN even if its upper bound were the truth ends early as well. Whatever is
-    a GAIN here has a 95% interval above `line`; the reverse does not hold, so accept on GAIN only.
+    another. A trial that could not become a GAIN even if its upper bound were the truth ends early as well, unless
+    `patient`: then the interval counts, not only whether it is a GAIN. Whatever is a GAIN here has a 95% interval above
+    `line`; the reverse does not hold, so accept on GAIN only.
     """
     n = len(log_ratios)
     looks = max(planned, n, 1)
@@ -160,7 +162,9 @@ def can_stop(
     loose = _bounds(log_ratios, pooled_variance, tail=FALSE_DROP)
     if loose is not None and loose[2] < goal:
         return Progress.NO_GAIN
-    hopeless = n > 1 and loose is not None and loose[2] < _needed(log_ratios, pooled_variance, looks, goal)
+    hopeless = (
+        not patient and n > 1 and loose is not None and loose[2] < _needed(log_ratios, pooled_variance, looks, goal)
+    )
     return Progress.UNSHOWN if hopeless or n >= planned else Progress.GO_ON
 
 

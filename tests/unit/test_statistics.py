@@ -193,6 +193,7 @@ def test_no_gain_is_seen_early_and_a_small_one_is_not_guessed() -> None:
 def test_what_could_hardly_become_a_gain_ends_early_and_what_could_does_not() -> None:
     noisy = (0.02, 4)
     assert can_stop([-0.09, -0.06], pooled_variance=noisy, planned=5) is Progress.UNSHOWN
+    assert can_stop([-0.09, -0.06], pooled_variance=noisy, planned=5, patient=True) is Progress.GO_ON
     assert can_stop([-0.09], pooled_variance=noisy, planned=5) is Progress.GO_ON, "one may be chance"
     assert can_stop([0.12, 0.17], pooled_variance=noisy, planned=5) is Progress.GO_ON
 

@@ -56,11 +56,12 @@ def compare(
     pooled: tuple[float, int] | None,
     line: float = LEAST_GAIN,
     planned: int = PLANNED,
+    patient: bool = False,
     time_left: Callable[[], bool] = lambda: True,
 ) -> None:
     """Run heats of those that are still open until none is, one that gains is ahead of them all, or the time is over.
 
-    What is still open behind a gain would have to be compared again on top of it.
+    What is still open behind a gain would have to be compared again on top of it. `patient`: as for `can_stop`.
     """
     number = 0
     while number < planned and time_left():
@@ -69,7 +70,7 @@ def compare(
         if not still or (gains and all(contender.mean < max(gains) for contender in still)):
             return
         number += 1
-        _note(still, heat(still), pooled=pooled, line=line, planned=planned)
+        _note(still, heat(still), pooled=pooled, line=line, planned=planned, patient=patient)
 
 
 def _note(
@@ -79,6 +80,7 @@ def _note(
     pooled: tuple[float, int] | None,
     line: float,
     planned: int,
+    patient: bool,
 ) -> None:
     for k, contender in enumerate(still):
         ratio, failure = outcome.log_ratios[k], outcome.failures[k]
@@ -93,5 +95,5 @@ def _note(
             cost_s = one_time_s(contender.base, contender.run)
             contender.one_time_costs_s += [] if cost_s is None else [cost_s]
         contender.progress = statistics.can_stop(
-            contender.log_ratios, pooled_variance=pooled, planned=planned, line=line
+            contender.log_ratios, pooled_variance=pooled, planned=planned, line=line, patient=patient
         )

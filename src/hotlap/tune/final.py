@@ -181,7 +181,8 @@ class Final:
             limit_s = self._desk.limit_s(self._timing.estimate_s(2))
             return self._timing.duet(self._trials.stack, [base, arm], limit_s=limit_s)
 
-        compare([contender], heat, pooled=self._desk.pooled("process"), planned=planned, line=line)
+        pooled = self._desk.pooled("process")
+        compare([contender], heat, pooled=pooled, planned=planned, line=line, patient=True)
         return contender
 
     def _note_patch(self, stack: Stack, copy: Contender, ruling: Ruling) -> None:

@@ -210,6 +210,7 @@ class Trials:
             pooled=self._desk.pooled(scope),
             line=1.0,
             planned=3,
+            patient=True,
             time_left=lambda: self._desk.left_s > self.reserve_s,
         )
         speedup = contender.speedup(self._desk.pooled(scope))
