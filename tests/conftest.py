@@ -1,6 +1,11 @@
 """Options and fixtures of the whole suite."""
 
 import pytest
+from hypothesis import settings
+
+# A test does not fail because others use the machine.
+settings.register_profile("hotlap", deadline=None)
+settings.load_profile("hotlap")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
