@@ -172,4 +172,6 @@ class Schedule:
         patience_s = self._plan.whole_epoch_s
         if not self._plan.whole_epoch or (patience_s is not None and elapsed_s > patience_s):
             return True
+        if not self._epochs:
+            return True  # no loader was started, so there are none to wait for
         return self._after_epoch >= _BEYOND_EPOCH or self._recorded >= _STRETCH * self.wanted

@@ -49,7 +49,8 @@ class Plan:
     warmup_max_s: float = 60.0
     """A lever that has not settled (a cache not yet filled) prolongs the warm-up, up to this time."""
     whole_epoch: bool = False
-    """Go on beyond `steps`, up to four times as many, until the first steps of the second epoch are recorded."""
+    """Go on beyond `steps`, up to four times as many, until the first steps of the second epoch are recorded. Not where
+    no loader was started: then there are no epochs."""
     whole_epoch_s: float | None = None
     """Go on like that for at most so long after the first step; None: as long as the steps allow."""
     seed: int | None = 0

@@ -69,7 +69,7 @@ class Trials:
         profile = self._candidates.profile()
         share, wait_s = profile.share(Phase.INPUT), profile.mean_phase_s(Phase.INPUT)
         dear = [one for one in profile.loaders if one.trained_on and one.num_items and (one.item_s or 0.0) >= _DEAR_S]
-        keeps = {"cached-dataset", "device-resident"} & {str(spec["name"]) for spec in self.stack}
+        keeps = {"cached-dataset", "cached-prefix", "device-resident"} & {str(spec["name"]) for spec in self.stack}
         if not dear or keeps or share is None or wait_s is None or share < _MUCH:
             return
         self._desk.warn(

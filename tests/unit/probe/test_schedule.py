@@ -108,7 +108,11 @@ def test_a_whole_epoch_that_is_over_early_still_gives_the_wanted_steps() -> None
 
 def test_an_epoch_without_end_is_left_after_four_times_the_wanted_steps() -> None:
     assert len(recorded(moves(plan(warmup=2, steps=50, whole_epoch=True), epoch=100_000))) == 200
-    assert len(recorded(moves(plan(warmup=2, steps=50, whole_epoch=True)))) == 200
+
+
+def test_without_a_loader_no_epoch_is_waited_for() -> None:
+    for warmup in (0, 2):
+        assert len(recorded(moves(plan(warmup=warmup, steps=50, whole_epoch=True)))) == 50
 
 
 def test_nothing_is_warm_before_the_warm_up_is_over() -> None:
