@@ -86,13 +86,16 @@ def output(text: str, begin: str) -> str:
 
 def claims_table(which: Sequence[str], results: Results, *, folder: str) -> str:
     """The claims that are wanted (empty: all), and below them which machines they were measured on."""
-    rows, machines = [], {}
+    rows: list[dict[str, str]] = []
+    machines: dict[str, list[str]] = {}
     for name, claim in claims(which, results):
         told = results[name].get("machine", "")
-        machines[device(told)] = told.get("processor") if isinstance(told, dict) else None
+        processor = told.get("processor") if isinstance(told, dict) else None
+        if processor and processor not in machines.setdefault(device(told), []):
+            machines[device(told)].append(processor)
         by = f"[{name}]({folder}/{name}.json)" if folder else f"`{name}`"
         rows.append({"claim": claim["claim"], "measured": value(claim), "on": where(told), "by": by})
-    known = [f"{device} has one {processor}" for device, processor in machines.items() if device and processor]
+    known = [f"{device} has one {', or one '.join(processors)}" for device, processors in machines.items() if device]
     return table(rows) + (f"\n{'; '.join(known)}.\n" if known else "")
 
 
