@@ -9,7 +9,9 @@ import ast
 import copy
 import inspect
 import linecache
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, final
 
@@ -150,7 +152,8 @@ class _Source:
         self._method = method
         try:
             text = "".join(linecache.getlines(method.__code__.co_filename, method.__globals__))
-            self._module = ast.parse(text)
+            with _no_warnings():
+                self._module = ast.parse(text)
         except (SyntaxError, ValueError) as error:
             raise Touched("the source of its __getitem__ cannot be read") from error
         path = [name for name in method.__qualname__.split(".") if name != "<locals>"]
@@ -169,7 +172,8 @@ class _Source:
             node.args.kwonlyargs, node.args.kw_defaults = [ast.arg(arg=parameter)], [None]
         try:
             module = ast.fix_missing_locations(self._module)
-            made = compile(module, self._method.__code__.co_filename, "exec", dont_inherit=True)
+            with _no_warnings():
+                made = compile(module, self._method.__code__.co_filename, "exec", dont_inherit=True)
         finally:
             node.body, node.args = before
         return next(one for one in _codes(made) if (one.co_name, one.co_firstlineno) == (node.name, node.lineno))
@@ -180,6 +184,14 @@ class _Source:
         made = FunctionType(self.code(body, parameter=parameter), method.__globals__, method.__name__)
         made.__defaults__ = method.__defaults__
         return made
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """What Python has to say of the source it has said already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _definitions(body: Iterable[ast.AST], path: list[str]) -> Iterator[ast.FunctionDef]:
