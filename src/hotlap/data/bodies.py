@@ -36,12 +36,12 @@ class Body:
         self._dataset = dataset
         self._source = _Source(_method_of(type(self._place(None)[0])))
         self._statements = list(self._source.node.body)
-        self.num_head = self._most()
-        """Statements of the head."""
+        self.heads: tuple[int, ...] = (self._most(),)
+        """Statements of the head: one number, as `Pipelines` has one for each of them."""
         self._draws = False
         self._halves: tuple[int, FunctionType, FunctionType, frozenset[str]] | None = None
 
-    def find_head(self, index: Any, own: tuple[Stream, ...]) -> None:
+    def find_heads(self, index: Any, own: tuple[Stream, ...]) -> None:
         """Shorten the head to the statements that draw nothing for this item."""
         streams = Streams(own)
         before = streams.states()
@@ -50,14 +50,14 @@ class Body:
         self._source.function(_watched(self._statements), parameter=_AT)(owner, index, **{_AT: seen})
         first = seen.first(len(self._statements))
         streams.restore(before)
-        self.num_head = min(self.num_head, first)
+        self.heads = (min(self.heads[0], first),)
         self._draws |= first < len(self._statements)
 
     def why_not(self) -> str | None:
-        """Why cutting it there is not worth a thought, once `find_head` has seen some items."""
+        """Why cutting it there is not worth a thought, once `find_heads` has seen some items."""
         if not self._draws:
             return "its __getitem__ draws nothing"
-        return None if self.num_head else "its __getitem__ draws, or may end, in its first statement"
+        return None if self.heads[0] else "its __getitem__ draws, or may end, in its first statement"
 
     def half(self, index: Any) -> Half:
         """The item as far as its head goes.
@@ -96,16 +96,13 @@ class Body:
         return len(self._statements)
 
     def _cut(self) -> tuple[FunctionType, FunctionType, frozenset[str]]:
-        if self._halves is None or self._halves[0] != self.num_head:
-            first, last = self._statements[: self.num_head], self._statements[self.num_head :]
+        (num_head,) = self.heads
+        if self._halves is None or self._halves[0] != num_head:
+            first, last = self._statements[:num_head], self._statements[num_head:]
             live = frozenset(_named(last) & _stored(first))
             head = self._source.function(_head(first))
-            self._halves = (
-                self.num_head,
-                head,
-                self._source.function(_tail(first, last, live), parameter=_LIVE),
-                live,
-            )
+            tail = self._source.function(_tail(first, last, live), parameter=_LIVE)
+            self._halves = num_head, head, tail, live
         return self._halves[1:]
 
 

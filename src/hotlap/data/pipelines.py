@@ -105,6 +105,29 @@ class Pipelines:
         self.found = list(_find(dataset, alone or (lambda _: False)))
         self._lock = threading.RLock()
 
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Steps of each head."""
+        return tuple(pipeline.num_head for pipeline in self.found)
+
+    @heads.setter
+    def heads(self, heads: tuple[int, ...]) -> None:
+        for pipeline, num_head in zip(self.found, heads, strict=True):
+            pipeline.num_head = num_head
+
+    def find_heads(self, index: Any, own: tuple[Stream, ...]) -> None:
+        """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
+        if not self.found:
+            return
+        streams = Streams(own)
+        before = streams.states()
+        _Traced(self, streams).make(index)
+        streams.restore(before)
+
+    def why_not(self) -> str | None:
+        """Why cutting it there is not worth a thought, once `find_heads` has seen some items."""
+        return None if self.found else "no pipeline of transforms was found in it"
+
     def half(self, index: Any) -> Half:
         """An item as far as its heads go.
 
@@ -176,14 +199,6 @@ class _Step:
         self.calls.append(Call(self.number, given, several))
         call = len(self.calls) - 1
         return tuple(Mark(call, part) for part in range(len(inputs))) if several else Mark(call)
-
-
-def find_heads(pipelines: Pipelines, index: Any, own: tuple[Stream, ...]) -> None:
-    """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
-    streams = Streams(own)
-    before = streams.states()
-    _Traced(pipelines, streams).make(index)
-    streams.restore(before)
 
 
 @final

@@ -17,7 +17,7 @@ from hotlap.data.items import Unsupported
 from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.notes import Notes
 from hotlap.data.parcels import pack, unpack
-from hotlap.data.pipelines import Half, Pipelines, Touched, find_heads
+from hotlap.data.pipelines import Half, Pipelines, Touched
 from hotlap.data.shelf import NoShelf
 from hotlap.data.stand_in import StandIn, refuse_stacked
 from hotlap.data.warning import warn
@@ -43,7 +43,7 @@ MAX_RESTARTS = 2
 class _Cut:
     """What a first look at a data set has found."""
 
-    num_head: tuple[int, ...]
+    heads: tuple[int, ...]
     """Steps before the first draw, of each pipeline; statements, of a body."""
     of_body: bool
     """Cut is the data set's own `__getitem__`."""
@@ -149,34 +149,20 @@ class _Heads:
         """A process may have found it that is no more."""
         if cut.of_body:
             self.pipelines = Body(self._dataset)
-            self.pipelines.num_head = cut.num_head[0]
-        else:
-            assert isinstance(self.pipelines, Pipelines)
-            for pipeline, num_head in zip(self.pipelines.found, cut.num_head, strict=True):
-                pipeline.num_head = num_head
+        self.pipelines.heads = cut.heads
 
     def _survey(self) -> _Cut:
         """Find the cut, and try it on some items: within its transforms, or else within its own `__getitem__`."""
-        assert isinstance(self.pipelines, Pipelines)
         if not len(self._dataset):
             raise Touched("it is empty")
-        reason: Exception | None = None
-        if self.pipelines.found:
+        reasons: list[Exception] = []
+        for kind in (Pipelines, Body):
             try:
+                self.pipelines = kind(self._dataset)
                 return self._try_cut()
-            except (Touched, Unsupported) as error:
-                reason = error
-        try:
-            self.pipelines = Body(self._dataset)
-            return self._try_cut()
-        except (Touched, Unsupported) as error:
-            raise reason or Touched(f"no pipeline of transforms was found in it, and {error}") from error
-
-    def _find_heads(self, place: int) -> None:
-        if isinstance(self.pipelines, Body):
-            self.pipelines.find_head(place, self._streams.own)
-        else:
-            find_heads(self.pipelines, place, self._streams.own)
+            except (Touched, Unsupported) as reason:
+                reasons.append(reason)
+        raise Touched(", and ".join(map(str, reasons)))
 
     def _try_cut(self) -> _Cut:
         before = self._streams.states()
@@ -192,10 +178,10 @@ class _Heads:
     def _cut(self, length: int) -> _Cut:
         places = sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)})
         for place in places:
-            self._find_heads(place)
+            self.pipelines.find_heads(place, self._streams.own)
             if place == places[0] and self.watch.opened() is None:
                 self.watch = Watch(self._dataset)  # a file opened with the very first item is no change
-        why_not = self.pipelines.why_not() if isinstance(self.pipelines, Body) else None
+        why_not = self.pipelines.why_not()
         if why_not is not None:
             raise Touched(why_not)
         tried = [self._try_item(place) for place in places]
@@ -205,14 +191,8 @@ class _Heads:
         changed = self.watch.changed()
         if changed is not None:
             raise Touched(f"computing an item changes {changed} of the data set")
-        of_body = isinstance(self.pipelines, Body)
-        num_head = (
-            (self.pipelines.num_head,)
-            if isinstance(self.pipelines, Body)
-            else tuple(pipeline.num_head for pipeline in self.pipelines.found)
-        )
         entry_bytes = sum(each[2] for each in tried) // len(tried)
-        return _Cut(num_head, of_body, entry_bytes, head_s / len(tried))
+        return _Cut(self.pipelines.heads, type(self.pipelines) is Body, entry_bytes, head_s / len(tried))
 
     def _try_item(self, place: int) -> tuple[float, float, int]:
         """(seconds of an item, seconds of its head, bytes of its entry); `Touched` if the halves do not make it."""

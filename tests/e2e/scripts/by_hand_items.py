@@ -5,17 +5,14 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 
-class Waves(Dataset):
-    def __init__(self, count):
-        self.count = count
-
+class Chaos(Dataset):
     def __len__(self):
-        return self.count
+        return 64
 
     def __getitem__(self, index):
-        wave = torch.zeros(32)
-        for harmonic in range(1, 9):
-            wave += torch.sin(torch.arange(32) * harmonic * (index % 13)) / harmonic
+        wave = torch.linspace(0, index, 32)
+        for _ in range(20):
+            wave = torch.sin(wave) + torch.cos(wave)
         label = index % 3
         if torch.rand(1).item() < 0.5:
             wave = wave.flip(0)
@@ -23,7 +20,7 @@ class Waves(Dataset):
 
 
 torch.manual_seed(0)
-loader = DataLoader(Waves(64), batch_size=16, shuffle=True)
+loader = DataLoader(Chaos(), batch_size=16, shuffle=True)
 model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
 optimizer = torch.optim.Adam(model.parameters())
 for _ in range(10_000):

@@ -4,7 +4,7 @@ import linecache
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,19 @@ import pytest
 import torch
 from torch.utils.data import Dataset, Subset
 
-from hotlap.data import cached_prefix, late, prefix
+from hotlap.data import cached_prefix, late
+from tests.unit.data.pictures import MEAN, STD, Bytes, Normalize, ToTensor
+from tests.unit.data.pipelines import Compose as PlainCompose
 from tests.unit.data.sets import assert_same_epochs, epochs
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="heads are kept on Linux only")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="heads are kept on Linux only"),
+    pytest.mark.usefixtures("any_head"),
+]
 
 SHIFT = 3.0
 MADE = [0] * 100
 """How often heads were made. Longer than a `Watch` looks into."""
-
-
-@pytest.fixture(autouse=True)
-def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)  # heads of test items take no time
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
-        yield
 
 
 class ByHand(Dataset[Any]):
@@ -303,11 +300,19 @@ def test_an_error_of_the_data_set_is_its_own() -> None:
 
 
 def test_late_around_it_leaves_it_alone() -> None:
-    class Converts:
-        def __call__(self, image: torch.Tensor) -> torch.Tensor:
-            return image.to(torch.float32)
+    """Its transforms end as `late` wants it, but what is kept ends before they are called."""
 
-    ours, plain = Beside(), Beside()
-    for dataset in (ours, plain):
-        dataset.transform = Compose(Converts())
-    assert_same_epochs(epochs(late(cached_prefix(ours))), epochs(plain))
+    class Mirrored(Bytes):
+        def __getitem__(self, index: Any) -> Any:
+            picture = np.random.default_rng(int(index)).integers(0, 256, (9, 8, 3), dtype=np.uint8)
+            if torch.rand(1).item() < 0.5:
+                picture = picture[:, ::-1].copy()
+            return self.transform(picture), index
+
+    ours, plain = (Mirrored(PlainCompose([ToTensor(), Normalize(MEAN, STD)])) for _ in range(2))
+    kept = cached_prefix(ours)
+    around = late(kept)
+    assert_same_epochs(epochs(around), epochs(plain))
+    assert kept.num_cached == len(ours)
+    assert around.note is not None
+    assert "between two statements" in around.note

@@ -3,8 +3,7 @@
 import os
 import random
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,10 @@ from hotlap.data import cached_prefix, lasting, prefix, shelf
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="heads are kept on Linux only")
-
-
-@pytest.fixture(autouse=True)
-def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)  # heads of test items take no time
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
-        yield
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="heads are kept on Linux only"),
+    pytest.mark.usefixtures("any_head"),
+]
 
 
 class Augmented(Pictures):
