@@ -43,7 +43,7 @@ _EQUAL = 3
 _FEWEST_DUETS = 4
 _FEWEST_EVIDENCE = 3
 # A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
-_LONG_HEAT_S = 20.0
+_LONG_HEAT_S = 15.0
 # Part of the first start that later ones take at best: the first may have read torch from the disk, and in a fresh
 # environment compiled it. (15 s there, and 5 s afterwards: the whole budget of five minutes seemed too little.)
 _LATER_STARTS = 1 / 3
@@ -132,7 +132,7 @@ class Tuner:
             desk.change("findings", findings=rules.check(run, self._machine))
         sizes = Sizes.of(desk.study.baseline[0], self._machine)
         longer_s = self._options.long_budget_s
-        if longer_s is not None and sizes.expected_s(_EQUAL + 1) > _LONG_HEAT_S:
+        if longer_s is not None and _at_best(sizes).expected_s(_EQUAL + 1) > _LONG_HEAT_S:
             desk.extend(longer_s)
         return sizes
 
@@ -187,9 +187,14 @@ def _ceilings(run: Run, free: Sequence[float], pooled: tuple[float, int] | None)
 
 def _least_s(desk: Desk, sizes: Sizes) -> float:
     """Without so much time nothing can be shown, even if all goes well."""
-    at_best = replace(sizes, setup_s=_LATER_STARTS * sizes.setup_s)
+    at_best = _at_best(sizes)
     noise_s = 0.0 if desk.study.noise else math.ceil(_RATIOS / (_EQUAL - 1)) * at_best.expected_s(_EQUAL + 1)
     return noise_s + _FEWEST_DUETS * at_best.expected_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
+
+
+def _at_best(sizes: Sizes) -> Sizes:
+    """With starts as short as later ones may be."""
+    return replace(sizes, setup_s=_LATER_STARTS * sizes.setup_s)
 
 
 def _length(run: Run) -> int | None:
