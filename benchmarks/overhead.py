@@ -4,8 +4,9 @@ In one process each, a tool and the plain training take turns in blocks, in serp
 first steps of a block are thrown away, so that the switch itself is not counted. A process a tool, because patches and
 background threads of one would stay during the blocks of another. Five networks, from a fraction of a millisecond to
 some tenths of a second a step; each gets the same time, so that short steps, whose costs are small, are looked at in
-more blocks. TraceML takes part where it is installed (`pip install traceml-ai`). torch.profiler records what it does by
-default (operators, no stacks, no shapes); what it gathered is thrown away at the end of a block, outside of the time.
+more blocks. TraceML takes part where it is installed (`pip install traceml-ai nvidia-ml-py`). torch.profiler records
+what it does by default (operators, no stacks, no shapes); what it gathered is thrown away at the end of a block,
+outside of the time.
 """
 
 import argparse
@@ -119,10 +120,12 @@ def under_traceml(training: Training, block: int) -> float:
 
 @contextlib.contextmanager
 def traceml_service() -> Iterator[bool]:
-    """Starts what TraceML needs; False where it is not installed."""
+    """Starts what TraceML needs; False where it, or a package that it needs, is not installed."""
     try:
         import traceml_ai
-    except ImportError:
+        from traceml_ai.runtime import lifecycle  # noqa: F401 - what `init` imports, and needs pynvml
+    except ImportError as error:
+        print(f"without TraceML: {error}", file=sys.stderr)
         yield False
         return
     with socket.socket() as free, tempfile.TemporaryDirectory() as logs:

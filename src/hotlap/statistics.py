@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from hotlap.record import Interval, Run
+from hotlap.record import LEAST_GAIN, Interval, Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,7 +142,7 @@ def can_stop(
     *,
     pooled_variance: tuple[float, int] | None,
     planned: int,
-    line: float = 1.02,
+    line: float = LEAST_GAIN,
     patient: bool = False,
 ) -> Progress:
     """After each process of a trial: is it clear whether the speed-up is above `line`? `planned`: processes at most.
