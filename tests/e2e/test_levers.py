@@ -99,6 +99,16 @@ def test_lengths_that_churn_are_padded_to_a_few(tmp_path: Path) -> None:
         assert "bucketed(pad_sequence(tokens, batch_first=True), multiple=" in found["patch"]
 
 
+def test_packed_sequences_are_computed_padded(tmp_path: Path) -> None:
+    found = study("packed.py", tmp_path, levers="padded-recurrent")
+    trial = found["trials"][0]
+    assert trial["levers"] == [{"name": "padded-recurrent"}]
+    assert trial["log_ratios"], trial["why"]
+    assert trial["verdict"] != "HARMED", trial["why"]
+    if trial["accepted"]:
+        assert "+padded_recurrent()" in found["patch"]
+
+
 def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
     found = study("in_vain.py", tmp_path, levers="no-debug,zero-grad-none,allocator", budget="60s")
     reasons = {trial["levers"][0]["name"]: trial["why"] for trial in found["trials"]}

@@ -34,6 +34,7 @@ from hotlap.levers.no_debug import NoDebug
 from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
 from hotlap.levers.pad_shapes import PadShapes
+from hotlap.levers.padded_recurrent import PaddedRecurrent
 from hotlap.levers.pin_and_overlap import PinAndOverlap
 from hotlap.levers.preallocate import Preallocate
 from hotlap.levers.prefetch_thread import PrefetchThread
@@ -78,6 +79,7 @@ ALL: tuple[type[Lever], ...] = (
     Threads,
     NativeStep,
     NativeOde,
+    PaddedRecurrent,
     Compile,
     CudaGraphs,
     Sdpa,

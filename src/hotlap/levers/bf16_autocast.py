@@ -6,8 +6,8 @@ from typing import ClassVar, final
 
 from hotlap.levers.autocasting import autocast_calls, autocast_edits, model_calls
 from hotlap.levers.cards import is_before_ampere
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, passes_s
+from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
@@ -47,7 +47,7 @@ class Bf16Autocast(Lever):
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
-        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
+        return passes_s(run)
 
     def install(self, patch: Patch) -> None:
         """Outermost calls of modules with parameters, while gradients are on."""

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
 from hotlap.levers.models import named_models
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, InsertBefore
 
 
@@ -43,7 +43,7 @@ class ChannelsLast(Lever):
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
-        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
+        return passes_s(run)
 
     def install(self, patch: Patch) -> None:
         """At the first call of each model that has convolutions."""

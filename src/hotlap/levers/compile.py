@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
 from hotlap.levers.compiling import compile_when_called
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
 from hotlap.levers.models import named_models
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, InsertBefore
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
@@ -72,7 +72,7 @@ class Compile(Lever):
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
-        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
+        return passes_s(run)
 
     def install(self, patch: Patch) -> None:
         """At the first call of each model with parameters while gradients are on."""

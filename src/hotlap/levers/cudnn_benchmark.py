@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256, set_on_purpose
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run, SwitchFacts
-from hotlap.source import Edit, InsertAfterImports
+from hotlap.source import Edit
 
 # Each new shape is tried out anew, which takes 0.1 s and more; two are the full batch and the last one of an epoch.
 _MOST_SHAPES = 2
@@ -58,11 +58,7 @@ class CudnnBenchmark(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        script = script_sha256(run)
-        if script is None:
-            return ()
-        code = "torch.backends.cudnn.benchmark = True"
-        return (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports="import torch"),)
+        return behind_imports(run, "torch.backends.cudnn.benchmark = True", imports="import torch")
 
 
 def _refuses(switches: SwitchFacts, num_shapes: int) -> str | None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, arithmetic_s, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, arithmetic_s, behind_imports, script_sha256
 from hotlap.record import Ceiling, Machine, Run
-from hotlap.source import Edit, InsertAfterImports
+from hotlap.source import Edit
 from hotlap.units import percent
 
 
@@ -60,8 +60,4 @@ class FlushDenormals(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        script = script_sha256(run)
-        if script is None:
-            return ()
-        code = "torch.set_flush_denormal(True)"
-        return (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports="import torch"),)
+        return behind_imports(run, "torch.set_flush_denormal(True)", imports="import torch")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from hotlap.errors import UserError
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run
-from hotlap.source import Edit, scripts
+from hotlap.source import Edit, InsertAfterImports, scripts
 
 
 class Scope(StrEnum):
@@ -154,6 +154,17 @@ def set_on_purpose(run: Run, *switches: str) -> str | None:
             if switch is not None:
                 return f"The script sets {switch} on purpose, in line {number}."
     return None
+
+
+def behind_imports(run: Run, code: str, *, imports: str) -> Sequence[Edit]:
+    """One statement behind the imports of the main script; nothing where that is not known."""
+    script = script_sha256(run)
+    return () if script is None else (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports=imports),)
+
+
+def passes_s(run: Run) -> float:
+    """Seconds a step in forward and backward passes."""
+    return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
 
 
 def arithmetic_s(run: Run) -> float:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, script_sha256
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit, InsertAfterImports
+from hotlap.source import Edit
 
 
 @final
@@ -56,11 +56,7 @@ class NativeOde(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        script = script_sha256(run)
-        if script is None:
-            return ()
-        imports = "from hotlap.small import native_odeint"
-        return (InsertAfterImports(path=script[0], sha256=script[1], code="native_odeint()", imports=imports),)
+        return behind_imports(run, "native_odeint()", imports="from hotlap.small import native_odeint")
 
 
 def _tell(patch: Patch, notes: Sequence[str]) -> bool:

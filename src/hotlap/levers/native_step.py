@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, script_sha256
 from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
-from hotlap.source import Edit, InsertAfterImports
+from hotlap.source import Edit
 
 # As hotlap.small.optimizers knows them; named here because the parent process must not import torch.
 OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop")
@@ -24,8 +24,9 @@ class NativeStep(Lever):
     of autograd, and `optimizer.step()` of SGD, Adam, AdamW and RMSprop one call on the `.grad` tensors. The loss,
     hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not known runs as before.
     Why: a small network's arithmetic takes a few microseconds, torch's operators around it hundreds.
-    When it hurts: wide layers and large batches, where torch's own matrix products are as fast; dropout, which would
-    draw other numbers, is left to torch.
+    When it hurts: nowhere that is known. Of wide layers, large batches and many parameters the passes or the update
+    are left to torch where they were measured to be faster there (once on this machine, for each size); dropout, which
+    would draw other numbers, is left to torch as well.
     """
 
     name: ClassVar[str] = "native-step"
@@ -55,16 +56,13 @@ class NativeStep(Lever):
         said = len(steps.notes)
         steps.install(patch.set)
         patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
+        patch.idle.append(lambda: None if steps.at_work else " ".join(steps.notes))
         # Asked now and then, and at the end: what was left to torch, and why.
         patch.settled.append(lambda: _tell(patch, steps.notes[said:]))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        script = script_sha256(run)
-        if script is None:
-            return ()
-        imports = "from hotlap.small import native_steps"
-        return (InsertAfterImports(path=script[0], sha256=script[1], code="native_steps()", imports=imports),)
+        return behind_imports(run, "native_steps()", imports="from hotlap.small import native_steps")
 
 
 def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:

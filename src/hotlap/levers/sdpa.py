@@ -7,9 +7,9 @@ from types import CodeType, FunctionType
 from typing import Any, ClassVar, final
 
 from hotlap.levers.attention import Plain, unused_weights, written_out
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
 from hotlap.levers.rewriting import changed_functions
-from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
+from hotlap.record import CallSite, Ceiling, Machine, Run
 from hotlap.source import AddArgument, Edit, ReplaceStatements, Script, scripts
 
 _IMPORTS = "from torch.nn import functional as F"
@@ -54,7 +54,7 @@ class Sdpa(Lever):
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
-        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
+        return passes_s(run)
 
     def install(self, patch: Patch) -> None:
         """The functions that hold the statements get the code of the changed source, as soon as they are there."""

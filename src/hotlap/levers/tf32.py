@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import is_before_ampere
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, script_sha256, set_on_purpose
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit, InsertAfterImports
+from hotlap.source import Edit
 
 
 @final
@@ -57,8 +57,4 @@ class Tf32(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        script = script_sha256(run)
-        if script is None:
-            return ()
-        code = 'torch.set_float32_matmul_precision("high")'
-        return (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports="import torch"),)
+        return behind_imports(run, 'torch.set_float32_matmul_precision("high")', imports="import torch")

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from hotlap.small.many import fit_many as fit_many
     from hotlap.small.neural_ode import NeuralODE as NeuralODE
     from hotlap.small.program import Unsupported as Unsupported
+    from hotlap.small.recurrent import padded_recurrent as padded_recurrent
     from hotlap.small.script_solves import native_odeint as native_odeint
     from hotlap.small.script_steps import native_steps as native_steps
     from hotlap.small.solve import NativeSolveSkipped as NativeSolveSkipped
@@ -26,6 +27,7 @@ __all__ = [
     "native_odeint",
     "native_steps",
     "odeint",
+    "padded_recurrent",
 ]
 
 _HOME = {
@@ -39,6 +41,7 @@ _HOME = {
     "native_odeint": "script_solves",
     "native_steps": "script_steps",
     "odeint": "solve",
+    "padded_recurrent": "recurrent",
 }
 
 

@@ -8,12 +8,24 @@ from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 
+import torch
+
+from hotlap.small.native import core
+
 ROUNDS = 5
 ROUND_S = 0.004
 """Both sides take turns, so many rounds of this length; the best round of each counts."""
 
+LEAST_PRODUCTS = 300_000
+"""Multiplications of a forward below which torch's products cannot win: natively they take some 30 us with their
+gradients."""
+
 MARGIN = 0.97
 """torch has to need less than this part of the native time: at the crossover itself the native path stays."""
+
+
+Both = tuple[Callable[[], object], Callable[[], object]]
+"""The same work natively, and by torch."""
 
 
 def kept_at() -> Path:
@@ -22,10 +34,21 @@ def kept_at() -> Path:
     return Path(base) / "hotlap" / "crossover.json"
 
 
-def torch_is_faster(key: str, native: Callable[[], object], by_torch: Callable[[], object]) -> bool:
-    """The answer for `key`, from the file, or measured now and written there."""
+def size_of(rows: int) -> int:
+    """Batches are told apart by powers of two."""
+    return 1 << (rows - 1).bit_length()
+
+
+def where() -> tuple[str, str, int]:
+    """What every answer depends on."""
+    return torch.__version__, core().variant, torch.get_num_threads()
+
+
+def torch_is_faster(key: str, both: Callable[[], Both]) -> bool:
+    """The answer for `key`, from the file, or measured now, on `both()`, and written there."""
     known = _read()
     if key not in known:
+        native, by_torch = both()
         known[key] = _best_s(by_torch, native)
         _write(known)
     torch_s, native_s = known[key]

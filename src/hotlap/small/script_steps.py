@@ -55,6 +55,7 @@ class NativeSteps:
         self.installed = False
         self.notes: list[str] = []
         """Why a model or an optimizer was left to torch, each reason once."""
+        self._originals: dict[type[optim.Optimizer], Callable[..., Any]] = {}
         self._models: dict[int, _Known[nn.Module, Network]] = {}
         self._optimizers: dict[int, _Known[optim.Optimizer, NativeUpdate]] = {}
         self._inside = False
@@ -69,9 +70,16 @@ class NativeSteps:
         put(self, "installed", True)
         put(nn.Module, "_call_impl", self._call_of(nn.Module._call_impl))
         put(optim.Optimizer, "zero_grad", self._zero_grad_of(optim.Optimizer.zero_grad))
-        originals = {kind: _hooked(kind) for kind in METHODS}
-        for kind, original in originals.items():
+        put(self, "_originals", {kind: _hooked(kind) for kind in METHODS})
+        for kind, original in self._originals.items():
             put(kind, "step", self._step_of(kind, original))
+
+    @property
+    def at_work(self) -> bool:
+        """Something runs natively: not all was left to torch."""
+        networks = (known.made for known in self._models.values())
+        updates = (known.made for known in self._optimizers.values())
+        return any(one is not None and one.used for one in networks) or any(one is not None for one in updates)
 
     def take_over(self, optimizer: optim.Optimizer, put: Set) -> None:
         """An optimizer whose `step` a scheduler wrapped before this was installed: wrap it again, with ours inside."""
@@ -119,9 +127,9 @@ class NativeSteps:
         return known.made if known.made is not None and self._fits(known.made, x) else None
 
     def _fits(self, network: Network, x: torch.Tensor) -> bool:
-        self._inside = True  # it may look at the model's forward
+        self._inside = True  # it may look at the model's forward, or try it
         try:
-            return network.takes(x)
+            return network.takes(x) and not network.is_slower(x)
         finally:
             self._inside = False
 
@@ -199,11 +207,20 @@ class NativeSteps:
             known = self._optimizers[id(optimizer)] = _Known(optimizer, self._optimizers)
         if known.made is None and not known.refused:
             try:
-                known.made = NativeUpdate(optimizer)
+                known.made = self._faster_update(optimizer)
             except Unsupported as reason:
                 known.refused = core().module is None
                 self._note(f"{type(optimizer).__name__}.step is left to torch: {reason}")
         return known.made
+
+    def _faster_update(self, optimizer: optim.Optimizer) -> NativeUpdate | None:
+        """None where torch's own step is faster, which is then left to it."""
+        update = NativeUpdate(optimizer)
+        if not update.is_slower(optimizer, _inner(self._originals[type(optimizer)])):
+            return update
+        self._optimizers[id(optimizer)].refused = True
+        self._note(f"{type(optimizer).__name__}.step is left to torch: it was measured to be faster here.")
+        return None
 
     def _zero_grad_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)

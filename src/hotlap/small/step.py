@@ -20,9 +20,6 @@ Loss = nn.Module | Callable[..., torch.Tensor]
 WIDE = 4096
 """Weights below which torch's products cannot win: a step of such a network is mostly overhead there."""
 
-LEAST_PRODUCTS = 300_000
-"""Multiplications of a forward below which they cannot either: natively they take some 30 us with their gradients."""
-
 
 class CompiledStep:
     """Trains one model with one loss and one optimizer.
@@ -210,22 +207,21 @@ class CompiledStep:
     def _hands_over(self, x: torch.Tensor, y: torch.Tensor) -> bool:
         """Whether torch's own products are faster for a batch of this many rows, by what was measured here."""
         rows = x.shape[0]
-        if rows * self._weights < LEAST_PRODUCTS:
+        if rows * self._weights < crossover.LEAST_PRODUCTS:
             return False
-        size = 1 << (rows - 1).bit_length()
+        size = crossover.size_of(rows)
         if size not in self._by_torch:
             with torch.random.fork_rng(devices=[]):  # the script's random stream is to stay as it is
-                self._by_torch[size] = crossover.torch_is_faster(self._key(size), *self._both(x, y))
+                self._by_torch[size] = crossover.torch_is_faster(self._key(size), lambda: self._both(x, y))
         return self._by_torch[size]
 
     def _key(self, size: int) -> str:
         """What the answer depends on; rows in powers of two."""
         shapes = [tuple(p.shape) for p in self._program.parameters]
         what = (self._program.dtype, shapes, [node.op.name for node in self._program.nodes], size, self._clip)
-        where = (torch.__version__, core().variant, torch.get_num_threads())
-        return f"{where} {type(self.optimizer).__name__} {what}"
+        return f"{crossover.where()} {type(self.optimizer).__name__} {what}"
 
-    def _both(self, x: torch.Tensor, y: torch.Tensor) -> tuple[Callable[[], object], Callable[[], object]]:
+    def _both(self, x: torch.Tensor, y: torch.Tensor) -> crossover.Both:
         """A native step and one in torch, on copies, so that measuring trains nothing."""
         steps = []
         for _ in range(2):

@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
+from hotlap.levers import Patch
 from hotlap.levers.native_step import NativeStep
 from hotlap.record import OptimizerFacts, Phase
+from hotlap.small.native import core
 from tests.conformance.recorded import awkward_runs
 from tests.sample_runs import machine, optimizer
 
@@ -37,3 +40,17 @@ def test_its_bound_is_the_model_and_the_optimizer() -> None:
     run = awkward_runs()["plain"]
     parts = [run.mean_phase_s(phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)]
     assert NativeStep().saves_at_most_s(run, ()) == pytest.approx(sum(parts))
+
+
+@pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+def test_it_says_when_all_was_left_to_torch() -> None:
+    installed = Patch()
+    NativeStep().install(installed)
+    try:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Softshrink(), torch.nn.Linear(3, 1))
+        model(torch.ones(4, 2)).sum().backward()
+        assert "left to torch" in str(installed.why_idle())
+        torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))(torch.ones(4, 2))
+        assert installed.why_idle() is None
+    finally:
+        installed.undo()

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from hotlap.levers import Patch
 from hotlap.small import compile_step, crossover
 from hotlap.small.native import core
+from hotlap.small.script_steps import NativeSteps
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -30,12 +32,12 @@ def test_is_measured_once_and_kept(cache: Path) -> None:
     def fast() -> None:
         calls.append("fast")
 
-    assert crossover.torch_is_faster("a", slow, fast)
-    assert not crossover.torch_is_faster("b", fast, slow)
+    assert crossover.torch_is_faster("a", lambda: (slow, fast))
+    assert not crossover.torch_is_faster("b", lambda: (fast, slow))
     known = json.loads(cache.read_text())
     assert set(known) == {"a", "b"}
     calls.clear()
-    assert crossover.torch_is_faster("a", slow, fast)
+    assert crossover.torch_is_faster("a", lambda: (slow, fast))
     assert not calls
 
 
@@ -43,14 +45,14 @@ def test_is_measured_once_and_kept(cache: Path) -> None:
 def test_a_broken_file_is_measured_anew(cache: Path, text: str) -> None:
     cache.parent.mkdir(parents=True)
     cache.write_text(text)
-    assert crossover.torch_is_faster("a", lambda: time.sleep(0.002), lambda: None)
+    assert crossover.torch_is_faster("a", lambda: (lambda: time.sleep(0.002), lambda: None))
     assert "a" in json.loads(cache.read_text())
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert crossover.torch_is_faster("a", lambda: time.sleep(0.002), lambda: None)
+    assert crossover.torch_is_faster("a", lambda: (lambda: time.sleep(0.002), lambda: None))
 
 
 @pytest.mark.parametrize("torch_wins", [False, True])
@@ -80,6 +82,38 @@ def test_both_paths_train_alike_and_measuring_trains_nothing(
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6)
     states = [optimizer.state_dict()["state"][0]["step"] for _, optimizer in nets]
     assert states[0] == states[1] == 13
+
+
+@pytest.mark.skipif(not core().views, reason="a torch before 2.10")
+@pytest.mark.parametrize("torch_wins", [False, True])
+def test_in_a_script_what_torch_does_faster_is_left_to_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, *, torch_wins: bool
+) -> None:
+    monkeypatch.setattr(crossover, "MARGIN", 1e9 if torch_wins else 0.0)
+    x, y = torch.randn(8, 128), torch.randn(8, 3)
+    trained = []
+    for native in (True, False):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(128, 512), nn.Tanh(), nn.Linear(512, 3))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        steps, patch = NativeSteps(), Patch()
+        if native:
+            steps.install(patch.set)
+        state = torch.get_rng_state()
+        for _ in range(5):
+            optimizer.zero_grad()
+            out = net(x)
+            assert ("_Pass" in type(out.grad_fn).__name__) == (native and not torch_wins)
+            nn.functional.mse_loss(out, y).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        patch.undo()
+        assert torch.equal(torch.get_rng_state(), state)
+        assert steps.at_work == (native and not torch_wins)
+        assert any("SGD.step is left to torch" in note for note in steps.notes) == (native and torch_wins)
+        trained.append(net)
+    for p, q in zip(trained[0].parameters(), trained[1].parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-6)
+    assert len(json.loads(cache.read_text())) == 2, "the passes, and the update"
 
 
 def test_a_tiny_network_is_never_measured(cache: Path) -> None:

@@ -1,0 +1,74 @@
+"""padded-recurrent: recurrent layers that are given packed sequences compute them padded on the CPU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, passes_s
+from hotlap.levers.padding import packing
+from hotlap.record import Ceiling, Machine, Run
+from hotlap.source import Edit, Script, scripts
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PaddedRecurrent(Lever):
+    """Puts `hotlap.small.padded_recurrent()` into the script: LSTMs and GRUs compute packed batches padded.
+
+    What: `nn.LSTM` and `nn.GRU` that are given a `PackedSequence` compute the padded batch, with one more input that
+    shuts the gates where there is padding. Outputs, last states, last cells and gradients are those of the packed
+    batch, in both directions and over several layers; dropout between layers draws the same numbers. Packing and
+    unpacking copy once, not once a position.
+    Why: on the CPU torch computes a packed batch position by position, with operators of its own for each; a padded
+    one goes through oneDNN's LSTM at once (aten/src/ATen/native/RNN.cpp: packed sequences never take that path).
+    When it hurts: where lengths differ much, padding is computed like data; beyond three positions for each one of
+    data a batch is computed packed as before. oneDNN's LSTM has no second derivative, so a script with `create_graph`
+    is left alone. GPUs are left alone: cuDNN knows packed batches.
+    """
+
+    name: ClassVar[str] = "padded-recurrent"
+    scope: ClassVar[Scope] = Scope.STEP
+    numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Does the script pack, for layers that compute on the CPU?"""
+        if run.device != "cpu":
+            return "The model runs on a GPU, where cuDNN computes packed sequences by itself."
+        if run.compiled or run.autocast:
+            return "The script compiles its model, or runs it under autocast, where layers are left as they are."
+        otherwise = "Nothing in the script's own source packs sequences (pack_padded_sequence)."
+        return cannot_write(self, run, otherwise) or _cannot_do(scripts(run))
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """Forward and backward."""
+        return passes_s(run)
+
+    def install(self, patch: Patch) -> None:
+        """From the next packed batch on."""
+        from hotlap.small.recurrent import known_layers
+
+        layers = known_layers()
+        before = layers.num_padded
+        layers.install(patch.set)
+
+        def idle() -> str | None:
+            if layers.num_padded > before:
+                return None
+            return "" if layers.refused is None else f"A recurrent layer computes packed as before: {layers.refused}."
+
+        patch.idle.append(idle)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One line behind the imports, where something is packed."""
+        if packing(scripts(run)) is None:
+            return ()
+        return behind_imports(run, "padded_recurrent()", imports="from hotlap.small import padded_recurrent")
+
+
+def _cannot_do(known: Sequence[Script]) -> str | None:
+    """What of the script's the changed layers could not do."""
+    if any("create_graph" in script.text for script in known):
+        return "The script takes second derivatives (create_graph), which oneDNN's LSTM does not have."
+    if any("jit.script" in script.text for script in known):
+        return "The script compiles with torch.jit.script, which would read the changed layers."
+    return None
