@@ -12,6 +12,7 @@ from hotlap.probe.clock import (
     EPOCH,
     FORWARD,
     INPUT,
+    LAP,
     LOOK,
     LOSS,
     OTHER,
@@ -35,7 +36,7 @@ class Now:
 
 def lap(clock: Clock) -> list[float]:
     """The step that ends now, by phase."""
-    clock.lap(clock.now())
+    clock.note((LAP, clock.now(), clock.now()))
     (step,) = clock.read()
     return step.spent
 
@@ -82,7 +83,7 @@ def test_time_goes_to_the_innermost_phase_however_rarely_it_is_read(steps: Seque
     for k, story in enumerate(steps):
         spent = [0.0] * len(PHASES)
         tell(story, clock, now, spent, OTHER)
-        clock.lap(clock.now())
+        clock.note((LAP, clock.now(), clock.now()))
         expected.append(spent)
         if k % pieces == 0:
             found += [step.spent for step in clock.read()]
@@ -118,11 +119,11 @@ def test_a_phase_that_is_open_when_a_step_ends_counts_in_the_next_one() -> None:
     clock = Clock(now)
     clock.enter(FORWARD)
     now.seconds += 2
-    clock.lap(clock.now())
+    clock.note((LAP, clock.now(), clock.now()))
     now.seconds += 3
     clock.leave()
     now.seconds += 1
-    clock.lap(clock.now())
+    clock.note((LAP, clock.now(), clock.now()))
     first, second = (step.spent for step in clock.read())
     assert (first[FORWARD], first[OTHER]) == (0, 2)
     assert (second[FORWARD], second[OTHER]) == (3, 1)
@@ -151,17 +152,17 @@ def test_setup_before_the_first_lap_can_be_forgotten() -> None:
 def test_what_a_step_brought_is_in_its_lap() -> None:
     now = Now()
     clock = Clock(now)
-    clock.tell(EPOCH, True)
+    clock.note((EPOCH, True, None))
     for samples in (32, 16):
         clock.enter(DRAW)
         clock.leave()
-        clock.tell(SAMPLES, samples)
-    clock.tell(LOSS, 0.5)
+        clock.note((SAMPLES, samples, None))
+    clock.note((LOSS, 0.5, None))
     for _ in range(2):
         clock.enter(STEP)
         clock.leave()
-    clock.lap(clock.now())
-    clock.lap(clock.now())
+    clock.note((LAP, clock.now(), clock.now()))
+    clock.note((LAP, clock.now(), clock.now()))
     first, second = clock.read()
     assert (first.num_samples, first.losses, first.num_updates, first.epoch_started) == (48, [0.5], 2, True)
     assert (second.num_samples, second.losses, second.num_updates, second.epoch_started) == (None, [], 0, False)
@@ -186,7 +187,7 @@ def train(clock: Clock, now: Now) -> None:
     clock.enter(TRAIN)
     now.seconds += 8
     clock.leave()
-    clock.lap(clock.now())
+    clock.note((LAP, clock.now(), clock.now()))
 
 
 def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> None:
@@ -204,7 +205,6 @@ def test_a_validation_between_two_steps_is_told_apart_from_the_next_step() -> No
 
 @pytest.mark.parametrize("reads", [1, 50])
 def test_a_validation_of_hours_is_read_in_bounded_room(reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.probe.clock._MOST_UNREAD", 300)
     monkeypatch.setattr("hotlap.probe.clock._MOST_PIECES", 40)
     monkeypatch.setattr("hotlap.probe.clock._LATEST", 8)
     now = Now()
@@ -213,7 +213,9 @@ def test_a_validation_of_hours_is_read_in_bounded_room(reads: int, monkeypatch: 
     laps = []
     for _ in range(reads):
         validation(clock, now, batches=1000)
-        clock.tell(SAMPLES, 32)
+        clock.note((SAMPLES, 32, None))
+        clock.shorten()
+        assert len(clock.tape) == 3, "what reading took"
         laps += clock.read()
         assert len(clock._reader._pieces) + len(clock._reader._outer) < 100
     train(clock, now)
@@ -234,7 +236,7 @@ def test_a_look_without_batches_ends_where_training_begins() -> None:
     clock.enter(TRAIN)
     now.seconds += 8
     clock.leave()
-    clock.lap(clock.now())
+    clock.note((LAP, clock.now(), clock.now()))
     (step,) = clock.read()
     assert step.aside is not None
     assert sum(step.aside.spent) == 1.25

@@ -31,13 +31,15 @@ _NUM_TIMED = len(_PHASE_OF)
 
 OWN = _NUM_TIMED
 """Hotlap's own work: in no phase, and in no step's time."""
-_LAP = OWN + 1
+LAP = OWN + 1
+"""A step is over, at its end. What is still open goes on in the next step; its part of this one counts as OTHER."""
 
 # Not times: what the step brought.
-LOSS, SAMPLES, EPOCH = range(_LAP + 1, _LAP + 4)
+LOSS, SAMPLES, EPOCH = range(LAP + 1, LAP + 4)
 
-# Values on the tape, three an event: beyond, it is read within a step. One that evaluates for hours comes to that.
-_MOST_UNREAD = 3 * 2**18
+MOST_UNREAD = 3 * 2**18
+"""Values on the tape, three an event: beyond, it is to be read within a step (`Clock.shorten`). One that evaluates for
+hours comes to that."""
 
 # Pieces of one step that are kept apart, and how many of them stay so when the others are added up: an interval that
 # is still open may hold the last ones.
@@ -61,9 +63,10 @@ class Lap:
 
 
 class Clock:
-    """Intervals nest: time goes to the innermost one. `lap` ends a step; `read` gives the steps so far.
+    """Intervals nest: time goes to the innermost one. `read` gives the steps so far.
 
-    A hook that runs in every step writes its interval by itself, for speed:
+    A hook that runs in every step writes its interval by itself, for speed, and so do those who end a step (LAP) or
+    tell what it brought (LOSS, SAMPLES, EPOCH: `note((phases.LOSS, value, None))`):
 
         before, clock.where = clock.where, phases.TRAIN
         begin = clock.now()
@@ -75,15 +78,16 @@ class Clock:
     Everybody else uses `enter` and `leave`, or `own`.
     """
 
-    __slots__ = ("_laps", "_open", "_reader", "_tape", "callers", "kept", "last_spent", "note", "now", "where")
+    __slots__ = ("_laps", "_open", "_reader", "callers", "kept", "last_spent", "note", "now", "tape", "where")
 
     def __init__(self, now: Callable[[], float] = perf_counter, *, keep: bool = False) -> None:
         self.now = now
         self.kept: list[Any] | None = [] if keep else None
         """Everything that was read, to be read again by another clock."""
-        self._tape: list[Any] = []
-        self.note = self._tape.extend
-        """Takes (what, begin, end) of an interval that is over."""
+        self.tape: list[Any] = []
+        """What was written and not read yet; always the same list."""
+        self.note = self.tape.extend
+        """Takes (what, begin, end) of an interval that is over, (LAP, end, end), or (what, value, None)."""
         self.where = OTHER
         """What this moment is spent on: a phase, or DRAW, LOOK, TRAIN, STEP."""
         self.callers: dict[Phase, set[CodeType]] = {Phase.FORWARD: set(), Phase.BACKWARD: set()}
@@ -110,17 +114,11 @@ class Clock:
         """Hotlap's own work, from `begin` until now, is over."""
         self.note((OWN, begin, self.now()))
 
-    def lap(self, now: float) -> None:
-        """A step is over. What is still open goes on in the next step; its part of this one counts as OTHER."""
-        self.note((_LAP, now, now))
-
-    def tell(self, what: int, value: Any) -> None:
-        """Something that belongs to this step: LOSS, SAMPLES or EPOCH."""
-        self.note((what, value, None))
-        if len(self._tape) > _MOST_UNREAD:
-            begin = self.now()
-            self._read_on()
-            self.own(begin)
+    def shorten(self) -> None:
+        """Read what is on the tape, in the middle of a step."""
+        begin = self.now()
+        self._read_on()
+        self.own(begin)
 
     def read(self) -> list[Lap]:
         """The steps that were completed since the last call."""
@@ -131,14 +129,14 @@ class Clock:
         return laps
 
     def _read_on(self) -> None:
-        self._laps += self._reader.read(self._tape)
+        self._laps += self._reader.read(self.tape)
         if self.kept is not None:
-            self.kept += self._tape
-        self._tape.clear()
+            self.kept += self.tape
+        self.tape.clear()
 
     def last_s(self) -> float:
         """Seconds of the interval that was written last (0 before the first): a hook's own, just after it wrote it."""
-        return self._tape[-1] - self._tape[-2] if self._tape and self._tape[-3] <= OWN else 0.0
+        return self.tape[-1] - self.tape[-2] if self.tape and self.tape[-3] <= OWN else 0.0
 
     def phase(self) -> Phase:
         """The phase of this moment; may be asked from any thread."""
@@ -160,7 +158,7 @@ def read_again(tape: list[Any], moment: Callable[[float], float]) -> list[Lap]:
     other: list[Any] = []
     triples = iter(tape)
     for what, begin, end in zip(triples, triples, triples, strict=True):
-        if what <= _LAP:
+        if what <= LAP:
             other += (what, moment(begin), moment(end))
     return _Reader(other[1]).read(other) if other else []
 
@@ -184,7 +182,7 @@ class _Reader:
         for what, begin, end in zip(triples, triples, triples, strict=True):
             if what <= OWN:
                 self._interval(what, begin, end)
-            elif what == _LAP:
+            elif what == LAP:
                 laps.append(self._close(end))
             else:
                 self._told(what, begin)

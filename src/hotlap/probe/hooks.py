@@ -111,12 +111,12 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
 StepHook = Callable[[torch.optim.Optimizer, Any, Any], None]
 
 
-def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, StepHook]:
+def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, StepHook]:  # noqa: C901 - calls cost
     """Before and after an optimizer's step; of nested ones (an optimizer that wraps another) only the outermost counts.
 
     Names of a function around them, not attributes of an object: this runs in every step, and those are read faster.
     """
-    clock, evidence = session.clock, session.plan.evidence
+    clock, marker, evidence = session.clock, session.marker, session.plan.evidence
     now, note = clock.now, clock.note
     depth, where, begin = 0, phases.OTHER, 0.0
 
@@ -141,7 +141,13 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
             end = now()
             note((phases.STEP, begin, end))
             clock.where = where
-            session.update_made(optimizer, end)
+            if marker.only == id(optimizer) and not evidence:
+                # As `update_made` has it, one call sooner.
+                session.updates_made += 1
+                marker.backwards = 0
+                session.boundary(end)
+            else:
+                session.update_made(optimizer, end)
 
     return before, after
 
@@ -214,7 +220,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     next_batch = kind.__next__
     start = DataLoader.__iter__
     clock = session.clock
-    now, note, tell = clock.now, clock.note, clock.tell
+    now, note, tape = clock.now, clock.note, clock.tape
 
     def __next__(self: Any) -> Any:  # noqa: N807 - it becomes that method
         if get_ident() != thread.id:
@@ -228,7 +234,9 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
             clock.where = before
         count = num_samples(batch)
         if count is not None:
-            tell(phases.SAMPLES, count)
+            note((phases.SAMPLES, count, None))
+        if len(tape) > phases.MOST_UNREAD:
+            clock.shorten()
         if session.attentive:
             session.batch_drawn(self, batch)
         return batch

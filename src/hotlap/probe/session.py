@@ -20,13 +20,13 @@ from hotlap.probe.facts import Facts
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
-from hotlap.probe.steps import StepMarker
+from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
 from hotlap.probe.thinning import Thinning
 from hotlap.probe.thread import TrainingThread
 from hotlap.probe.turn import Token
 from hotlap.probe.windows import Windows
 from hotlap.record import Plan, Status
-from hotlap.record.progress import Progress
+from hotlap.record.progress import STEPS, STOP, Progress
 
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 _LOADERS_SEEN_BY = 50
@@ -38,6 +38,8 @@ _MOST_UNSEEN = 256
 # Steps whose events wait to be read, about a kilobyte each. A window is read when it is over, and costs the steps in it
 # nothing; a whole run is read as it goes on.
 _MOST_UNREAD = 4096
+
+_SEVERAL = (tuple, list)
 
 Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
 """(module, args, kwargs, result) of an outermost forward pass."""
@@ -83,7 +85,7 @@ class Session:
         """Seconds spent in our own affairs at the ends of steps."""
         self.out = Path(plan.out)
         self._progress = Progress(self.out / "progress")
-        self._made = self._progress.made
+        self._words = self._progress.words
         self._token = Token(plan.turn)
         self._replay = Replay()
         self._digest = Digest()
@@ -120,20 +122,24 @@ class Session:
     def backward_made(self, tensors: Any) -> None:
         """A backward pass is over; `tensors` is what it started from."""
         self._went_backward = True
-        for tensor in tensors if isinstance(tensors, tuple | list) else (tensors,):
+        for tensor in tensors if isinstance(tensors, _SEVERAL) else (tensors,):
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
                 # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
-                self.clock.tell(phases.LOSS, tensor.item() if tensor.is_cpu else tensor.detach().clone())
-        if self.marker.went_backward():
-            self._boundary(self.clock.now())
+                value = tensor.item() if tensor.is_cpu else tensor.detach().clone()
+                self.clock.note((phases.LOSS, value, None))
+        marker = self.marker
+        if marker.only is not None and marker.backwards < MAX_ACCUMULATION:
+            marker.backwards += 1
+        elif marker.went_backward():
+            self.boundary(self.clock.now())
             if self.due:
                 self.turn_page()
 
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer was made."""
-        number = self.facts.made_optimizer_at(optimizer)
-        self.marker.made(number)
-        weakref.finalize(optimizer, self.marker.gone, number).atexit = False
+        self.facts.made_optimizer_at(optimizer)
+        self.marker.made(id(optimizer))
+        weakref.finalize(optimizer, self.marker.gone, id(optimizer)).atexit = False
         self.arms.optimizer_made(optimizer)
 
     def update_begins(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
@@ -149,12 +155,13 @@ class Session:
         if self.plan.evidence:
             self.own(self.updates.stepped)
             end = self.clock.now()
-        if self.marker.stepped(self.facts.made_optimizer(optimizer)):
-            self._boundary(end)
+        self.facts.made_optimizer(optimizer)  # one that was made before we came
+        if self.marker.stepped(id(optimizer)):
+            self.boundary(end)
 
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
-        self.clock.tell(phases.EPOCH, True)
+        self.clock.note((phases.EPOCH, True, None))
         self._replay.started(iterator, loader_id=self.facts.loader_id(loader), length=_length(loader))
 
     def batch_drawn(self, iterator: Any, batch: Any) -> None:
@@ -189,12 +196,15 @@ class Session:
 
     # The end of a step
 
-    def _boundary(self, now: float) -> None:
+    def boundary(self, now: float) -> None:
+        """A training step is over."""
         if self.ending.finished:
             return
-        self.clock.lap(now)
+        self.clock.note((phases.LAP, now, now))
         self.steps = steps = self.steps + 1
-        if self._made(steps) or steps >= self._until:
+        words = self._words
+        words[STEPS] = steps
+        if steps >= self._until or 0 < words[STOP] <= steps + 1:
             self._decide()
 
     def _decide(self) -> None:

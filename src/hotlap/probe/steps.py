@@ -9,7 +9,7 @@ _LONGEST_CYCLE = 12
 
 # Scripts accumulate gradients over this many backward passes at most; beyond, whoever updates the parameters is not
 # a torch optimizer, and the backward passes themselves mark the steps.
-_MAX_ACCUMULATION = 512
+MAX_ACCUMULATION = 512
 
 
 class StepMarker:
@@ -22,30 +22,37 @@ class StepMarker:
     """
 
     def __init__(self) -> None:
+        self.only: int | None = None
+        """The one optimizer whose every step ends a training step. While there is one, a call is saved for each event:
+        its step sets `backwards` to 0, and a backward pass adds 1 as long as that is below MAX_ACCUMULATION."""
+        self.backwards = 0
+        """Backward passes since the last step of an optimizer."""
         self._optimizers: set[int] = set()
         self._order: list[int] = []
         self._anchor: int | None = None
         self._waited = 0
-        self._backwards = 0
         self.by_backward = False
         """No optimizer is at work; backward passes mark the steps."""
 
     def made(self, optimizer: int) -> None:
-        """An optimizer was constructed."""
+        """An optimizer was constructed; it is known by a number of its own."""
         self._optimizers.add(optimizer)
+        self.only = None
 
     def gone(self, optimizer: int) -> None:
         """An optimizer was dropped by the script."""
         self._optimizers.discard(optimizer)
+        self.only = None
         if optimizer in self._order:
             self._forget()
 
     def stepped(self, optimizer: int) -> bool:
         """An optimizer has stepped: does a training step end here?"""
-        self._backwards = 0
+        self.backwards = 0
         self.by_backward = False
         self._optimizers.add(optimizer)
-        if len(self._optimizers) == 1:
+        self.only = optimizer if len(self._optimizers) == 1 else None
+        if self.only is not None:
             return True
         self._waited += 1
         if self._anchor is None:
@@ -62,8 +69,10 @@ class StepMarker:
     def went_backward(self) -> bool:
         """A backward pass is over: does a training step end here?"""
         if not self.by_backward:
-            self._backwards += 1
-            self.by_backward = not self._optimizers or self._backwards > _MAX_ACCUMULATION
+            self.backwards += 1
+            self.by_backward = not self._optimizers or self.backwards > MAX_ACCUMULATION
+            if self.by_backward:
+                self.only = None
         return self.by_backward
 
     def _learn(self, optimizer: int) -> None:

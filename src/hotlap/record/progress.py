@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 # Words of eight bytes, then one byte a process.
-_STEPS, _ARM, _STOP, _PROCESSES = range(4)
+STEPS, _ARM, STOP, _PROCESSES = range(4)
 _LEFT_AT = 64
 _LEFT, _DONE = 1, 2
 
@@ -34,51 +34,51 @@ class Progress:
             self._map = mmap.mmap(descriptor, SIZE)
         finally:
             os.close(descriptor)
-        # Written in every step of the child: an item of a view costs a third of packing a struct.
-        self._words = memoryview(self._map)[:_LEFT_AT].cast("Q")
+        self.words = memoryview(self._map)[:_LEFT_AT].cast("Q")
+        """CHILD, in every step, for speed: it writes the steps made into STEPS, and is to end with a step behind which
+        `0 < words[STOP] <= steps + 1`. (An item of a view costs a third of packing a struct, and a call as much again.)
+        """
 
     @property
     def steps(self) -> int:
         """Steps made so far."""
-        return self._words[_STEPS]
+        return self.words[STEPS]
 
-    def made(self, steps: int) -> bool:
-        """CHILD, in every step: so many are made now; True if the parent wants it to end, and they are enough."""
-        words = self._words
-        words[_STEPS] = steps
-        return 0 < words[_STOP] <= steps + 1
+    @steps.setter
+    def steps(self, value: int) -> None:
+        self.words[STEPS] = value
 
     @property
     def arm(self) -> int:
         """Number of the arm that is at work."""
-        return self._words[_ARM]
+        return self.words[_ARM]
 
     @arm.setter
     def arm(self, value: int) -> None:
-        self._words[_ARM] = value
+        self.words[_ARM] = value
 
     @property
     def processes(self) -> int:
         """Processes on this host that train together."""
-        return max(1, self._words[_PROCESSES])
+        return max(1, self.words[_PROCESSES])
 
     @processes.setter
     def processes(self, value: int) -> None:
-        self._words[_PROCESSES] = min(value, _MAX_PROCESSES)
+        self.words[_PROCESSES] = min(value, _MAX_PROCESSES)
 
     def ask_to_stop(self) -> None:
         """End after the current step; several processes after one that all will make."""
         last = self.steps + (_STEPS_TO_AGREE if self.processes > 1 else 0)
-        self._words[_STOP] = last + 1
+        self.words[STOP] = last + 1
 
     def must_stop(self, steps: int) -> bool:
         """CHILD: the parent wants it to end, and `steps` are enough."""
-        return 0 < self._words[_STOP] <= steps + 1
+        return 0 < self.words[STOP] <= steps + 1
 
     def done(self, process: int) -> None:
         """CHILD: number `process` on this host wants no more steps. Once none does, all are asked to stop."""
         self._map[_LEFT_AT + min(process, _MAX_PROCESSES - 1)] = _DONE
-        if not self._words[_STOP] and self._map[_LEFT_AT:SIZE].count(_DONE) >= self.processes:
+        if not self.words[STOP] and self._map[_LEFT_AT:SIZE].count(_DONE) >= self.processes:
             self.ask_to_stop()
 
     def leave(self, process: int) -> None:
@@ -92,5 +92,5 @@ class Progress:
 
     def close(self) -> None:
         """Let go of the page."""
-        self._words.release()
+        self.words.release()
         self._map.close()

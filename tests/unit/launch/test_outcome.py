@@ -86,14 +86,14 @@ def test_another_signal_is_named(place: Workplace) -> None:
 
 def test_a_run_that_hung_says_how_far_it_came(place: Workplace) -> None:
     assert end(place, status=Status.HUNG, exit_code=-9).error == "it made no training step in time"
-    place.progress.made(12)
+    place.progress.steps = 12
     run = end(place, status=Status.HUNG, exit_code=-9)
     assert run.error == "it made 12 training steps and then none for too long"
     assert run.exit_code is None, "it was hotlap that ended it"
 
 
 def test_a_run_whose_time_was_over_says_so(place: Workplace) -> None:
-    place.progress.made(3)
+    place.progress.steps = 3
     assert end(place, status=Status.LAPSED).error == "its time was over after 3 steps"
 
 

@@ -5,7 +5,7 @@ from typing import Self
 
 import pytest
 
-from hotlap.probe.clock import BACKWARD, FORWARD, OTHER, PHASES, STEP, Clock
+from hotlap.probe.clock import BACKWARD, FORWARD, LAP, OTHER, PHASES, STEP, Clock
 from hotlap.probe.device_clock import DeviceClock, wanted
 from hotlap.record import Phase, Plan
 
@@ -55,7 +55,7 @@ def step(world: World, clock: Clock) -> None:
         world.passes(host_s=0.001, device_s=device_s)
         clock.leave()
     world.passes(host_s=0.002, device_s=0.003)
-    clock.lap(clock.now())
+    clock.note((LAP, clock.now(), clock.now()))
     begin = clock.now()
     world.passes(host_s=1.0, device_s=2.0)  # hotlap's own affairs
     clock.own(begin)

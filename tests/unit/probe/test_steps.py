@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotlap.probe.steps import StepMarker
+from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
 
 BACKWARD = "b"
 
@@ -96,3 +96,33 @@ def test_any_cycle_of_optimizers_is_one_step_a_round(cycle: list[int], rounds: i
     late = found[2 * len(cycle) :]
     assert sum(late) == rounds - 2
     assert late[len(cycle) - 1 :: len(cycle)] == [True] * (rounds - 2)
+
+
+EVENTS = st.one_of(
+    st.just(BACKWARD),
+    st.integers(0, 2),
+    st.tuples(st.sampled_from(["made", "gone"]), st.integers(0, 2)),
+    st.just("many"),
+)
+
+
+@given(st.lists(EVENTS, max_size=60))
+def test_the_short_way_for_an_only_optimizer_is_the_long_way(story: Sequence[int | str | tuple[str, int]]) -> None:
+    short, long = StepMarker(), StepMarker()
+    for event in story:
+        if isinstance(event, tuple):
+            for marker in (short, long):
+                (marker.made if event[0] == "made" else marker.gone)(event[1])
+        elif isinstance(event, int):
+            if short.only == event:
+                short.backwards = 0
+                assert long.stepped(event)
+            else:
+                assert short.stepped(event) == long.stepped(event)
+        else:
+            for _ in range(1 if event == BACKWARD else 600):
+                if short.only is not None and short.backwards < MAX_ACCUMULATION:
+                    short.backwards += 1
+                    assert not long.went_backward()
+                else:
+                    assert short.went_backward() == long.went_backward()
