@@ -95,7 +95,11 @@ RECIPES: Mapping[str, Mapping[str, Edits]] = {
     },
     "trainer": {
         "flags": (
-            ('report_to="none",', 'report_to="none", bf16=True, optim="adamw_torch_fused", dataloader_num_workers=2,'),
+            (
+                'report_to="none",',
+                'report_to="none", bf16=True, use_cpu=not torch.cuda.is_available(), optim="adamw_torch_fused", '
+                "dataloader_num_workers=2,",
+            ),
         ),
         "compile": (('report_to="none",', 'report_to="none", torch_compile=True,'),),
     },

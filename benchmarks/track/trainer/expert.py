@@ -23,6 +23,12 @@ class Encoded(Dataset):
         return self.ids[indices]
 
 
+def collate(rows):
+    """Of a whole batch nothing is left to do; some versions of the Trainer ask for the rows one by one."""
+    ids = rows if isinstance(rows, torch.Tensor) else torch.stack(rows)
+    return {"input_ids": ids, "labels": ids}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", default="../shared/data")
@@ -35,7 +41,7 @@ def main():
             model=model(len(chunks.letters)),
             args=arguments(folder, logging_steps=100, optim="adamw_torch_fused", bf16=on_gpu, torch_compile=on_gpu),
             train_dataset=Encoded(chunks),
-            data_collator=lambda ids: {"input_ids": ids, "labels": ids},
+            data_collator=collate,
             callbacks=[SayEpochs()],
         ).train()
 

@@ -32,7 +32,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
     )
     parser.add_argument(
-        "--budget", metavar="TIME", help="time for the whole study (default: 5m, or 9m where steps or starts are long)"
+        "--budget",
+        metavar="TIME",
+        help="time for the whole study (default: 5m, or 9m where steps or starts are long, or the machine is noisy)",
     )
     parser.add_argument("--timeout", default="120s", metavar="TIME", help=words.TIMEOUT_HELP)
     parser.add_argument("--json", metavar="PATH", help="write the study there as well; - is standard output")

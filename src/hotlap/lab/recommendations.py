@@ -237,7 +237,8 @@ def _shapes(advice: str, known: Known) -> Item:
 _WORKERS = ("workers", "no-epoch-gap", "prefetch-thread")
 _PINNING = ("pin-and-overlap",)
 _READERS = ("cached-dataset", "batched-fetch", "cached-prefix")
-_PRECISION = ("bf16-autocast", "tf32")
+_PRECISION = ("bf16-autocast", "fp16-autocast", "tf32")
+_SHAPES = ("preallocate", "expandable-segments")
 _FUSED = ("fused-optimizer",)
 _JIT = ("compile", "native-step", "native-ode")
 _ON_GPU = "It is about a GPU, and this training runs on the CPU."
@@ -261,8 +262,8 @@ RECOMMENDATIONS: tuple[Recommendation, ...] = (
     Recommendation(advice="Fixed batch shapes", judge=_shapes),
     Recommendation(
         advice="Where shapes vary, preallocate",
-        judge=_by_levers(("expandable-segments",), on_gpu_only=_ON_GPU),
-        levers=("expandable-segments",),
+        judge=_by_levers(_SHAPES, on_gpu_only=_ON_GPU),
+        levers=_SHAPES,
     ),
     Recommendation(
         advice="cudnn.benchmark for fixed shapes",

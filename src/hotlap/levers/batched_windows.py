@@ -106,11 +106,11 @@ def stacks(script: Script) -> list[Stack]:
 
 
 def _is_reached(script: Script, call: ast.Call) -> bool:
-    """True in an undecorated function or method that is no other function's own."""
+    """True in an undecorated function or method; of one within another function, the call of that must go on."""
     scopes = [
         node for node in script.around(call) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     ]
-    return len(scopes) == 1 and isinstance(scopes[0], ast.FunctionDef) and not scopes[0].decorator_list
+    return bool(scopes) and isinstance(scopes[0], ast.FunctionDef) and not scopes[0].decorator_list
 
 
 def _gather(script: Script, call: ast.Call) -> ast.Call | None:

@@ -7,11 +7,11 @@ import ast
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from hotlap.source import Script, parsed
@@ -25,7 +25,7 @@ class _Changed:
     """One function of a file."""
 
     name: str
-    """"Attention.forward"."""
+    """"Attention.forward", "main.<locals>.get_batch"."""
     old: CodeType
     new: CodeType
 
@@ -91,10 +91,10 @@ def _changed_in(path: str, change: Change) -> tuple[_Changed, ...]:
 
 
 def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:
-    """(Qualified name, first line) -> the code of each function that can be reached by its name."""
+    """(Qualified name, first line) -> the code of each function that has a name."""
     found = {}
     for constant in code.co_consts:
-        if isinstance(constant, CodeType) and "<" not in constant.co_qualname:
+        if isinstance(constant, CodeType) and "<" not in constant.co_name:
             found[constant.co_qualname, constant.co_firstlineno] = constant
             found |= _codes(constant)
     return found
@@ -105,10 +105,24 @@ def _same(one: CodeType, other: CodeType) -> bool:
 
 
 def _resolve(module: Any, name: str) -> FunctionType | None:
-    """`Attention.forward` of a module, if it is the plain function that stands in the source."""
-    found = module
-    for part in name.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    """`Attention.forward` of a module, if it is the plain function that stands in the source.
+
+    `main.<locals>.get_batch` is found as long as `main` runs in this thread.
+    """
+    outer, _, inner = name.rpartition(".<locals>.")
+    found: Any = _locals_of(module, outer) if outer else vars(module)
+    for part in inner.split("."):
+        found = (found if isinstance(found, Mapping) else getattr(found, "__dict__", {})).get(part)
         if found is None:
             return None
     return found if isinstance(found, FunctionType) else None
+
+
+def _locals_of(module: Any, function: str) -> Mapping[str, Any]:
+    """Of the innermost call of a module's function that is going on in this thread; nothing where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_qualname == function and frame.f_globals is vars(module):
+            return frame.f_locals
+        frame = frame.f_back
+    return {}

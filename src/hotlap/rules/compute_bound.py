@@ -7,7 +7,7 @@ Example: a transformer whose batches are ready in time.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding
+from hotlap.rules.step import finding, model_levers
 from hotlap.units import duration, percent
 
 # Ours: with half of the step in the model, no other phase can be larger. (TraceML says so from 90% on only; between the
@@ -21,12 +21,12 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if forward is None or backward is None or forward + backward < MIN_SHARE:
         return None
     cost_s = (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
-    levers = () if run.autocast else ("bf16-autocast",)
+    levers = (*model_levers(run), *(() if run.autocast else ("bf16-autocast",)))
     return finding(
         run,
         "compute-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(forward + backward)} of it) in the model: "
         f"{percent(forward)} forward, {percent(backward)} backward.",
-        levers=(*levers, *(() if run.compiled else ("compile",)), "threads", "huge-pages"),
+        levers=(*levers, "threads", "huge-pages"),
     )

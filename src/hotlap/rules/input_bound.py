@@ -67,7 +67,7 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
     levers = []
     if loader.deterministic is not False:
         levers.append("cached-dataset")
-    if loader.deterministic is False and part is not InputPart.COLLATE:
+    if not loader.deterministic and part is not InputPart.COLLATE:  # they may draw, or that is not known
         levers.append("cached-prefix")
     levers.append("workers")
     if loader.num_workers == 0 and part in (InputPart.ITEMS, InputPart.COLLATE, InputPart.INDICES):

@@ -7,7 +7,7 @@ Example: a recurrent net written as a Python loop over time, with a few small op
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, on_cpu, parts, share_of
+from hotlap.rules.step import finding, model_levers, on_cpu, parts, share_of
 from hotlap.units import duration, percent
 
 # On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
@@ -41,7 +41,7 @@ def _on_cpu(run: Run) -> Finding | None:
         cost_s,
         f"Each step makes {calls:,.0f} calls of operators in the model, which cost {duration(cost_s)} "
         f"({percent(share)} of it) beside {duration(arithmetic_s)} of arithmetic.",
-        levers=("compile",) if not run.compiled else (),
+        levers=model_levers(run),
     )
 
 

@@ -45,6 +45,13 @@ def on_cpu(run: Run) -> bool:
     return run.device == "cpu"
 
 
+def model_levers(run: Run) -> tuple[str, ...]:
+    """What computes the model itself sooner, without other numbers: for sequences seen to be packed, and for all."""
+    seen = run.operators.operators if on_cpu(run) and run.operators is not None else ()
+    packed = any(one.name == "aten::_pack_padded_sequence" for one in seen)
+    return (*(("padded-recurrent",) if packed else ()), *(() if run.compiled else ("compile",)))
+
+
 def parts(run: Run, phase: Phase) -> Parts | None:
     """How the phase divides; None where it was not measured, or no operator was looked at.
 

@@ -57,12 +57,20 @@ def compare(
     line: float = LEAST_GAIN,
     planned: int = PLANNED,
     patient: bool = False,
+    false_gain: float = statistics.FALSE_GAIN,
     time_left: Callable[[], bool] = lambda: True,
 ) -> None:
     """Run heats of those that are still open until none is, one that gains is ahead of them all, or the time is over.
 
-    What is still open behind a gain would have to be compared again on top of it. `patient`: as for `can_stop`.
+    What is still open behind a gain would have to be compared again on top of it. `patient` and `false_gain`: as for
+    `can_stop`.
     """
+
+    def progress(log_ratios: Sequence[float]) -> Progress:
+        return statistics.can_stop(
+            log_ratios, pooled_variance=pooled, planned=planned, line=line, patient=patient, false_gain=false_gain
+        )
+
     number = 0
     while number < planned and time_left():
         still = [contender for contender in contenders if contender.open]
@@ -70,18 +78,10 @@ def compare(
         if not still or (gains and all(contender.mean < max(gains) for contender in still)):
             return
         number += 1
-        _note(still, heat(still), pooled=pooled, line=line, planned=planned, patient=patient)
+        _note(still, heat(still), progress)
 
 
-def _note(
-    still: Sequence[Contender],
-    outcome: Heat,
-    *,
-    pooled: tuple[float, int] | None,
-    line: float,
-    planned: int,
-    patient: bool,
-) -> None:
+def _note(still: Sequence[Contender], outcome: Heat, progress: Callable[[Sequence[float]], Progress]) -> None:
     for k, contender in enumerate(still):
         ratio, failure = outcome.log_ratios[k], outcome.failures[k]
         if failure is not None or ratio is None:
@@ -94,6 +94,4 @@ def _note(
             contender.run = outcome.runs[k + 1]
             cost_s = one_time_s(contender.base, contender.run)
             contender.one_time_costs_s += [] if cost_s is None else [cost_s]
-        contender.progress = statistics.can_stop(
-            contender.log_ratios, pooled_variance=pooled, planned=planned, line=line, patient=patient
-        )
+        contender.progress = progress(contender.log_ratios)

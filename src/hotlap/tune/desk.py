@@ -38,10 +38,12 @@ class Desk:
         self.study = replace(self.study, elapsed_s=self.elapsed_s, **fields)  # type: ignore[arg-type]
         self._observer.changed(self.study, part)
 
-    def extend(self, budget_s: float) -> None:
-        """There is more time than was thought."""
-        self.options = replace(self.options, budget_s=budget_s)
-        self.change("budget", budget_s=budget_s)
+    def extend(self) -> None:
+        """The study is one that needs the longer budget, where the user left the choice to us."""
+        longer_s = self.options.long_budget_s
+        if longer_s is not None and longer_s > self.options.budget_s:
+            self.options = replace(self.options, budget_s=longer_s)
+            self.change("budget", budget_s=longer_s)
 
     def doing(self, text: str) -> None:
         """What is being done now, a few words."""

@@ -8,7 +8,7 @@ from hotlap import levers, source
 from hotlap.errors import UserError
 from hotlap.gate import Ruling
 from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict
-from hotlap.statistics import Progress
+from hotlap.statistics import FALSE_CONFIRMATION, Progress
 from hotlap.tune.comparison import Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
@@ -182,7 +182,9 @@ class Final:
             return self._timing.duet(self._trials.stack, [base, arm], limit_s=limit_s)
 
         pooled = self._desk.pooled("process")
-        compare([contender], heat, pooled=pooled, planned=planned, line=line, patient=True)
+        compare(
+            [contender], heat, pooled=pooled, planned=planned, line=line, patient=True, false_gain=FALSE_CONFIRMATION
+        )
         return contender
 
     def _note_patch(self, stack: Stack, copy: Contender, ruling: Ruling) -> None:

@@ -18,7 +18,7 @@ class Options:
     """What messages call it: "train.py"."""
     budget_s: float = 300.0
     long_budget_s: float | None = None
-    """What it becomes where steps, or starts, are long; None: it stays as it is."""
+    """What it becomes where steps or starts are long, or runs differ much; None: it stays as it is."""
     timeout_s: float = 120.0
     """A run that makes no step for so long is given up."""
     levers: tuple[str, ...] | None = None

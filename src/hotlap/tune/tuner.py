@@ -131,9 +131,8 @@ class Tuner:
             desk.change("baseline", baseline=(run,), machine=self._machine, horizon=horizon)
             desk.change("findings", findings=rules.check(run, self._machine))
         sizes = Sizes.of(desk.study.baseline[0], self._machine)
-        longer_s = self._options.long_budget_s
-        if longer_s is not None and _at_best(sizes).expected_s(_EQUAL + 1) > _LONG_HEAT_S:
-            desk.extend(longer_s)
+        if _at_best(sizes).expected_s(_EQUAL + 1) > _LONG_HEAT_S:
+            desk.extend()
         return sizes
 
 
@@ -164,6 +163,7 @@ def calibrate(desk: Desk, timing: Timing) -> None:
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     desk.change("noise", noise=tuple(part for part in noise if part is not None))
     if noise[0] is not None and noise[0].smallest_gain > _MUCH_NOISE:
+        desk.extend()
         desk.warn(
             "Runs of the unchanged script differ so much here that gains below "
             f"{factor(noise[0].smallest_gain)} between processes are hard to show. Most often other programs use the "

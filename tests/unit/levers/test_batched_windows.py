@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 import torch
@@ -163,6 +163,50 @@ def test_a_function_that_comes_later_is_switched_with_the_model(
     assert "windows" not in main.get_batch.__code__.co_names
     torch.nn.Linear(1, 1)(torch.ones(1, 1))
     assert "windows" in main.get_batch.__code__.co_names
+
+
+NESTED = """\
+import torch
+
+def train(between):
+    data, n = torch.arange(1000), 12
+
+    class Source:
+        def get(self):
+            return torch.stack([data[i : i + n] for i in torch.arange(3)])
+
+    def get_batch():
+        return torch.stack([data[i : i + n] for i in torch.randint(900, (4,))])
+
+    torch.manual_seed(0)
+    for k in range(3):
+        between(k, get_batch, Source.get)
+        yield get_batch()
+
+def main(between):
+    return list(train(between))
+"""
+
+
+def test_a_function_within_a_running_one_is_switched_too(tmp_path: Path, installed: Patch) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(NESTED)
+    module, gathers = load(path), []
+
+    def between(step: int, *functions: FunctionType) -> None:
+        if step == 1:
+            BatchedWindows().install(installed)
+        elif step == 2:
+            installed.undo()
+        gathers.append(["windows" in function.__code__.co_names for function in functions])
+
+    with_it = module.main(between)
+    assert gathers == [[False, False], [True, True], [False, False]]
+    assert all(map(torch.equal, with_it, module.main(lambda *_: None)))
+    text = changed(path)
+    assert text is not None
+    path.write_text(text)
+    assert all(map(torch.equal, with_it, load(path).main(lambda *_: None)))
 
 
 def test_it_is_for_scripts_that_stack_and_wait_for_it() -> None:

@@ -10,6 +10,7 @@ from hotlap.record import (
     HotLine,
     InputPart,
     LoaderFacts,
+    Operator,
     Phase,
     Run,
     ShapeFacts,
@@ -121,6 +122,14 @@ def test_optimizer_bound_does_not_advise_what_is_on_already() -> None:
     assert plain.try_levers[0] == "fused-optimizer"
 
 
+def test_host_bound_names_what_gathers_a_batch_where_a_hot_line_stacks_one() -> None:
+    run = run_of(forward=0.004, backward=0.004, other=0.002)
+    line = HotLine(path=SCRIPT, line=9, function="get_batch", text="", phase=Phase.OTHER, step_s=0.0015)
+    texts = ("x = torch.stack([data[i : i + n] for i in ix])", "x = torch.stack(parts)")
+    found = [host_bound.check(replace(run, hot_lines=(replace(line, text=text),))) for text in texts]
+    assert [one.try_levers for one in found if one is not None] == [("batched-windows",), ()]
+
+
 def test_optimizer_bound_needs_an_optimizer() -> None:
     assert optimizer_bound.check(run_of(forward=0.004, optimizer=0.006)) is None
 
@@ -215,6 +224,20 @@ def test_compute_bound_never_advises_autocast_where_it_is_on() -> None:
     finding = compute_bound.check(replace(run_of(forward=0.003, backward=0.005), autocast=True, compiled=True))
     assert finding is not None
     assert not {"bf16-autocast", "compile"} & set(finding.try_levers)
+
+
+def test_where_sequences_are_packed_padding_is_worth_trying_first() -> None:
+    packing = Operator(name="aten::_pack_padded_sequence", per_step=1.0, self_s=1e-4, device_s=None)
+    window = replace(device_window(step_s=0.01, gap=0.0), operators=(packing,))
+    for plain in (run_of(forward=0.003, backward=0.005), firing("launch-bound")):
+        check = compute_bound.check if plain.calls is None else launch_bound.check
+        levers = [
+            found.try_levers
+            for run in (plain, replace(plain, operators=window), replace(plain, operators=window, device="NVIDIA H200"))
+            if (found := check(run)) is not None
+        ]
+        assert ["padded-recurrent" in tried[:1] for tried in levers[:2]] == [False, True]
+        assert not any("padded-recurrent" in tried for tried in levers[2:])
 
 
 def test_launch_bound_counts_calls_and_sets_them_beside_the_arithmetic() -> None:

@@ -343,6 +343,14 @@ def test_long_steps_get_more_time_unless_the_user_said_how_much(script: Path) ->
     assert tune(world_of(script, costs=costs), long_budget_s=540.0).budget_s == 300.0
 
 
+def test_a_noisy_machine_gets_more_time_unless_the_user_said_how_much(script: Path) -> None:
+    noisy = tune(world_of(script, process_sd=0.3), levers=("cached-dataset",), long_budget_s=540.0)
+    assert noisy.budget_s == 540.0
+    assert tune(world_of(script, process_sd=0.3), levers=("cached-dataset",)).budget_s == 300.0
+    quiet = tune(world_of(script, process_sd=0.01), levers=("cached-dataset",), long_budget_s=540.0)
+    assert quiet.budget_s == 300.0
+
+
 def test_what_is_not_decided_behind_a_gain_is_compared_on_top_of_it(script: Path) -> None:
     world = world_of(script, costs={"cached-dataset": 0.4, "huge-pages": 0.97})
     study = tune(world, levers=("cached-dataset", "huge-pages"), budget_s=900.0)
