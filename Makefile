@@ -54,7 +54,7 @@ paste: $(STAMP_TEST)
 
 # First what may run side by side; then whole programs, two at a time, for most of each is waiting; then those in which
 # times are compared.
-TIMED := $(patsubst %,tests/e2e/test_%.py,works_on frameworks causes watches gains)
+TIMED := $(patsubst %,tests/e2e/test_%.py,measure works_on frameworks causes watches gains)
 unit: $(STAMP_TEST)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile tests --ignore tests/e2e --ignore tests/docs
 	$(BIN)/pytest -n 2 --dist loadfile tests/e2e tests/docs $(TIMED:%=--ignore %)

@@ -1,6 +1,7 @@
 """A model's forward and backward natively, inside torch's autograd: `model(x)` for whatever loss comes after it."""
 
 import copy
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,17 +15,20 @@ from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
 
 Forward = Callable[[torch.Tensor], torch.Tensor]
+Eager = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
 
 class Network:
     """One model, traced; native passes over it, one for each result that may still be asked for its gradient.
 
+    It does not keep the model alive: whoever has it drops it with the model.
+
     Args:
         model: as for `compile_step`, without a dropout that is on (its draws would be others than torch's).
-        eager: the same forward in torch, where a second derivative is wanted.
+        eager: `eager(model, x)` is the same forward in torch, where a second derivative is wanted.
     """
 
-    def __init__(self, model: nn.Module, eager: Forward) -> None:
+    def __init__(self, model: nn.Module, eager: Eager) -> None:
         if core().module is None:
             raise Unsupported(core().why_not)
         self.program: Program = trace_model(model)
@@ -35,22 +39,28 @@ class Network:
         if self.program.dtype not in (torch.float32, torch.float64):
             raise Unsupported(f"parameters of {self.program.dtype} are not known; float32 and float64 are.")
         self.eager = eager
-        self._model = model
+        self._model = weakref.ref(model)
         self.trained = [p for p in self.program.parameters if p.requires_grad]
         if not self.trained:
             raise Unsupported("the model has no parameter to train.")
         self.numbers = [n for n, p in enumerate(self.program.parameters) if p.requires_grad]
         self.features = self.program.values[self.program.input][0]
         self.outputs = self.program.values[self.program.output][0]
-        self._samples = Samples(model, self.program)
+        self._samples = Samples(self.program)
         self._guard = guards.new_guard()
         guards.watch_model(self._guard, model, self.program.parameters)
         self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         self._free: dict[tuple[str, bool], list[Any]] = {}
         self._row = self.program.multiplications(1)
         self._by_torch: dict[int, bool] = {}
-        self.used = False
-        """A batch was passed through it."""
+
+    @property
+    def model(self) -> nn.Module:
+        """What was traced; asked while it is being called."""
+        model = self._model()
+        if model is None:
+            raise ReferenceError("the model of these native passes is gone.")
+        return model
 
     def holds(self) -> bool:
         """Whether the model is still what was traced."""
@@ -62,7 +72,7 @@ class Network:
             return False
         if x.dim() == 2:
             return x.shape[1] == self.features
-        return x.dim() > 2 and not self._samples.why_not(tuple(x.shape[1:]))
+        return x.dim() > 2 and not self._samples.why_not(self.model, tuple(x.shape[1:]))
 
     def is_slower(self, x: torch.Tensor) -> bool:
         """Whether torch's own passes are faster for a batch of this many rows, by what was measured here."""
@@ -79,8 +89,8 @@ class Network:
 
     def _both(self, x: torch.Tensor) -> crossover.Both:
         """A native forward and backward and those in torch, on a copy: no hook on a parameter hears of them."""
-        model = copy.deepcopy(self._model)
-        network = Network(model, model)
+        model = copy.deepcopy(self.model)
+        network = Network(model, nn.Module.__call__)
 
         def passes(forward: Forward) -> Callable[[], object]:
             def run() -> None:
@@ -93,7 +103,6 @@ class Network:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient."""
-        self.used = True
         apply = _apply_directly if is_plain(x) else _Pass.apply
         out: torch.Tensor = apply(self, x, *self.trained)
         return out
@@ -152,6 +161,7 @@ class _Pass(torch.autograd.Function):
         out = torch.empty((rows, network.outputs), dtype=x.dtype)
         lease.net.forward(dense.data_ptr(), rows, out.data_ptr())
         ctx.network, ctx.lease, ctx.x, ctx.dense = network, lease, x, dense
+        ctx.model = network.model  # for a second derivative, which may be asked for when nobody else has it any more
         ctx.read = network.read_on_the_way_back(wanted)
         ctx.versions = [dense._version, *[p._version for p in ctx.read]]
         return out.view(rows) if network.program.output_squeezed else out
@@ -183,6 +193,6 @@ def _in_torch(ctx: Any, gradient: torch.Tensor) -> list[torch.Tensor | None]:
     """The same gradients by torch's own operators, so that they can be differentiated again."""
     inputs = [ctx.x, *ctx.network.trained]
     wanted = [tensor for tensor, needed in zip(inputs, ctx.needs_input_grad[1:], strict=True) if needed]
-    out = ctx.network.eager(ctx.x)
+    out = ctx.network.eager(ctx.model, ctx.x)
     found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True, allow_unused=True))
     return [next(found) if needed else None for needed in ctx.needs_input_grad[1:]]

@@ -53,6 +53,8 @@ class NativeSteps:
 
     def __init__(self) -> None:
         self.installed = False
+        self.at_work = False
+        """Something ran natively: not all was left to torch."""
         self.notes: list[str] = []
         """Why a model or an optimizer was left to torch, each reason once."""
         self._originals: dict[type[optim.Optimizer], Callable[..., Any]] = {}
@@ -73,13 +75,6 @@ class NativeSteps:
         put(self, "_originals", {kind: _hooked(kind) for kind in METHODS})
         for kind, original in self._originals.items():
             put(kind, "step", self._step_of(kind, original))
-
-    @property
-    def at_work(self) -> bool:
-        """Something runs natively: not all was left to torch."""
-        networks = (known.made for known in self._models.values())
-        updates = (known.made for known in self._optimizers.values())
-        return any(one is not None and one.used for one in networks) or any(one is not None for one in updates)
 
     def take_over(self, optimizer: optim.Optimizer, put: Set) -> None:
         """An optimizer whose `step` a scheduler wrapped before this was installed: wrap it again, with ours inside."""
@@ -107,6 +102,7 @@ class NativeSteps:
             if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and torch.is_grad_enabled():
                 network = self._network(module, args[0], call)
                 if network is not None:
+                    self.at_work = True
                     return network(args[0])
             self._inside = True
             try:
@@ -137,10 +133,10 @@ class NativeSteps:
         known.times += 1
         known.made = None
 
-        def eager(x: torch.Tensor) -> torch.Tensor:
+        def eager(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
             self._inside = True
             try:
-                result: torch.Tensor = call(module, x)
+                result: torch.Tensor = call(model, x)
                 return result
             finally:
                 self._inside = False
@@ -195,6 +191,7 @@ class NativeSteps:
         update = self._update_of(optimizer)
         if update is None:
             return False
+        self.at_work = True
         if update.step(optimizer):
             return True
         self._optimizers.pop(id(optimizer), None)  # something is not as it was: look again, once

@@ -135,7 +135,7 @@ class CompiledStep:
         """Compile for the model, loss and optimizer as they are now."""
         self._criterion = losses.recognise(self.loss)
         self._program: Program = trace_model(self.model)
-        self._samples = Samples(self.model, self._program)
+        self._samples = Samples(self._program)
         method = optimizers.check_known(self.optimizer)
         if self._program.dtype not in (torch.float32, torch.float64):
             raise Unsupported(f"parameters of {self._program.dtype} are not known; float32 and float64 are.")
@@ -190,7 +190,7 @@ class CompiledStep:
         if x.requires_grad:
             raise Unsupported("the batch requires a gradient; compile_step gives gradients to parameters only.")
         if x.dim() > 2:
-            reason = self._samples.why_not(tuple(x.shape[1:]))
+            reason = self._samples.why_not(self.model, tuple(x.shape[1:]))
             if reason:
                 raise Unsupported(reason)
             x = x.reshape(x.shape[0], features)

@@ -105,21 +105,20 @@ def trace_model(model: nn.Module, sample: tuple[int, ...] | None = None) -> Prog
 class Samples:
     """Shapes of samples that a model takes as rows of its program: it flattens them before it does anything else."""
 
-    def __init__(self, model: nn.Module, program: Program) -> None:
-        self._model = model
+    def __init__(self, program: Program) -> None:
         self._program = program
         self._known: dict[tuple[int, ...], str] = {}
 
-    def why_not(self, sample: tuple[int, ...]) -> str:
-        """A sentence; "" if a batch (R, *sample) is the same to the model as (R, features)."""
+    def why_not(self, model: nn.Module, sample: tuple[int, ...]) -> str:
+        """A sentence; "" if a batch (R, *sample) is the same to the program's model as (R, features)."""
         reason = self._known.get(sample)
         if reason is None:
-            reason = self._known[sample] = self._look(sample)
+            reason = self._known[sample] = self._look(model, sample)
         return reason
 
-    def _look(self, sample: tuple[int, ...]) -> str:
+    def _look(self, model: nn.Module, sample: tuple[int, ...]) -> str:
         try:
-            again = trace_model(self._model, sample)
+            again = trace_model(model, sample)
         except Unsupported as error:
             return str(error)
         same = again.description() == self._program.description()

@@ -1,5 +1,7 @@
 """native_steps(): a script trains as before, only natively; what is not known is left to torch."""
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -182,6 +184,36 @@ def test_a_second_derivative_can_be_taken() -> None:
             slope.square().sum().backward()  # type: ignore[no-untyped-call]
         found.append(one[0].weight.grad)
     torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-12)
+
+
+def test_a_second_derivative_can_be_taken_of_a_model_that_is_gone() -> None:
+    x = X[:4].clone().requires_grad_()
+    with installed():
+        net = model()
+        wanted = net.state_dict()
+        (slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+        del net
+        gc.collect()
+        (found,) = torch.autograd.grad(slope.square().sum(), x)
+    again = model()
+    again.load_state_dict(wanted)
+    (slope,) = torch.autograd.grad(again(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(found, torch.autograd.grad(slope.square().sum(), x)[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_models_and_optimizers_that_a_script_drops_are_freed(scheduled: bool) -> None:
+    with installed() as steps:
+        net = model()
+        optimizer = optim.Adam(net.parameters())
+        if scheduled:
+            optim.lr_scheduler.StepLR(optimizer, 10)
+        plain(net, optimizer)
+        assert steps.at_work
+        gone = [weakref.ref(one) for one in (net, optimizer, net[0].weight)]
+        del net, optimizer
+        gc.collect()
+        assert [one() for one in gone] == [None] * 3
 
 
 def test_a_weight_changed_before_the_backward_pass_is_an_error_as_in_torch() -> None:
