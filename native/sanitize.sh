@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the native core with the address and undefined-behaviour sanitizers and runs its tests over it.
+# Builds what is native with the address and undefined-behaviour sanitizers and runs its tests over it.
 #
 #   native/sanitize.sh [python [variant]]     the interpreter needs torch, nanobind, pytest and hypothesis
 #
@@ -13,19 +13,20 @@ cmake -S "$here" -B "$work/build" -DHOTLAP_SANITIZE=ON -DPython_EXECUTABLE="$("$
   -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >"$work/log" || { cat "$work/log"; exit 1; }
 targets=all
 if [ $# -gt 1 ]; then
-  targets="_core_$2 _core_portable"
+  targets="_core_$2 _core_portable _hooks"
   export HOTLAP_NATIVE="$2"
 fi
 # shellcheck disable=SC2086 # several words
 cmake --build "$work/build" --parallel 1 --target $targets
 mkdir -p "$work/hotlap"
 cp -r "$here/src/hotlap/." "$work/hotlap/"
-rm -f "$work"/hotlap/small/*.so
-cp "$work"/build/*.so "$work/hotlap/small/"
+rm -f "$work"/hotlap/*/*.so
+cp "$work"/build/_core*.so "$work/hotlap/small/"
+cp "$work"/build/_hooks*.so "$work/hotlap/probe/"
 # Leaks are not looked for: Python and torch keep memory on purpose.
 export LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)"
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH="$work"
 cd "$here"
 "$python" -c 'import hotlap.small.native as n; print(n.__file__, n.core().variant)'
-"$python" -m pytest -q -p no:cacheprovider tests/unit/small tests/property/test_small_step.py \
+"$python" -m pytest -q -p no:cacheprovider tests/unit/probe/test_hooks.py tests/unit/small tests/property/test_small_step.py \
   tests/property/test_small_solve.py

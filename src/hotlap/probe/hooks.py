@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import collectives, device, unseen
+from hotlap.probe import collectives, device, quick, unseen
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
@@ -66,8 +66,19 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             session.forward_made(self, args, kwargs, result)
         return result
 
-    session.clock.callers[Phase.FORWARD].add(__call__.__code__)
-    patch.set(torch.nn.Module, "__call__", __call__)
+    _called_by(session, Phase.FORWARD, __call__, call)
+    quick.put(
+        patch,
+        torch.nn.Module,
+        "__call__",
+        __call__,
+        lambda native: native.forward(call, __call__, session, phases, is_grad_enabled),
+    )
+
+
+def _called_by(session: Session, phase: Phase, *functions: Any) -> None:
+    """These call what makes a phase: a hook in Python and, where a native one takes its place, what it wraps."""
+    session.clock.callers[phase] |= {function.__code__ for function in functions if hasattr(function, "__code__")}
 
 
 def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:
@@ -101,11 +112,17 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
             session.backward_made(roots if losses else None)
             return result
 
-        session.clock.callers[Phase.BACKWARD].add(wrapper.__code__)  # type: ignore[attr-defined] # it is a function
+        _called_by(session, Phase.BACKWARD, wrapper, function)
         return wrapper
 
-    patch.set(torch.autograd, "backward", timed(torch.autograd.backward, losses=True))
-    patch.set(torch.autograd, "grad", timed(torch.autograd.grad, losses=False))
+    for name, losses in (("backward", True), ("grad", False)):
+        function = getattr(torch.autograd, name)
+        hook = timed(function, losses=losses)
+        quick.put(patch, torch.autograd, name, hook, _backward_before(function, hook, session, losses=losses))
+
+
+def _backward_before(function: Any, hook: Any, session: Session, *, losses: bool) -> Callable[[Any], Any]:
+    return lambda native: native.backward(function, hook, session, phases, losses)
 
 
 StepHook = Callable[[torch.optim.Optimizer, Any, Any], None]
@@ -118,15 +135,18 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
     """
     clock, marker, evidence = session.clock, session.marker, session.plan.evidence
     now, note = clock.now, clock.note
-    depth, where, begin = 0, phases.OTHER, 0.0
+    depth, outermost, where, begin = 0, 0, phases.OTHER, 0.0
 
     def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        nonlocal depth, where, begin
+        nonlocal depth, outermost, where, begin
         if get_ident() != thread.id:
             return
+        if id(optimizer) == outermost:
+            depth = 0  # its last step ended in an exception
         depth += 1
         if depth > 1:
             return
+        outermost = id(optimizer)
         where, clock.where = clock.where, phases.STEP
         if evidence or kwargs or len(args) > 1:
             session.update_begins(optimizer, closure=len(args) > 1 or kwargs.get("closure") is not None)
@@ -153,13 +173,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
 
 
 def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    before, after = _step_hooks(session, thread)
-    for hook in (before, after):
-        # What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hooks.
-        setattr(hook, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
-    patch.on_undo(optimizer_module.register_optimizer_step_pre_hook(before).remove)
-    patch.on_undo(optimizer_module.register_optimizer_step_post_hook(after).remove)
-
+    _hook_steps(session, patch, thread)
     _surround_steps(session, patch)
 
     clock = session.clock
@@ -178,7 +192,38 @@ def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> 
             note((phases.OPTIMIZER, begin, now()))
             clock.where = before
 
-    patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
+    quick.put(
+        patch,
+        torch.optim.Optimizer,
+        "zero_grad",
+        timed_zero_grad,
+        lambda native: native.timed(zero_grad, timed_zero_grad, session, phases, "OPTIMIZER"),
+    )
+
+
+def _hook_steps(session: Session, patch: Patch, thread: TrainingThread) -> None:
+    hooks = _step_hooks(session, thread)
+    for hook in hooks:
+        # What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hooks.
+        setattr(hook, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
+    native = None if session.plan.evidence else quick.native()
+    handles: list[Any] = []
+
+    def remove() -> None:
+        while handles:
+            handles.pop().remove()
+
+    def register(before: StepHook, after: StepHook) -> None:
+        remove()
+        handles.append(optimizer_module.register_optimizer_step_pre_hook(before))
+        handles.append(optimizer_module.register_optimizer_step_post_hook(after))
+
+    patch.on_undo(remove)
+    if native is None:
+        register(*hooks)
+    else:
+        register(*native.steps(*hooks, session, phases))
+        unseen.when_compiled(lambda: register(*hooks) if handles else None)
 
 
 def _surround_steps(session: Session, patch: Patch) -> None:
@@ -253,7 +298,13 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         session.loader_started(self, iterator)
         return iterator
 
-    patch.set(kind, "__next__", __next__)
+    quick.put(
+        patch,
+        kind,
+        "__next__",
+        __next__,
+        lambda native: native.draw(next_batch, __next__, session, phases, num_samples, torch.Tensor),
+    )
     patch.set(DataLoader, "__iter__", __iter__)
 
 

@@ -27,11 +27,20 @@ _PROBES = ("hotlap.probe.", "hotlap.record.", "hotlap.levers.")
 is_compiling: Callable[[], bool] = torch.compiler.is_compiling
 
 
+_give_way: list[Callable[[], None]] = []
+
+
 def until_compiled(patch: Patch) -> None:
     """`is_compiling` answers cheaply until the script asks Dynamo for something compiled."""
     global is_compiling  # noqa: PLW0603 - a global name is what the hooks read fastest, and what Dynamo traces
     is_compiling = bool
+    _give_way.clear()
     after_import("torch._dynamo.eval_frame", lambda: _before_compiling(patch))
+
+
+def when_compiled(then: Callable[[], None]) -> None:
+    """Call `then` once that has happened: what Dynamo cannot trace has to give way."""
+    _give_way.append(then)
 
 
 def _before_compiling(patch: Patch) -> None:
@@ -53,6 +62,8 @@ def _before_compiling(patch: Patch) -> None:
 def _ask_torch() -> None:
     global is_compiling  # noqa: PLW0603 - a global name is what the hooks read fastest, and what Dynamo traces
     is_compiling = torch.compiler.is_compiling
+    while _give_way:
+        _give_way.pop()()
 
 
 def by_dynamo() -> None:

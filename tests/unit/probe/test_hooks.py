@@ -1,27 +1,53 @@
 """The hooks themselves, in a process that trains a little: what they write, and that it stays short."""
 
-from collections.abc import Iterator
+import inspect
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import hooks
+from hotlap.probe import hooks, quick
+from hotlap.probe import session as session_module
 from hotlap.probe.session import Session
 from hotlap.record import Plan
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    """Heard from now on."""
-    session = Session(Plan(command=("train.py",), cwd=".", out=str(tmp_path), steps=10**8, warmup=0))
+@contextmanager
+def heard(out: Path) -> Iterator[Session]:
+    """What trains within is heard."""
+    session = Session(Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=0))
     patch = Patch()
     hooks.install(session, patch)
-    yield session
-    patch.undo()
+    try:
+        yield session
+    finally:
+        patch.undo()
+
+
+@pytest.fixture(params=["native", "python"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both kinds of hooks."""
+    if request.param == "python":
+        monkeypatch.setattr(quick, "native", lambda: None)
+    elif quick.native() is None:
+        pytest.skip("hotlap was installed without its native parts")
+    return str(request.param)
+
+
+@pytest.fixture
+def session(kind: str, tmp_path: Path) -> Iterator[Session]:
+    """Heard from now on."""
+    with heard(tmp_path) as session:
+        yield session
 
 
 def loader(num_batches: int) -> "DataLoader[tuple[torch.Tensor, ...]]":
@@ -69,3 +95,225 @@ def test_an_evaluation_of_hours_is_read_as_it_goes_on(session: Session, monkeypa
     for _ in loader(200):
         longest = max(longest, len(session.clock.tape))
     assert 50 < longest <= 66
+
+
+def test_a_step_that_failed_is_forgotten(session: Session) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fail() -> float:
+        raise MemoryError
+
+    steps(model, optimizer, 2)
+    with pytest.raises(MemoryError):
+        optimizer.step(fail)
+    steps(model, optimizer, 3)
+    assert session.steps == 5
+
+
+def test_what_was_there_before_is_there_again(kind: str, tmp_path: Path) -> None:
+    owners: list[tuple[Any, str]] = [
+        (nn.Module, "__call__"),
+        (torch.autograd, "backward"),
+        (torch.autograd, "grad"),
+        (torch.optim.Optimizer, "zero_grad"),
+        (torch.utils.data.dataloader._BaseDataLoaderIter, "__next__"),
+    ]
+    before = [vars(owner)[name] for owner, name in owners]
+    with heard(tmp_path):
+        assert all(vars(owner)[name] is not was for (owner, name), was in zip(owners, before, strict=True))
+    assert [vars(owner)[name] for owner, name in owners] == before
+
+
+# Native hooks write what those in Python write
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.1), nn.Linear(4, 2))
+
+    def forward(self, x: torch.Tensor, *, twice: bool = False) -> torch.Tensor:
+        once: torch.Tensor = self.layers(x)
+        again: torch.Tensor = self.layers(once) if twice else once
+        return again
+
+
+def plain() -> None:
+    model = Block()
+    steps(model, torch.optim.Adam(model.parameters()), 6)
+
+
+def with_keywords() -> None:
+    model = Block()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for (x,) in loader(5):
+        model(x=x, twice=True).sum().backward(retain_graph=False)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+
+def validating() -> None:
+    model = Block()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        steps(model, optimizer, 3)
+        model.eval()
+        with torch.no_grad():
+            for (x,) in loader(2):
+                model(x)
+        model.train()
+        with torch.no_grad():
+            model(x)
+
+
+def by_closure() -> None:
+    model = Block()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = model(torch.ones(3, 2)).square().sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        optimizer.step(closure=closure)  # type: ignore[no-untyped-call]
+
+
+def by_hand() -> None:
+    model = Block()
+    for _ in range(4):
+        slopes = torch.autograd.grad(model(torch.ones(3, 2)).sum(), list(model.parameters()))
+        for p, slope in zip(model.parameters(), slopes, strict=True):
+            p.data -= 0.1 * slope
+    for _ in range(4):
+        torch.autograd.backward([model(torch.ones(3, 2)).sum(), model(torch.ones(3, 2)).sum()])
+
+
+def of_two() -> None:
+    one, other = Block(), Block()
+    optimizers = [torch.optim.Adam(net.parameters()) for net in (one, other)]
+    for (x,) in loader(6):
+        for net, optimizer in zip((one, other), optimizers, strict=True):
+            optimizer.zero_grad()
+            net(x).sum().backward()
+            optimizer.step()
+
+
+def failing() -> None:
+    model = Block()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps(model, optimizer, 2)
+    for wrong in (torch.ones(3, 5), torch.ones(3, 2)):
+        try:
+            model(wrong).backward()
+        except RuntimeError:
+            optimizer.zero_grad()
+    with pytest.raises(TypeError):
+        model()
+    with pytest.raises(StopIteration):
+        next(iter(DataLoader(TensorDataset(torch.ones(0, 2)))))
+    steps(model, optimizer, 2)
+
+
+def of_odd_batches() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches: list[Any] = [{"x": torch.ones(4, 2)}, torch.ones(5, 2), [1.0, 2.0], (torch.tensor(1.0),), 3, [], "ab"]
+    for batch in DataLoader(batches, batch_size=None):  # type: ignore[arg-type] # a list is a data set
+        x = batch["x"] if isinstance(batch, dict) else torch.ones(1, 2)
+        model(x).sum().backward()
+        optimizer.step()
+
+
+def beside_another_thread() -> None:
+    model, other = Block(), Block()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps(model, optimizer, 2)
+
+    def look() -> None:
+        list(loader(3))
+        other(torch.ones(3, 2))
+        torch.optim.SGD(other.parameters(), lr=0.1).step()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    steps(model, optimizer, 2)
+
+
+TRAININGS = [
+    plain,
+    with_keywords,
+    validating,
+    by_closure,
+    by_hand,
+    of_two,
+    failing,
+    of_odd_batches,
+    beside_another_thread,
+]
+
+
+def written(out: Path, train: Callable[[], None]) -> tuple[list[tuple[Any, Any]], int, int]:
+    """What was written to the tape, without the times; steps and updates."""
+    out.mkdir()
+    torch.manual_seed(0)
+    with heard(out) as session:
+        session.attentive = False  # what is looked at closely is left to the hooks in Python
+        session.account = lambda *, now: None  # type: ignore[method-assign] # nobody else reads the tape
+        train()
+        assert session.clock.where == phases.OTHER
+        assert not session.in_forward
+        assert not session.in_backward
+        triples = list(zip(*[iter(session.clock.tape)] * 3, strict=True))
+        told = [(what, begin if what > phases.LAP else None) for what, begin, _ in triples if what != phases.OWN]
+        return told, session.steps, session.updates_made
+
+
+@pytest.mark.parametrize("train", TRAININGS, ids=lambda train: train.__name__)
+def test_native_hooks_write_what_those_in_python_write(
+    train: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if quick.native() is None:
+        pytest.skip("hotlap was installed without its native parts")
+    monkeypatch.setattr(session_module, "_LOADERS_SEEN_BY", 0)
+    found = written(tmp_path / "native", train)
+    monkeypatch.setattr(quick, "native", lambda: None)
+    assert found == written(tmp_path / "python", train)
+    assert found[1] >= 3
+
+
+def test_native_hooks_give_way_to_a_compiler(tmp_path: Path) -> None:
+    if quick.native() is None:
+        pytest.skip("hotlap was installed without its native parts")
+    with heard(tmp_path) as session:
+        model = Block()
+        optimizer = torch.optim.Adam(model.parameters())
+        steps(model, optimizer, 3)
+        assert type(nn.Module.__call__).__module__ == "hotlap.probe._hooks"
+        model.compile(backend="eager")
+        assert inspect.isfunction(nn.Module.__call__)
+        assert inspect.isfunction(torch.autograd.backward)
+        assert inspect.isfunction(torch.optim.Optimizer.zero_grad)
+        steps(model, optimizer, 3)
+        assert (session.steps, session.updates_made) == (6, 6)
+
+
+def test_a_native_hook_looks_like_what_it_wraps(tmp_path: Path) -> None:
+    if quick.native() is None:
+        pytest.skip("hotlap was installed without its native parts")
+    names = ("__name__", "__qualname__", "__module__", "__doc__", "__defaults__")
+    function = torch.autograd.backward
+    wanted = [getattr(function, name) for name in names], inspect.signature(function)
+    with heard(tmp_path):
+        hook = torch.autograd.backward
+        assert hook is not function
+        assert ([getattr(hook, name) for name in names], inspect.signature(hook)) == wanted
+        assert pickle.loads(pickle.dumps(hook)) is hook
+        model = nn.Linear(2, 1)
+        assert model.__call__.__self__ is model  # type: ignore[attr-defined] # a bound method
+        with pytest.raises(AttributeError):
+            hook.of_no_such_name  # noqa: B018 - the error is wanted
