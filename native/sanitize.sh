@@ -27,6 +27,14 @@ cp "$work"/build/_hooks*.so "$work/hotlap/probe/"
 export LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)"
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH="$work"
 cd "$here"
-"$python" -c 'import hotlap.small.native as n; print(n.__file__, n.core().variant)'
+# An interpreter in which hotlap is installed would test that one.
+"$python" - "$work" <<'END'
+import sys
+import hotlap.probe.quick
+import hotlap.small.native
+print(hotlap.small.native.core().module, hotlap.probe.quick.native())
+if not hotlap.probe.quick.native().__file__.startswith(sys.argv[1]):
+    sys.exit("sanitize.sh: hotlap is installed in this interpreter; take one without it.")
+END
 "$python" -m pytest -q -p no:cacheprovider tests/unit/probe/test_hooks.py tests/unit/small tests/property/test_small_step.py \
   tests/property/test_small_solve.py
