@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from hotlap.record import Study
+from hotlap.record import LEAST_GAIN, Study
 from hotlap.report import charts, devices, diff, environment, lanes, outcome, series, story
 from hotlap.report.clean import clean, last_lines
 from hotlap.report.details import closer_look
@@ -52,7 +52,13 @@ def _page() -> Template:
         lstrip_blocks=True,
     )
     jinja.globals.update(
-        outcome=outcome, story=story, letters=lanes.LETTERS, duration=duration, factor=factor, percent=percent
+        outcome=outcome,
+        story=story,
+        letters=lanes.LETTERS,
+        duration=duration,
+        factor=factor,
+        percent=percent,
+        least_gain=LEAST_GAIN,
     )
     return jinja.get_template("page.html.j2")
 
