@@ -81,6 +81,7 @@ def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
         "returns": "Tensor",
         "convolutions": text.count("Conv2d("),
         "grouped": 0,
+        "torch_forward": "(nn.Module)" not in text,
     }
     return (
         *_sites(path, text, "DataLoader", calls="torch.utils.data.DataLoader", detail={"loader": 0}),

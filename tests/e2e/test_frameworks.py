@@ -3,14 +3,22 @@
 They come with `pip install --group frameworks`; without them these tests are skipped.
 """
 
+import json
+import os
+import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hotlap.launch import Launcher
+from hotlap.levers.compile import Compile
 from hotlap.record import Phase, Status
+from hotlap.source import patch
 from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps, median_ms, run_command, run_script
+from tests.sample_runs import machine
 
 pytestmark = pytest.mark.e2e
 
@@ -73,3 +81,51 @@ def test_accelerate_with_two_processes(launcher: Launcher, monkeypatch: pytest.M
     assert [rank.rank for rank in found.ranks] == [0, 1]
     assert found.ranks[1].compute_s > found.ranks[0].compute_s, "the second one sleeps"
     assert set(found.num_samples) == {8}
+
+
+# Puts the lever into the process of a script, as a trial does.
+_UNDER_THE_LEVER = """
+import runpy, sys
+from hotlap.levers import Patch
+from hotlap.levers.compile import Compile
+Compile().install(Patch())
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def said_by(*words: str, folder: Path, compiles: bool) -> Any:
+    """What a script prints in its last line; without compiling what it compiles is noted, and runs as it is written."""
+    environment = os.environ | {"TORCHDYNAMO_DISABLE": "0" if compiles else "1"}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=170, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "compiled"),
+    [
+        pytest.param("lightning_parts.py", ["encoder", "gate"], marks=needs("lightning")),
+        pytest.param("trainer_of_a_name.py", [""], marks=needs("transformers", "accelerate")),
+    ],
+)
+def test_a_frameworks_model_is_compiled_in_the_script_as_in_the_trial(
+    launcher: Launcher, tmp_path: Path, name: str, compiled: list[str]
+) -> None:
+    found = run_script(launcher, name, steps=20)
+    assert found.status is Status.COMPLETE, found.output
+    assert Compile().rejects(found, machine()) is None
+    script = SCRIPTS / name
+    text = patch(Compile().edits(found), root=SCRIPTS).texts[str(script)]
+    settings = 'options={"fallback_random": True}'
+    assert text.count(settings) == len(compiled)
+    (tmp_path / name).write_text(text.replace(settings, 'backend="eager"'))  # a C++ compiler's minute for nothing here
+
+    patched = said_by(name, folder=tmp_path, compiles=True)
+    tried = said_by("-c", _UNDER_THE_LEVER, str(script), folder=tmp_path, compiles=False)
+    assert patched["compiled"] == tried["compiled"] == compiled
+    assert patched["graphs"] >= len(compiled), "compile() of torch's own modules may do nothing, and say nothing"
+    assert tried["graphs"] == 0, "it ran as it is written"
+    assert patched["losses"] == pytest.approx(tried["losses"], rel=1e-4, abs=1e-5)
+    assert patched["keys"] == tried["keys"], "what is saved has the names that it had"

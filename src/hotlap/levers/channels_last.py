@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
-from hotlap.levers.models import named_models
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, passes_s
+from hotlap.levers.models import cannot_name, named_models
 from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, InsertBefore
 
@@ -38,8 +38,7 @@ class ChannelsLast(Lever):
             return "The filters of the model are stored with the channels innermost already."
         if any(site.detail.get("grouped") for site in calls) and not run.autocast:
             return "The model has grouped convolutions in float32, which are far slower with the channels innermost."
-        otherwise = "No model was seen that is called and given to its optimizer under one name in the script's source."
-        return cannot_write(self, run, otherwise)
+        return cannot_name(self, run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
@@ -81,7 +80,7 @@ class ChannelsLast(Lever):
         """A statement in front of each optimizer."""
         return tuple(
             InsertBefore(
-                site=model.optimizer,
+                site=model.before,
                 code=f"{model.name}.to(memory_format=torch.channels_last)",
                 imports="import torch",
             )

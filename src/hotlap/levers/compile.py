@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
-from hotlap.levers.compiling import compile_when_called
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
-from hotlap.levers.models import named_models
+from hotlap.levers.compiling import cannot_compile, compile_edits, compile_when_called
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, passes_s
 from hotlap.record import Ceiling, Machine, Run
-from hotlap.source import Edit, InsertBefore
+from hotlap.source import Edit
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
 
@@ -33,6 +32,11 @@ class Compile(Lever):
     """Calls `model.compile(...)` before the optimizer is made.
 
     What: forward and backward pass become a few fused kernels. Random numbers are drawn as before (`fallback_random`).
+    Of a model whose parts are called one by one (`self.encoder(x)` in Lightning's `training_step`) each part is
+    compiled; with a Hugging Face Trainer the line goes in front of `Trainer(model=model, ...)`, so the model needs a
+    name there. The names in saved checkpoints stay as they are. What is torch's own, such as `nn.Sequential`, is
+    compiled in a frame of its own (`wrap_top_frame`, from torch 2.8 on): without it nothing of it would be compiled
+    (pytorch/pytorch#150915).
     "reduce-overhead" replays the kernels as CUDA graphs; "max-autotune" also tries several kernels for each product.
     Why: elementwise operators are fused, so they pass over memory once, and Python and the dispatcher are left out.
     When it hurts: compiling takes from seconds to an hour (pytorch/pytorch#97783), which is told as one-time cost with
@@ -67,8 +71,7 @@ class Compile(Lever):
         shapes = run.shapes
         if shapes is not None and shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes:
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
-        otherwise = "No model was seen that is called and given to its optimizer under one name in the script's source."
-        return cannot_write(self, run, otherwise)
+        return cannot_compile(self, run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
@@ -80,9 +83,6 @@ class Compile(Lever):
         compile_when_called(patch, settings)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """A statement in front of each optimizer."""
+        """A statement in front of each optimizer, or of the Trainer that makes it."""
         dynamic = "dynamic=True, " if self.dynamic else ""
-        return tuple(
-            InsertBefore(site=model.optimizer, code=f"{model.name}.compile({dynamic}options={_OPTIONS[self.mode]})")
-            for model in named_models(run)
-        )
+        return tuple(compile_edits(run, f"{dynamic}options={_OPTIONS[self.mode]}"))

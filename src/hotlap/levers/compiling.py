@@ -1,10 +1,14 @@
-"""CHILD: models are compiled when they are first called for training, and it is watched until that is over."""
+"""How models are compiled: when they are first called in a trial, which is watched until it is over, and as source."""
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
-from hotlap.levers.lever import Patch
+from hotlap.levers.lever import Lever, Patch
+from hotlap.levers.models import cannot_name, named_models
+from hotlap.record import Run
+from hotlap.source import Edit, InsertBefore
 
 # Calls in training without a new graph after which nothing more is expected. Longer than the usual warm-up, so that
 # compiling is timed as the one-time cost that it is.
@@ -15,9 +19,34 @@ _MANY_GRAPHS = 4
 
 _PREFIX = "torch.compile: "
 
+# `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
+# torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209).
+_WRAP = "torch.compiler.config.wrap_top_frame = True"
+_WRAPS_SINCE = (2, 8)
+
+
+def compile_edits(run: Run, arguments: str) -> Iterator[Edit]:
+    """`model.compile(arguments)` in front of what makes each optimizer."""
+    for model in named_models(run):
+        if model.forward.detail.get("torch_forward"):
+            yield InsertBefore(site=model.before, code=_WRAP, imports="import torch")
+        yield InsertBefore(site=model.before, code=f"{model.name}.compile({arguments})")
+
+
+def cannot_compile(lever: Lever, run: Run) -> str | None:
+    """Why no model can be compiled where the script names it; None where one can."""
+    from hotlap.machine.cuda import version
+
+    torch = version(run.versions.get("torch")) or _WRAPS_SINCE
+    if torch < _WRAPS_SINCE and any(
+        site.detail.get("torch_forward") and site.detail.get("parameters") for site in run.call_sites
+    ):
+        return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
+    return cannot_name(lever, run)
+
 
 def compile_when_called(patch: Patch, settings: Mapping[str, Any], *, device: str | None = None) -> None:
-    """`model.compile(**settings)` at the first call of each model with parameters while gradients are on.
+    """CHILD: `model.compile(**settings)` at the first call of each model with parameters while gradients are on.
 
     Args:
         patch: What it is undone through.
@@ -37,7 +66,7 @@ def compile_when_called(patch: Patch, settings: Mapping[str, Any], *, device: st
             return call(self, *args, **kwargs)
         if self not in compiled and _is_on(self, device):
             compiled.add(self)
-            self.compile(**settings)
+            _compile(self, settings)
         inside[0] = True
         try:
             return call(self, *args, **kwargs)
@@ -58,6 +87,21 @@ def compile_when_called(patch: Patch, settings: Mapping[str, Any], *, device: st
     patch.set(torch.nn.Module, "__call__", __call__)
     patch.settled.append(settled)
     patch.on_undo(undo)
+
+
+def has_torch_forward(module: Any) -> bool:
+    """What it does when called is written in torch itself: nn.Sequential, nn.Linear."""
+    return str(getattr(type(module).forward, "__module__", "")).startswith("torch.nn.modules.")
+
+
+def _compile(module: Any, settings: Mapping[str, Any]) -> None:
+    """As `compile_edits` have it written."""
+    import torch.compiler.config
+
+    config: Any = torch.compiler.config
+    wraps = config.patch(wrap_top_frame=True) if has_torch_forward(module) else nullcontext()
+    with wraps:
+        module.compile(**settings)
 
 
 def _is_on(module: Any, device: str | None) -> bool:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.compiling import compile_when_called
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
-from hotlap.levers.models import named_models
+from hotlap.levers.compiling import cannot_compile, compile_edits, compile_when_called
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit, InsertBefore
+from hotlap.source import Edit
 
 # One graph for each: the full batch, and the last one of an epoch.
 _MOST_SHAPES = 2
@@ -43,8 +42,7 @@ class CudaGraphs(Lever):
             return "It was not looked at how many shapes the model is given."
         if run.shapes.num_shapes > _MOST_SHAPES:
             return f"The model was given {run.shapes.num_shapes} different shapes, and each would be recorded anew."
-        otherwise = "No model was seen that is called and given to its optimizer under one name in the script's source."
-        return cannot_write(self, run, otherwise)
+        return cannot_compile(self, run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """What the host spends on forward and backward; waiting for the device stays."""
@@ -56,8 +54,5 @@ class CudaGraphs(Lever):
         compile_when_called(patch, {"backend": "cudagraphs"}, device="cuda")
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """A statement in front of each optimizer."""
-        return tuple(
-            InsertBefore(site=model.optimizer, code=f'{model.name}.compile(backend="cudagraphs")')
-            for model in named_models(run)
-        )
+        """A statement in front of each optimizer, or of the Trainer that makes it."""
+        return tuple(compile_edits(run, 'backend="cudagraphs"'))

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 from msgspec import Meta
 
 from hotlap.levers.autocasting import model_calls
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
-from hotlap.levers.models import named_models
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.models import cannot_name, named_models
 from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, InsertBefore
 
@@ -54,8 +54,7 @@ class Preallocate(Lever):
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """A GPU, sizes that change, and a model that is called with one tensor."""
-        otherwise = "No model was seen that is called and given to its optimizer under one name in the script's source."
-        return _allocator(run) or _script(run) or _batch(run) or cannot_write(self, run, otherwise)
+        return _allocator(run) or _script(run) or _batch(run) or cannot_name(self, run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """A part of the step."""
@@ -91,9 +90,7 @@ class Preallocate(Lever):
         dtype = "" if self.dtype == "float32" else f", dtype=torch.{self.dtype}"
         imports = "from hotlap.data import preallocate" + ("\nimport torch" if dtype else "")
         return tuple(
-            InsertBefore(
-                site=model.optimizer, code=f"preallocate({model.name}, {self._sizes()}{dtype})", imports=imports
-            )
+            InsertBefore(site=model.before, code=f"preallocate({model.name}, {self._sizes()}{dtype})", imports=imports)
             for model in named_models(run)
         )
 

@@ -13,8 +13,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
+from hotlap.levers.compiling import has_torch_forward
 from hotlap.probe.evidence import Digest, leaves, rng_digest
-from hotlap.probe.sites import call_site
+from hotlap.probe.sites import call_site, called_through
 from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
 
 # Items computed twice to see whether a data set is deterministic, and for how long at most.
@@ -134,7 +135,11 @@ class Facts:
             "convolutions": len(convolutions),
             "grouped": sum(part.groups > 1 for part in convolutions),
             "channels_last": any(_is_channels_last(part.weight) for part in convolutions),
+            "torch_forward": has_torch_forward(module),
         }
+        through = called_through()
+        if through:  # the user's line calls a library, which calls the module
+            detail["through"] = through
         site = call_site("forward", detail=detail)
         if site is not None:
             self._forward_sites.setdefault((site.path, site.line, site.col), site)

@@ -49,6 +49,14 @@ def users_frame(start: FrameType | None) -> FrameType | None:
     return frame
 
 
+def called_through() -> str:
+    """Name of the module that made the call through which we were reached, where that is not the user's; else ""."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return "" if frame is None or is_users(frame.f_code.co_filename) else str(frame.f_globals.get("__name__", ""))
+
+
 def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> CallSite | None:
     """The call in the user's source through which we were reached; None when there is none."""
     frame = users_frame(sys._getframe(1))

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from hotlap.levers import Patch
+from hotlap.levers import Lever, Patch
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
+from hotlap.levers.compiling import compile_when_called
 from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.models import named_models
 from hotlap.levers.no_grad_validation import NoGradValidation
@@ -20,6 +21,7 @@ from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import Run, ShapeFacts
 from hotlap.source import patch
 from tests.conformance.recorded import OWN, SCRIPTS, run_of
+from tests.edits.sites import sites
 from tests.sample_runs import machine
 
 
@@ -44,6 +46,7 @@ def script(folder: Path, text: str) -> Path:
     [
         ("model(x)\nAdam(model.parameters())", ["model"]),
         ("self.model(x)\nAdam(params=self.model.parameters(), lr=1)", ["self.model"]),
+        ("opt = Adam(model.parameters())\nmodel, opt = accelerator.prepare(model, opt)\nmodel(x)", ["model"]),
         ("model(x)\nAdam(list(model.parameters()))", []),
         ("model(x)\nAdam([{'params': model.parameters()}])", []),
         ("model(x)\nAdam(other.parameters())", []),
@@ -52,6 +55,115 @@ def script(folder: Path, text: str) -> Path:
 )
 def test_a_model_is_what_is_called_and_optimized_under_one_name(tmp_path: Path, text: str, names: list[str]) -> None:
     assert [model.name for model in named_models(run_of(script(tmp_path, text)))] == names
+
+
+def run_calling(path: Path, *names: str, **detail: str | bool) -> Run:
+    """A run that called, in training, what is written so in the script at `path`."""
+    run = run_of(path)
+    made = [site for site in run.call_sites if site.calls != "forward"]
+    text = path.read_text()
+    called = [site for name in names for site in sites(text, name, path=str(path))]
+    forwards = [replace(site, calls="forward", detail={"parameters": True, **detail}) for site in called]
+    return replace(run, call_sites=(*made, *forwards))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a = model.encoder(x)\nmodel.decoder(a)\nAdam(model.parameters())", ["model.encoder", "model.decoder"]),
+        ("model.encoder(x)\nmodel.encoder(y)\nAdam(model.parameters())", ["model.encoder"]),
+        ("models.encoder(x)\nAdam(model.parameters())", []),
+        ("model.encoder(x)\nAdam(model.decoder.parameters())", []),
+        ("self.encoder(x)\nAdam(self.parameters())", []),
+        ("Adam(model := Net(), model.parameters())\nmodel.encoder(x)", []),
+        ("steps = [Adam(model.parameters()) for model in models]\nmodel.encoder(x)", []),
+    ],
+)
+def test_parts_of_what_is_optimized_are_named_as_they_are_called(tmp_path: Path, text: str, names: list[str]) -> None:
+    run = run_calling(script(tmp_path, text), "encoder", "decoder")
+    assert [model.name for model in named_models(run)] == names
+
+
+_STEP = "    def training_step(self, x):\n        return self.net(x)\n"
+_OPTIMIZER = "    def configure_optimizers(self):\n        return Adam(self.parameters())\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [(f"class Task:\n{_STEP}{_OPTIMIZER}", ["self.net"]), (f"class Task:\n{_STEP}class Other:\n{_OPTIMIZER}", [])],
+)
+def test_self_is_the_same_in_methods_of_one_class(tmp_path: Path, text: str, names: list[str]) -> None:
+    assert [model.name for model in named_models(run_calling(script(tmp_path, text), "net"))] == names
+
+
+def test_a_method_that_calls_the_model_itself_is_no_model(tmp_path: Path) -> None:
+    path = script(tmp_path, "model.encode(x)\nAdam(model.parameters())")
+    assert named_models(run_calling(path, "encode"))
+    assert not named_models(run_calling(path, "encode", through="timm.models.vit"))
+
+
+# Names of models in Trainers
+
+_HEAD = "from transformers import Seq2SeqTrainer, Trainer\nimport transformers as t\n"
+_OWN = (
+    "class Mine(Trainer):\n    def compute_loss(self, model, inputs):\n        return model(**inputs)\n"
+    "class Second(Mine):\n    pass\n"
+)
+_OTHER = "class Third(Trainer):\n    def __init__(self, config, **more):\n        super().__init__(**more)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("trainer = Trainer(model=net, args=args)", ["net"]),
+        ("trainer = Trainer(net, args)", ["net"]),
+        ("trainer = t.Trainer(args=args, model=self.net)", ["self.net"]),
+        ("trainer = Seq2SeqTrainer(net)", ["net"]),
+        (f"{_OWN}trainer = Mine(net, args)", ["net"]),
+        (f"{_OWN}trainer = Second(model=net)", ["net"]),
+        (f"{_OTHER}trainer = Third(config, model=net)", ["net"]),
+        (f"{_OTHER}trainer = Third(config)", []),
+        ("trainer = ours.Trainer(net)", []),
+        ("trainer = Trainer(*given)", []),
+        ("trainer = Trainer(model=make())", []),
+        ("trainer = Trainer(model_init=make)", []),
+        ("trainer = Trainer(net := make(), [net])", []),
+    ],
+)
+def test_a_trainers_model_is_what_it_is_given(tmp_path: Path, text: str, names: list[str]) -> None:
+    path = script(tmp_path, f"{_HEAD}{text}\ntrainer.train()")
+    models = named_models(run_calling(path, "train", through="transformers.trainer"))
+    assert [model.name for model in models] == names
+    lines = path.read_text().splitlines()
+    assert all(lines[model.before.line - 1] == text.splitlines()[-1] for model in models)
+
+
+def test_a_trainer_that_did_not_train_gives_its_model_no_name(tmp_path: Path) -> None:
+    path = script(tmp_path, f"{_HEAD}{_OWN}trainer = Mine(net)\ntrainer.train()")
+    assert not named_models(run_calling(path, "train", through="ours.loop"))
+    (model,) = named_models(run_calling(path, "model"))
+    assert model.name == "net", "its own compute_loss called it"
+
+
+def test_a_model_with_its_own_optimizer_and_a_trainer_is_named_once(tmp_path: Path) -> None:
+    text = f"{_HEAD}{_OWN}optimizer = Adam(model.parameters())\ntrainer = Mine(model, optimizers=(optimizer, None))"
+    (model,) = named_models(run_calling(script(tmp_path, text), "model"))
+    assert model.before.calls == "torch.optim.Adam"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Trainer(model_init=make).train()", "The Trainer in line 3 makes its model itself (model_init)"),
+        ("Trainer(model=make()).train()", "The model that the Trainer in line 3 is given has no name; assign it"),
+        ("Trainer(*given).train()", "No model was seen that has a name"),
+    ],
+)
+@pytest.mark.parametrize("lever", [Compile(), CudaGraphs()])
+def test_says_what_name_was_looked_for(tmp_path: Path, text: str, words: str, lever: Lever) -> None:
+    run = run_calling(script(tmp_path, f"{_HEAD}{text}"), "train", through="transformers.trainer")
+    reason = lever.rejects(replace(run, device="NVIDIA H200"), machine())
+    assert reason is not None and reason.startswith(words)
 
 
 # channels-last
@@ -135,6 +247,37 @@ def test_compile_tries_all_modes_on_a_gpu() -> None:
         "reduce-overhead",
         "max-autotune",
     ]
+
+
+def test_a_module_of_torchs_own_is_compiled_in_a_frame_of_its_own(tmp_path: Path) -> None:
+    path = script(tmp_path, "import torch\ndef main():\n    optimizer = Adam(model.parameters())\n    model(x)\n")
+    run = run_calling(path, "model", torch_forward=True)
+    lines = [line for line in patch(Compile().edits(run), root=tmp_path).diff.splitlines() if line.startswith("+ ")]
+    assert lines == [
+        "+    torch.compiler.config.wrap_top_frame = True",
+        '+    model.compile(options={"fallback_random": True})',
+    ]
+    assert Compile().rejects(run, machine()) is None
+    reason = Compile().rejects(replace(run, versions={"torch": "2.7.1+cpu"}), machine())
+    assert reason is not None and "before torch 2.8" in reason
+    own = run_calling(path, "model", torch_forward=False)
+    assert len(Compile().edits(own)) == 1
+    assert Compile().rejects(replace(own, versions={"torch": "2.7.1+cpu"}), machine()) is None
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+def test_the_layers_of_a_module_of_torchs_own_become_one_graph(installed: Patch) -> None:
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    compile_when_called(installed, {"backend": "eager"})
+    inner = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    model = torch.nn.Sequential(inner, torch.nn.Linear(2, 1))
+    for _ in range(2):
+        model(torch.ones(1, 2)).sum().backward()
+    assert counters["stats"]["unique_graphs"] == 1
+    assert getattr(inner, "_compiled_call_impl") is None  # noqa: B009 - unknown to types
+    counters.clear()
 
 
 def test_compile_waits_for_late_graphs_before_it_is_timed(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """What the probe finds out about optimizers and models."""
 
+import functools
+
 import torch
 
 from hotlap.probe import watches
@@ -44,8 +46,18 @@ def test_a_models_convolutions_are_told_with_its_call() -> None:
             "convolutions": 2,
             "grouped": 1,
             "channels_last": turned,
+            "torch_forward": True,
         }
 
 
 def test_the_first_look_asks_for_watches_that_there_are() -> None:
     assert set(tuner._WATCHES) <= set(watches.ALL)
+
+
+def test_a_library_between_the_users_line_and_the_call_is_told() -> None:
+    facts = Facts()
+    functools.singledispatch(facts.saw_forward)(torch.nn.Linear(1, 1), torch.ones(1))
+    facts.saw_forward(torch.nn.Linear(1, 1), torch.ones(1))
+    through, direct = facts.all_call_sites()
+    assert through.detail["through"] == "functools"
+    assert "through" not in direct.detail
