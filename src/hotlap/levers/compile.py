@@ -33,10 +33,9 @@ class Compile(Lever):
 
     What: forward and backward pass become a few fused kernels. Random numbers are drawn as before (`fallback_random`).
     Of a model whose parts are called one by one (`self.encoder(x)` in Lightning's `training_step`) each part is
-    compiled; with a Hugging Face Trainer the line goes in front of `Trainer(model=model, ...)`, so the model needs a
-    name there. The names in saved checkpoints stay as they are. What is torch's own, such as `nn.Sequential`, is
-    compiled in a frame of its own (`wrap_top_frame`, from torch 2.8 on): without it nothing of it would be compiled
-    (pytorch/pytorch#150915).
+    compiled; with a Hugging Face Trainer the line goes in front of `Trainer(model=model, ...)`. The names in saved
+    checkpoints stay as they are. What is torch's own, such as `nn.Sequential`, is compiled in a frame of its own
+    (`wrap_top_frame`, from torch 2.8 on): without it nothing of it would be compiled (pytorch/pytorch#150915).
     "reduce-overhead" replays the kernels as CUDA graphs; "max-autotune" also tries several kernels for each product.
     Why: elementwise operators are fused, so they pass over memory once, and Python and the dispatcher are left out.
     When it hurts: compiling takes from seconds to an hour (pytorch/pytorch#97783), which is told as one-time cost with

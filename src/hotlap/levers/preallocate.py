@@ -89,10 +89,11 @@ class Preallocate(Lever):
         """A statement in front of each optimizer."""
         dtype = "" if self.dtype == "float32" else f", dtype=torch.{self.dtype}"
         imports = "from hotlap.data import preallocate" + ("\nimport torch" if dtype else "")
-        return tuple(
-            InsertBefore(site=model.before, code=f"preallocate({model.name}, {self._sizes()}{dtype})", imports=imports)
-            for model in named_models(run)
-        )
+        edits: list[Edit] = []
+        for model in named_models(run):
+            code = f"preallocate({model.name}, {self._sizes()}{dtype})"
+            edits += [*model.naming, InsertBefore(site=model.before, code=code, imports=imports)]
+        return edits
 
     def _sizes(self) -> tuple[int, ...]:
         return tuple(map(int, self.shape.split("x")))

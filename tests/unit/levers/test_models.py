@@ -47,8 +47,15 @@ def script(folder: Path, text: str) -> Path:
         ("model(x)\nAdam(model.parameters())", ["model"]),
         ("self.model(x)\nAdam(params=self.model.parameters(), lr=1)", ["self.model"]),
         ("opt = Adam(model.parameters())\nmodel, opt = accelerator.prepare(model, opt)\nmodel(x)", ["model"]),
-        ("model(x)\nAdam(list(model.parameters()))", []),
-        ("model(x)\nAdam([{'params': model.parameters()}])", []),
+        ("model(x)\nAdam(list(model.parameters()))", ["model"]),
+        ("model(x)\nAdam([{'params': model.parameters()}])", ["model"]),
+        ("model(x)\nAdam(filter(lambda p: p.requires_grad, model.parameters()))", ["model"]),
+        ("model(x)\nAdam([p for _, p in model.named_parameters()], lr=1)", ["model"]),
+        ("model(x)\ngroups = [{'params': model.parameters()}]\nAdam(groups)", ["model"]),
+        ("model(x)\ndef make():\n    groups = model.parameters()\nAdam(groups)", []),
+        ("model(x)\nAdam([p for model in models for p in model.parameters()])", []),
+        ("model(x)\nAdam([{'params': model.a.parameters()}, {'params': model.b.parameters()}])", ["model"]),
+        ("model(x)\nAdam(model.parameters(False))", []),
         ("model(x)\nAdam(other.parameters())", []),
         ("model(x)\nAdam(models[0].parameters())", []),
     ],
@@ -125,7 +132,17 @@ _OTHER = "class Third(Trainer):\n    def __init__(self, config, **more):\n      
         (f"{_OTHER}trainer = Third(config)", []),
         ("trainer = ours.Trainer(net)", []),
         ("trainer = Trainer(*given)", []),
-        ("trainer = Trainer(model=make())", []),
+        ("trainer = Trainer(model=make(), args=args)", ["model"]),
+        ("Trainer(make(), args=arguments(net)).train()", ["model"]),
+        ("net = model = Trainer(make())", ["model_1"]),
+        ("trainer = Trainer(args=arguments(), model=make())", []),
+        ("trainer = Trainer(args=args, model=make())", ["model"]),
+        ("trainer = Trainer(model=(made := make()))", []),
+        ("trainer = Trainer(model=make(made := 3))", []),
+        ("trainer = Trainer(model=make() if big else other)", []),
+        ("trainer = wrapped(Trainer(model=make()))", []),
+        ("trainers = [Trainer(model=make()) for _ in range(2)]", []),
+        ("trainer = pick().Trainer(model=make())", []),
         ("trainer = Trainer(model_init=make)", []),
         ("trainer = Trainer(net := make(), [net])", []),
     ],
@@ -136,6 +153,23 @@ def test_a_trainers_model_is_what_it_is_given(tmp_path: Path, text: str, names: 
     assert [model.name for model in models] == names
     lines = path.read_text().splitlines()
     assert all(lines[model.before.line - 1] == text.splitlines()[-1] for model in models)
+
+
+def test_a_model_without_a_name_is_given_one(tmp_path: Path) -> None:
+    made_inline = "    Trainer(\n        model=make(1,\n            'a  b'), args=arguments()\n    ).train()\n"
+    text = f"{_HEAD}def train():\n{made_inline}"
+    run = run_calling(script(tmp_path, text), "train", through="transformers.trainer", convolutions=True)
+    levers: list[Lever] = [Compile(), ChannelsLast()]
+    made = patch([edit for lever in levers for edit in lever.edits(run)], root=tmp_path)
+    (new,) = made.texts.values()
+    assert new.splitlines()[-6:] == [
+        "    model = make(1, 'a  b')",
+        '    model.compile(options={"fallback_random": True})',
+        "    model.to(memory_format=torch.channels_last)",
+        "    Trainer(",
+        "        model=model, args=arguments()",
+        "    ).train()",
+    ]
 
 
 def test_a_trainer_that_did_not_train_gives_its_model_no_name(tmp_path: Path) -> None:
@@ -155,7 +189,7 @@ def test_a_model_with_its_own_optimizer_and_a_trainer_is_named_once(tmp_path: Pa
     ("text", "words"),
     [
         ("Trainer(model_init=make).train()", "The Trainer in line 3 makes its model itself (model_init)"),
-        ("Trainer(model=make()).train()", "The model that the Trainer in line 3 is given has no name; assign it"),
+        ("Trainer(a(), model=make()).train()", "The model that the Trainer in line 3 is given has no name, and is not"),
         ("Trainer(*given).train()", "No model was seen that has a name"),
     ],
 )
