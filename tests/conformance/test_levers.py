@@ -264,6 +264,7 @@ SOLVES: Any = import_module("torchdiffeq")
 
 OWNERS: tuple[Any, ...] = (
     torch,
+    torch.Tensor,
     torch.amp.GradScaler,
     torch.autograd,
     torch.nn.Module,

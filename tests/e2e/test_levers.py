@@ -109,6 +109,37 @@ def test_packed_sequences_are_computed_padded(tmp_path: Path) -> None:
         assert "+padded_recurrent()" in found["patch"]
 
 
+def test_a_policy_trained_through_its_critic_computes_its_own_gradients_only(tmp_path: Path) -> None:
+    found = study("ddpg.py", tmp_path, levers="needed-gradients")
+    trial = found["trials"][0]
+    assert trial["levers"] == [
+        {"name": "needed-gradients", "line": 60, "first_step": 61, "last_step": 61, "file": 0},
+    ], trial["why"]
+    assert trial["log_ratios"], trial["why"]
+    assert trial["verdict"] != "HARMED", trial["why"]
+    if trial["accepted"]:
+        assert "actor_loss.backward(inputs=[p for group in self.actor_optimizer.param_groups for p" in found["patch"]
+
+
+def test_a_network_that_nobody_trains_gets_no_gradients(tmp_path: Path) -> None:
+    found = study("perceptual.py", tmp_path, levers="needed-gradients")
+    trial = found["trials"][0]
+    assert trial["levers"][0]["line"] == 16, trial["why"]
+    assert trial["log_ratios"], trial["why"]
+    assert trial["verdict"] != "HARMED", trial["why"]
+    if trial["accepted"]:
+        assert "+    loss.backward(inputs=[p for group in optimizer.param_groups for p" in found["patch"]
+
+
+def test_gradients_that_are_read_in_secret_are_told_by_the_losses(tmp_path: Path) -> None:
+    found = study("reads_in_secret.py", tmp_path, levers="needed-gradients")
+    trial = found["trials"][0]
+    assert trial["levers"][0]["line"] == 20, trial["why"]
+    assert not trial["accepted"]
+    assert trial["verdict"] != "UNHARMED", trial["why"]
+    assert found["patch"] is None or not found["patch"]
+
+
 def test_what_is_not_on_is_not_tried(tmp_path: Path) -> None:
     found = study("in_vain.py", tmp_path, levers="no-debug,zero-grad-none,allocator", budget="60s")
     reasons = {trial["levers"][0]["name"]: trial["why"] for trial in found["trials"]}

@@ -30,6 +30,7 @@ from hotlap.levers.late_transform import LateTransform
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.native_ode import NativeOde
 from hotlap.levers.native_step import NativeStep
+from hotlap.levers.needed_gradients import NeededGradients
 from hotlap.levers.no_debug import NoDebug
 from hotlap.levers.no_epoch_gap import NoEpochGap
 from hotlap.levers.no_grad_validation import NoGradValidation
@@ -80,6 +81,7 @@ ALL: tuple[type[Lever], ...] = (
     NativeStep,
     NativeOde,
     PaddedRecurrent,
+    NeededGradients,
     Compile,
     CudaGraphs,
     Sdpa,

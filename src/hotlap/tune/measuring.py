@@ -21,7 +21,7 @@ from hotlap.tune.timing import Arm, Timing
 from hotlap.tune.tuner import noise_of
 
 # Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
-LOOKING = ("switches", "memory", "shapes", "modules", "cpu")
+LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
 """Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
 recorded."""
 FULL = (*LOOKING, "operators", "calls", "syncs", "lines")

@@ -13,7 +13,15 @@ def facts(study: Study) -> Run:
     """The script as written, with all that was found out about its loaders, and what the first look watched for."""
     first = study.baseline[0]
     run = next((run for run in study.baseline if run.batch_digest is not None), first)
-    return replace(run, switches=first.switches, shapes=first.shapes, sightings=first.sightings)
+    known = {site.calls for site in run.call_sites}
+    watched = tuple(site for site in first.call_sites if site.calls not in known)
+    return replace(
+        run,
+        switches=first.switches,
+        shapes=first.shapes,
+        sightings=first.sightings,
+        call_sites=(*run.call_sites, *watched),
+    )
 
 
 def part(study: Study, *, only: Sequence[str] = (), without: Sequence[str] = ()) -> Study:

@@ -27,7 +27,7 @@ from hotlap.tune.trials import Trials
 from hotlap.units import duration, factor
 
 # What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
-_WATCHES = ("switches", "shapes", "modules")
+_WATCHES = ("switches", "shapes", "modules", "gradients")
 
 # Where steps are long, the first look ends about so long after the first one: the trials need the time more.
 _FIRST_LOOK_S = 15.0

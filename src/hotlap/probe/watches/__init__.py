@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hotlap.probe.watches.calls import Calls
 from hotlap.probe.watches.cpu import Cpu
+from hotlap.probe.watches.gradients import Gradients
 from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.lines import Lines
 from hotlap.probe.watches.memory import Memory
@@ -24,6 +25,7 @@ ALL: Mapping[str, type[Watch]] = {
     "memory": Memory,
     "shapes": Shapes,
     "modules": Modules,
+    "gradients": Gradients,
     "cpu": Cpu,
     # First of those that want steps of their own: they ask for nothing where nothing is set, and where steps are so
     # long that time is over before all have had theirs, what a setting costs is what is wanted most.

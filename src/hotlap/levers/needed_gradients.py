@@ -1,0 +1,277 @@
+"""needed-gradients: a backward pass computes the gradients of the optimizer that steps, and no others."""
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, ClassVar, Self, final
+
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.optimizer_names import backward_at, is_known_at, name_at, names_between
+from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
+from hotlap.source import AddArgument, Edit, Script, parsed, scripts
+
+# Functions that read gradients without changing them, or gather them for something that does.
+_READERS = ("get_total_norm", "GradScaler", "DistributedDataParallel", "fully_shard")
+
+# What waits for gradients on their way, or keeps those of tensors that are no parameters.
+_HOOKS = ("register_hook", "register_full_backward_hook", "register_post_accumulate_grad_hook", "retain_grad")
+
+_NO_NAME = "do not all step in a call of their own, `optimizer.step()`, in the same file."
+
+# Frames between Tensor.backward and the line that calls it: the probe's own wrapper.
+_MOST_FRAMES = 3
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NeededGradients(Lever):
+    """Leaves out gradients that are cleared before anything reads them: `loss.backward(inputs=[...])`.
+
+    What: where a backward pass goes through another network as well (a GAN's generator is trained through the
+    discriminator, a policy through its critic), it is given the parameters of the optimizers that step with its result.
+    Why: it goes through the other network still, but computes no gradients of its parameters, up to half of the work
+    there, which that network's `zero_grad()` throws away unread (PyTorch's documentation of `torch.autograd.backward`,
+    "inputs"). In benchmarks/track/gan the generator's backward pass took 1.47 times as long with them, on one thread.
+    When it hurts: the gradients of all other parameters are then missing for somebody who reads them by hand, between
+    that line and the one that clears them; they differ from what they were, which is what is saved. So the probe
+    follows each gradient through the first steps, and the lever is refused where one was ever used, clipped or hooked,
+    and where the script's source reads `.grad`. An optimizer that starts to step with them later, in a phase that
+    comes after the trials, would find nothing. What the pass leaves out of the graph is freed with the loss.
+    """
+
+    name: ClassVar[str] = "needed-gradients"
+    scope: ClassVar[Scope] = Scope.STEP
+    numerics: ClassVar[Numerics] = Numerics.EXACT
+
+    line: int = 0
+    """Line of the backward pass."""
+    first_step: int = 0
+    """Line of the first of the calls of `step()` that use its gradients."""
+    last_step: int = 0
+    """Line of the last one."""
+    file: int = 0
+    """0: they are in the main script. Else the first six hexadecimal digits of the SHA-256 of the file they are in."""
+
+    @classmethod
+    def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
+        """One for each line that wastes gradients, costliest first."""
+        sites = sorted(_wasteful(run), key=_seconds, reverse=True)
+        return tuple(dict.fromkeys(cls._at(run, site) for site in sites)) or (cls(),)
+
+    @classmethod
+    def _at(cls, run: Run, site: CallSite) -> Self:
+        lines = [step.line for step in _nearest_steps(run, site)] or [0]
+        return cls(line=site.line, first_step=min(lines), last_step=max(lines), file=_file(run, site))
+
+    def rejects(self, run: Run, machine: Machine) -> str | None:
+        """Was such a line seen, does nothing else read the gradients, and can it be written?"""
+        site = self._site(run)
+        if site is None:
+            return "No backward pass was seen to compute gradients that are cleared before an optimizer reads them."
+        if site.detail.get("why_not"):
+            return f"Whether line {self.line} needs all its gradients is unclear: {site.detail['why_not']}."
+        if run.compiled:
+            return "The script compiles its model, whose backward pass is then one piece that computes all gradients."
+        reason = cannot_write(self, run, f"The optimizers that need the gradients of line {self.line} {_NO_NAME}")
+        if reason is not None:
+            return reason
+        reasons = (reason for script in scripts(run) for reason in _reads_gradients(script))
+        return next(reasons, None) or self._differs(run, site)
+
+    def _differs(self, run: Run, site: CallSite) -> str | None:
+        """Why the line cannot be given the optimizers' parameters."""
+        script = next((script for script in scripts(run) if script.path == site.path), None)
+        call = None if script is None else backward_at(script, site.line)
+        if script is None or call is None:
+            return f"What goes backward in line {self.line} is no plain `loss.backward()` in a line of its own."
+        steps = _nearest_steps(run, site)
+        if {step.detail.get("steps") for step in steps} != _needs(site):
+            return f"The optimizers that need the gradients of line {self.line} {_NO_NAME}"
+        others = {step.line for step in _steps(run, site) if step.detail.get("steps") not in _needs(site)}
+        if any(self.first_step <= line <= self.last_step for line in others):
+            return f"Between the steps that use the gradients of line {self.line} another optimizer steps."
+        if not all(is_known_at(script, call, at) for step in steps if (at := script.at(step)) is not None):
+            return f"In line {self.line} the optimizer does not have the name under which it steps later."
+        return None
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """The backward passes of that line; on a device, where the host's clock does not tell, all of them."""
+        site, all_s = self._site(run), run.mean_phase_s(Phase.BACKWARD) or 0.0
+        if site is None:
+            return 0.0
+        return min(all_s, _seconds(site)) if run.device == "cpu" else all_s
+
+    def install(self, patch: Patch) -> None:
+        """A backward pass from that line is given what the line would give it."""
+        import torch
+
+        backward: Any = torch.Tensor.backward
+        wanted = _Wanted(self.line, self.first_step, self.last_step, self.file)
+        asked, limited = [0], [0]
+
+        def limited_backward(tensor: Any, *args: Any, **kwargs: Any) -> None:
+            if args or kwargs or torch.compiler.is_compiling():
+                backward(tensor, *args, **kwargs)
+                return
+            frame = wanted.frame(sys._getframe(1))
+            inputs = [] if frame is None else wanted.parameters(frame)
+            asked[0] += frame is not None
+            limited[0] += bool(inputs)
+            backward(tensor, inputs=inputs or None)
+
+        def why_idle() -> str | None:
+            if limited[0]:
+                return None
+            return f"the optimizers of line {wanted.line} were not found" if asked[0] else ""
+
+        patch.idle.append(why_idle)
+        patch.set(torch.Tensor, "backward", limited_backward)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One argument more."""
+        site = self._site(run)
+        if site is None or site.detail.get("why_not"):
+            return ()
+        script = next((script for script in scripts(run) if script.path == site.path), None)
+        names = _names(script, _nearest_steps(run, site)) if script is not None else ()
+        if not names:
+            return ()
+        return (AddArgument(site=site, keyword="inputs", value=_parameters_of(names)),)
+
+    def _site(self, run: Run) -> CallSite | None:
+        for site in _wasteful(run):
+            if site.line == self.line and _file(run, site) == self.file:
+                return site
+        return None
+
+
+def _names(script: Script, steps: Sequence[CallSite]) -> tuple[str, ...]:
+    """Of the optimizers of these steps; none where one has no name."""
+    calls = [script.at(step) for step in steps]
+    names = [None if call is None else name_at(script, call) for call in calls]
+    return tuple(name for name in names if name is not None) if None not in names else ()
+
+
+def _parameters_of(names: Sequence[str]) -> str:
+    """The parameters of some optimizers, as an expression."""
+    groups = f"for group in {names[0]}.param_groups"
+    if len(names) > 1:
+        groups = f"for optimizer in ({', '.join(names)}) for group in optimizer.param_groups"
+    return f'[p {groups} for p in group["params"] if p.requires_grad]'
+
+
+def _wasteful(run: Run) -> list[CallSite]:
+    return [site for site in run.call_sites if site.calls == "backward" and site.detail.get("unneeded")]
+
+
+def _seconds(site: CallSite) -> float:
+    """Of the backward passes of a line, in a step."""
+    seconds = site.detail.get("seconds")
+    return float(seconds) if isinstance(seconds, int | float) else 0.0
+
+
+def _needs(site: CallSite) -> set[int]:
+    """Numbers of the optimizers that use what a line computes."""
+    return {int(word) for word in str(site.detail.get("needs", "")).split() if word.isdecimal()}
+
+
+def _steps(run: Run, site: CallSite) -> list[CallSite]:
+    """Steps of optimizers in the file of `site`."""
+    return [step for step in run.call_sites if step.calls == "optimizer.step" and step.path == site.path]
+
+
+def _nearest_steps(run: Run, site: CallSite) -> list[CallSite]:
+    """For each optimizer that needs the gradients, its first step below that line; else its first step."""
+    found = []
+    for number in sorted(_needs(site)):
+        steps = [step for step in _steps(run, site) if step.detail.get("steps") == number]
+        if steps:
+            found.append(min(steps, key=lambda step: (step.line < site.line, step.line)))
+    return sorted(found, key=lambda step: step.line)
+
+
+def _file(run: Run, site: CallSite) -> int:
+    main = next(iter(run.sources), None)
+    return 0 if site.path == main else _number(site.sha256)
+
+
+def _number(sha256: str) -> int:
+    return int(sha256[:6], 16)
+
+
+def _reads_gradients(script: Script) -> Iterator[str]:
+    """Why a gradient that no optimizer uses may be wanted all the same."""
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Attribute) and node.attr == "grad":
+            if (script.full_name(node) or "").partition(".")[0] != "torch":
+                yield f"The script touches gradients itself (`.grad` in line {node.lineno})."
+        elif isinstance(node, ast.Attribute | ast.Name):
+            name = node.attr if isinstance(node, ast.Attribute) else node.id
+            if name in _READERS:
+                yield f"Gradients are read by {name}, in line {node.lineno}."
+            elif name in _HOOKS:
+                yield f"The script waits for gradients on their way ({name} in line {node.lineno})."
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """CHILD: a line of the script's, and the optimizers for which it goes backward."""
+
+    line: int
+    first_step: int
+    last_step: int
+    file: int
+
+    def frame(self, inner: FrameType | None) -> FrameType | None:
+        """The frame, at `inner` or a little outside of it, that runs that line; None where another goes backward."""
+        for _ in range(_MOST_FRAMES):
+            if inner is None:
+                break
+            if inner.f_lineno == self.line and self._is_in(inner):
+                return inner
+            inner = inner.f_back
+        return None
+
+    def _is_in(self, frame: FrameType) -> bool:
+        if not self.file:
+            return frame.f_globals is vars(sys.modules["__main__"])
+        script = _script(frame.f_code.co_filename)
+        return script is not None and _number(script.sha256) == self.file
+
+    def parameters(self, frame: FrameType) -> list[Any]:
+        """Those of the optimizers, as the frame knows them; empty where it does not."""
+        import torch
+
+        found = []
+        for code in _codes(frame.f_code.co_filename, self.line, self.first_step, self.last_step):
+            try:
+                optimizer = eval(code, frame.f_globals, frame.f_locals)
+            except (AttributeError, LookupError, NameError):
+                return []
+            if isinstance(optimizer, torch.optim.Optimizer):
+                found += [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        return found
+
+
+@cache
+def _script(path: str) -> Script | None:
+    """CHILD: a file of the script's; None where it cannot be read."""
+    try:
+        data = Path(path).read_bytes()
+        return parsed(path, hashlib.sha256(data).hexdigest(), data.decode())
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+@cache
+def _codes(path: str, line: int, first_step: int, last_step: int) -> tuple[CodeType, ...]:
+    """CHILD: the names of the optimizers, compiled; none where the line is not what it was."""
+    script = _script(path)
+    if script is None or backward_at(script, line) is None:
+        return ()
+    return tuple(compile(name, path, "eval") for name in names_between(script, first_step, last_step))

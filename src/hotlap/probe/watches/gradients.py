@@ -1,0 +1,364 @@
+"""Backward passes that compute gradients which are cleared before any optimizer reads them."""
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from threading import get_ident
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import optimizer as optimizer_module
+
+from hotlap.levers.lever import Patch
+from hotlap.probe import unseen
+from hotlap.probe.sites import call_site, users_frame
+from hotlap.probe.watches.watch import Watch
+from hotlap.record import CallSite, Scalar
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Looking at each gradient before and after each pass takes about a microsecond a parameter, so it is done in the first
+# steps only. A step is over when each optimizer has stepped, so what one of them does more rarely is in them, too.
+_WATCHED_STEPS = 32
+
+# So many times gradients must have been cleared unread. Ours: a first look at long steps has hardly more of them.
+_ENOUGH_PASSES = 3
+
+# The graph is searched for parameters that no optimizer has at the first passes of a line; later they are known.
+_SEARCHED_PASSES = 3
+_MOST_NODES = 100_000
+
+_Place = tuple[CodeType, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Pass:
+    """One backward pass, followed until all gradients that it left are cleared."""
+
+    used: set[int] = field(default_factory=set)
+    """Numbers of the optimizers that stepped with gradients of it."""
+    cleared: "set[_Leaf]" = field(default_factory=set)
+    read: "set[_Leaf]" = field(default_factory=set)
+    """Something changed their gradients, and did not clear them: clipping, a scaler, an average over processes."""
+    got: "set[_Leaf]" = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class _Leaf:
+    """A parameter, and how its gradient looked when it was last seen."""
+
+    tensor: torch.Tensor
+    owners: set[int] = field(default_factory=set)
+    """Numbers of the optimizers that have it."""
+    pending: list[_Pass] = field(default_factory=list)
+    """Passes whose gradients are in it."""
+    looks: tuple[int, int] | None = None
+    cleared_by_others: bool = False
+    """Neither an optimizer's nor a module's `zero_grad` cleared it."""
+
+    def changed(self) -> bool:
+        """Its gradient is not as it was when this was last asked."""
+        before, self.looks = self.looks, _looks(self.tensor.grad)
+        return before != self.looks
+
+    def look(self, *, by_zero_grad: bool = False) -> None:
+        """Between two passes: was its gradient cleared, or changed?"""
+        if not self.changed() or not self.pending:
+            return
+        gradient = self.tensor.grad
+        if gradient is not None and all(self in passed.read for passed in self.pending):
+            return  # of these nothing is claimed any more, and to look for zeros would wait for the device
+        if gradient is not None and not _is_zero(gradient):
+            for passed in self.pending:
+                passed.read.add(self)
+            return
+        self.cleared_by_others |= not by_zero_grad
+        for passed in self.pending:
+            passed.cleared.add(self)
+        self.pending.clear()
+
+
+@dataclass(slots=True)
+class _Line:
+    """A place of the script's that goes backward."""
+
+    passes: list[_Pass] = field(default_factory=list)
+    seconds: float = 0.0
+    searched: int = 0
+    why_not: str = ""
+
+
+class Gradients(Watch):
+    """Passive, in the first steps; then it takes its ears off again."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._patch = Patch()
+        self._sites: dict[_Place, CallSite | None] = {}
+        self._lines: dict[_Place, _Line] = {}
+        self._steps: dict[_Place, int | None] = {}
+        """Where optimizers step, and which; None: several."""
+        self._leaves: dict[int, _Leaf] = {}
+        self._stepping: list[int] = []
+        self._over = False
+
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Hear of backward passes, of optimizers' steps, and of what clears gradients."""
+        self._session = session
+        patch.on_undo(self._patch.undo)
+        self._hook_backward(session)
+        for kind in (torch.optim.Optimizer, torch.nn.Module):
+            self._hook_zero_grad(kind)
+        for hook, register in (
+            (self._step_begins, optimizer_module.register_optimizer_step_pre_hook),
+            (self._step_ends, optimizer_module.register_optimizer_step_post_hook),
+        ):
+            self._patch.on_undo(register(_never_compiled(hook)).remove)
+        # What is compiled computes its gradients in one piece: nothing can be saved, and hooks would be in the way.
+        unseen.when_compiled(self._stop)
+
+    def fields(self) -> Mapping[str, Any]:
+        """None of its own: it adds to the call sites."""
+        self._stop()
+        return {}
+
+    # What is heard
+
+    def _hook_backward(self, session: "Session") -> None:
+        backward: Any = torch.Tensor.backward
+
+        @functools.wraps(backward)
+        def followed(self_: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if unseen.is_compiling() or session.in_backward or get_ident() != session.thread.id:
+                return backward(self_, *args, **kwargs)
+            place = self._place("backward")
+            self._do(lambda: self._begins(self_, place, given=bool(args or kwargs)))
+            begin = time.perf_counter()
+            result = backward(self_, *args, **kwargs)
+            seconds = time.perf_counter() - begin
+            self._do(lambda: self._ends(place, seconds))
+            return result
+
+        self._patch.set(torch.Tensor, "backward", followed)
+
+    def _hook_zero_grad(self, kind: Any) -> None:
+        zero_grad = kind.zero_grad
+
+        @functools.wraps(zero_grad)
+        def followed(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            if unseen.is_compiling():
+                return zero_grad(self_, *args, **kwargs)
+            self._do(self._look)
+            result = zero_grad(self_, *args, **kwargs)
+            self._do(lambda: self._look(by_zero_grad=True))
+            return result
+
+        self._patch.set(kind, "zero_grad", followed)
+
+    def _step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        place = self._place("optimizer.step")
+        self._do(lambda: self._steps_with(optimizer, place))
+
+    def _step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if self._stepping and self._session is not None and get_ident() == self._session.thread.id:
+            self._stepping.pop()
+
+    def _do(self, work: Callable[[], None]) -> None:
+        """Our own work within a step of the user's, which must not break it: after an error nothing is claimed."""
+        session = self._session
+        if session is None or self._over or get_ident() != session.thread.id:
+            return
+        try:
+            session.own(work)
+        except Exception:
+            self._lines.clear()
+            self._stop()
+
+    def _steps_with(self, optimizer: torch.optim.Optimizer, place: _Place | None) -> None:
+        assert self._session is not None
+        self._know_owners()
+        self._look()
+        number = self._session.facts.made_optimizer(optimizer)
+        self._stepping.append(number)
+        for leaf in self._leaves.values():
+            if number in leaf.owners:
+                for passed in leaf.pending:
+                    passed.used.add(number)
+        if place is not None and self._steps.setdefault(place, number) != number:
+            self._steps[place] = None  # of several, by turns
+
+    def _begins(self, root: torch.Tensor, place: _Place | None, *, given: bool) -> None:
+        """A backward pass is about to begin from `root`; `given`: with arguments."""
+        assert self._session is not None
+        if self._session.steps >= _WATCHED_STEPS:
+            self._stop()
+            return
+        self._know_owners()
+        line = None if place is None else self._lines.setdefault(place, _Line())
+        if line is not None and given:
+            line.why_not = "it is given arguments of its own already"
+        if line is not None and line.searched < _SEARCHED_PASSES:
+            line.searched += 1
+            self._search(root, line)
+        self._look()
+
+    def _place(self, calls: str) -> _Place | None:
+        """Where in the user's source we were called; the first time there, the call site is noted as well."""
+        frame = users_frame(sys._getframe(1))
+        if frame is None:
+            return None
+        place = (frame.f_code, frame.f_lasti)
+        if place not in self._sites:
+            self._sites[place] = call_site(calls)
+        return place if self._sites[place] is not None else None
+
+    def _search(self, root: torch.Tensor, line: _Line) -> None:
+        """Leaves of the graph that no optimizer has."""
+        for tensor in _leaves_below(root):
+            if tensor is None:
+                line.why_not = "its graph is too large to be searched"
+            elif isinstance(tensor, torch.nn.Parameter):
+                self._leaf(tensor)
+            elif id(tensor) not in self._leaves:
+                line.why_not = "a tensor that is no parameter gets a gradient there, too"
+
+    def _ends(self, place: _Place | None, seconds: float) -> None:
+        line = None if place is None else self._lines.get(place)
+        got = {leaf for leaf in self._leaves.values() if leaf.changed()}
+        passed = _Pass(used=set(self._stepping), got=got)  # a closure's gradients are the optimizer's
+        for leaf in got:
+            leaf.pending.append(passed)
+        if line is not None:
+            line.passes.append(passed)
+            line.seconds += seconds
+
+    def _know_owners(self) -> None:
+        assert self._session is not None
+        facts = self._session.facts
+        for optimizer in facts.optimizers():
+            number = facts.made_optimizer(optimizer)
+            for group in optimizer.param_groups:
+                for tensor in group["params"]:
+                    self._leaf(tensor).owners.add(number)
+
+    def _leaf(self, tensor: torch.Tensor) -> _Leaf:
+        leaf = self._leaves.get(id(tensor))
+        if leaf is None:
+            leaf = self._leaves[id(tensor)] = _Leaf(tensor, looks=_looks(tensor.grad))
+        return leaf
+
+    def _look(self, *, by_zero_grad: bool = False) -> None:
+        for leaf in self._leaves.values():
+            leaf.look(by_zero_grad=by_zero_grad)
+
+    # What is made of it
+
+    def _stop(self) -> None:
+        if self._over or self._session is None:
+            return
+        self._over = True
+        self._patch.undo()
+        # Nor may this break what the script does: where it fails nothing is claimed.
+        with contextlib.suppress(Exception):
+            self._look()
+            self._note(self._session)
+        self._leaves.clear()
+        self._lines.clear()
+
+    def _note(self, session: "Session") -> None:
+        found = [site for place, line in self._lines.items() for site in self._judged(place, line)]
+        steps = [
+            replace(site, detail={"steps": number})
+            for place, number in self._steps.items()
+            if number is not None and (site := self._sites[place]) is not None
+        ]
+        if found:
+            session.facts.call_sites += [*found, *steps]
+
+    def _judged(self, place: _Place, line: _Line) -> Iterator[CallSite]:
+        """The line as a call site, if gradients are computed there that nobody needs."""
+        session, site = self._session, self._sites[place]
+        needs = {number for passed in line.passes for number in passed.used}
+        got = {leaf for passed in line.passes for leaf in passed.got}
+        spare = [leaf for leaf in got if needs.isdisjoint(leaf.owners)]
+        unread = all(_is_unread(leaf, line.passes) for leaf in spare)
+        if session is None or site is None or not needs or not spare or not unread:
+            return
+        detail: dict[str, Scalar] = {
+            "needs": " ".join(str(number) for number in sorted(needs)),
+            "unneeded": sum(leaf.tensor.numel() for leaf in spare),
+            "elements": sum(leaf.tensor.numel() for leaf in got),
+            "seconds": line.seconds / max(1, min(session.steps, _WATCHED_STEPS)),
+            "why_not": line.why_not or _why_not(spare, line.passes, session),
+        }
+        yield replace(site, detail=detail)
+
+
+def _is_unread(leaf: _Leaf, passes: list[_Pass]) -> bool:
+    """Its gradients were cleared, each time; those of the last passes may wait for it still.
+
+    A parameter that no optimizer has may just pile them up.
+    """
+    mine = [passed for passed in passes if leaf in passed.got]
+    num_cleared = sum(leaf in passed.cleared for passed in mine)
+    if not leaf.owners and not num_cleared:
+        return len(passes) >= _ENOUGH_PASSES
+    return num_cleared >= _ENOUGH_PASSES and 2 * num_cleared > len(mine)
+
+
+def _why_not(spare: Iterable[_Leaf], passes: list[_Pass], session: "Session") -> str:
+    """What makes it unclear that nobody reads them, as the end of a sentence; "" if nothing does."""
+    if session.collectives.active:
+        return "processes that train together exchange gradients"
+    for leaf in spare:
+        if any(leaf in passed.read for passed in passes):
+            return "something (clipping?) reads or changes them before they are cleared"
+        if not leaf.owners and leaf.cleared_by_others:
+            return "they belong to no torch optimizer, and something else clears them"
+        if leaf.tensor._backward_hooks or getattr(leaf.tensor, "_post_accumulate_grad_hooks", None):
+            return "a hook waits for them"
+    return ""
+
+
+def _leaves_below(root: torch.Tensor) -> Iterator[torch.Tensor | None]:
+    """Leaves of a graph; None, and an end, where it is too large."""
+    seen: set[Any] = set()
+    todo: list[Any] = [root.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        if len(seen) >= _MOST_NODES:
+            yield None
+            return
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        todo += [below for below, _ in node.next_functions]
+
+
+def _looks(gradient: torch.Tensor | None) -> tuple[int, int] | None:
+    """Tells a gradient from another one, and from itself changed in place, without keeping it alive."""
+    return None if gradient is None else (id(gradient), gradient._version)
+
+
+def _is_zero(gradient: torch.Tensor) -> bool:
+    if gradient.layout is not torch.strided:
+        return False  # not looked into: taken for changed
+    return not bool(gradient.any())
+
+
+def _never_compiled(hook: Any) -> Any:
+    """What torch.compiler.disable would set, but that imports the whole compiler."""
+
+    @functools.wraps(hook)
+    def wrapper(*args: Any) -> None:
+        hook(*args)
+
+    setattr(wrapper, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
+    return wrapper

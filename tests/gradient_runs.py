@@ -1,0 +1,66 @@
+"""A script is run while the watch follows its gradients -> the record that levers see."""
+
+import contextlib
+import hashlib
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from threading import get_ident
+from types import ModuleType, SimpleNamespace
+from typing import cast
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.facts import Facts
+from hotlap.probe.session import Session
+from hotlap.probe.watches.gradients import Gradients
+from hotlap.record import Phase, Run
+from tests.sample_runs import optimizer, run_with
+
+
+class Stage:
+    """What the watch asks of its session; a script's steps are not counted."""
+
+    def __init__(self) -> None:
+        self.facts = Facts()
+        self.steps = 0
+        self.in_backward = False
+        self.thread = SimpleNamespace(id=get_ident())
+        self.collectives = SimpleNamespace(active=False)
+
+    def own(self, work: Callable[[], None]) -> None:
+        work()
+
+
+def observed(path: Path, *, stage: Stage | None = None) -> Run:
+    """The run of a script that prints what it has learned."""
+    stage = stage or Stage()
+    watch, patch = Gradients(), Patch()
+    watch.install(cast(Session, stage), patch)
+    try:
+        played(path)
+        watch.fields()
+    finally:
+        patch.undo()
+    phases = {Phase.FORWARD: 0.010, Phase.BACKWARD: 0.012, Phase.OPTIMIZER: 0.006, Phase.OTHER: 0.002}
+    return replace(
+        run_with(phases=phases),
+        optimizers=(optimizer(),),
+        call_sites=tuple(stage.facts.call_sites),
+        sources={str(path): hashlib.sha256(path.read_bytes()).hexdigest()},
+    )
+
+
+def played(path: Path) -> str:
+    """What the script prints, run as the main one."""
+    main, before = ModuleType("__main__"), sys.modules["__main__"]
+    main.__file__ = str(path)
+    out = io.StringIO()
+    sys.modules["__main__"] = main
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(compile(path.read_text(), str(path), "exec"), vars(main))
+    finally:
+        sys.modules["__main__"] = before
+    return out.getvalue()

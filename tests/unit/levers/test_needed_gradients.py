@@ -1,0 +1,426 @@
+"""Gradients that are cleared unread are left out, with the same training; what may be wanted is computed."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from hotlap.levers import Patch
+from hotlap.levers.needed_gradients import NeededGradients
+from hotlap.record import Run
+from hotlap.rules.step import model_levers
+from hotlap.source import patch
+from tests.gradient_runs import Stage, observed, played
+from tests.sample_runs import machine
+
+HEAD = """\
+import copy
+import torch
+from torch import nn
+torch.manual_seed(0)
+generator, critic = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4)), nn.Linear(4, 1)
+optimizer_g = torch.optim.Adam(generator.parameters(), lr=0.01)
+optimizer_d = torch.optim.SGD(critic.parameters(), lr=0.01, momentum=0.9)
+"""
+
+TAIL = """
+print([p.sum().item() for p in (*generator.parameters(), *critic.parameters())])
+"""
+
+CRITIC_FIRST = """
+for _ in range(8):
+    real, fake = torch.randn(6, 4), generator(torch.randn(6, 3))
+    optimizer_d.zero_grad()
+    (critic(fake.detach()).mean() - critic(real).mean()).backward()
+    optimizer_d.step()
+    optimizer_g.zero_grad()
+    g_loss = -critic(fake).mean()
+    g_loss.backward()  # wasteful
+    optimizer_g.step()
+"""
+
+GENERATOR_FIRST = """
+def train():
+    for _ in range(8):
+        optimizer_g.zero_grad()
+        fake = generator(torch.randn(6, 3))
+        g_loss = -critic(fake).mean()
+        g_loss.backward()  # wasteful
+        optimizer_g.step()
+        optimizer_d.zero_grad(set_to_none=False)
+        (critic(fake.detach()).mean() - critic(torch.randn(6, 4)).mean()).backward()
+        optimizer_d.step()
+train()
+"""
+
+FIVE_CRITIC_STEPS = """
+for i in range(30):
+    optimizer_d.zero_grad()
+    fake = generator(torch.randn(6, 3)).detach()
+    (critic(fake).mean() - critic(torch.randn(6, 4)).mean()).backward()
+    optimizer_d.step()
+    for p in critic.parameters():
+        p.data.clamp_(-0.5, 0.5)
+    if i % 5 == 4:
+        generator.zero_grad()
+        (-critic(generator(torch.randn(6, 3))).mean()).backward()  # wasteful
+        optimizer_g.step()
+"""
+
+# As it is written in many repositories: a class, target networks, one update a step.
+DDPG = """
+class Agent:
+    def __init__(self):
+        self.actor = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1), nn.Tanh())
+        self.critic = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.actor_target, self.critic_target = copy.deepcopy(self.actor), copy.deepcopy(self.critic)
+        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=1e-3)
+        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=1e-3)
+
+    def update(self, state, action, reward, next_state):
+        with torch.no_grad():
+            target_q = self.critic_target(torch.cat([next_state, self.actor_target(next_state)], 1))
+            target_q = reward + 0.99 * target_q
+        critic_loss = nn.functional.mse_loss(self.critic(torch.cat([state, action], 1)), target_q)
+        self.critic_optimizer.zero_grad()
+        critic_loss.backward()
+        self.critic_optimizer.step()
+
+        actor_loss = -self.critic(torch.cat([state, self.actor(state)], 1)).mean()
+        self.actor_optimizer.zero_grad()
+        actor_loss.backward()  # wasteful
+        self.actor_optimizer.step()
+
+        for target, source in ((self.actor_target, self.actor), (self.critic_target, self.critic)):
+            for a, b in zip(target.parameters(), source.parameters()):
+                a.data.copy_(0.995 * a.data + 0.005 * b.data)
+
+agent = Agent()
+for _ in range(8):
+    agent.update(torch.randn(6, 3), torch.randn(6, 1), torch.randn(6, 1), torch.randn(6, 3))
+generator, critic = agent.actor, agent.critic
+"""
+
+FROZEN_BY_OMISSION = """
+head = nn.Linear(1, 2)
+optimizer = torch.optim.Adam(head.parameters())
+for _ in range(8):
+    optimizer.zero_grad()
+    head(critic(generator(torch.randn(6, 3)))).square().mean().backward()  # wasteful
+    optimizer.step()
+print(head.weight.tolist())
+"""
+
+TWO_NEEDED = """
+encoder = nn.Linear(3, 3)
+optimizer_e = torch.optim.Adam(encoder.parameters())
+schedule = torch.optim.lr_scheduler.StepLR(optimizer_g, 3)
+for _ in range(8):
+    optimizer_d.zero_grad()
+    critic(generator(encoder(torch.randn(6, 3))).detach()).mean().backward()
+    optimizer_d.step()
+    optimizer_e.zero_grad(); optimizer_g.zero_grad()
+    (-critic(generator(encoder(torch.randn(6, 3)))).mean()).backward()  # wasteful
+    optimizer_g.step()
+    schedule.step()
+    optimizer_e.step()
+print(encoder.weight.tolist())
+"""
+
+CLEARED_BY_MODULE = FROZEN_BY_OMISSION.replace(
+    "optimizer.zero_grad()", "nn.Sequential(generator, critic, head).zero_grad()"
+)
+
+WASTEFUL = {
+    "cleared by the module": CLEARED_BY_MODULE,
+    "critic first": CRITIC_FIRST,
+    "generator first": GENERATOR_FIRST,
+    "five critic steps": FIVE_CRITIC_STEPS,
+    "DDPG": DDPG,
+    "frozen by omission": FROZEN_BY_OMISSION,
+    "two needed": TWO_NEEDED,
+}
+
+
+def script(folder: Path, body: str) -> Path:
+    path = folder / "train.py"
+    path.write_text(HEAD + body + TAIL)
+    return path
+
+
+def tried(run: Run) -> tuple[NeededGradients, str | None]:
+    (lever,) = NeededGradients.candidates(run, machine())
+    return lever, lever.rejects(run, machine())
+
+
+def refusal(folder: Path, body: str) -> str:
+    reason = tried(observed(script(folder, body)))[1]
+    assert reason is not None
+    return reason
+
+
+@pytest.mark.parametrize("name", WASTEFUL)
+def test_the_line_that_wastes_gradients_is_found_and_no_other(name: str, tmp_path: Path) -> None:
+    path = script(tmp_path, WASTEFUL[name])
+    run = observed(path)
+    lever, reason = tried(run)
+    assert reason is None
+    assert path.read_text().splitlines()[lever.line - 1].endswith("# wasteful")
+    assert 0 < lever.saves_at_most_s(run, ()) <= max(run.step_s)
+    assert model_levers(run)[0] == "needed-gradients"
+
+
+@pytest.mark.parametrize("name", WASTEFUL)
+def test_training_is_the_same_to_the_last_bit_installed_and_as_source(name: str, tmp_path: Path) -> None:
+    path = script(tmp_path, WASTEFUL[name])
+    plain = played(path)
+    lever, _ = tried(run := observed(path))
+    installed = Patch()
+    lever.install(installed)
+    try:
+        assert played(path) == plain
+        assert installed.why_idle() is None
+    finally:
+        installed.undo()
+    changed = patch(lever.edits(run), root=tmp_path)
+    assert changed.diff.count("\n+") == 2, "the name of the file, and one line"
+    path.write_text(changed.texts[str(path)])
+    assert played(path) == plain
+
+
+def test_what_it_leaves_out_is_not_computed(tmp_path: Path) -> None:
+    counting = CRITIC_FIRST.replace("    optimizer_g.step()", "    optimizer_g.step()\nprint(critic.weight.grad)")
+    path = script(tmp_path, counting.replace("range(8)", "range(1)"))
+    seen = observed(script(tmp_path, CRITIC_FIRST))
+    lever, _ = tried(seen)
+    path.write_text(HEAD + counting.replace("range(8)", "range(1)") + TAIL)
+    plain = played(path)
+    installed = Patch()
+    lever.install(installed)
+    try:
+        assert played(path) != plain, "the critic's gradient is its own loss's alone"
+    finally:
+        installed.undo()
+
+
+def test_gradients_that_are_read_in_secret_change_what_is_learned(tmp_path: Path) -> None:
+    """Nothing shows it beforehand; the gate compares the losses."""
+    reads = (
+        "\n    with torch.no_grad():"
+        "\n        for p in critic.parameters():"
+        "\n            p.sub_(getattr(p, 'gr' + 'ad'), alpha=0.001)\n"
+    )
+    path = script(tmp_path, GENERATOR_FIRST.replace("  # wasteful\n", reads.replace("\n", "\n    ") + "\n"))
+    plain = played(path)
+    lever, reason = tried(observed(path))
+    assert reason is None
+    installed = Patch()
+    lever.install(installed)
+    try:
+        with pytest.raises(TypeError, match="NoneType"):
+            played(path)
+    finally:
+        installed.undo()
+    assert played(path) == plain
+
+
+def test_two_optimizers_are_named_in_the_order_in_which_they_step(tmp_path: Path) -> None:
+    lever, _ = tried(run := observed(script(tmp_path, TWO_NEEDED)))
+    (edit,) = lever.edits(run)
+    assert "for optimizer in (optimizer_g, optimizer_e) for group in" in getattr(edit, "value", "")
+
+
+ACCUMULATED = """
+for i in range(16):
+    loss = critic(generator(torch.randn(6, 3))).square().mean()
+    loss.backward()
+    if i % 4 == 3:
+        for one in (optimizer_g, optimizer_d):
+            one.step()
+            one.zero_grad()
+"""
+
+USED_LATER = CRITIC_FIRST.replace("    optimizer_d.zero_grad()\n", "").replace("range(8):", "range(8):\n    pass")
+ONCE_IN_FOUR = """
+for i in range(16):
+    optimizer_g.zero_grad()
+    critic(generator(torch.randn(6, 3))).square().mean().backward()
+    optimizer_g.step()
+    if i % 4 == 3:
+        optimizer_d.step()
+        optimizer_d.zero_grad()
+"""
+ONE_OPTIMIZER = """
+optimizer = torch.optim.Adam([*generator.parameters(), *critic.parameters()])
+for _ in range(8):
+    optimizer.zero_grad()
+    critic(generator(torch.randn(6, 3))).square().mean().backward()
+    optimizer.step()
+"""
+SHARED = """
+optimizer_d = torch.optim.SGD([*critic.parameters(), *generator.parameters()], lr=0.01)
+for _ in range(8):
+    optimizer_g.zero_grad()
+    critic(generator(torch.randn(6, 3))).square().mean().backward()
+    optimizer_g.step()
+    optimizer_d.step()
+    optimizer_d.zero_grad()
+"""
+LBFGS = """
+optimizer = torch.optim.LBFGS(generator.parameters(), max_iter=4)
+x = torch.randn(6, 3)
+def closure():
+    optimizer.zero_grad()
+    loss = generator(x).square().mean()
+    loss.backward()
+    return loss
+for _ in range(8):
+    optimizer.step(closure)
+"""
+
+
+@pytest.mark.parametrize("body", [ACCUMULATED, USED_LATER, ONCE_IN_FOUR, ONE_OPTIMIZER, SHARED, LBFGS])
+def test_gradients_that_an_optimizer_uses_are_computed(body: str, tmp_path: Path) -> None:
+    reason = refusal(tmp_path, body)
+    assert reason == "No backward pass was seen to compute gradients that are cleared before an optimizer reads them."
+
+
+def inserted(line: str) -> str:
+    """The generator's half, with a line behind its backward pass."""
+    return CRITIC_FIRST.replace("  # wasteful\n", f"\n    {line}\n")
+
+
+EVERYTHING = "[*generator.parameters(), *critic.parameters()]"
+
+UNCLEAR = {
+    "clipped together": (inserted(f"nn.utils.clip_grad_norm_({EVERYTHING}, 9.0)"), "reads or changes them"),
+    "values clipped": (inserted(f"nn.utils.clip_grad_value_({EVERYTHING}, 9.0)"), "reads or changes them"),
+    "their norm": (inserted("nn.utils.get_total_norm([torch.ones(1)])"), "read by get_total_norm, in line"),
+    "read by hand": (inserted("print(critic.weight.grad.norm())"), "touches gradients itself"),
+    "kept by hand": (inserted("fake.retain_grad()"), "retain_grad in line"),
+    "arguments": (CRITIC_FIRST.replace("g_loss.backward()", "g_loss.backward(retain_graph=True)"), "arguments of"),
+    "a hook": (
+        "def look(p): pass\ncritic.weight.register_post_accumulate_grad_hook(look)\n" + CRITIC_FIRST,
+        "a hook waits for them",
+    ),
+    "an input's": (
+        CRITIC_FIRST.replace("-critic(fake)", "-critic(fake + torch.zeros(6, 4, requires_grad=True))"),
+        "no parameter gets a gradient",
+    ),
+    "another name": (
+        CRITIC_FIRST.replace("    optimizer_g.step()", "    for one in [optimizer_g]:\n        one.step()"),
+        "does not have the name",
+    ),
+    "no name": (CRITIC_FIRST.replace("optimizer_g.step()", "[optimizer_g][0].step()"), "in a call of their own"),
+    "by function": (
+        CRITIC_FIRST.replace("g_loss.backward()", "torch.Tensor.backward(g_loss)"),
+        "no plain `loss.backward()`",
+    ),
+    "another steps between": (
+        TWO_NEEDED.replace("    schedule.step()\n", "    optimizer_d.zero_grad()\n    optimizer_d.step()\n"),
+        "another optimizer steps",
+    ),
+    "a scaler": ("scaler = torch.amp.GradScaler('cpu', enabled=False)\n" + CRITIC_FIRST, "read by GradScaler"),
+}
+
+
+@pytest.mark.parametrize("name", UNCLEAR)
+def test_where_it_is_unclear_who_reads_them_it_is_said_why(name: str, tmp_path: Path) -> None:
+    body, reason = UNCLEAR[name]
+    assert reason in refusal(tmp_path, body)
+
+
+@pytest.mark.parametrize("zeros", ["", "set_to_none=False"])
+@pytest.mark.parametrize("order", [CRITIC_FIRST, GENERATOR_FIRST])
+def test_clipping_what_each_optimizer_uses_is_no_reason(order: str, zeros: str, tmp_path: Path) -> None:
+    body = order.replace("zero_grad()", f"zero_grad({zeros})")
+    for name, net in (("g", "generator"), ("d", "critic")):
+        step = f"optimizer_{name}.step()"
+        for margin in ("    ", "        "):
+            body = body.replace(
+                f"\n{margin}{step}", f"\n{margin}nn.utils.clip_grad_norm_({net}.parameters(), 0.01); {step}"
+            )
+    assert body.count("clip_grad_norm_") == 2
+    assert tried(observed(script(tmp_path, body)))[1] is None
+
+
+def test_one_function_that_trains_both_is_left_alone(tmp_path: Path) -> None:
+    body = """
+def update(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+for _ in range(8):
+    fake = generator(torch.randn(6, 3))
+    update(optimizer_d, critic(fake.detach()).mean() - critic(torch.randn(6, 4)).mean())
+    update(optimizer_g, -critic(fake).mean())
+"""
+    assert refusal(tmp_path, body).startswith("No backward pass was seen")
+
+
+def test_an_optimizer_that_only_another_function_knows_is_not_named(tmp_path: Path) -> None:
+    body = """
+def step(optimizer):
+    optimizer.step()
+for _ in range(8):
+    optimizer_d.zero_grad()
+    critic(torch.randn(6, 4)).mean().backward()
+    optimizer_d.step()
+    optimizer_g.zero_grad()
+    critic(generator(torch.randn(6, 3))).mean().backward()
+    step(optimizer_g)
+"""
+    assert "does not have the name" in refusal(tmp_path, body)
+
+
+def test_processes_that_train_together_are_left_alone(tmp_path: Path) -> None:
+    stage = Stage()
+    stage.collectives.active = True
+    reason = tried(observed(script(tmp_path, CRITIC_FIRST), stage=stage))[1]
+    assert reason is not None
+    assert "exchange gradients" in reason
+
+
+def test_a_compiled_script_is_left_alone(tmp_path: Path) -> None:
+    run = replace(observed(script(tmp_path, CRITIC_FIRST)), compiled=True)
+    reason = tried(run)[1]
+    assert reason is not None
+    assert "compiles its model" in reason
+
+
+def test_the_file_is_known_by_its_content_where_it_is_not_the_main_script(tmp_path: Path) -> None:
+    path = script(tmp_path, CRITIC_FIRST)
+    run = observed(path)
+    main = tmp_path / "main.py"
+    main.write_text("import train\n")
+    lever, reason = tried(
+        replace(run, sources={str(main): hashlib.sha256(main.read_bytes()).hexdigest(), **run.sources})
+    )
+    assert lever.file == int(run.sources[str(path)][:6], 16)
+    assert reason is None
+    installed = Patch()
+    lever.install(installed)
+    try:
+        plain = played(path)
+        assert installed.why_idle() is None
+    finally:
+        installed.undo()
+    assert played(path) == plain
+
+
+def test_where_the_line_is_not_what_it_was_nothing_is_left_out(tmp_path: Path) -> None:
+    path = script(tmp_path, CRITIC_FIRST)
+    lever, _ = tried(observed(path))
+    other = tmp_path / "other.py"
+    other.write_text(path.read_text().replace("optimizer_g.step()", "(optimizer_g).step()", 1))
+    moved = replace(lever, first_step=1, last_step=1)
+    installed = Patch()
+    moved.install(installed)
+    try:
+        assert torch.Tensor.backward.__name__
+        played(other)
+        assert installed.why_idle() == f"the optimizers of line {lever.line} were not found"
+    finally:
+        installed.undo()
