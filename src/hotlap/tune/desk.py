@@ -38,12 +38,15 @@ class Desk:
         self.study = replace(self.study, elapsed_s=self.elapsed_s, **fields)  # type: ignore[arg-type]
         self._observer.changed(self.study, part)
 
-    def extend(self) -> None:
-        """The study is one that needs the longer budget, where the user left the choice to us."""
+    def extend(self) -> bool:
+        """The study is one that needs the longer budget, where the user left the choice to us: True if it has it now
+        and had not before."""
         longer_s = self.options.long_budget_s
-        if longer_s is not None and longer_s > self.options.budget_s:
-            self.options = replace(self.options, budget_s=longer_s)
-            self.change("budget", budget_s=longer_s)
+        if longer_s is None or longer_s <= self.options.budget_s:
+            return False
+        self.options = replace(self.options, budget_s=longer_s)
+        self.change("budget", budget_s=longer_s)
+        return True
 
     def doing(self, text: str) -> None:
         """What is being done now, a few words."""

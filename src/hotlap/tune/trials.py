@@ -18,6 +18,10 @@ from hotlap.units import duration, factor, percent
 # As input-bound in the vendors' rules: from here on a training is highly so (XProf).
 _MUCH = 0.20
 
+# A study that found nothing goes on, where the budget is ours to choose, for what could take this part off a step: less
+# is hardly shown on a machine on which the usual budget was not enough.
+_WORTH_MORE = 0.10
+
 # Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
 _DEAR_S = 200e-6
 
@@ -43,14 +47,25 @@ class Trials:
 
     def stack_greedily(self) -> None:
         """Try what could save most first; take the best of what pays and does no harm; look again; then pairs."""
-        while group := self._next_group():
-            self._try(group)
+        self._try_all()
         dear = self._candidates.open()
+        if self._must_go_on(dear) and self._desk.extend():
+            self._try_all()
+            dear = self._candidates.open()
         if dear:
             names = ", ".join(title(one.candidate) for one in dear)
             self._desk.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
         for trial in self._candidates.rejected():
             self._note(trial)
+
+    def _try_all(self) -> None:
+        while group := self._next_group():
+            self._try(group)
+
+    def _must_go_on(self, dear: Sequence[Promise]) -> bool:
+        """Nothing was found yet, and what was too dear could make a step much shorter."""
+        step_s = self._candidates.profile().median_step_s()
+        return not self.stack and any(one.bound_s >= _WORTH_MORE * step_s for one in dear)
 
     def leave_each_out(self) -> None:
         """Does each accepted lever still earn its place? (One that was tried last, alone, was tried on top of all.)"""

@@ -351,6 +351,20 @@ def test_a_noisy_machine_gets_more_time_unless_the_user_said_how_much(script: Pa
     assert quiet.budget_s == 300.0
 
 
+def test_a_study_that_found_nothing_goes_on_for_what_could_help_much(script: Path) -> None:
+    names = ("cached-dataset", "native-step")
+    helps = {"native-step": 0.4}
+    short = tune(world_of(script, costs=helps), levers=names, budget_s=110.0)
+    assert not accepted(short)
+    assert "The budget was over before native-step could be tried" in " ".join(short.warnings)
+    longer = tune(world_of(script, costs=helps), levers=names, budget_s=110.0, long_budget_s=540.0)
+    assert (longer.budget_s, accepted(longer)) == (540.0, ["native-step"])
+    assert not any("The budget was over" in warning for warning in longer.warnings)
+    found = tune(world_of(script, costs={"cached-dataset": 0.4}), levers=names, budget_s=110.0, long_budget_s=540.0)
+    assert accepted(found) == ["cached-dataset"]
+    assert found.budget_s < 540.0
+
+
 def test_what_is_not_decided_behind_a_gain_is_compared_on_top_of_it(script: Path) -> None:
     world = world_of(script, costs={"cached-dataset": 0.4, "huge-pages": 0.97})
     study = tune(world, levers=("cached-dataset", "huge-pages"), budget_s=900.0)
