@@ -5,8 +5,8 @@
 Five scripts (`benchmarks/harms/scripts`), each under every change of `benchmarks/harms/planted.py` that concerns it, by
 way of the real probe and the real plans of `hotlap tune` (`hotlap.tune.evidence.Court`): 400 steps, which is what the
 default budget gives to steps below 12.5 ms, and as many runs and seeds as a study makes. Writes
-`benchmarks/results/gate_torch.json`, in which contracts that were not asked for stay as they are; a script takes about
-ten minutes a contract. With `--records` the runs are kept in a folder, and only what is not there is run.
+`benchmarks/results/gate_torch.json`, in which what was not asked for stays as it is; a script takes about ten minutes a
+contract. With `--records` the runs are kept in a folder, and only what is not there is run.
 """
 
 import argparse
@@ -110,8 +110,8 @@ def claims(found: Mapping[Case, Ruling]) -> Iterator[dict[str, object]]:
                 yield {"claim": claim, "mid": share, "unit": "%"}
 
 
-def earlier(contracts: list[str]) -> dict[Case, Ruling]:
-    """The rulings that are written already, but for those of these contracts."""
+def earlier(scripts: list[str], contracts: list[str]) -> dict[Case, Ruling]:
+    """The rulings that are written already, but for those of these scripts under these contracts."""
     path = results_file.RESULTS / "gate_torch.json"
     cases = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.is_file() else []
     return {
@@ -123,7 +123,7 @@ def earlier(contracts: list[str]) -> dict[Case, Ruling]:
             is_harm=case["is_harm"],
         ): Ruling(verdict=Verdict(case["verdict"]), why=case["why"])
         for case in cases
-        if case["contract"] not in contracts and case["change"] in HARMS | HARMLESS
+        if not (case["contract"] in contracts and case["script"] in scripts) and case["change"] in HARMS | HARMLESS
     }
 
 
@@ -183,7 +183,7 @@ def main() -> None:
     for claim in claims(found):
         print(claim)
     if not args.changes and args.steps == SIZES.evidence_steps:
-        write(earlier(contracts) | found)
+        write(earlier(scripts, contracts) | found)
 
 
 if __name__ == "__main__":
