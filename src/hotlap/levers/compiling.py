@@ -1,5 +1,6 @@
 """How models are compiled: when they are first called in a trial, which is watched until it is over, and as source."""
 
+import inspect
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -92,7 +93,9 @@ def compile_when_called(patch: Patch, settings: Mapping[str, Any], *, device: st
 
 def has_torch_forward(module: Any) -> bool:
     """What it does when called is written in torch itself: nn.Sequential, nn.Linear."""
-    return str(getattr(type(module).forward, "__module__", "")).startswith("torch.nn.modules.")
+    # As it stands in the class: TorchScript's modules have something there that cannot be read.
+    forward = inspect.getattr_static(type(module), "forward", None)
+    return str(getattr(forward, "__module__", "")).startswith("torch.nn.modules.")
 
 
 def _compile(module: Any, settings: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import torch
 from hotlap.levers import Lever, Patch
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
-from hotlap.levers.compiling import compile_when_called
+from hotlap.levers.compiling import compile_when_called, has_torch_forward
 from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.models import named_models
 from hotlap.levers.no_grad_validation import NoGradValidation
@@ -312,6 +312,20 @@ def test_the_layers_of_a_module_of_torchs_own_become_one_graph(installed: Patch)
     assert counters["stats"]["unique_graphs"] == 1
     assert getattr(inner, "_compiled_call_impl") is None  # noqa: B009 - unknown to types
     counters.clear()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_written_in_torch_itself_is_told_from_what_is_not() -> None:
+    class Own(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    class Named(torch.nn.Sequential):
+        pass
+
+    linear = torch.nn.Linear(2, 1)
+    assert [has_torch_forward(one) for one in (linear, Named(linear), Own(2, 1))] == [True, True, False]
+    assert not has_torch_forward(torch.jit.script(linear))
 
 
 def test_compile_waits_for_late_graphs_before_it_is_timed(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
