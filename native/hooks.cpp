@@ -304,22 +304,22 @@ PyObject* bind(PyObject* self, PyObject* owner, PyObject*) {
     return owner == nullptr || owner == Py_None ? Py_NewRef(self) : PyMethod_New(self, owner);
 }
 
-// It looks like what it wraps.
+// It looks like the hook in Python: hotlap.data sees by __module__ that somebody is in torch's place.
 PyObject* attribute(PyObject* self, PyObject* name) {
     PyObject* found = PyObject_GenericGetAttr(self, name);
     if (found != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
     PyErr_Clear();
-    return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->function, name);
+    return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->slow, name);
 }
 
-PyObject* wrapped(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<Hook*>(self)->function); }
+PyObject* wrapped(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<Hook*>(self)->slow); }
 PyObject* module_of(PyObject* self, void*) {
-    return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->function, kModule);
+    return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->slow, kModule);
 }
-PyObject* doc_of(PyObject* self, void*) { return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->function, kDoc); }
+PyObject* doc_of(PyObject* self, void*) { return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->slow, kDoc); }
 
 PyGetSetDef getters[] = {
-    {"__wrapped__", wrapped, nullptr, "What is wrapped.", nullptr},
+    {"__wrapped__", wrapped, nullptr, "The hook in Python.", nullptr},
     {"__module__", module_of, nullptr, nullptr, nullptr},
     {"__doc__", doc_of, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
@@ -327,7 +327,7 @@ PyGetSetDef getters[] = {
 
 // Copied and pickled by name, as a function is.
 PyObject* reduce(PyObject* self, PyObject*) {
-    return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->function, kQualname);
+    return PyObject_GetAttr(reinterpret_cast<Hook*>(self)->slow, kQualname);
 }
 
 PyMethodDef methods[] = {

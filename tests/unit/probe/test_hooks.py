@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
+from hotlap.levers.cached_dataset import CachedDataset
 from hotlap.probe import clock as phases
 from hotlap.probe import hooks, quick
 from hotlap.probe import session as session_module
@@ -123,6 +124,23 @@ def test_what_was_there_before_is_there_again(kind: str, tmp_path: Path) -> None
     with heard(tmp_path):
         assert all(vars(owner)[name] is not was for (owner, name), was in zip(owners, before, strict=True))
     assert [vars(owner)[name] for owner, name in owners] == before
+
+
+def test_loaders_of_our_own_do_not_pass_by_the_hooks(session: Session) -> None:
+    patch = Patch()
+    CachedDataset().install(patch)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = loader(30)
+    try:
+        for _ in range(3):
+            for (x,) in batches:
+                model(x).sum().backward()
+                optimizer.step()
+    finally:
+        patch.undo()
+    session.account(now=session.clock.now())
+    assert [row.num_samples for row in session.ledger._rows] == [3] * 90
 
 
 # Native hooks write what those in Python write
@@ -305,7 +323,7 @@ def test_native_hooks_give_way_to_a_compiler(tmp_path: Path) -> None:
 def test_a_native_hook_looks_like_what_it_wraps(tmp_path: Path) -> None:
     if quick.native() is None:
         pytest.skip("hotlap was installed without its native parts")
-    names = ("__name__", "__qualname__", "__module__", "__doc__", "__defaults__")
+    names = ("__name__", "__qualname__", "__module__", "__doc__")
     function = torch.autograd.backward
     wanted = [getattr(function, name) for name in names], inspect.signature(function)
     with heard(tmp_path):
