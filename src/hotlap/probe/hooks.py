@@ -1,7 +1,6 @@
 """Puts the probe's ears on torch: one `Patch` that can take them all off again."""
 
 import functools
-import random
 import sys
 from collections.abc import Callable
 from threading import get_ident
@@ -13,7 +12,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import collectives, device, quick, unseen
+from hotlap.probe import collectives, device, quick, seeds, unseen
 from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
@@ -35,7 +34,7 @@ def install(session: Session, patch: Patch) -> None:
     if device.may_be_used():
         device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
     if session.plan.reseed:
-        _hook_seeds(session.plan.reseed, patch)
+        seeds.shift(session.plan.reseed, patch)
 
 
 def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> None:
@@ -373,30 +372,3 @@ def _hook_state(session: Session, patch: Patch) -> None:
 
     noting(torch, "set_num_threads", lambda: session.facts.called("torch.set_num_threads"))
     noting(torch, "compile", session.compile_called)
-
-
-def _hook_seeds(offset: int, patch: Patch) -> None:
-    """Other seeds for a script that sets its own: `offset` is added to each."""
-
-    def shifted(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapper(seed: Any = None, *args: Any, **kwargs: Any) -> Any:
-            return function(seed + offset if isinstance(seed, int) else seed, *args, **kwargs)
-
-        return wrapper
-
-    patch.set(torch, "manual_seed", shifted(torch.manual_seed))
-    patch.set(random, "seed", shifted(random.seed))
-    if "numpy" in sys.modules:
-        import numpy as np
-
-        patch.set(np.random, "seed", shifted(np.random.seed))
-        patch.set(np.random, "default_rng", shifted(np.random.default_rng))
-
-    manual_seed = torch.Generator.manual_seed
-
-    class Generator(torch.Generator):
-        def manual_seed(self, seed: int) -> torch.Generator:
-            return manual_seed(self, seed + offset)
-
-    patch.set(torch, "Generator", Generator)
