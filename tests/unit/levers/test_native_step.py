@@ -8,6 +8,7 @@ import torch
 from hotlap.levers import Patch
 from hotlap.levers.native_step import NativeStep
 from hotlap.record import OptimizerFacts, Phase
+from hotlap.small import script_steps
 from hotlap.small.native import core
 from tests.conformance.recorded import awkward_runs
 from tests.sample_runs import machine, optimizer
@@ -43,7 +44,9 @@ def test_its_bound_is_the_model_and_the_optimizer() -> None:
 
 
 @pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
-def test_it_says_when_all_was_left_to_torch() -> None:
+def test_it_says_when_all_was_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_a_new_process = script_steps.NativeSteps()  # it remembers that something ran, for as long as its process lives
+    monkeypatch.setattr(script_steps, "known_steps", lambda: in_a_new_process)
     installed = Patch()
     NativeStep().install(installed)
     try:
