@@ -1,11 +1,18 @@
-"""What tests of kept heads share."""
+"""What tests of data sets and loaders share."""
 
 import warnings
 from collections.abc import Iterator
 
 import pytest
 
-from hotlap.data import prefix
+from hotlap.data import memory, prefix
+
+
+@pytest.fixture(autouse=True)
+def a_process_that_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests' data sets were given, which may not be gone yet, and of how much, is not this test's affair."""
+    monkeypatch.setattr(memory.ALLOWANCE, "_held", {})
+    monkeypatch.setattr(memory.ALLOWANCE, "_whole_bytes", 0)
 
 
 @pytest.fixture

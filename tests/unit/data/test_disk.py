@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.utils.data import Subset, TensorDataset
 
-from hotlap.data import cached, memory, opening, shelf
+from hotlap.data import cached, opening, shelf
 from hotlap.data.fingerprint import NoKey, key_of
 from hotlap.data.memory import limit_bytes
 from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
@@ -221,7 +221,6 @@ def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: py
 
 
 def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory.ALLOWANCE, "_held", {})  # other tests' data sets may not be gone yet
     monkeypatch.setenv("HOTLAP_MEMORY", "10MB")
     monkeypatch.setattr(opening, "lies_in_memory", lambda folder: True)
     kept = cached(Pictures(), disk=tmp_path)

@@ -19,7 +19,6 @@ class Owner:
 @pytest.fixture(autouse=True)
 def a_thousand_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
-    monkeypatch.setattr(memory.ALLOWANCE, "_held", {})  # other tests' data sets may not be gone yet
     monkeypatch.delenv("HOTLAP_MEMORY", raising=False)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 

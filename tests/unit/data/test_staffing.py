@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
-from hotlap.data import memory, staffing, workers
+from hotlap.data import staffing, workers
 from hotlap.data.staffing import Staffing
 from hotlap.data.tree_memory import tree_bytes
 from tests.unit.data.sets import Pictures, assert_same_epochs, seed, states
@@ -114,7 +114,6 @@ def test_memory_that_gets_short_is_told_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_more_workers_than_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory.ALLOWANCE, "_held", {})  # other tests' workers may not be gone yet
     monkeypatch.setattr(workers, "own_bytes", lambda pids: 1 << 20)  # of a copy of all that pytest has loaded
     monkeypatch.setenv("HOTLAP_MEMORY", str(3 * staffing.WORKER_BYTES))
     notes: list[str] = []
