@@ -21,8 +21,9 @@ _MANY_GRAPHS = 4
 _PREFIX = "torch.compile: "
 
 # `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
-# torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209).
-_WRAP = "torch.compiler.config.wrap_top_frame = True"
+# torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209); under the public name,
+# torch.compiler.config, only since 2.10 (read in both releases).
+_WRAP = "torch._dynamo.config.wrap_top_frame = True"
 _WRAPS_SINCE = (2, 8)
 
 
@@ -100,11 +101,11 @@ def has_torch_forward(module: Any) -> bool:
 
 def _compile(module: Any, settings: Mapping[str, Any]) -> None:
     """As `compile_edits` have it written."""
-    import torch.compiler.config
+    import torch._dynamo.config
 
-    config: Any = torch.compiler.config
-    wraps = config.patch(wrap_top_frame=True) if has_torch_forward(module) else nullcontext()
-    with wraps:
+    config: Any = torch._dynamo.config
+    wraps = has_torch_forward(module) and hasattr(config, "wrap_top_frame")  # without it each layer by itself
+    with config.patch(wrap_top_frame=True) if wraps else nullcontext():
         module.compile(**settings)
 
 

@@ -23,8 +23,6 @@ from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported
 from hotlap.small.updates import NativeUpdate
 
-has_global_hooks: Callable[[], bool] = nn.modules.module._has_any_global_hook
-
 Set = Callable[[Any, str, Any], object]
 """`setattr`, or something that remembers what was there before."""
 
@@ -268,9 +266,20 @@ def _is_plain_torch() -> bool:
         or c._len_torch_function_stack()
         or c._are_functorch_transforms_active()
         or torch.is_autocast_enabled("cpu")
-        or has_global_hooks()
+        or _has_global_hooks()
         or torch.compiler.is_compiling()
         or c._get_tracing_state() is not None
+    )
+
+
+def _has_global_hooks() -> bool:
+    """Somebody wants to hear of each module's call. (torch has a function for it since 2.8.)"""
+    of = nn.modules.module
+    return bool(
+        of._global_forward_hooks
+        or of._global_forward_pre_hooks
+        or of._global_backward_hooks
+        or of._global_backward_pre_hooks
     )
 
 

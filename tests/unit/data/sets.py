@@ -96,6 +96,17 @@ def assert_same_epochs(left: Iterable[tuple[Any, Any]], right: Iterable[tuple[An
 Pair = namedtuple("Pair", ["left", "right"])
 
 
+def _takes_numpys_bool() -> bool:
+    """Old torch does not, beside new numpy: no batch can be made of them then, hotlap or not."""
+    try:
+        torch.as_tensor([np.bool_(True)])
+    except TypeError:
+        return False
+    return True
+
+
+NUMPYS_BOOL: Any = np.bool_ if _takes_numpys_bool() else np.int8
+
 BUILDS: dict[str, Callable[[int], Any]] = {
     "tensor": lambda i: torch.full((3,), float(i)),
     "label": lambda i: i,
@@ -111,7 +122,7 @@ BUILDS: dict[str, Callable[[int], Any]] = {
     "named": lambda i: Pair(torch.tensor([i]), Pair(i, "x")),
     "empty": lambda i: (i, (), [], {}),
     "array": lambda i: (np.full((2, 3), i, dtype=np.int16), np.asfortranarray(np.arange(6.0).reshape(2, 3) + i)),
-    "scalars": lambda i: (np.float64(i), np.float16(i), np.bool_(i % 2), np.uint8(i)),
+    "scalars": lambda i: (np.float64(i), np.float16(i), NUMPYS_BOOL(i % 2), np.uint8(i)),
     "dtypes": lambda i: (torch.tensor([i], dtype=torch.bfloat16), torch.tensor([i + 1j]), torch.tensor(i % 2 == 0)),
     "channels last": lambda i: (torch.arange(60.0) + i).view(4, 5, 3).permute(2, 0, 1),
     "transposed": lambda i: (torch.arange(12.0) + i).view(4, 3).T,

@@ -82,6 +82,7 @@ def test_a_schedule_of_steps_goes_as_many_times_as_fast(four_times: Patch) -> No
     assert train(optimizer, StepLR(optimizer, step_size=8, gamma=0.5), steps=6) == [1.0, 0.5, 0.5, 0.25, 0.25, 0.125]
 
 
+@pytest.mark.filterwarnings("ignore:The epoch parameter:UserWarning")  # of older torch, about its own SequentialLR
 def test_schedules_within_schedules_are_stepped_once_each(four_times: Patch) -> None:
     optimizer = sgd(1.0)
     parts: list[LRScheduler] = [LambdaLR(optimizer, lambda step: 1.0), LambdaLR(optimizer, lambda step: 0.5)]

@@ -1,7 +1,9 @@
 """Windows of watches: one after the other, given up where they must be, and told of before the run is over."""
 
+from collections.abc import Callable, Iterator
 from typing import cast
 
+import pytest
 import torch
 
 from hotlap.levers.lever import Patch
@@ -9,18 +11,28 @@ from hotlap.probe.session import Session
 from hotlap.probe.windows import Windows
 from tests.unit.probe.watches.stage import Stage
 
+Install = Callable[..., Windows]
 
-def installed(*names: str) -> Windows:
-    windows = Windows(names)
-    windows.install(cast(Session, Stage()), Patch())
-    return windows
+
+@pytest.fixture
+def installed() -> Iterator[Install]:
+    """Windows on the watches of these names, until the test is over."""
+    patch = Patch()
+
+    def install(*names: str) -> Windows:
+        windows = Windows(names)
+        windows.install(cast(Session, Stage()), patch)
+        return windows
+
+    yield install
+    patch.undo()
 
 
 def num_modes() -> int:
     return len(torch.utils._python_dispatch._get_current_dispatch_mode_stack())
 
 
-def test_what_a_watch_saw_is_known_once_it_is_through() -> None:
+def test_what_a_watch_saw_is_known_once_it_is_through(installed: Install) -> None:
     windows = installed("switches", "calls")
     assert windows.seen_so_far() == {}
     assert windows.next()
@@ -31,7 +43,7 @@ def test_what_a_watch_saw_is_known_once_it_is_through() -> None:
     assert num_modes() == 0
 
 
-def test_a_forked_process_looks_at_nothing() -> None:
+def test_a_forked_process_looks_at_nothing(installed: Install) -> None:
     windows = installed("calls")
     windows.next()
     windows.next()
@@ -40,7 +52,7 @@ def test_a_forked_process_looks_at_nothing() -> None:
     assert num_modes() == 0
 
 
-def test_windows_that_are_cancelled_do_not_open_and_say_why() -> None:
+def test_windows_that_are_cancelled_do_not_open_and_say_why(installed: Install) -> None:
     windows = installed("calls", "lines")
     windows.cancel("it is no good time")
     assert windows.idle
