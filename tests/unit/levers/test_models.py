@@ -316,6 +316,7 @@ def test_the_layers_of_a_module_of_torchs_own_become_one_graph(installed: Patch)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")  # torch 2.14 on
 def test_what_is_written_in_torch_itself_is_told_from_what_is_not() -> None:
     class Own(torch.nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
