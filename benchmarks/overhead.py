@@ -213,10 +213,10 @@ def main() -> None:
     """One row a network and tool."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=None, help="torch's threads (default: torch's own choice)")
-    parser.add_argument("--tools", default=",".join(TOOLS), help="which of them, in that order (default: all)")
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS), help="default: all")
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for tool in args.tools.split(","):
+    for tool in args.tools:
         with multiprocessing.get_context("spawn").Pool(1) as process:
             found = process.apply(of_tool, (tool, args.threads))
         rows += found
