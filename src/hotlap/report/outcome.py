@@ -15,6 +15,7 @@ class Outcome(StrEnum):
     NO_GAIN = "no gain"
     HARM = "harm"
     UNPROVEN = "unproven"
+    UNTRIED = "untried"
     UNFINISHED = "unfinished"
     MEASURED = "measured"
     FAILED = "failed"
@@ -59,6 +60,8 @@ def conclusion(study: Study) -> Conclusion:
     if run is not None and run.step_s and not is_tuned(study):
         return _measured(study, run)
     if study.state is State.COMPLETE:
+        if study.result is not None and not _tried(study) and study.result.verdict is Verdict.UNDECIDED:
+            return Conclusion(outcome=Outcome.UNTRIED, title="Nothing tried", sentence=study.result.why)
         return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
     return Conclusion(outcome=Outcome.UNFINISHED, title="No result yet", sentence=_unfinished(study))
 
@@ -94,11 +97,16 @@ def _concluded(study: Study) -> Conclusion:
     return Conclusion(outcome=Outcome.GAIN, title=f"{factor(speedup.mid)} as fast", sentence=sentence)
 
 
+def _tried(study: Study) -> int:
+    """Levers that were at least begun with."""
+    return sum(trial.kind == "lever" and trial.scope != "none" for trial in study.trials)
+
+
 def _no_gain(study: Study) -> str:
-    if not study.trials:
+    tried = _tried(study)
+    if not tried and (study.result is None or study.result.verdict is Verdict.UNHARMED):
         return "No lever was worth a trial here. The script can stay as it is."
-    tried = sum(trial.kind == "lever" and trial.scope != "none" for trial in study.trials)
-    if study.result is not None and (not tried or study.result.verdict is not Verdict.UNHARMED):
+    if study.result is not None and study.result.verdict is not Verdict.UNHARMED:
         return study.result.why
     widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
     limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""

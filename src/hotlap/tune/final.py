@@ -26,8 +26,11 @@ _AS_WRITTEN = Arm(bare=True)
 _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
 
 
-TIME_OVER = "There was too little time to try anything: nothing was compared, and nothing is changed."
+TIME_OVER = "There was too little time to try any lever, so nothing is known of a gain; raise --budget."
 """Why nothing was tried."""
+
+_NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
+_NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
 
 
 def nothing_tried(why: str = TIME_OVER) -> Result:
@@ -48,10 +51,12 @@ class Final:
         """Result and patch."""
         stack = self._trials.stack
         if not stack:
-            self._nothing(
-                "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed.",
-                Verdict.UNHARMED,
-            )
+            if self._trials.begun:
+                self._nothing(_NONE_HELD, Verdict.UNHARMED)
+            elif self._trials.worth_trying:
+                self._desk.change("result", result=nothing_tried())
+            else:
+                self._nothing(_NONE_WORTH_IT, Verdict.UNHARMED)
             return
         patched = self._patch()
         if patched is None or not self._confirm_patch(stack, patched):

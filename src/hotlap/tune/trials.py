@@ -41,6 +41,16 @@ class Trials:
         return self._candidates.stack
 
     @property
+    def begun(self) -> bool:
+        """At least one lever was tried, whatever came of it."""
+        return any(trial.kind == "lever" and trial.scope != "none" for trial in self._desk.study.trials)
+
+    @property
+    def worth_trying(self) -> bool:
+        """A lever is left that promises something."""
+        return bool(self._candidates.open())
+
+    @property
     def reserve_s(self) -> float:
         """Kept for the end: three heats of the script as written and its patched copy; and the gate."""
         return 3 * self._timing.estimate_s(2) + self._court.estimate_s(self.stack) + 5.0

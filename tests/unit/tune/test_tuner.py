@@ -9,6 +9,7 @@ import pytest
 
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import Plan, Run, State, Status, Study, Verdict
+from hotlap.report.outcome import conclusion
 from hotlap.tune import Options, Tuner
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
@@ -280,6 +281,23 @@ def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
     assert "The budget was over before" in warning
     assert "cached-dataset" in tried
     assert "fused-optimizer" in warning and "fused-optimizer" not in tried
+
+
+@pytest.mark.parametrize("budget_s", [45.0, 60.0, 75.0])
+def test_where_the_budget_reaches_no_lever_it_does_not_say_that_one_was_tried(script: Path, budget_s: float) -> None:
+    study = tune(world_of(script, costs={"cached-dataset": 0.4}), budget_s=budget_s)
+    assert not [trial for trial in study.trials if trial.scope != "none"]
+    told = conclusion(study)
+    assert told.title == "Nothing tried"
+    assert "raise --budget" in told.sentence
+    assert "that was tried" not in told.sentence
+
+
+def test_where_no_lever_promises_anything_it_says_so(script: Path) -> None:
+    study = tune(world_of(script), levers=("fp16-autocast",))
+    told = conclusion(study)
+    assert told.title == "No gain"
+    assert told.sentence.startswith("No lever was worth a trial here")
 
 
 def test_a_patch_is_not_refused_for_what_others_did_to_the_machine_since(script: Path) -> None:
