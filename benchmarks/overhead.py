@@ -7,6 +7,11 @@ some tenths of a second a step; each gets the same time, so that short steps, wh
 more blocks. TraceML takes part where it is installed (`pip install traceml-ai nvidia-ml-py`). torch.profiler records
 what it does by default (operators, no stacks, no shapes); what it gathered is thrown away at the end of a block,
 outside of the time.
+
+Two costs are told. `cost_s` is what a typical step takes longer, by the medians of a block's steps: others' work on the
+machine, which comes in bursts, hardly moves it. It would not see what happens in few steps only; of hotlap, whose
+bookkeeping between steps is such a thing, the time of that is added in full, though the median may hold it already.
+`mean_cost_s` is the difference of the blocks' means, bursts included.
 """
 
 import argparse
@@ -45,13 +50,16 @@ MODELS = {
 }
 
 # A block lasts about so long, within these numbers of steps.
-BLOCK_S, FEWEST, MOST = 0.15, 4, 200
+BLOCK_S, FEWEST, MOST = 0.1, 4, 200
 # A network and a tool last about so long, within these numbers of rounds; with a tool that makes a round last for
 # seconds, three times as long, and a quarter of the rounds.
-LASTS_S, FEWEST_ROUNDS, MOST_ROUNDS = 30.0, 16, 128
+LASTS_S, FEWEST_ROUNDS, MOST_ROUNDS = 30.0, 16, 256
 
-# The probe looks closer at the first steps of a run (32 for gradients); a training has many more than a block.
-SETTLED = 40
+# The probe looks closer at the first steps of a run; a training has many more, so these are made once.
+SETTLED = 60
+
+# Makes so many steps.
+Tool = Callable[["Training", int], "Block"]
 
 _SERVE = "from traceml_ai.launcher.cli import main; main()"
 
@@ -77,10 +85,10 @@ class Training:
         while True:
             yield from self.loader
 
-    def steps(self, number: int, around: Callable[[nn.Module], Any] | None = None) -> float:
-        """Seconds of a step, the loader included."""
+    def steps(self, number: int, around: Callable[[nn.Module], Any] | None = None) -> list[float]:
+        """Seconds of each step, the loader included."""
         loss_fn = nn.functional.mse_loss
-        begun = time.perf_counter()
+        ends = [time.perf_counter()]
         for _ in range(number):
             x, y = next(self.batches)
             with around(self.model) if around else contextlib.nullcontext():
@@ -89,36 +97,62 @@ class Training:
                 loss.backward()
                 self.optimizer.step()
             loss.item()
-        return (time.perf_counter() - begun) / number
+            ends.append(time.perf_counter())
+        return [end - begin for begin, end in pairwise(ends)]
 
 
-def plain(training: Training, block: int) -> float:
-    return training.steps(block)
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Seconds of a step: of a typical one, with what a tool does between the steps now and then; and in the mean."""
+
+    typical_s: float
+    mean_s: float
 
 
-def under_hotlap(training: Training, block: int) -> float:
-    with tempfile.TemporaryDirectory() as out:
-        session = Session(Plan(command=("x",), cwd=".", out=out, steps=10**8, warmup=0))
+def block_of(steps: list[float], rare_s: float = 0.0) -> Block:
+    """`rare_s`: seconds a step that few steps bear."""
+    return Block(statistics.median(steps) + rare_s, statistics.mean(steps))
+
+
+def plain(training: Training, block: int) -> Block:
+    training.steps(FEWEST)
+    return block_of(training.steps(block))
+
+
+class Hotlap:
+    """One session for all blocks; its hooks are there only during its own."""
+
+    def __init__(self, training: Training) -> None:
+        self._out = tempfile.TemporaryDirectory()
+        self._session = Session(Plan(command=("x",), cwd=".", out=self._out.name, steps=10**8, warmup=0))
+        self._steps(training, SETTLED)
+
+    def _steps(self, training: Training, number: int) -> Block:
         patch = Patch()
-        hooks.install(session, patch)
+        hooks.install(self._session, patch)
         try:
-            training.steps(SETTLED)
-            return training.steps(block)
+            training.steps(FEWEST)
+            before_s = self._session.own_s
+            steps = training.steps(number)
+            return block_of(steps, (self._session.own_s - before_s) / number)
         finally:
             patch.undo()
 
+    def __call__(self, training: Training, block: int) -> Block:
+        return self._steps(training, block)
 
-def under_torch_profiler(training: Training, block: int) -> float:
+
+def under_torch_profiler(training: Training, block: int) -> Block:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         training.steps(FEWEST)
-        return training.steps(block)
+        return block_of(training.steps(block))
 
 
-def under_traceml(training: Training, block: int) -> float:
+def under_traceml(training: Training, block: int) -> Block:
     import traceml_ai
 
     training.steps(FEWEST, traceml_ai.trace_step)
-    return training.steps(block, traceml_ai.trace_step)
+    return block_of(training.steps(block, traceml_ai.trace_step))
 
 
 @contextlib.contextmanager
@@ -149,38 +183,47 @@ def traceml_service() -> Iterator[bool]:
             service.wait()
 
 
-def measure(name: str, tool: Callable[[Training, int], float]) -> tuple[list[float], list[float]]:
-    """Seconds of a step, one figure a block: (plain, with the tool)."""
+def measure(name: str, begin: Callable[[Training], Tool]) -> list[tuple[Block, Block]]:
+    """Neighbouring blocks: (plain, with the tool)."""
     training = Training(*MODELS[name])
     training.steps(20)
-    block = max(FEWEST, min(MOST, round(BLOCK_S / training.steps(10))))
-    found: dict[Callable[[Training, int], float], list[float]] = {plain: [], tool: []}
+    tool = begin(training)
+    block = max(FEWEST, min(MOST, round(BLOCK_S / statistics.median(training.steps(10)))))
+    found = []
     begun = time.perf_counter()
     for k in range(MOST_ROUNDS):
         lasted_s = time.perf_counter() - begun
         if lasted_s > (LASTS_S if k >= FEWEST_ROUNDS else 3 * LASTS_S) and k >= FEWEST_ROUNDS // 4:
             break
-        for arm in (plain, tool) if k % 2 == 0 else (tool, plain):
-            training.steps(FEWEST)  # what the last arm left in the caches
-            found[arm].append(arm(training, block))
-    return found[plain], found[tool]
+        pair = {arm: arm(training, block) for arm in ((plain, tool) if k % 2 == 0 else (tool, plain))}
+        found.append((pair[plain], pair[tool]))
+    return found
 
 
-def row(name: str, arm: str, base: list[float], with_it: list[float]) -> dict[str, Any]:
-    """Median difference of neighbouring blocks, and its 95% interval from their quartiles."""
-    differences = [b - a for a, b in zip(base, with_it, strict=True)]
+def between(differences: list[float]) -> tuple[float, float, float]:
+    """Their median, and its 95% interval from their quartiles: (low, mid, high)."""
     low, mid, high = statistics.quantiles(differences, n=4)
     half = 1.96 * 1.2533 * (high - low) / 1.349 / math.sqrt(len(differences))
-    step_s = statistics.median(base)
+    return mid - half, mid, mid + half
+
+
+def row(name: str, tool: str, found: list[tuple[Block, Block]]) -> dict[str, Any]:
+    """What the tool costs a step."""
+    low, mid, high = between([with_it.typical_s - base.typical_s for base, with_it in found])
+    mean_low, mean_mid, mean_high = between([with_it.mean_s - base.mean_s for base, with_it in found])
+    step_s = statistics.median(base.typical_s for base, _ in found)
     return {
         "model": name,
-        "tool": arm,
+        "tool": tool,
         "step_s": step_s,
         "cost_s": mid,
-        "low_s": mid - half,
-        "high_s": mid + half,
+        "low_s": low,
+        "high_s": high,
         "cost_percent": 100 * mid / step_s,
-        "rounds": len(differences),
+        "mean_cost_s": mean_mid,
+        "mean_low_s": mean_low,
+        "mean_high_s": mean_high,
+        "rounds": len(found),
     }
 
 
@@ -194,10 +237,10 @@ def claim(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-TOOLS: dict[str, Callable[[Training, int], float]] = {
-    "hotlap": under_hotlap,
-    "torch.profiler": under_torch_profiler,
-    "TraceML": under_traceml,
+TOOLS: dict[str, Callable[[Training], Tool]] = {
+    "hotlap": Hotlap,
+    "torch.profiler": lambda _: under_torch_profiler,
+    "TraceML": lambda _: under_traceml,
 }
 
 
@@ -206,7 +249,7 @@ def of_tool(tool: str, threads: int | None) -> list[dict[str, Any]]:
     if threads:
         torch.set_num_threads(threads)
     with traceml_service() if tool == "TraceML" else contextlib.nullcontext(True) as present:
-        return [row(name, tool, *measure(name, TOOLS[tool])) for name in MODELS] if present else []
+        return [row(name, tool, measure(name, TOOLS[tool])) for name in MODELS] if present else []
 
 
 def main() -> None:
@@ -221,7 +264,10 @@ def main() -> None:
             found = process.apply(of_tool, (tool, args.threads))
         rows += found
         for one in found:
-            print(f"{one['model']:32s} {one['tool']:15s} {1e3 * one['step_s']:8.2f} ms {claim(one)['mid']:9.1f} us")
+            print(
+                f"{one['model']:32s} {one['tool']:15s} {1e3 * one['step_s']:8.2f} ms "
+                f"{claim(one)['mid']:9.1f} us [{claim(one)['low']:.1f}, {claim(one)['high']:.1f}]"
+            )
         rows.sort(key=lambda one: list(MODELS).index(one["model"]))
         # After each tool: a run that is cut off keeps what it has.
         results_file.write(

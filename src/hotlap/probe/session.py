@@ -1,5 +1,6 @@
 """One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
+import gc
 import time
 import weakref
 from collections.abc import Callable
@@ -249,6 +250,17 @@ class Session:
 
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
+        # Thousands of steps are some ten thousand small objects: the collector would look through all that the script
+        # holds, for a tenth of a second and more, and find nothing.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._account(now)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _account(self, now: float) -> None:
         schedule = self.schedule
         for lap in self.clock.read():
             move = schedule.move

@@ -1,5 +1,6 @@
 """The hooks themselves, in a process that trains a little: what they write, and that it stays short."""
 
+import gc
 import inspect
 import pickle
 import threading
@@ -71,6 +72,29 @@ def test_each_step_is_counted_with_all_that_it_brought(session: Session) -> None
     rows = session.ledger._rows
     assert [row.num_samples for row in rows] == [3] * 7
     assert all(len(row.losses) == 1 and row.num_updates == 1 for row in rows)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_reading_many_steps_starts_no_garbage_collection(session: Session, collects: bool) -> None:
+    model = torch.nn.Linear(2, 1)
+    steps(model, torch.optim.SGD(model.parameters(), lr=0.1), 500)
+    begun: list[str] = []
+
+    def heard(phase: str, _: object) -> None:
+        begun.append(phase)
+
+    (gc.enable if collects else gc.disable)()
+    gc.callbacks.append(heard)
+    try:
+        gc.collect()
+        begun.clear()
+        session.account(now=session.clock.now())
+        assert not begun
+        assert gc.isenabled() is collects
+    finally:
+        gc.callbacks.remove(heard)
+        gc.enable()
+    assert len(session.ledger._rows) == 500
 
 
 def test_an_optimizer_takes_the_place_of_one_that_was_dropped(session: Session) -> None:
