@@ -1,10 +1,11 @@
 """What is worth a trial: levers that nothing rejects, by what they could save at most, alone and in pairs."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hotlap import levers
-from hotlap.levers import Lever, Scope
+from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial, Verdict
 from hotlap.tune.desk import Desk
 from hotlap.tune.part import facts
@@ -22,6 +23,8 @@ _MOST_SWITCHED = 5
 # Contenders that share the base of a heat at most, each a process of its own: they share its start and its steps, and
 # wait for one another.
 _MOST_BESIDE = 3
+# Fewer are what they were alone.
+_FEWEST_BUNDLED = 2
 # A lever with which alone the step ran at less than half its speed does not win with another one.
 _HOPELESS = 0.5
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
@@ -92,6 +95,51 @@ class Candidates:
         ]
         found.sort(key=lambda promise: -promise.bound_s)
         return found or self._next_pair(profile)
+
+    def bundle(self) -> Promise | None:
+        """Levers whose gains were too small to be shown alone, all at once: together they stand out of the same noise.
+
+        Only what seemed to gain, and promises equal numbers or rounding; without the latter where the gate did not pass
+        those. None where there are not two, or where they were tried together.
+        """
+        profile = self.profile()
+        members = [lever for lever in self._unshown(profile) if lever.numerics is not Numerics.STATISTICAL]
+        trial = self._tried(members)
+        if trial is not None and trial.runs and not trial.accepted:
+            members = [lever for lever in members if lever.numerics is Numerics.EXACT]
+            trial = self._tried(members)
+        if len(members) < _FEWEST_BUNDLED or trial is not None:
+            return None
+        speed = math.prod(self._best_speed(lever.name) for lever in members)
+        return Promise(bound_s=profile.median_step_s() * (1 - 1 / speed), candidate=tuple(members))
+
+    def is_bundled(self, spec: LeverSpec) -> bool:
+        """It was accepted with others, and not as one of a pair."""
+        pairs = [set(names) for names in PAIRS]
+        return any(
+            spec in trial.levers and {str(one["name"]) for one in trial.levers} not in pairs
+            for trial in self._trials()
+            if trial.kind == "lever" and trial.accepted and len(trial.levers) > 1
+        )
+
+    def _unshown(self, profile: Run) -> list[Lever]:
+        """Of each lever the setting that did best alone, if that seemed to gain but could not be shown to."""
+        best: dict[str, tuple[float, Lever, Trial]] = {}
+        for lever in self._not_rejected(profile):
+            alone = self._tried((lever,))
+            if alone is not None and alone.speedup is not None:
+                found = alone.speedup.mid, lever, alone
+                best[lever.name] = max(best.get(lever.name, found), found, key=lambda one: one[0])
+        return [
+            lever
+            for speed, lever, alone in best.values()
+            # With runs of its own it gained, and the gate did not pass it; with a cost it gained, and too late.
+            if speed >= LEAST_GAIN and not alone.runs and alone.one_time_s is None and not self._fell(lever.name)
+        ]
+
+    def _tried(self, members: Sequence[Lever]) -> Trial | None:
+        specs = key(tuple(lever.spec() for lever in members))
+        return next((one for one in self._trials() if one.kind == "lever" and key(one.levers) == specs), None)
 
     def groups(self, open_: Sequence[Promise]) -> list[list[Promise]]:
         """Those that can be compared in the same processes: by steps within one, or side by side."""

@@ -34,6 +34,8 @@ class Trials:
         self._timing = timing
         self._court = court
         self._candidates = candidates
+        self._kept_s = 0.0
+        """Kept for a bundle that is to come."""
 
     @property
     def stack(self) -> Stack:
@@ -52,16 +54,17 @@ class Trials:
 
     @property
     def reserve_s(self) -> float:
-        """Kept for the end: three heats of the script as written and its patched copy; and the gate."""
-        return 3 * self._timing.estimate_s(2) + self._court.estimate_s(self.stack) + 5.0
+        """Kept for the end: three heats of the script as written and its patched copy; and the gate. And for what is to
+        be tried together."""
+        return 3 * self._timing.estimate_s(2) + self._court.estimate_s(self.stack) + 5.0 + self._kept_s
 
     def stack_greedily(self) -> None:
         """Try what could save most first; take the best of what pays and does no harm; look again; then pairs."""
         self._try_all()
-        dear = self._candidates.open()
+        dear = self._too_dear()
         if self._must_go_on(dear) and self._desk.extend():
             self._try_all()
-            dear = self._candidates.open()
+            dear = self._too_dear()
         if dear:
             names = ", ".join(title(one.candidate) for one in dear)
             self._desk.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
@@ -71,6 +74,11 @@ class Trials:
     def _try_all(self) -> None:
         while group := self._next_group():
             self._try(group)
+
+    def _too_dear(self) -> Sequence[Promise]:
+        """What would be worth a trial still."""
+        bundle = self._candidates.bundle()
+        return [*self._candidates.open(), *([bundle] if bundle is not None else [])]
 
     def _must_go_on(self, dear: Sequence[Promise]) -> bool:
         """Nothing was found yet, and what was too dear could make a step much shorter."""
@@ -106,8 +114,16 @@ class Trials:
 
     def _next_group(self) -> Sequence[Candidate]:
         """Of what the budget still affords, the group that promises most for the time that its heats take."""
+        bundle = self._candidates.bundle()
+        self._kept_s = 0.0
+        if bundle is not None and self._affords([bundle]):
+            # Time for it is kept, and it comes before what promises less.
+            self._kept_s = self._takes_s([bundle])
         affordable = [one for one in self._candidates.open() if self._affords([one])]
         groups = self._candidates.groups(affordable)
+        if self._kept_s and bundle is not None and not _is_ahead(affordable, bundle):
+            self._kept_s = 0.0
+            return [bundle.candidate]
         if not groups:
             return []
         group = max(groups, key=lambda group: group[0].bound_s / self._heats_s(group))
@@ -118,8 +134,12 @@ class Trials:
 
     def _affords(self, group: Sequence[Promise]) -> bool:
         """Its heats, and the gate's runs for one of it, still leave what the end of the study takes."""
+        return self._desk.left_s >= self._takes_s(group) + self.reserve_s
+
+    def _takes_s(self, group: Sequence[Promise]) -> float:
+        """Its heats, and the gate's runs for one of it."""
         gate_s = max(self._court.estimate_s((*self.stack, *_specs(one.candidate))) for one in group)
-        return self._desk.left_s >= self._heats_s(group) + gate_s + self.reserve_s
+        return self._heats_s(group) + gate_s
 
     def _heats_s(self, group: Sequence[Promise]) -> float:
         """What deciding whether it is faster will take, where that is clear."""
@@ -239,7 +259,9 @@ class Trials:
             time_left=lambda: self._desk.left_s > self.reserve_s,
         )
         speedup = contender.speedup(self._desk.pooled(scope))
-        stays = speedup is not None and speedup.low > 1.0
+        # What was accepted with others because alone it could not be shown: it stays unless it seems to cost.
+        bundled = self._candidates.is_bundled(spec)
+        stays = speedup is not None and (speedup.mid if bundled else speedup.low) > 1.0
         gain = (
             "nothing could be measured" if speedup is None else f"it brings {factor(speedup.mid)} on top of the others"
         )
@@ -251,11 +273,22 @@ class Trials:
                 scope=scope,
                 speedup=speedup,
                 accepted=stays,
-                why=f"Left out once: {gain}; {'it stays' if stays else 'that cannot be told from none, so it goes'}.",
+                why=f"Left out once: {gain}; {_stays_or_goes(stays, bundled)}.",
                 log_ratios=tuple(contender.log_ratios),
                 failure=contender.failure.kind if contender.failure else None,
             )
         )
+
+
+def _is_ahead(affordable: Sequence[Promise], bundle: Promise) -> bool:
+    """A lever alone could still save more than the bundle seems to."""
+    return any(one.bound_s > bundle.bound_s for one in affordable if len(one.candidate) == 1)
+
+
+def _stays_or_goes(stays: bool, bundled: bool) -> str:
+    if bundled:
+        return "it stays with those it was accepted with" if stays else "it seems to cost, so it goes"
+    return "it stays" if stays else "that cannot be told from none, so it goes"
 
 
 def title(candidate: Candidate) -> str:

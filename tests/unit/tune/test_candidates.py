@@ -152,3 +152,56 @@ def test_what_fell_alone_is_in_no_pair(known: list[type[Lever]]) -> None:
 def test_levers_that_nobody_knows_to_interact_are_no_pair(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.3), lever("b", saves=0.3)]
     assert candidates(trial("a"), trial("b")).open() == []
+
+
+def bundled(*trials: Trial) -> list[str] | None:
+    bundle = candidates(*trials).bundle()
+    return None if bundle is None else [lever.name for lever in bundle.candidate]
+
+
+def test_what_could_not_be_shown_alone_is_tried_together(known: list[type[Lever]]) -> None:
+    known += [lever("one", saves=0.2), lever("two", saves=0.2), lever("slow", saves=0.2), lever("failed", saves=0.2)]
+    alone = [trial("one", speedup=1.05), trial("two", speedup=1.08), trial("slow", speedup=0.97)]
+    alone.append(trial("failed", speedup=1.1, failure=Failure.CRASHED))
+    assert bundled(*alone) == ["one", "two"]
+    bundle = candidates(*alone).bundle()
+    assert bundle is not None
+    step_s = candidates(*alone).profile().median_step_s()
+    assert bundle.bound_s == pytest.approx(step_s * (1 - 1 / (1.05 * 1.08)))
+
+
+def test_one_alone_is_no_bundle_nor_what_was_accepted_or_tried_together(known: list[type[Lever]]) -> None:
+    known += [lever("one", saves=0.2), lever("two", saves=0.2)]
+    one, two = trial("one", speedup=1.05), trial("two", speedup=1.08)
+    assert bundled(one) is None
+    assert bundled(one, replace(two, accepted=True)) is None
+    assert bundled(one, two, trial("one", "two", speedup=1.1)) is None
+
+
+def test_what_the_gate_refused_alone_is_in_no_bundle(known: list[type[Lever]]) -> None:
+    known += [lever(name, saves=0.2) for name in ("one", "two", "refused", "harmful", "late")]
+    alone = [trial("one", speedup=1.05), trial("two", speedup=1.08)]
+    run = candidates().profile()
+    alone.append(trial("refused", speedup=1.2, runs=(run,)))
+    alone.append(trial("harmful", speedup=1.2, verdict=Verdict.HARMED))
+    alone.append(trial("late", speedup=1.2, one_time_s=100.0))
+    assert bundled(*alone) == ["one", "two"]
+
+
+def test_a_bundle_that_the_gate_refused_is_tried_without_what_rounds_otherwise(known: list[type[Lever]]) -> None:
+    known += [lever("one", saves=0.2), lever("two", saves=0.2), lever("rounds", saves=0.2)]
+    known[-1].numerics = Numerics.ROUNDING
+    known.append(lever("drifts", saves=0.2))
+    known[-1].numerics = Numerics.STATISTICAL
+    alone = [trial(name, speedup=1.05) for name in ("one", "two", "rounds", "drifts")]
+    assert bundled(*alone) == ["one", "two", "rounds"]
+    together = trial("one", "two", "rounds", speedup=1.2)
+    assert bundled(*alone, together) is None
+    assert bundled(*alone, replace(together, runs=(candidates().profile(),))) == ["one", "two"]
+
+
+def test_who_was_accepted_in_a_bundle_is_known(known: list[type[Lever]]) -> None:
+    known += [lever(name, saves=0.2) for name in ("one", "two", "workers", "threads")]
+    found = candidates(trial("one", "two", accepted=True), trial("workers", "threads", accepted=True))
+    assert found.is_bundled(spec("one"))
+    assert not found.is_bundled(spec("threads"))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import NoSteps, ScriptFailed
-from hotlap.record import Plan, Run, State, Status, Study, Verdict
+from hotlap.record import Plan, Run, State, Status, Study, Trial, Verdict
 from hotlap.report.outcome import conclusion
 from hotlap.tune import Options, Tuner
+from hotlap.tune.candidates import PAIRS
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
 
@@ -389,3 +390,45 @@ def test_what_is_not_decided_behind_a_gain_is_compared_on_top_of_it(script: Path
     of_pages = [trial for trial in study.trials if trial.levers[0]["name"] == "huge-pages" and trial.kind == "lever"]
     assert [spec["name"] for spec in of_pages[0].on_top_of] == ["cached-dataset"]
     assert len(of_pages) == 1
+
+
+def together(study: Study) -> list[Trial]:
+    """Trials of several levers at once, other than pairs."""
+    pairs = [set(names) for names in PAIRS]
+    tried = [one for one in study.trials if one.kind == "lever" and len(one.levers) > 1]
+    return [one for one in tried if {spec["name"] for spec in one.levers} not in pairs]
+
+
+def test_gains_that_are_too_small_to_be_shown_alone_are_shown_together(script: Path) -> None:
+    costs = {"cached-dataset": 0.93, "native-step": 0.92, "fused-optimizer": 0.91, "threads": 1.4, "workers": 1.2}
+    shown = 0
+    for seed in range(8):
+        world = world_of(script, costs=costs, process_sd=0.09, block_sd=0.09, seed=seed)
+        study = tune(world, budget_s=600.0)
+        for one in together(study)[:1]:
+            members = {str(spec["name"]) for spec in one.levers}
+            assert not members & {"threads", "workers"}
+            before = study.trials[: study.trials.index(one)]
+            alone = [two for two in before if {str(spec["name"]) for spec in two.levers} < members]
+            assert alone and not any(two.accepted for two in alone)
+            shown += one.accepted and bool(accepted(study))
+        assert world.clock <= 600.0
+    assert shown
+
+
+def test_what_is_tried_together_is_held_to_the_gate_as_well(script: Path) -> None:
+    costs = {"cached-dataset": 0.95, "fused-optimizer": 0.93, "threads": 1.4, "workers": 1.2, "native-step": 1.1}
+    seen = 0
+    for seed in range(8):
+        harms = {"fused-optimizer": 0.1}
+        world = world_of(script, costs=costs, harms=harms, process_sd=0.09, block_sd=0.09, seed=seed)
+        study = tune(world, budget_s=600.0)
+        assert "fused-optimizer" not in accepted(study)
+        seen += bool(together(study))
+    assert seen
+
+
+def test_nothing_is_claimed_of_levers_together_that_bring_nothing(script: Path) -> None:
+    for seed in range(8):
+        study = tune(world_of(script, process_sd=0.09, block_sd=0.09, seed=seed), budget_s=600.0)
+        assert accepted(study) == []
