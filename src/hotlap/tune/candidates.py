@@ -57,6 +57,23 @@ PAIRS: tuple[tuple[str, str], ...] = (
 )
 """Levers whose effects are known not to simply multiply."""
 
+SAME_WORK: tuple[frozenset[str], ...] = tuple(
+    map(
+        frozenset,
+        (
+            # The whole of a small step natively: there is nothing left of it to fuse, compile or capture.
+            ("native-step", "fused-optimizer"),
+            ("native-step", "compile"),
+            ("native-step", "cuda-graphs"),
+            # What is kept need not be made beside the training.
+            ("workers", "cached-dataset"),
+            ("workers", "prefetch-thread"),
+            ("prefetch-thread", "cached-dataset"),
+        ),
+    )
+)
+"""Two that save the same time: the second brings little where the first is at work, or costs."""
+
 
 class Candidates:
     """Reads from the study what was tried, so it goes on where it stopped."""
@@ -100,7 +117,8 @@ class Candidates:
         """Levers whose gains were too small to be shown alone, all at once: together they stand out of the same noise.
 
         Only what seemed to gain, and promises equal numbers or rounding; without the latter where the gate did not pass
-        those. None where there are not two, or where they were tried together.
+        those; and of two that save the same time the better one. None where there are not two, or where they were tried
+        together.
         """
         profile = self.profile()
         members = [lever for lever in self._unshown(profile) if lever.numerics is not Numerics.STATISTICAL]
@@ -128,14 +146,19 @@ class Candidates:
         for lever in self._not_rejected(profile):
             alone = self._tried((lever,))
             if alone is not None and alone.speedup is not None:
-                found = alone.speedup.mid, lever, alone
-                best[lever.name] = max(best.get(lever.name, found), found, key=lambda one: one[0])
-        return [
-            lever
+                this = alone.speedup.mid, lever, alone
+                best[lever.name] = max(best.get(lever.name, this), this, key=lambda one: one[0])
+        found = [
+            (speed, lever)
             for speed, lever, alone in best.values()
             # With runs of its own it gained, and the gate did not pass it; with a cost it gained, and too late.
             if speed >= LEAST_GAIN and not alone.runs and alone.one_time_s is None and not self._fell(lever.name)
         ]
+        taken = {str(spec["name"]) for spec in self.stack}
+        for _, lever in sorted(found, key=lambda one: -one[0]):
+            if not any(pair <= taken | {lever.name} for pair in SAME_WORK if lever.name in pair):
+                taken.add(lever.name)
+        return [lever for _, lever in found if lever.name in taken]
 
     def _tried(self, members: Sequence[Lever]) -> Trial | None:
         specs = key(tuple(lever.spec() for lever in members))

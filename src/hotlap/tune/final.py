@@ -18,8 +18,8 @@ from hotlap.tune.timing import Arm, Heat, Timing
 from hotlap.tune.trials import Trials
 from hotlap.units import factor
 
-# Heats; the claim of the whole study rests on them.
-PLANNED = 4
+# Heats: so many, and up to so many where there is time. The claim of the whole study rests on them.
+PLANNED, MOST = 4, 8
 
 _AS_WRITTEN = Arm(bare=True)
 
@@ -177,10 +177,13 @@ class Final:
         arm: Arm,
         *,
         base: Arm = _AS_WRITTEN,
-        planned: int = PLANNED,
+        planned: int | None = None,
         line: float = LEAST_GAIN,
     ) -> Contender:
-        """`base` (the script as written) against `arm`, in processes of their own."""
+        """`base` (the script as written) against `arm`, in processes of their own.
+
+        `planned`: heats at most; None: as many as the time allows.
+        """
 
         def heat(_: Sequence[Contender]) -> Heat:
             limit_s = self._desk.limit_s(self._timing.estimate_s(2))
@@ -188,9 +191,21 @@ class Final:
 
         pooled = self._desk.pooled("process")
         compare(
-            [contender], heat, pooled=pooled, planned=planned, line=line, patient=True, false_gain=FALSE_CONFIRMATION
+            [contender],
+            heat,
+            pooled=pooled,
+            planned=self._affordable() if planned is None else planned,
+            line=line,
+            patient=True,
+            false_gain=FALSE_CONFIRMATION,
         )
         return contender
+
+    def _affordable(self) -> int:
+        """Heats that leave time for the gate and a short race more. Said before the first, as looks are counted."""
+        heat_s = self._timing.estimate_s(2)
+        number = int((self._desk.left_s - self._court.estimate_s(self._trials.stack)) / heat_s) - 2
+        return max(PLANNED, min(MOST, number))
 
     def _note_patch(self, stack: Stack, copy: Contender, ruling: Ruling) -> None:
         trial = Trial(

@@ -8,7 +8,7 @@ from hotlap.levers import Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Phase, Run, Trial, Verdict, of_arm
 from hotlap.statistics import FALSE_GAIN, Progress
 from hotlap.tune.candidates import Candidate, Candidates, Promise, key
-from hotlap.tune.comparison import Contender, compare
+from hotlap.tune.comparison import PLANNED, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack
 from hotlap.tune.one_time import break_even_step, too_late
@@ -21,6 +21,9 @@ _MUCH = 0.20
 # A study that found nothing goes on, where the budget is ours to choose, for what could take this part off a step: less
 # is hardly shown on a machine on which the usual budget was not enough.
 _WORTH_MORE = 0.10
+
+# Processes at most for levers that are tried together: the last that is tried, so it may have what time is left.
+_PLANNED_BUNDLED = 8
 
 # Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
 _DEAR_S = 200e-6
@@ -116,14 +119,14 @@ class Trials:
         """Of what the budget still affords, the group that promises most for the time that its heats take."""
         bundle = self._candidates.bundle()
         self._kept_s = 0.0
-        if bundle is not None and self._affords([bundle]):
-            # Time for it is kept, and it comes before what promises less.
+        fits = bundle is not None and self._affords([bundle])
+        if bundle is not None and fits:
             self._kept_s = self._takes_s([bundle])
         affordable = [one for one in self._candidates.open() if self._affords([one])]
-        groups = self._candidates.groups(affordable)
-        if self._kept_s and bundle is not None and not _is_ahead(affordable, bundle):
+        if bundle is not None and fits and not any(len(one.candidate) == 1 for one in affordable):
             self._kept_s = 0.0
             return [bundle.candidate]
+        groups = self._candidates.groups(affordable)
         if not groups:
             return []
         group = max(groups, key=lambda group: group[0].bound_s / self._heats_s(group))
@@ -190,6 +193,7 @@ class Trials:
             contenders,
             heat,
             pooled=self._desk.pooled("step" if step else "process"),
+            planned=max(_PLANNED_BUNDLED if len(candidate) > 1 else PLANNED for candidate in group.values()),
             time_left=lambda: self._desk.left_s > self.reserve_s,
         )
 
@@ -278,11 +282,6 @@ class Trials:
                 failure=contender.failure.kind if contender.failure else None,
             )
         )
-
-
-def _is_ahead(affordable: Sequence[Promise], bundle: Promise) -> bool:
-    """A lever alone could still save more than the bundle seems to."""
-    return any(one.bound_s > bundle.bound_s for one in affordable if len(one.candidate) == 1)
 
 
 def _stays_or_goes(stays: bool, bundled: bool) -> str:

@@ -200,6 +200,16 @@ def test_a_bundle_that_the_gate_refused_is_tried_without_what_rounds_otherwise(k
     assert bundled(*alone, replace(together, runs=(candidates().profile(),))) == ["one", "two"]
 
 
+def test_of_two_that_save_the_same_time_the_better_one_is_in_a_bundle(known: list[type[Lever]]) -> None:
+    known += [lever(name, saves=0.2) for name in ("one", "two", "native-step", "fused-optimizer", "compile")]
+    alone = [trial("one", speedup=1.05), trial("native-step", speedup=1.1), trial("fused-optimizer", speedup=1.08)]
+    assert bundled(*alone) == ["one", "native-step"]
+    alone += [trial("compile", speedup=1.12)]
+    assert bundled(*alone) == ["one", "fused-optimizer", "compile"]
+    accepted = [replace(alone[0], levers=(spec("two"),)), alone[0], alone[1], replace(alone[2], accepted=True)]
+    assert bundled(*accepted) == ["one", "two"]
+
+
 def test_who_was_accepted_in_a_bundle_is_known(known: list[type[Lever]]) -> None:
     known += [lever(name, saves=0.2) for name in ("one", "two", "workers", "threads")]
     found = candidates(trial("one", "two", accepted=True), trial("workers", "threads", accepted=True))
