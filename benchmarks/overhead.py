@@ -125,21 +125,18 @@ class Hotlap:
     def __init__(self, training: Training) -> None:
         self._out = tempfile.TemporaryDirectory()
         self._session = Session(Plan(command=("x",), cwd=".", out=self._out.name, steps=10**8, warmup=0))
-        self._steps(training, SETTLED)
+        self(training, SETTLED)
 
-    def _steps(self, training: Training, number: int) -> Block:
+    def __call__(self, training: Training, block: int) -> Block:
         patch = Patch()
         hooks.install(self._session, patch)
         try:
             training.steps(FEWEST)
             before_s = self._session.own_s
-            steps = training.steps(number)
-            return block_of(steps, (self._session.own_s - before_s) / number)
+            steps = training.steps(block)
+            return block_of(steps, (self._session.own_s - before_s) / block)
         finally:
             patch.undo()
-
-    def __call__(self, training: Training, block: int) -> Block:
-        return self._steps(training, block)
 
 
 def under_torch_profiler(training: Training, block: int) -> Block:

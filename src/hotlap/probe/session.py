@@ -1,6 +1,5 @@
 """One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
-import gc
 import time
 import weakref
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from hotlap.probe import device_clock, parting
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
+from hotlap.probe.collector import collector_rests
 from hotlap.probe.device_clock import DeviceClock
 from hotlap.probe.ending import Ending
 from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
@@ -248,19 +248,9 @@ class Session:
         """Asked for between two steps: those made so far shall be in the ledger before the next one begins."""
         self._sure_until = self.steps
 
+    @collector_rests()
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
-        # Thousands of steps are some ten thousand small objects: the collector would look through all that the script
-        # holds, for a tenth of a second and more, and find nothing.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            self._account(now)
-        finally:
-            if collects:
-                gc.enable()
-
-    def _account(self, now: float) -> None:
         schedule = self.schedule
         for lap in self.clock.read():
             move = schedule.move

@@ -57,20 +57,15 @@ PAIRS: tuple[tuple[str, str], ...] = (
 )
 """Levers whose effects are known not to simply multiply."""
 
-SAME_WORK: tuple[frozenset[str], ...] = tuple(
-    map(
-        frozenset,
-        (
-            # The whole of a small step natively: there is nothing left of it to fuse, compile or capture.
-            ("native-step", "fused-optimizer"),
-            ("native-step", "compile"),
-            ("native-step", "cuda-graphs"),
-            # What is kept need not be made beside the training.
-            ("workers", "cached-dataset"),
-            ("workers", "prefetch-thread"),
-            ("prefetch-thread", "cached-dataset"),
-        ),
-    )
+SAME_WORK: tuple[tuple[str, str], ...] = (
+    # The whole of a small step natively: there is nothing left of it to fuse, compile or capture.
+    ("native-step", "fused-optimizer"),
+    ("native-step", "compile"),
+    ("native-step", "cuda-graphs"),
+    # What is kept need not be made beside the training.
+    ("workers", "cached-dataset"),
+    ("workers", "prefetch-thread"),
+    ("prefetch-thread", "cached-dataset"),
 )
 """Two that save the same time: the second brings little where the first is at work, or costs."""
 
@@ -156,7 +151,7 @@ class Candidates:
         ]
         taken = {str(spec["name"]) for spec in self.stack}
         for _, lever in sorted(found, key=lambda one: -one[0]):
-            if not any(pair <= taken | {lever.name} for pair in SAME_WORK if lever.name in pair):
+            if not any(set(pair) <= taken | {lever.name} for pair in SAME_WORK if lever.name in pair):
                 taken.add(lever.name)
         return [lever for _, lever in found if lever.name in taken]
 

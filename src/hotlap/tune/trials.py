@@ -119,11 +119,11 @@ class Trials:
         """Of what the budget still affords, the group that promises most for the time that its heats take."""
         bundle = self._candidates.bundle()
         self._kept_s = 0.0
-        fits = bundle is not None and self._affords([bundle])
-        if bundle is not None and fits:
-            self._kept_s = self._takes_s([bundle])
+        if bundle is not None and not self._affords([bundle]):
+            bundle = None
+        self._kept_s = self._takes_s([bundle]) if bundle is not None else 0.0
         affordable = [one for one in self._candidates.open() if self._affords([one])]
-        if bundle is not None and fits and not any(len(one.candidate) == 1 for one in affordable):
+        if bundle is not None and not any(len(one.candidate) == 1 for one in affordable):
             self._kept_s = 0.0
             return [bundle.candidate]
         groups = self._candidates.groups(affordable)
