@@ -248,7 +248,7 @@ class Session:
         """Asked for between two steps: those made so far shall be in the ledger before the next one begins."""
         self._sure_until = self.steps
 
-    @collector_rests()
+    @collector_rests
     def account(self, *, now: float) -> None:
         """The steps that were made since the last look -> rows of the ledger."""
         schedule = self.schedule
