@@ -5,8 +5,9 @@ NaN, no loss, too little evidence: never UNHARMED. What was compared, and what w
 
 from hotlap.gate import exact, invariants, rounding, statistical
 from hotlap.gate.evidence import Evidence, Pair, Ruling, undecided
+from hotlap.gate.padding import apart
 
-__all__ = ["Evidence", "Ruling", "judge"]
+__all__ = ["Evidence", "Ruling", "apart", "judge"]
 
 CONTRACTS = ("exact", "rounding", "statistical")
 

@@ -93,6 +93,8 @@ class Lever(ABC):
     name: ClassVar[str]
     scope: ClassVar[Scope]
     numerics: ClassVar[Numerics]
+    pads: ClassVar[bool] = False
+    """Batches get more of their own padding: the gate sets that apart, and compares the rest."""
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:

@@ -43,13 +43,15 @@ class PadShapes(Lever):
     model that does not tell padding from data trains on other data: a loss or a mean over all positions, the last
     position, attention without a mask. So the lever is for scripts that name a mask, lengths or `ignore_index`, and is
     refused where a loss over positions ignores none, with batch normalisation, and where batches are packed
-    afterwards (`pack_padded_sequence`), for then their shapes change all the same. What is left is judged
-    statistically, because dropout draws for the padding as well. Each worker has a longest batch of its own.
+    afterwards (`pack_padded_sequence`), for then their shapes change all the same. What is left is judged, padding
+    apart, by rounding, or else statistically: dropout draws for the padding as well. Each worker has a longest batch of
+    its own.
     """
 
     name: ClassVar[str] = "pad-shapes"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.STATISTICAL
+    pads: ClassVar[bool] = True
 
     multiple: int = _MULTIPLE
 

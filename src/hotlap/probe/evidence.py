@@ -4,7 +4,7 @@ import hashlib
 import random
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -48,40 +48,82 @@ def num_samples(batch: Any) -> int | None:
     return len(batch) if isinstance(batch, list | tuple | dict) else None
 
 
+class Digests(NamedTuple):
+    """Short texts that are equal where batches are."""
+
+    whole: str
+    unpadded: tuple[str, str]
+    """But for padding at the end of dimension 0 of each tensor, and at that of dimension 1."""
+
+
 class Digest:
     """Bytes of batches -> one short text a step."""
 
     def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=12)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._hashes = tuple(hashlib.blake2b(digest_size=12) for _ in range(3))
         self._used = False
 
     def add(self, batch: Any) -> None:
         """Take in every tensor, array and plain value of a batch."""
         self._used = True
         for leaf in leaves(batch):
-            if isinstance(leaf, torch.Tensor):
-                self._hash.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
-                self._hash.update(_bytes_of(leaf))
-            else:
-                self._hash.update(repr(leaf).encode() if _is_plain(leaf) else type(leaf).__name__.encode())
+            for hash_, part in zip(self._hashes, _told(leaf), strict=True):
+                hash_.update(part)
 
-    def take(self) -> str | None:
-        """The digest of what was added since the last call; None if nothing was."""
+    def take(self) -> Digests | None:
+        """The digests of what was added since the last call; None if nothing was."""
         if not self._used:
             return None
-        text = self._hash.hexdigest()
-        self._hash = hashlib.blake2b(digest_size=12)
-        self._used = False
-        return text
+        whole, first, second = (hash_.hexdigest() for hash_ in self._hashes)
+        self._begin()
+        return Digests(whole, (first, second))
 
 
-def _bytes_of(tensor: torch.Tensor) -> Any:
+def _told(leaf: Any) -> tuple[bytes, bytes, bytes]:
+    """What is known of a leaf: whole, and without padding at the end of dimension 0 or 1."""
+    if not isinstance(leaf, torch.Tensor):
+        return (repr(leaf).encode() if _is_plain(leaf) else type(leaf).__name__.encode(),) * 3
+    flat = _on_host(leaf)
+    whole = _digest_of(flat)
+    parts = [_without_padding(flat, dim) for dim in (0, 1)]
+    first, second = (whole if part is flat else _digest_of(part) for part in parts)
+    return whole, first, second
+
+
+def _digest_of(flat: torch.Tensor) -> bytes:
+    told = hashlib.blake2b(f"{flat.dtype}{tuple(flat.shape)}".encode(), digest_size=12)
+    told.update(_bytes(flat))
+    return told.digest()
+
+
+def _without_padding(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """Less all slices at the end of `dim` that hold one value each: the same for a tensor and a padded copy of it.
+
+    A sequence alone in its batch has none left.
+    """
+    if tensor.layout != torch.strided or tensor.dim() < 2 or not tensor.numel():
+        return tensor
+    # Bytes, for every type can be compared then, and NaN equals itself.
+    rows = tensor.movedim(dim, 0).contiguous().reshape(tensor.size(dim), -1, 1).view(torch.uint8)
+    if not bool((rows[-1] == rows[-1, :1]).all()):
+        return tensor
+    kept = (rows != rows[:, :1]).flatten(1).any(1).nonzero()
+    return tensor.narrow(dim, 0, int(kept[-1]) + 1 if len(kept) else 0)
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     # A batch of ours that knows of a copy on a device: after an ordinary use the script would not be given that copy.
     peek = getattr(type(tensor), "_hotlap_peek", None)
-    flat = (tensor if peek is None else peek(tensor)).detach().resolve_conj().resolve_neg()
+    return (tensor if peek is None else peek(tensor)).detach().resolve_conj().resolve_neg().cpu()
+
+
+def _bytes(flat: torch.Tensor) -> Any:
     if flat.layout != torch.strided:
         return repr(flat).encode()
-    return flat.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return flat.contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
 def _is_plain(value: Any) -> bool:
@@ -96,7 +138,7 @@ def cuda_in_use() -> bool:
 def rng_digest() -> str:
     """Digest of the states of the three global generators, and of the devices' where they are in use."""
     state = hashlib.blake2b(digest_size=12)
-    state.update(_bytes_of(torch.get_rng_state()))
+    state.update(_bytes(torch.get_rng_state()))
     state.update(str(random.getstate()).encode())
     if "numpy" in sys.modules:
         import numpy as np
@@ -104,7 +146,7 @@ def rng_digest() -> str:
         legacy: Any = np.random.get_state(legacy=False)
         state.update(legacy["state"]["key"].tobytes() + repr((legacy["state"]["pos"], legacy["gauss"])).encode())
     if cuda_in_use():
-        state.update(_bytes_of(torch.cuda.get_rng_state()))
+        state.update(_bytes(torch.cuda.get_rng_state()))
     return state.hexdigest()
 
 

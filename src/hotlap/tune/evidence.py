@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap import levers
-from hotlap.gate import Evidence, Ruling, judge
+from hotlap.gate import Evidence, Ruling, apart, judge
 from hotlap.record import LeverSpec, Plan, Run, Turn, Verdict
 from hotlap.tune.options import Options, Runs
 from hotlap.tune.sizes import Pace, Sizes
@@ -72,36 +72,55 @@ class Court:
         """The script under `stack` (or its patched copy: the same promise) against the script as written."""
         numerics = numerics_of(stack)
         self.look()
+        plans = self._plans_of(stack, numerics, replaced)
+        found: list[Run] = []
+        pads = any(levers.from_spec(spec).pads for spec in stack)
+        if pads:
+            found = self._in_pairs(plans[:1])
+            ruling = self._padding_apart(found)
+            if ruling is not None:
+                return ruling
         if numerics is not levers.Numerics.EXACT:
             self.prepare(numerics)
-        found = self._in_pairs(self._plans_of(stack, numerics, replaced))
+        found += self._in_pairs(plans[len(found) :])
         lost = next((run.not_installed[0] for run in found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
-        ruling = self._ask(numerics, found)
+        ruling = self._ask(numerics, found, pads=pads)
         if ruling.verdict is Verdict.UNHARMED or numerics is not levers.Numerics.EXACT:
             return ruling
         # A run that equals the one as written bit for bit has repeated it, lever or not. Where it does not, a second
         # one as written shows whether the script repeats itself at all.
         self.prepare(numerics)
-        return self._ask(numerics, found)
+        return self._ask(numerics, found, pads=pads)
+
+    def _padding_apart(self, found: Sequence[Run]) -> Ruling | None:
+        """A model that takes no notice of padding trains as it did but for rounding, and that takes no other seeds.
+
+        None where that cannot be said: dropout, say, draws for the padding as well.
+        """
+        self.prepare(levers.Numerics.ROUNDING)
+        ruling = self._ask(levers.Numerics.ROUNDING, found, pads=True)
+        return ruling if ruling.verdict is Verdict.UNHARMED else None
 
     def _plans_of(self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str] | None) -> list[Plan]:
         changed = {"always": stack, "replaced": {}} if replaced is None else {"always": (), "replaced": dict(replaced)}
         seeds = range(_NUMBER_OF_SEEDS) if numerics is levers.Numerics.STATISTICAL else range(1)
         return [replace(self._plan(reseed=k), **changed) for k in seeds]
 
-    def _ask(self, numerics: levers.Numerics, found: Sequence[Run]) -> Ruling:
-        return judge(
-            str(numerics),
-            Evidence(
-                base=tuple(self._as_written()),
-                lever=tuple(run for run in found if not run.reseed),
-                nudged=tuple(run for run in self.known if run.nudge),
-                base_seeds=tuple(run for run in self.known if not run.nudge and _is_other_seed(run, self.known)),
-                lever_seeds=tuple(found),
-            ),
+    def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, pads: bool) -> Ruling:
+        evidence = Evidence(
+            base=tuple(self._as_written()),
+            lever=tuple(run for run in found if not run.reseed),
+            nudged=tuple(run for run in self.known if run.nudge),
+            base_seeds=tuple(run for run in self.known if not run.nudge and _is_other_seed(run, self.known)),
+            lever_seeds=tuple(found),
         )
+        unpadded = apart(evidence) if pads else None
+        if unpadded is None:
+            return judge(str(numerics), evidence)
+        ruling = judge(str(numerics), unpadded)
+        return replace(ruling, why=f"Padding apart: {ruling.why}")
 
     def estimate_s(self, stack: Stack) -> float:
         """About what `judge` will take."""
@@ -111,7 +130,8 @@ class Court:
             long += max(0, 2 - len(self._as_written()))
             short += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
         if numerics is levers.Numerics.STATISTICAL:
-            long += 2 * (_NUMBER_OF_SEEDS - 1)
+            seen = {run.reseed for run in self.known if run.reseed}
+            long += 2 * (_NUMBER_OF_SEEDS - 1) - len(seen)
         return self._pace.factor * (
             long * self._expected_s(self._plan()) + short * self._expected_s(self._plan(nudge=1))
         )

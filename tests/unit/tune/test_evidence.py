@@ -1,0 +1,81 @@
+"""The runs that the gate is given: how many, and what is set apart."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hotlap.record import LeverSpec, Plan, Run, Verdict
+from hotlap.tune.evidence import Court
+from hotlap.tune.sizes import Sizes
+from tests.unit.tune.world import World, options_for
+
+PADDED: tuple[LeverSpec, ...] = ({"name": "pad-shapes", "multiple": 16},)
+OTHER_NUMBERS: tuple[LeverSpec, ...] = ({"name": "bf16-autocast"},)
+
+SIZES = Sizes(step_s=0.003, setup_s=4.0, block=11, steps=110, warmup=20, evidence_steps=200, together=2, cores=2.0)
+
+
+class Lengths(World):
+    """Batches that pad-shapes makes longer; `data` is what they say besides."""
+
+    data: str = "data"
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        runs = super().__call__(plans, limit_s=limit_s)
+        return [self._with_lengths(run, any(spec in PADDED for spec in run.always)) for run in runs]
+
+    def _with_lengths(self, run: Run, padded: bool) -> Run:
+        data = self.data if padded else "data"
+        told = tuple(f"{run.seed}-{k}" for k in run.step_index)
+        return replace(
+            run,
+            batch_digest=tuple(f"{one}-{padded}" for one in told),
+            unpadded_digest=tuple((f"{one}-{padded}", f"{one}-{data}") for one in told),
+        )
+
+
+def court_of(world: World) -> Court:
+    return Court(world, options_for(world.path), SIZES, (), now=world.now)
+
+
+def lengths(**settings: object) -> Lengths:
+    return Lengths(path="/train.py", sha256="0" * 64, **settings)  # type: ignore[arg-type]
+
+
+def test_a_model_that_takes_no_notice_of_padding_needs_no_other_seeds() -> None:
+    world = lengths()
+    ruling = court_of(world).judge(PADDED)
+    assert ruling.verdict is Verdict.UNHARMED
+    assert ruling.why.startswith("Padding apart: ")
+    assert not any(plan.reseed for plan in world.plans)
+
+
+def test_a_model_that_counts_padding_as_data_is_harmed() -> None:
+    world = lengths(harms={"pad-shapes": 0.5})
+    ruling = court_of(world).judge(PADDED)
+    assert ruling.verdict is Verdict.HARMED
+    assert any(plan.reseed for plan in world.plans), "it was asked whether other seeds bear it out"
+
+
+def test_batches_that_hold_other_data_are_no_matter_of_padding() -> None:
+    world = lengths()
+    world.data = "other data"
+    ruling = court_of(world).judge(PADDED)
+    assert ruling.verdict is Verdict.HARMED
+    assert "another batch" in ruling.why
+
+
+@pytest.mark.parametrize("stack", [PADDED, OTHER_NUMBERS])
+def test_what_is_known_is_not_counted_again(stack: tuple[LeverSpec, ...]) -> None:
+    world = lengths(harms={"pad-shapes": 0.001})
+    court = court_of(world)
+    before_s = court.estimate_s(stack)
+    court.judge(stack)
+    made = len(world.plans)
+    after_s = court.estimate_s(stack)
+    court.judge(stack)
+    again = len(world.plans) - made
+    assert again < made
+    assert after_s < before_s
+    assert after_s == pytest.approx(again * SIZES.evidence_s(200), rel=0.5)
