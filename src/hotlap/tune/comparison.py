@@ -7,7 +7,7 @@ from hotlap import statistics
 from hotlap.record import LEAST_GAIN, Failure, Interval, Run
 from hotlap.statistics import Progress
 from hotlap.tune.failure import Failed
-from hotlap.tune.one_time import agreed_s, one_time_s
+from hotlap.tune.one_time import one_time_s, start_s
 from hotlap.tune.timing import Heat
 
 # Processes (or groups that take turns) at most for one trial. Fewer when it is clear before.
@@ -22,8 +22,10 @@ class Contender:
     log_ratios: list[float] = field(default_factory=list)
     progress: Progress = Progress.GO_ON
     failure: Failed | None = None
-    one_time_costs_s: list[float] = field(default_factory=list)
-    """One per process, where it ran in processes of its own."""
+    starts_s: list[float] = field(default_factory=list)
+    """Of its processes, where it ran in some of its own."""
+    bases_s: list[float] = field(default_factory=list)
+    """Of the base's, in the same heats."""
     run: Run | None = None
     """The last process that it ran in."""
     base: Run | None = None
@@ -37,7 +39,7 @@ class Contender:
     @property
     def one_time_s(self) -> float | None:
         """What it costs once; None where that was not seen, or may be chance."""
-        return agreed_s(self.one_time_costs_s)
+        return one_time_s(self.bases_s, self.starts_s)
 
     @property
     def mean(self) -> float:
@@ -92,6 +94,8 @@ def _note(still: Sequence[Contender], outcome: Heat, progress: Callable[[Sequenc
         contender.run = outcome.runs[0]
         if len(outcome.runs) > 1:
             contender.run = outcome.runs[k + 1]
-            cost_s = one_time_s(contender.base, contender.run)
-            contender.one_time_costs_s += [] if cost_s is None else [cost_s]
+            starts_s = start_s(contender.base), start_s(contender.run)
+            if starts_s[0] is not None and starts_s[1] is not None:
+                contender.bases_s.append(starts_s[0])
+                contender.starts_s.append(starts_s[1])
         contender.progress = progress(contender.log_ratios)

@@ -1,42 +1,43 @@
 """What levers cost once (compiling, filling a cache), and the step from which on that has paid itself back."""
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from hotlap import statistics
 from hotlap.record import Run
 
 # From one process to the next the start takes a few tenths of a second more or less, on a busy machine. A cost is
-# believed where processes agree on it: where the smallest that was seen is at least this part of the largest,
-_AGREE = 0.5
-# and where it is more than this part of the script's own start, which varies by about as much.
+# believed where no process without it took as long to start as any with it, where it is more than this part of the
+# script's own start,
 _OF_THE_START = 0.1
+# and where processes agree on it: where the smallest that was seen is at least this part of the middle one. (Not of the
+# largest: what the first process compiled the others find in a cache.)
+_AGREE = 0.5
 
 
-def one_time_s(base: Run, run: Run) -> float | None:
-    """Seconds that the start of `run` took beyond its own steady steps, less the same of `base`; None without steps.
+def start_s(run: Run) -> float | None:
+    """Seconds that the start of `run`, a fresh process, took beyond its own steady steps; None without steps.
 
-    0 where it is within what starts vary by. Both are fresh processes of one heat. Their first steps hold what comes
-    before them: data sets, imports.
+    Its first steps hold what comes before them: imports, data sets, compiling.
     """
-    parts = [_beyond_steady_s(one) for one in (base, run)]
-    if parts[0] is None or parts[1] is None:
-        return None
-    cost_s = parts[1] - parts[0]
-    return cost_s if cost_s > _OF_THE_START * abs(parts[0]) else 0.0
-
-
-def _beyond_steady_s(run: Run) -> float | None:
     if not run.step_s or not run.first_steps_s:
         return None
     return sum(run.first_steps_s) - len(run.first_steps_s) * fmean(run.step_s)
 
 
-def agreed_s(costs: Sequence[float]) -> float | None:
-    """One-time costs seen in several processes -> what is believed of them; None where that is chance."""
-    if len(costs) < 2 or min(costs) <= 0 or min(costs) < _AGREE * max(costs):
+def one_time_s(bases_s: Sequence[float], starts_s: Sequence[float]) -> float | None:
+    """Starts of the script without and with something -> what that costs once; None where it is nothing, or chance.
+
+    All of the same heats, in which processes start side by side. The base waits for whatever the other does on all
+    cores then (it compiles), so its own start is the shortest that was seen.
+    """
+    if len(starts_s) < 2 or not bases_s or min(starts_s) <= max(bases_s):
         return None
-    return fmean(costs)
+    own_s = min(bases_s)
+    costs_s = [start - own_s for start in starts_s]
+    if min(costs_s) <= _OF_THE_START * abs(own_s) or min(costs_s) < _AGREE * median(costs_s):
+        return None
+    return median(costs_s)
 
 
 def break_even_step(cost_s: float | None, base: Run | None, run: Run | None) -> int | None:
