@@ -152,11 +152,11 @@ def can_stop(
 ) -> Progress:
     """After each process of a trial: is it clear whether the speed-up is above `line`? `planned`: processes at most.
 
-    Each look spends a part of `false_gain`; look k gets twice as much as look k - 1, so a large gain stops early and
-    most is left for the last look. The parts are simply added up (Bonferroni), which holds however looks depend on one
-    another. A trial that could not become a GAIN even if its upper bound were the truth ends early as well, unless
-    `patient`: then the interval counts, not only whether it is a GAIN. Whatever is a GAIN here has a 95% interval above
-    `line`; the reverse does not hold, so accept on GAIN only.
+    Each look spends a part of `false_gain`; look k gets twice as much as look k - 1 (less than that where more than
+    eight are planned), so a large gain stops early and most is left for the last look. The parts are simply added up
+    (Bonferroni), which holds however looks depend on one another. A trial that could not become a GAIN even if its
+    upper bound were the truth ends early as well, unless `patient`: then the interval counts, not only whether it is a
+    GAIN. Whatever is a GAIN here has a 95% interval above `line`; the reverse does not hold, so accept on GAIN only.
     """
     n = len(log_ratios)
     looks = max(planned, n, 1)
@@ -178,7 +178,8 @@ def can_stop(
 
 def _spend(look: int, looks: int, false_gain: float) -> float:
     """What one look of so many may spend on a false gain."""
-    return false_gain * 2.0 ** (look - 1) / (2.0**looks - 1)
+    growth: float = 2.0 ** min(1.0, 8 / looks)
+    return false_gain * growth ** (look - 1) * (growth - 1) / (growth**looks - 1)
 
 
 def _margin(

@@ -33,6 +33,11 @@ class Desk:
         """Of the budget, less what is kept for later."""
         return self.options.budget_s - self.elapsed_s - self.aside_s
 
+    @property
+    def extension_s(self) -> float:
+        """What `extend` would add."""
+        return max(0.0, (self.options.long_budget_s or 0.0) - self.options.budget_s)
+
     def change(self, part: str, **fields: object) -> None:
         """The study knows more now."""
         self.study = replace(self.study, elapsed_s=self.elapsed_s, **fields)  # type: ignore[arg-type]
@@ -41,9 +46,9 @@ class Desk:
     def extend(self) -> bool:
         """The study is one that needs the longer budget, where the user left the choice to us: True if it has it now
         and had not before."""
-        longer_s = self.options.long_budget_s
-        if longer_s is None or longer_s <= self.options.budget_s:
+        if not self.extension_s:
             return False
+        longer_s = self.options.budget_s + self.extension_s
         self.options = replace(self.options, budget_s=longer_s)
         self.change("budget", budget_s=longer_s)
         return True

@@ -116,7 +116,8 @@ class Trials:
         )
 
     def _next_group(self) -> Sequence[Candidate]:
-        """Of what the budget still affords, the group that promises most for the time that its heats take."""
+        """Of what the budget still affords, the group that promises most for the time that it takes: its heats, and the
+        gate, which for another numerics has ten runs to make."""
         bundle = self._candidates.bundle()
         self._kept_s = 0.0
         if bundle is not None and not self._affords([bundle]):
@@ -129,7 +130,7 @@ class Trials:
         groups = self._candidates.groups(affordable)
         if not groups:
             return []
-        group = max(groups, key=lambda group: group[0].bound_s / self._heats_s(group))
+        group = max(groups, key=lambda group: group[0].bound_s / self._takes_s(group))
         # What does not fit side by side fits alone.
         while not self._affords(group):
             group = group[:-1]
@@ -141,8 +142,11 @@ class Trials:
 
     def _takes_s(self, group: Sequence[Promise]) -> float:
         """Its heats, and the gate's runs for one of it."""
-        gate_s = max(self._court.estimate_s((*self.stack, *_specs(one.candidate))) for one in group)
-        return self._heats_s(group) + gate_s
+        return self._heats_s(group) + max(self._gate_s(one.candidate) for one in group)
+
+    def _gate_s(self, candidate: Candidate) -> float:
+        """The gate's runs for it, on top of what is accepted."""
+        return self._court.estimate_s((*self.stack, *_specs(candidate)))
 
     def _heats_s(self, group: Sequence[Promise]) -> float:
         """What deciding whether it is faster will take, where that is clear."""
@@ -163,7 +167,8 @@ class Trials:
             return
         pairs = list(zip(group, contenders, strict=True))
         gains = [(candidate, contender) for candidate, contender in pairs if contender.progress is Progress.GAIN]
-        gains.sort(key=lambda pair: -pair[1].mean)
+        # Not a gain of a few per cent first whose gate takes most of what is left.
+        gains.sort(key=lambda pair: -pair[1].mean / (2 * self._timing.estimate_s(2) + self._gate_s(pair[0])))
         for candidate, contender in pairs:
             # What is not decided behind a gain is compared again, with it or without.
             if contender.progress is not Progress.GAIN and not (gains and contender.open):
