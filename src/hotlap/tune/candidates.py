@@ -23,8 +23,6 @@ _MOST_SWITCHED = 5
 # Contenders that share the base of a heat at most, each a process of its own: they share its start and its steps, and
 # wait for one another.
 _MOST_BESIDE = 3
-# Fewer are what they were alone.
-_FEWEST_BUNDLED = 2
 # A lever with which alone the step ran at less than half its speed does not win with another one.
 _HOPELESS = 0.5
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
@@ -110,21 +108,25 @@ class Candidates:
 
     def bundle(self) -> Promise | None:
         """Levers whose gains were too small to be shown alone, all at once: together they stand out of the same noise.
+        Where there is but one, it is tried again, by more processes.
 
         Only what seemed to gain, and promises equal numbers or rounding; without the latter where the gate did not pass
-        those; and of two that save the same time the better one. None where there are not two, or where they were tried
-        together.
+        those; and of two that save the same time the better one. None where there are none, or where this was done.
         """
         profile = self.profile()
         members = [lever for lever in self._unshown(profile) if lever.numerics is not Numerics.STATISTICAL]
-        trial = self._tried(members)
-        if trial is not None and trial.runs and not trial.accepted:
+        tried = self._tried(members)
+        if tried and tried[-1].runs and not tried[-1].accepted:
             members = [lever for lever in members if lever.numerics is Numerics.EXACT]
-            trial = self._tried(members)
-        if len(members) < _FEWEST_BUNDLED or trial is not None:
+            tried = self._tried(members)
+        if len(tried) > (len(members) == 1) or not members:
             return None
         speed = math.prod(self._best_speed(lever.name) for lever in members)
         return Promise(bound_s=profile.median_step_s() * (1 - 1 / speed), candidate=tuple(members))
+
+    def is_tried(self, candidate: Candidate) -> bool:
+        """It had a trial before."""
+        return bool(self._tried(candidate))
 
     def is_bundled(self, spec: LeverSpec) -> bool:
         """It was accepted with others, and not as one of a pair."""
@@ -139,7 +141,7 @@ class Candidates:
         """Of each lever the setting that did best alone, if that seemed to gain but could not be shown to."""
         best: dict[str, tuple[float, Lever, Trial]] = {}
         for lever in self._not_rejected(profile):
-            alone = self._tried((lever,))
+            alone = next(iter(self._tried((lever,))), None)
             if alone is not None and alone.speedup is not None:
                 this = alone.speedup.mid, lever, alone
                 best[lever.name] = max(best.get(lever.name, this), this, key=lambda one: one[0])
@@ -155,9 +157,9 @@ class Candidates:
                 taken.add(lever.name)
         return [lever for _, lever in found if lever.name in taken]
 
-    def _tried(self, members: Sequence[Lever]) -> Trial | None:
+    def _tried(self, members: Sequence[Lever]) -> list[Trial]:
         specs = key(tuple(lever.spec() for lever in members))
-        return next((one for one in self._trials() if one.kind == "lever" and key(one.levers) == specs), None)
+        return [one for one in self._trials() if one.kind == "lever" and key(one.levers) == specs]
 
     def groups(self, open_: Sequence[Promise]) -> list[list[Promise]]:
         """Those that can be compared in the same processes: by steps within one, or side by side."""

@@ -22,8 +22,9 @@ _MUCH = 0.20
 # is hardly shown on a machine on which the usual budget was not enough.
 _WORTH_MORE = 0.10
 
-# Processes at most for levers that are tried together: the last that is tried, so it may have what time is left.
-_PLANNED_BUNDLED = 8
+# Processes at most for what is tried last, to show what was too small for the usual number: as many as there is time
+# for.
+_PLANNED_LAST, _MOST_LAST = 8, 16
 
 # Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
 _DEAR_S = 200e-6
@@ -157,7 +158,8 @@ class Trials:
     # One trial
 
     def _try(self, group: Sequence[Candidate]) -> None:
-        self._desk.doing(f"trying {', '.join(title(candidate) for candidate in group)}")
+        again = " again, by more processes" if self._candidates.is_tried(group[0]) else ""
+        self._desk.doing(f"trying {', '.join(title(candidate) for candidate in group)}{again}")
         contenders = [Contender(name=title(candidate)) for candidate in group]
         self._compare(dict(zip((c.name for c in contenders), group, strict=True)), contenders)
         if len(group) > 1 and all(contender.failure for contender in contenders):
@@ -198,9 +200,16 @@ class Trials:
             contenders,
             heat,
             pooled=self._desk.pooled("step" if step else "process"),
-            planned=max(_PLANNED_BUNDLED if len(candidate) > 1 else PLANNED for candidate in group.values()),
+            planned=self._planned(next(iter(group.values()))),
             time_left=lambda: self._desk.left_s > self.reserve_s,
         )
+
+    def _planned(self, first: Candidate) -> int:
+        """Processes at most. Said before the first, as looks are counted."""
+        if len(first) == 1 and not self._candidates.is_tried(first):
+            return PLANNED
+        number = int((self._desk.left_s - self.reserve_s - self._gate_s(first)) / self._timing.estimate_s(2))
+        return max(_PLANNED_LAST, min(_MOST_LAST, number))
 
     def _comes_too_late(self, contender: Contender) -> str | None:
         """Why what it costs once is not worth it in a training as long as the user's; None if it is."""

@@ -170,11 +170,14 @@ def test_what_could_not_be_shown_alone_is_tried_together(known: list[type[Lever]
     assert bundle.bound_s == pytest.approx(step_s * (1 - 1 / (1.05 * 1.08)))
 
 
-def test_one_alone_is_no_bundle_nor_what_was_accepted_or_tried_together(known: list[type[Lever]]) -> None:
+def test_one_alone_is_tried_once_more_and_what_was_accepted_or_tried_together_is_not(
+    known: list[type[Lever]],
+) -> None:
     known += [lever("one", saves=0.2), lever("two", saves=0.2)]
     one, two = trial("one", speedup=1.05), trial("two", speedup=1.08)
-    assert bundled(one) is None
-    assert bundled(one, replace(two, accepted=True)) is None
+    assert bundled(one) == ["one"]
+    assert bundled(one, one) is None
+    assert bundled(one, replace(two, accepted=True)) == ["one"]
     assert bundled(one, two, trial("one", "two", speedup=1.1)) is None
 
 
