@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap import levers
-from hotlap.gate import Evidence, Ruling, apart, judge
+from hotlap.gate import Evidence, Ruling, apart, judge, saw_epoch_end
 from hotlap.record import LeverSpec, Plan, Run, Turn, Verdict
 from hotlap.tune.options import Options, Runs
 from hotlap.tune.sizes import Pace, Sizes
@@ -124,16 +124,17 @@ class Court:
 
     def estimate_s(self, stack: Stack) -> float:
         """About what `judge` will take."""
-        long, short = 1, 0
+        long, short, seeds = 1, 0, 0
         numerics = numerics_of(stack)
         if numerics is not levers.Numerics.EXACT:
             long += max(0, 2 - len(self._as_written()))
             short += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
         if numerics is levers.Numerics.STATISTICAL:
-            seen = {run.reseed for run in self.known if run.reseed}
-            long += 2 * (_NUMBER_OF_SEEDS - 1) - len(seen)
+            seeds = 2 * (_NUMBER_OF_SEEDS - 1) - len({run.reseed for run in self.known if run.reseed})
         return self._pace.factor * (
-            long * self._expected_s(self._plan()) + short * self._expected_s(self._plan(nudge=1))
+            long * self._expected_s(self._plan())
+            + short * self._expected_s(self._plan(nudge=1))
+            + seeds * self._expected_s(self._plan(reseed=1))
         )
 
     def _expected_s(self, plan: Plan) -> float:
@@ -165,6 +166,10 @@ class Court:
             found += runs
         return found
 
+    def _in_vain(self) -> bool:
+        """A run as written went on for an epoch's end, and there was none: other seeds would not show one either."""
+        return any(not saw_epoch_end([run]) for run in self._as_written())
+
     def _plan(self, *, reseed: int = 0, nudge: int = 0) -> Plan:
         return Plan(
             command=self._options.command,
@@ -172,7 +177,7 @@ class Court:
             out="",
             steps=self._sizes.evidence_steps,
             warmup=0,
-            whole_epoch=not nudge,
+            whole_epoch=not nudge and not (reseed and self._in_vain()),
             evidence=True,
             seed=self._options.seed,
             reseed=reseed,

@@ -1,16 +1,17 @@
 """Which levers, on top of which: stacked greedily by their bounds, known pairs together, then each left out once."""
 
+import math
 from collections.abc import Sequence
 
 from hotlap import levers
 from hotlap.gate import Ruling
-from hotlap.levers import Scope
+from hotlap.levers import Numerics, Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Phase, Run, Trial, Verdict, of_arm
 from hotlap.statistics import FALSE_GAIN, Progress
 from hotlap.tune.candidates import Candidate, Candidates, Promise, key
 from hotlap.tune.comparison import PLANNED, Contender, compare
 from hotlap.tune.desk import Desk
-from hotlap.tune.evidence import Court, Stack
+from hotlap.tune.evidence import Court, Stack, numerics_of
 from hotlap.tune.one_time import break_even_step, too_late
 from hotlap.tune.timing import Arm, Heat, Timing, scope_of
 from hotlap.units import duration, factor, percent
@@ -26,6 +27,9 @@ _WORTH_MORE = 0.10
 # for.
 _PLANNED_LAST, _MOST_LAST = 8, 16
 
+# A gain of other numbers (bf16) from which on the gate's ten runs come before all other trials.
+_WORTH_TEN_RUNS = 1.5
+
 # Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
 _DEAR_S = 200e-6
 
@@ -40,6 +44,8 @@ class Trials:
         self._candidates = candidates
         self._kept_s = 0.0
         """Kept for a bundle that is to come."""
+        self._waiting: set[object] = set()
+        """Keys of what gains, and whose gate waits until the others are done."""
 
     @property
     def stack(self) -> Stack:
@@ -117,21 +123,23 @@ class Trials:
         )
 
     def _next_group(self) -> Sequence[Candidate]:
-        """Of what the budget still affords, the group that promises most for the time that it takes: its heats, and the
-        gate, which for another numerics has ten runs to make."""
+        """Of what the budget still affords, the group that promises most for the time that its heats take. What waits
+        for the others comes last."""
         bundle = self._candidates.bundle()
         self._kept_s = 0.0
         if bundle is not None and not self._affords([bundle]):
             bundle = None
         self._kept_s = self._takes_s([bundle]) if bundle is not None else 0.0
         affordable = [one for one in self._candidates.open() if self._affords([one])]
-        if bundle is not None and not any(len(one.candidate) == 1 for one in affordable):
+        at_once = [one for one in affordable if key(_specs(one.candidate)) not in self._waiting]
+        if bundle is not None and not any(len(one.candidate) == 1 for one in at_once):
             self._kept_s = 0.0
             return [bundle.candidate]
+        affordable = at_once or affordable
         groups = self._candidates.groups(affordable)
         if not groups:
             return []
-        group = max(groups, key=lambda group: group[0].bound_s / self._takes_s(group))
+        group = max(groups, key=lambda group: group[0].bound_s / self._heats_s(group))
         # What does not fit side by side fits alone.
         while not self._affords(group):
             group = group[:-1]
@@ -169,20 +177,27 @@ class Trials:
             return
         pairs = list(zip(group, contenders, strict=True))
         gains = [(candidate, contender) for candidate, contender in pairs if contender.progress is Progress.GAIN]
-        # Not a gain of a few per cent first whose gate takes most of what is left.
+        # What brings most for its time, the gate's included.
         gains.sort(key=lambda pair: -pair[1].mean / (2 * self._timing.estimate_s(2) + self._gate_s(pair[0])))
         for candidate, contender in pairs:
             # What is not decided behind a gain is compared again, with it or without.
             if contender.progress is not Progress.GAIN and not (gains and contender.open):
                 self._close(candidate, contender, None)
+        self._take_one(gains)
+
+    def _take_one(self, gains: Sequence[tuple[Candidate, Contender]]) -> None:
+        """The first that does no harm; what else gained is compared again, on top of it."""
         for candidate, contender in gains:
             if self._comes_too_late(contender):
                 self._close(candidate, contender, None)
                 continue
+            if self._can_wait(candidate, contender):
+                self._waiting.add(key(_specs(candidate)))
+                continue
             ruling = self._judge(candidate)
             self._close(candidate, contender, ruling)
             if ruling.verdict is Verdict.UNHARMED:
-                return  # what else gained is compared again, on top of this
+                return
 
     def _compare(self, group: dict[str, Candidate], contenders: Sequence[Contender]) -> None:
         step = _scope(next(iter(group.values()))) is Scope.STEP
@@ -202,6 +217,19 @@ class Trials:
             pooled=self._desk.pooled("step" if step else "process"),
             planned=self._planned(next(iter(group.values()))),
             time_left=lambda: self._desk.left_s > self.reserve_s,
+        )
+
+    def _can_wait(self, candidate: Candidate, contender: Contender) -> bool:
+        """Its gate has ten runs to make, which would take the time for all others; and what it brings is no more than
+        they may."""
+        mine = key(_specs(candidate))
+        others = (key(_specs(one.candidate)) for one in self._candidates.open() if self._affords([one]))
+        return (
+            contender.mean < math.log(_WORTH_TEN_RUNS)
+            and numerics_of(_specs(candidate)) is Numerics.STATISTICAL
+            and numerics_of(self.stack) is not Numerics.STATISTICAL
+            and mine not in self._waiting
+            and any(other != mine and other not in self._waiting for other in others)
         )
 
     def _planned(self, first: Candidate) -> int:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.levers import Numerics
+from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, Run, State, Status, Study, Trial, Verdict
 from hotlap.report.outcome import conclusion
 from hotlap.tune import Options, Tuner
@@ -445,3 +447,18 @@ def test_nothing_is_claimed_of_levers_together_that_bring_nothing(script: Path) 
     for seed in range(8):
         study = tune(world_of(script, process_sd=0.09, block_sd=0.09, seed=seed), budget_s=600.0)
         assert accepted(study) == []
+
+
+def test_a_gate_of_ten_runs_waits_for_the_others_unless_much_is_gained(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
+    names = ("fused-optimizer", "huge-pages")
+
+    def order(**costs: float) -> list[object]:
+        costs = {name.replace("_", "-"): cost for name, cost in costs.items()}
+        return accepted(tune(world_of(script, costs=costs), levers=names, budget_s=900.0))
+
+    assert order(fused_optimizer=0.8, huge_pages=0.8) == ["fused-optimizer", "huge-pages"]
+    assert order(fused_optimizer=0.8, huge_pages=0.5) == ["huge-pages", "fused-optimizer"]
+    assert order(huge_pages=0.8) == ["huge-pages"]

@@ -1,0 +1,168 @@
+"""How often does a whole search claim a gain where no lever brings any? Two hundred studies, on recorded noise.
+
+`--record HEATS` runs heats of four equal processes that take turns, and processes alone in which blocks take turns, as
+trials do, and keeps how long each turn and each block took. Then whole studies (all levers, bundles, second trials,
+confirmation, the default budgets) are made in the world of tests/unit/tune/world.py, in which no lever changes
+anything and each heat takes as long as one that was recorded, picked at random. `python benchmarks/aa_replay.py
+[STUDIES] [--record HEATS]`.
+"""
+
+import argparse
+import hashlib
+import json
+import random
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean, median
+
+import results_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.unit.tune.world import MACHINE, World, new_study, options_for
+from tests.unit.tune.world import SCRIPT as OF_THE_WORLD
+
+from aa import SCRIPT, Silent, nothing
+from hotlap import machine
+from hotlap.launch import Launcher
+from hotlap.record import Plan, Run, Study, Verdict
+from hotlap.tune import Options, Tuner
+from hotlap.tune.desk import Desk
+from hotlap.tune.sizes import Sizes
+from hotlap.tune.timing import Arm, Timing
+from hotlap.tune.tuner import first_look
+
+STUDIES = 200
+TOGETHER = 4
+
+Turns = list[float]
+"""Mean seconds of a step in each turn, or block, of one process."""
+
+
+@dataclass
+class Replayed(World):
+    """A world in which times are those that were recorded; `heats`: of processes that took turns, `alone`: of single
+    ones. Relative to the median."""
+
+    heats: Sequence[Sequence[Turns]] = ()
+    alone: Sequence[Turns] = ()
+    chance: random.Random = field(default_factory=random.Random)
+    _next: list[Turns] = field(default_factory=list)
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        """The launcher."""
+        picked = self.chance.choice(self.heats) if len(plans) > 1 else [self.chance.choice(self.alone)]
+        self._next = self.chance.sample(list(picked), len(plans))
+        return super().__call__(plans, limit_s=limit_s)
+
+    def run(self, plan: Plan) -> Run:
+        """As the world has it, but for how long its turns took."""
+        run, turns = super().run(plan), self._next.pop()
+        levels = [turns[block % len(turns)] for block in run.block]
+        return replace(
+            run,
+            step_s=_times(run.step_s, levels),
+            phase_s={phase: None if told is None else _times(told, levels) for phase, told in run.phase_s.items()},
+        )
+
+
+def _times(seconds: Sequence[float], levels: Sequence[float]) -> tuple[float, ...]:
+    return tuple(one * level for one, level in zip(seconds, levels, strict=True))
+
+
+def record(num_heats: int) -> None:
+    """Heats of equal processes, and processes alone; written after each."""
+    heats: list[list[Turns]] = []
+    alone: list[Turns] = []
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "mlp.py"
+        script.write_text(SCRIPT)
+        options = Options(command=(sys.executable, str(script)), cwd=folder, title="mlp.py", budget_s=600.0)
+        with Launcher(environment=nothing, folders=[Path(folder)], timeout_s=60.0) as launcher:
+            desk = Desk(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
+            timing = Timing(launcher, options, Sizes.of(first_look(desk, launcher), machine.look()))
+            for k in range(num_heats):
+                heats.append([_turns(run) for run in timing.duet((), [Arm()] * TOGETHER, limit_s=120.0).runs])
+                alone += [_turns(run) for run in timing.switched((), [(), ()], limit_s=120.0).runs]
+                results_file.write("noise", heats=heats, alone=alone)
+                print(f"{k + 1} of {num_heats}: {[f'{1e3 * fmean(turns):.3f} ms' for turns in heats[-1]]}", flush=True)
+
+
+def _turns(run: Run) -> Turns:
+    of_block: dict[int, list[float]] = defaultdict(list)
+    for block, seconds in zip(run.block, run.step_s, strict=True):
+        of_block[block].append(seconds)
+    # As for a comparison, the first step of a turn holds the switch.
+    return [float(f"{fmean(steps[1:]):.4g}") for _, steps in sorted(of_block.items()) if len(steps) > 1]
+
+
+def replay(number: int) -> None:
+    """All studies on what was recorded."""
+    known = json.loads((results_file.RESULTS / f"noise-{results_file.device_name()}.json").read_text())
+    usual = median(seconds for heat in known["heats"] for turns in heat for seconds in turns)
+    heats = [[[s / usual for s in turns] for turns in heat] for heat in known["heats"] if len(heat) == TOGETHER]
+    alone = [[s / usual for s in turns] for turns in known["alone"]]
+    found: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "train.py"
+        script.write_text(OF_THE_WORLD)
+        for seed in range(number):
+            study = _study(script, heats, alone, seed)
+            found.append(study)
+            if study["claimed"] or not (seed + 1) % 20:
+                print(seed + 1, study, flush=True)
+    claimed, passed = (sum(bool(study[name]) for study in found) for name in ("claimed", "passed"))
+    results_file.write(
+        "aa_replay",
+        results=found,
+        claims=[
+            {"claim": f"whole studies without any true gain (of {number}, replayed) that claimed one", "mid": claimed},
+            {"claim": "the same, in which one trial passed before the confirmation", "mid": passed},
+            {"claim": "trials in such a study", "mid": fmean(int(str(study["trials"])) for study in found)},
+            {"claim": "heats of four processes that were recorded for it", "mid": len(heats)},
+        ],
+    )
+
+
+def _study(script: Path, heats: list[list[Turns]], alone: list[Turns], seed: int) -> dict[str, object]:
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Replayed(
+        path=str(script),
+        sha256=digest,
+        seed=seed,
+        process_sd=0.0,
+        block_sd=0.0,
+        heats=heats,
+        alone=alone,
+        chance=random.Random(seed),
+    )
+    options = options_for(str(script), long_budget_s=540.0)
+    study = Tuner(world, options, MACHINE, Silent(), now=world.now).run(new_study(options))
+    trials = [trial for trial in study.trials if trial.kind == "lever" and trial.scope != "none"]
+    return {
+        "claimed": study.result is not None and bool(study.result.levers),
+        "passed": any(trial.accepted for trial in trials),
+        "harmed": any(trial.verdict is Verdict.HARMED for trial in trials),
+        "trials": len(trials),
+        "elapsed_s": round(world.clock, 1),
+        "smallest_gain": {noise.scope: noise.smallest_gain for noise in study.noise},
+    }
+
+
+def main() -> None:
+    """Record where asked, then replay."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("studies", nargs="?", type=int, default=STUDIES)
+    parser.add_argument("--record", type=int, metavar="HEATS", default=0)
+    asked = parser.parse_args()
+    if asked.record:
+        record(asked.record)
+    replay(asked.studies)
+
+
+if __name__ == "__main__":
+    main()
