@@ -146,8 +146,10 @@ class Trials:
         return [one.candidate for one in group]
 
     def _affords(self, group: Sequence[Promise]) -> bool:
-        """Its heats, and the gate's runs for one of it, still leave what the end of the study takes."""
-        return self._desk.left_s >= self._takes_s(group) + self.reserve_s
+        """Its heats still leave what the end of the study takes, and so would the gate's runs for one of it, in the
+        longer budget where that is ours to choose."""
+        left_s = self._desk.left_s - self.reserve_s
+        return left_s >= self._heats_s(group) and left_s + self._desk.extension_s >= self._takes_s(group)
 
     def _takes_s(self, group: Sequence[Promise]) -> float:
         """Its heats, and the gate's runs for one of it."""
@@ -194,6 +196,8 @@ class Trials:
             if self._can_wait(candidate, contender):
                 self._waiting.add(key(_specs(candidate)))
                 continue
+            if self._desk.left_s < self._gate_s(candidate) + self.reserve_s:
+                self._desk.extend()
             ruling = self._judge(candidate)
             self._close(candidate, contender, ruling)
             if ruling.verdict is Verdict.UNHARMED:

@@ -462,3 +462,18 @@ def test_a_gate_of_ten_runs_waits_for_the_others_unless_much_is_gained(
     assert order(fused_optimizer=0.8, huge_pages=0.8) == ["fused-optimizer", "huge-pages"]
     assert order(fused_optimizer=0.8, huge_pages=0.5) == ["huge-pages", "fused-optimizer"]
     assert order(huge_pages=0.8) == ["huge-pages"]
+
+
+def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
+
+    def pages(cost: float, long_budget_s: float | None) -> Study:
+        world = world_of(script, costs={"huge-pages": cost})
+        return tune(world, levers=("huge-pages",), budget_s=130.0, long_budget_s=long_budget_s)
+
+    assert not accepted(pages(0.6, None))
+    found = pages(0.6, 540.0)
+    assert (found.budget_s, accepted(found)) == (540.0, ["huge-pages"])
+    in_vain = pages(1.0, 540.0)
+    assert in_vain.budget_s < 540.0, "it was timed in what there was"
+    assert any(trial.log_ratios for trial in in_vain.trials)
