@@ -25,6 +25,8 @@ _MOST_SWITCHED = 5
 _MOST_BESIDE = 3
 # A lever with which alone the step ran at less than half its speed does not win with another one.
 _HOPELESS = 0.5
+# From what seemed to be gained on a lever with other numbers is tried again: the gate has ten runs to make then.
+_WORTH_TEN_RUNS = 1.1
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5
 
@@ -111,18 +113,30 @@ class Candidates:
         Where there is but one, it is tried again, by more processes.
 
         Only what seemed to gain, and promises equal numbers or rounding; without the latter where the gate did not pass
-        those; and of two that save the same time the better one. None where there are none, or where this was done.
+        those; and of two that save the same time the better one. Once that was done, what promises other numbers and
+        seemed to gain much is tried again, alone. None where all was done.
         """
         profile = self.profile()
-        members = [lever for lever in self._unshown(profile) if lever.numerics is not Numerics.STATISTICAL]
+        unshown = self._unshown(profile)
+        members = [lever for lever in unshown if lever.numerics is not Numerics.STATISTICAL]
         tried = self._tried(members)
         if tried and tried[-1].runs and not tried[-1].accepted:
             members = [lever for lever in members if lever.numerics is Numerics.EXACT]
             tried = self._tried(members)
-        if len(tried) > (len(members) == 1) or not members:
+        if not members or len(tried) > (len(members) == 1):
+            dear = [lever for lever in unshown if self._is_worth_ten_runs(lever)]
+            members = sorted(dear, key=lambda lever: -self._best_speed(lever.name))[:1]
+        if not members:
             return None
         speed = math.prod(self._best_speed(lever.name) for lever in members)
         return Promise(bound_s=profile.median_step_s() * (1 - 1 / speed), candidate=tuple(members))
+
+    def _is_worth_ten_runs(self, lever: Lever) -> bool:
+        return (
+            lever.numerics is Numerics.STATISTICAL
+            and self._best_speed(lever.name) >= _WORTH_TEN_RUNS
+            and len(self._tried((lever,))) == 1
+        )
 
     def is_tried(self, candidate: Candidate) -> bool:
         """It had a trial before."""

@@ -28,7 +28,7 @@ _WORTH_MORE = 0.10
 _PLANNED_LAST, _MOST_LAST = 8, 16
 
 # A gain of other numbers (bf16) from which on the gate's ten runs come before all other trials.
-_WORTH_TEN_RUNS = 1.5
+_BEFORE_ALL = 1.5
 
 # Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
 _DEAR_S = 200e-6
@@ -129,7 +129,9 @@ class Trials:
         self._kept_s = 0.0
         if bundle is not None and not self._affords([bundle]):
             bundle = None
-        self._kept_s = self._takes_s([bundle]) if bundle is not None else 0.0
+        # No time is kept for one with ten runs for the gate: that would be most of it.
+        if bundle is not None and numerics_of(_specs(bundle.candidate)) is not Numerics.STATISTICAL:
+            self._kept_s = self._takes_s([bundle])
         affordable = [one for one in self._candidates.open() if self._affords([one])]
         at_once = [one for one in affordable if key(_specs(one.candidate)) not in self._waiting]
         if bundle is not None and not any(len(one.candidate) == 1 for one in at_once):
@@ -229,7 +231,7 @@ class Trials:
         mine = key(_specs(candidate))
         others = (key(_specs(one.candidate)) for one in self._candidates.open() if self._affords([one]))
         return (
-            contender.mean < math.log(_WORTH_TEN_RUNS)
+            contender.mean < math.log(_BEFORE_ALL)
             and numerics_of(_specs(candidate)) is Numerics.STATISTICAL
             and numerics_of(self.stack) is not Numerics.STATISTICAL
             and mine not in self._waiting

@@ -203,6 +203,16 @@ def test_a_bundle_that_the_gate_refused_is_tried_without_what_rounds_otherwise(k
     assert bundled(*alone, replace(together, runs=(candidates().profile(),))) == ["one", "two"]
 
 
+def test_other_numbers_that_seemed_to_gain_much_are_tried_again_once_the_others_were(known: list[type[Lever]]) -> None:
+    known += [lever("one", saves=0.2), lever("two", saves=0.2), lever("drifts", saves=0.2), lever("little", saves=0.2)]
+    known[-2].numerics = known[-1].numerics = Numerics.STATISTICAL
+    alone = [trial("one", speedup=1.05), trial("drifts", speedup=1.2), trial("little", speedup=1.05)]
+    assert bundled(*alone) == ["one"]
+    assert bundled(*alone, alone[0]) == ["drifts"]
+    assert bundled(*alone, alone[0], alone[1]) is None
+    assert bundled(alone[1]) == ["drifts"]
+
+
 def test_of_two_that_save_the_same_time_the_better_one_is_in_a_bundle(known: list[type[Lever]]) -> None:
     known += [lever(name, saves=0.2) for name in ("one", "two", "native-step", "fused-optimizer", "compile")]
     alone = [trial("one", speedup=1.05), trial("native-step", speedup=1.1), trial("fused-optimizer", speedup=1.08)]
