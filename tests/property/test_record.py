@@ -40,10 +40,9 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return st.one_of(*(values(arg) for arg in args))
-    if origin is tuple and args[-1] is Ellipsis:
-        return st.lists(values(args[0]), max_size=2).map(tuple)
     if origin is tuple:
-        return st.tuples(*(values(arg) for arg in args))
+        any_length = args[-1] is Ellipsis
+        return st.lists(values(args[0]), max_size=2).map(tuple) if any_length else st.tuples(*map(values, args))
     if origin is Mapping:
         return st.dictionaries(values(args[0]), values(args[1]), max_size=2)
     if isinstance(hint, type) and issubclass(hint, Enum):
