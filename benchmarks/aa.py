@@ -6,17 +6,18 @@ processes, with the same heats, stopping rule and confirmation as a real one. `p
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import results_file
 from hotlap import machine
 from hotlap.launch import Launcher
 from hotlap.record import Plan, Study
-from hotlap.statistics import Progress
+from hotlap.statistics import FALSE_CONFIRMATION, Progress
 from hotlap.tune.comparison import Contender, compare
 from hotlap.tune.desk import Desk
-from hotlap.tune.final import PLANNED as CONFIRMED_IN
+from hotlap.tune.final import MOST as CONFIRMED_IN
 from hotlap.tune.options import Options
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Heat, Timing
@@ -67,7 +68,14 @@ def study(launcher: Launcher, options: Options) -> dict[str, object]:
         claimed = contender.progress is Progress.GAIN
         if claimed:
             again = Contender(name="nothing")
-            compare([again], _heat(timing, "process"), pooled=desk.pooled("process"), planned=CONFIRMED_IN)
+            compare(
+                [again],
+                _heat(timing, "process"),
+                pooled=desk.pooled("process"),
+                planned=CONFIRMED_IN,
+                patient=True,
+                false_gain=FALSE_CONFIRMATION,
+            )
             row[f"{scope}_confirmed"] = again.progress is Progress.GAIN
         speedup = contender.speedup(desk.pooled(scope))
         row[f"{scope}_claimed"] = claimed
@@ -92,19 +100,25 @@ def main() -> None:
     """All studies, one after the other; the result is written after each."""
     number = int(sys.argv[1]) if len(sys.argv) > 1 else STUDIES
     rows: list[dict[str, object]] = []
+    for k in range(number):
+        with launched() as (launcher, options):
+            rows.append(study(launcher, options))
+        _write(rows)
+        print(k + 1, {key: value for key, value in rows[-1].items() if "log_" not in key and "noise" not in key})
+
+
+@contextmanager
+def launched() -> Iterator[tuple[Launcher, Options]]:
+    """What runs `SCRIPT`, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "mlp.py"
         script.write_text(SCRIPT)
         options = Options(command=(sys.executable, str(script)), cwd=folder, title="mlp.py", budget_s=600.0)
-        for k in range(number):
-            with Launcher(environment=nothing, folders=[Path(folder)], timeout_s=60.0) as launcher:
-                rows.append(study(launcher, options))
-            _write(rows)
-            print(k + 1, {key: value for key, value in rows[-1].items() if "log_" not in key and "noise" not in key})
+        with Launcher(environment=_nothing, folders=[Path(folder)], timeout_s=60.0) as launcher:
+            yield launcher, options
 
 
-def nothing(plan: Plan) -> dict[str, str]:
-    """No variables of its own."""
+def _nothing(plan: Plan) -> dict[str, str]:
     return {}
 
 

@@ -26,11 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.unit.tune.world import MACHINE, World, new_study, options_for
 from tests.unit.tune.world import SCRIPT as OF_THE_WORLD
 
-from aa import SCRIPT, Silent, nothing
+from aa import Silent, launched
 from hotlap import machine
-from hotlap.launch import Launcher
 from hotlap.record import Plan, Run, Study, Verdict
-from hotlap.tune import Options, Tuner
+from hotlap.tune import Tuner
 from hotlap.tune.desk import Desk
 from hotlap.tune.sizes import Sizes
 from hotlap.tune.timing import Arm, Timing
@@ -78,18 +77,17 @@ def record(num_heats: int) -> None:
     """Heats of equal processes, and processes alone; written after each."""
     heats: list[list[Turns]] = []
     alone: list[Turns] = []
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "mlp.py"
-        script.write_text(SCRIPT)
-        options = Options(command=(sys.executable, str(script)), cwd=folder, title="mlp.py", budget_s=600.0)
-        with Launcher(environment=nothing, folders=[Path(folder)], timeout_s=60.0) as launcher:
-            desk = Desk(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
-            timing = Timing(launcher, options, Sizes.of(first_look(desk, launcher), machine.look()))
-            for k in range(num_heats):
-                heats.append([_turns(run) for run in timing.duet((), [Arm()] * TOGETHER, limit_s=120.0).runs])
-                alone += [_turns(run) for run in timing.switched((), [(), ()], limit_s=120.0).runs]
-                results_file.write("noise", heats=heats, alone=alone)
-                print(f"{k + 1} of {num_heats}: {[f'{1e3 * fmean(turns):.3f} ms' for turns in heats[-1]]}", flush=True)
+    with launched() as (launcher, options):
+        desk = Desk(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
+        timing = Timing(launcher, options, Sizes.of(first_look(desk, launcher), machine.look()))
+        for k in range(num_heats):
+            heat = [_turns(run) for run in timing.duet((), [Arm()] * TOGETHER, limit_s=120.0).runs]
+            if not all(heat):
+                continue  # one of the processes failed
+            heats.append(heat)
+            alone += [_turns(run) for run in timing.switched((), [(), ()], limit_s=120.0).runs]
+            results_file.write("noise", heats=heats, alone=[turns for turns in alone if turns])
+            print(f"{k + 1} of {num_heats}: {[f'{1e3 * fmean(turns):.3f} ms' for turns in heat]}", flush=True)
 
 
 def _turns(run: Run) -> Turns:
@@ -102,9 +100,12 @@ def _turns(run: Run) -> Turns:
 
 def replay(number: int) -> None:
     """All studies on what was recorded."""
-    known = json.loads((results_file.RESULTS / f"noise-{results_file.device_name()}.json").read_text())
+    path = results_file.RESULTS / f"noise-{results_file.device_name()}.json"
+    if not path.exists():
+        sys.exit(f"{path.name} is missing: no noise of this machine was recorded yet; add --record 24 (six minutes).")
+    known = json.loads(path.read_text())
     usual = median(seconds for heat in known["heats"] for turns in heat for seconds in turns)
-    heats = [[[s / usual for s in turns] for turns in heat] for heat in known["heats"] if len(heat) == TOGETHER]
+    heats = [[[s / usual for s in turns] for turns in heat] for heat in known["heats"]]
     alone = [[s / usual for s in turns] for turns in known["alone"]]
     found: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
