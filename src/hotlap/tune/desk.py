@@ -35,7 +35,7 @@ class Desk:
 
     @property
     def extension_s(self) -> float:
-        """What `extend` would add."""
+        """Seconds that `extend` would add."""
         return max(0.0, (self.options.long_budget_s or 0.0) - self.options.budget_s)
 
     def change(self, part: str, **fields: object) -> None:

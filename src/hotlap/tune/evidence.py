@@ -77,15 +77,15 @@ class Court:
         pads = any(levers.from_spec(spec).pads for spec in stack)
         if pads:
             found = self._in_pairs(plans[:1])
-            ruling = self._padding_apart(found)
-            if ruling is not None:
-                return ruling
+            early = _not_at_work(found) or self._padding_apart(found)
+            if early is not None:
+                return early
         if numerics is not levers.Numerics.EXACT:
             self.prepare(numerics)
         found += self._in_pairs(plans[len(found) :])
-        lost = next((run.not_installed[0] for run in found if run.not_installed), None)
+        lost = _not_at_work(found)
         if lost is not None:
-            return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
+            return lost
         ruling = self._ask(numerics, found, pads=pads)
         if ruling.verdict is Verdict.UNHARMED or numerics is not levers.Numerics.EXACT:
             return ruling
@@ -183,6 +183,11 @@ class Court:
             reseed=reseed,
             nudge=nudge,
         )
+
+
+def _not_at_work(found: Sequence[Run]) -> Ruling | None:
+    lost = next((run.not_installed[0] for run in found if run.not_installed), None)
+    return None if lost is None else Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
 
 
 def _is_other_seed(run: Run, known: Sequence[Run]) -> bool:

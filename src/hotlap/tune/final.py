@@ -188,6 +188,7 @@ class Final:
         """
 
         def heat(_: Sequence[Contender]) -> Heat:
+            self._make_room()
             limit_s = self._desk.limit_s(self._timing.estimate_s(2))
             return self._timing.duet(self._trials.stack, [base, arm], limit_s=limit_s)
 
@@ -200,7 +201,6 @@ class Final:
             line=line,
             patient=True,
             false_gain=FALSE_CONFIRMATION,
-            time_left=self._has_time,
         )
         return contender
 
@@ -209,12 +209,11 @@ class Final:
         left_s = self._desk.left_s + self._desk.extension_s - self._court.estimate_s(self._trials.stack)
         return max(PLANNED, min(MOST, int(left_s / self._timing.estimate_s(2)) - 2))
 
-    def _has_time(self) -> bool:
-        """For each heat that was said before the first. Where the budget is ours to choose, it becomes the longer one
-        for them: what was found must not be lost to noise."""
+    def _make_room(self) -> None:
+        """Where the budget is ours to choose, it becomes the longer one for a heat that was said before the first: what
+        was found must not be lost to noise."""
         if self._desk.left_s < self._court.estimate_s(self._trials.stack) + 3 * self._timing.estimate_s(2):
             self._desk.extend()
-        return True
 
     def _note_patch(self, stack: Stack, copy: Contender, ruling: Ruling) -> None:
         trial = Trial(

@@ -66,6 +66,19 @@ def test_batches_that_hold_other_data_are_no_matter_of_padding() -> None:
     assert "another batch" in ruling.why
 
 
+def test_a_lever_that_was_not_at_work_costs_one_run_and_no_other_seeds() -> None:
+    class Lost(Lengths):
+        def run(self, plan: Plan) -> Run:
+            found = super().run(plan)
+            return replace(found, not_installed=("pad-shapes: no call",)) if plan.always else found
+
+    world = Lost(path="/train.py", sha256="0" * 64)
+    ruling = court_of(world).judge(PADDED)
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert "not at work: pad-shapes: no call" in ruling.why
+    assert len(world.plans) == 2, "one as written, one under the lever"
+
+
 @pytest.mark.parametrize("stack", [PADDED, OTHER_NUMBERS])
 def test_what_is_known_is_not_counted_again(stack: tuple[LeverSpec, ...]) -> None:
     world = lengths(harms={"pad-shapes": 0.001})
