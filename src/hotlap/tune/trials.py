@@ -75,9 +75,17 @@ class Trials:
         if self._must_go_on(dear) and self._desk.extend():
             self._try_all()
             dear = self._too_dear()
-        if dear:
-            names = ", ".join(title(one.candidate) for one in dear)
-            self._desk.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
+        timed = [one for one in dear if key(_specs(one.candidate)) in self._waiting]
+        untried = [one for one in dear if one not in timed]
+        if untried:
+            self._desk.warn(
+                f"The budget was over before {_titles(untried)} could be tried; raise --budget to try more."
+            )
+        if timed:
+            self._desk.warn(
+                f"{_titles(timed)} gained, and the budget was over before training under it could be compared; raise "
+                "--budget."
+            )
         for trial in self._candidates.rejected():
             self._note(trial)
 
@@ -330,6 +338,10 @@ class Trials:
                 failure=contender.failure.kind if contender.failure else None,
             )
         )
+
+
+def _titles(promises: Sequence[Promise]) -> str:
+    return ", ".join(title(one.candidate) for one in promises)
 
 
 def _stays_or_goes(stays: bool, bundled: bool) -> str:
