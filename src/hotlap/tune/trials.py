@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from hotlap import levers
 from hotlap.gate import Ruling
 from hotlap.levers import Numerics, Scope
-from hotlap.record import LEAST_GAIN, LeverSpec, Phase, Run, Trial, Verdict, of_arm
-from hotlap.statistics import FALSE_GAIN, Progress
+from hotlap.record import LeverSpec, Phase, Run, Trial, Verdict, of_arm
+from hotlap.statistics import Progress
 from hotlap.tune.candidates import Candidate, Candidates, Promise, key
 from hotlap.tune.comparison import PLANNED, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack, numerics_of
 from hotlap.tune.one_time import break_even_step, too_late
 from hotlap.tune.timing import Arm, Heat, Timing, scope_of
+from hotlap.tune.told import no_gain, stays_or_goes, title, titles
 from hotlap.units import duration, factor, percent
 
 # As input-bound in the vendors' rules: from here on a training is highly so (XProf).
@@ -78,12 +79,10 @@ class Trials:
         timed = [one for one in dear if key(_specs(one.candidate)) in self._waiting]
         untried = [one for one in dear if one not in timed]
         if untried:
-            self._desk.warn(
-                f"The budget was over before {_titles(untried)} could be tried; raise --budget to try more."
-            )
+            self._desk.warn(f"The budget was over before {titles(untried)} could be tried; raise --budget to try more.")
         if timed:
             self._desk.warn(
-                f"{_titles(timed)} gained, and the budget was over before training under it could be compared; raise "
+                f"{titles(timed)} gained, and the budget was over before training under it could be compared; raise "
                 "--budget."
             )
         for trial in self._candidates.rejected():
@@ -289,7 +288,7 @@ class Trials:
         late = self._comes_too_late(contender) if contender.progress is Progress.GAIN else None
         if late is not None:
             return f"Faster, but {late}; so training was not compared."
-        return _no_gain(contender)
+        return no_gain(contender)
 
     def _note(self, trial: Trial) -> None:
         known = (self._desk.study.baseline[0], *self._court.known)
@@ -333,26 +332,11 @@ class Trials:
                 scope=scope,
                 speedup=speedup,
                 accepted=stays,
-                why=f"Left out once: {gain}; {_stays_or_goes(stays, bundled)}.",
+                why=f"Left out once: {gain}; {stays_or_goes(stays, bundled)}.",
                 log_ratios=tuple(contender.log_ratios),
                 failure=contender.failure.kind if contender.failure else None,
             )
         )
-
-
-def _titles(promises: Sequence[Promise]) -> str:
-    return ", ".join(title(one.candidate) for one in promises)
-
-
-def _stays_or_goes(stays: bool, bundled: bool) -> str:
-    if bundled:
-        return "it stays with those it was accepted with" if stays else "it seems to cost, so it goes"
-    return "it stays" if stays else "that cannot be told from none, so it goes"
-
-
-def title(candidate: Candidate) -> str:
-    """For people: "threads count=1", "compile + channels-last"."""
-    return " + ".join(lever.title() for lever in candidate)
 
 
 def _specs(candidate: Candidate) -> Stack:
@@ -372,19 +356,3 @@ def _kept(candidate: Candidate, contender: Contender) -> tuple[Run, ...]:
     own = key(_specs(candidate))
     arm = next(k for k, levers_ in enumerate(contender.run.arms) if key(tuple(levers_)) == own)
     return (of_arm(contender.run, arm),)
-
-
-def _no_gain(contender: Contender) -> str:
-    if contender.failure is not None:
-        return f"It could not be tried: {contender.failure.why}."
-    number = len(contender.log_ratios)
-    processes = "1 process" if number == 1 else f"{number} processes"
-    if contender.progress is Progress.NO_GAIN:
-        return f"No gain of {factor(LEAST_GAIN)} in {processes}, so training was not compared."
-    if contender.progress is Progress.GO_ON:
-        return f"The time was over after {processes}, before a gain could be shown."
-    sure = f"{1 - FALSE_GAIN:.1%}"
-    return (
-        f"A gain above {factor(LEAST_GAIN)} could not be shown in {processes} with the certainty of {sure} that a "
-        "claim needs; training was not compared."
-    )
