@@ -26,7 +26,7 @@ _MOST_BESIDE = 3
 # A lever with which alone the step ran at less than half its speed does not win with another one.
 _HOPELESS = 0.5
 # From what seemed to be gained on a lever with other numbers is tried again: the gate has ten runs to make then.
-_WORTH_TEN_RUNS = 1.1
+WORTH_TEN_RUNS = 1.1
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5
 
@@ -134,7 +134,7 @@ class Candidates:
     def _is_worth_ten_runs(self, lever: Lever) -> bool:
         return (
             lever.numerics is Numerics.STATISTICAL
-            and self._best_speed(lever.name) >= _WORTH_TEN_RUNS
+            and self._best_speed(lever.name) >= WORTH_TEN_RUNS
             and len(self._tried((lever,))) == 1
         )
 

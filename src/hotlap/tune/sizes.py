@@ -1,6 +1,8 @@
 """How long to measure: a first look at the script -> numbers of steps, blocks and processes."""
 
-from dataclasses import dataclass
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from hotlap.record import Machine, Run
 
@@ -59,6 +61,10 @@ class Sizes:
             together=min(together, 8) if run.device == "cpu" else 1,
             cores=machine.usable_cores,
         )
+
+    def after(self, starts_s: Sequence[float]) -> "Sizes":
+        """With starts of later processes: the first one of all may have read torch from the disk, or compiled it."""
+        return replace(self, setup_s=min(self.setup_s, statistics.median(starts_s)))
 
     def expected_s(self, processes: int, arms: int = 1) -> float:
         """What one heat of so many processes takes on a quiet machine, each with so many arms."""

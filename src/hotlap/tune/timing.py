@@ -57,6 +57,22 @@ class Timing:
         self._sizes = sizes
         self._now = now
         self._pace = Pace()
+        self._last: tuple[Sequence[Run], float] = (), 0.0
+        """A heat's processes, and seconds that it took."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """What heats are planned by."""
+        return self._sizes
+
+    def settle(self) -> None:
+        """From now on starts are taken to be as long as those of the last heat."""
+        found, took_s = self._last
+        starts_s = [run.setup_s for run in found if run.setup_s is not None]
+        if starts_s:
+            self._sizes = self._sizes.after(starts_s)
+            self._pace = Pace()
+            self._pace.note(expected_s=self._sizes.expected_s(len(found)), took_s=took_s)
 
     @property
     def together(self) -> int:
@@ -73,7 +89,8 @@ class Timing:
             found = self._runs(plans, limit_s=limit_s)
         else:
             found = [self._runs([plan], limit_s=limit_s / len(plans))[0] for plan in plans]
-        self._pace.note(expected_s=self._sizes.expected_s(len(plans), arms), took_s=self._now() - begun)
+        self._last = found, self._now() - begun
+        self._pace.note(expected_s=self._sizes.expected_s(len(plans), arms), took_s=self._last[1])
         return found
 
     def switched(self, stack: Stack, arms: Sequence[Stack], *, limit_s: float) -> Heat:

@@ -8,13 +8,14 @@ from hotlap.gate import Ruling
 from hotlap.levers import Numerics, Scope
 from hotlap.record import LeverSpec, Phase, Run, Trial, Verdict, of_arm
 from hotlap.statistics import Progress
-from hotlap.tune.candidates import Candidate, Candidates, Promise, key
+from hotlap.tune.candidates import WORTH_TEN_RUNS, Candidate, Candidates, Promise, key
 from hotlap.tune.comparison import PLANNED, Contender, compare
 from hotlap.tune.desk import Desk
 from hotlap.tune.evidence import Court, Stack, numerics_of
 from hotlap.tune.one_time import break_even_step, too_late
 from hotlap.tune.timing import Arm, Heat, Timing, scope_of
 from hotlap.tune.told import no_gain, stays_or_goes, title, titles
+from hotlap.tune.waiting import Waiting
 from hotlap.units import duration, factor, percent
 
 # As input-bound in the vendors' rules: from here on a training is highly so (XProf).
@@ -45,8 +46,7 @@ class Trials:
         self._candidates = candidates
         self._kept_s = 0.0
         """Kept for a bundle that is to come."""
-        self._waiting: set[object] = set()
-        """Keys of what gains, and whose gate waits until the others are done."""
+        self._waiting = Waiting()
 
     @property
     def stack(self) -> Stack:
@@ -76,15 +76,12 @@ class Trials:
         if self._must_go_on(dear) and self._desk.extend():
             self._try_all()
             dear = self._too_dear()
-        timed = [one for one in dear if key(_specs(one.candidate)) in self._waiting]
-        untried = [one for one in dear if one not in timed]
+        untried = [one for one in dear if one.candidate not in self._waiting]
         if untried:
             self._desk.warn(f"The budget was over before {titles(untried)} could be tried; raise --budget to try more.")
-        if timed:
-            self._desk.warn(
-                f"{titles(timed)} gained, and the budget was over before training under it could be compared; raise "
-                "--budget."
-            )
+        for one in dear:
+            if one.candidate in self._waiting:
+                self._desk.warn(self._gained_in_vain(one))
         for trial in self._candidates.rejected():
             self._note(trial)
 
@@ -129,30 +126,57 @@ class Trials:
             "without its random transforms, measures on some of its items what that would give."
         )
 
+    def _gained_in_vain(self, one: Promise) -> str:
+        needs_s = self._desk.options.budget_s - self._desk.left_s + self._takes_s([one]) + self.reserve_s
+        return (
+            f"{title(one.candidate)} gained {factor(self._waiting.speed(one.candidate))}, and the budget was over "
+            f"before training under it could be compared: that takes --budget {math.ceil(needs_s / 60)}m or more."
+        )
+
     def _next_group(self) -> Sequence[Candidate]:
-        """Of what the budget still affords, the group that promises most for the time that its heats take. What waits
-        for the others comes last."""
-        bundle = self._candidates.bundle()
+        """Of what the budget still affords, the group that promises most for the time that its heats take."""
         self._kept_s = 0.0
-        if bundle is not None and not self._affords([bundle]):
-            bundle = None
-        # No time is kept for one with ten runs for the gate: that would be most of it.
-        if bundle is not None and numerics_of(_specs(bundle.candidate)) is not Numerics.STATISTICAL:
-            self._kept_s = self._takes_s([bundle])
-        affordable = [one for one in self._candidates.open() if self._affords([one])]
-        at_once = [one for one in affordable if key(_specs(one.candidate)) not in self._waiting]
-        if bundle is not None and not any(len(one.candidate) == 1 for one in at_once):
+        open_ = self._candidates.open()
+        last = [one for one in self._last(open_) if self._affords([one])]
+        if last and self._is_kept_for(last[0]):
+            self._kept_s = self._takes_s([last[0]])
+        at_once = [one for one in open_ if one.candidate not in self._waiting and self._affords([one])]
+        if last and not any(len(one.candidate) == 1 for one in at_once):
             self._kept_s = 0.0
-            return [bundle.candidate]
-        affordable = at_once or affordable
-        groups = self._candidates.groups(affordable)
+            return [last[0].candidate]
+        groups = self._candidates.groups(at_once or self._for_times_only(open_))
         if not groups:
             return []
         group = max(groups, key=lambda group: group[0].bound_s / self._heats_s(group))
         # What does not fit side by side fits alone.
-        while not self._affords(group):
+        while len(group) > 1 and not self._affords(group):
             group = group[:-1]
         return [one.candidate for one in group]
+
+    def _last(self, open_: Sequence[Promise]) -> list[Promise]:
+        """What comes when all else is done, in this order: what gained much and waits for its gate; what could not be
+        shown; what gained less."""
+        step_s = self._candidates.profile().median_step_s()
+        waiting = self._waiting.promises(open_, step_s)
+        much = [one for one in waiting if self._waiting.speed(one.candidate) >= WORTH_TEN_RUNS]
+        bundle = self._candidates.bundle()
+        return [*much, *([bundle] if bundle is not None else []), *waiting[len(much) :]]
+
+    def _is_kept_for(self, one: Promise) -> bool:
+        """Its time is kept while others are tried: what gained, or takes few runs. (Ten would be most of it.)"""
+        if one.candidate in self._waiting:
+            return self._waiting.speed(one.candidate) >= WORTH_TEN_RUNS
+        return numerics_of(_specs(one.candidate)) is not Numerics.STATISTICAL
+
+    def _for_times_only(self, open_: Sequence[Promise]) -> list[Promise]:
+        """What has too many runs to make for the gate, and whose heats fit: the user is told what it would bring."""
+        return [
+            one
+            for one in open_
+            if one.candidate not in self._waiting
+            and numerics_of(_specs(one.candidate)) is Numerics.STATISTICAL
+            and self._desk.left_s - self.reserve_s >= self._heats_s([one])
+        ][:1]
 
     def _affords(self, group: Sequence[Promise]) -> bool:
         """Its heats still leave what the end of the study takes, and so would the gate's runs for one of it, in the
@@ -170,6 +194,8 @@ class Trials:
 
     def _heats_s(self, group: Sequence[Promise]) -> float:
         """What deciding whether it is faster will take, where that is clear."""
+        if len(group) == 1 and self._waiting.timed(group[0].candidate, self.stack) is not None:
+            return 0.0
         number = len(group) + 1
         switched = group[0].scope is Scope.STEP
         return 2 * (self._timing.estimate_s(1, arms=number) if switched else self._timing.estimate_s(number))
@@ -177,6 +203,10 @@ class Trials:
     # One trial
 
     def _try(self, group: Sequence[Candidate]) -> None:
+        timed = self._waiting.timed(group[0], self.stack)
+        if timed is not None:
+            self._take_one([(group[0], timed)])
+            return
         again = " again, by more processes" if self._candidates.is_tried(group[0]) else ""
         self._desk.doing(f"trying {', '.join(title(candidate) for candidate in group)}{again}")
         contenders = [Contender(name=title(candidate)) for candidate in group]
@@ -203,10 +233,13 @@ class Trials:
                 self._close(candidate, contender, None)
                 continue
             if self._can_wait(candidate, contender):
-                self._waiting.add(key(_specs(candidate)))
+                self._waiting.put_off(candidate, self.stack, contender)
                 continue
             if self._desk.left_s < self._gate_s(candidate) + self.reserve_s:
                 self._desk.extend()
+            if self._is_for_times_only(candidate):
+                self._waiting.put_off(candidate, self.stack, contender)
+                continue
             ruling = self._judge(candidate)
             self._close(candidate, contender, ruling)
             if ruling.verdict is Verdict.UNHARMED:
@@ -235,15 +268,19 @@ class Trials:
     def _can_wait(self, candidate: Candidate, contender: Contender) -> bool:
         """Its gate has ten runs to make, which would take the time for all others; and what it brings is no more than
         they may."""
-        mine = key(_specs(candidate))
-        others = (key(_specs(one.candidate)) for one in self._candidates.open() if self._affords([one]))
+        others = (one.candidate for one in self._candidates.open() if self._affords([one]))
         return (
             contender.mean < math.log(_BEFORE_ALL)
             and numerics_of(_specs(candidate)) is Numerics.STATISTICAL
             and numerics_of(self.stack) is not Numerics.STATISTICAL
-            and mine not in self._waiting
-            and any(other != mine and other not in self._waiting for other in others)
+            and candidate not in self._waiting
+            and any(_specs(other) != _specs(candidate) and other not in self._waiting for other in others)
         )
+
+    def _is_for_times_only(self, candidate: Candidate) -> bool:
+        """Other numbers whose gate's runs would not end within the budget."""
+        statistical = numerics_of(_specs(candidate)) is Numerics.STATISTICAL
+        return statistical and self._desk.left_s < self._gate_s(candidate)
 
     def _planned(self, first: Candidate) -> int:
         """Processes at most. Said before the first, as looks are counted."""

@@ -99,28 +99,28 @@ class Tuner:
         """Levers that leave training as it is."""
         desk.aside_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
         timing = Timing(runs, self._options, sizes, now=self._now)
-        court = Court(runs, self._options, sizes, desk.study.baseline, now=self._now)
-        trials = Trials(desk, timing, court, Candidates(desk, self._machine, together=timing.together))
         several = _why_not_several(desk.study.baseline[0])
         if several is not None:
             desk.warn(several)
             desk.change("result", result=nothing_tried(several))
-        elif desk.left_s > _least_s(desk, sizes):
+        elif desk.study.trials or desk.left_s > _least_s(desk, sizes):
             calibrate(desk, timing)
+            court = Court(runs, self._options, timing.sizes, desk.study.baseline, now=self._now)
+            trials = Trials(desk, timing, court, Candidates(desk, self._machine, together=timing.together))
             desk.doing("recording what the script trains on, and with which numbers")
             court.look()
             desk.change("evidence", baseline=(desk.study.baseline[0], *court.known))
             trials.stack_greedily()
             trials.leave_each_out()
             trials.say_what_is_left()
+            if desk.study.result is None:
+                Final(desk, timing, court, trials).confirm()
         else:
             desk.warn(
                 f"What was left of the budget ({duration(max(0.0, desk.left_s))}) is too short to try anything in; "
                 "raise --budget."
             )
             desk.change("result", result=nothing_tried())
-        if desk.study.result is None:
-            Final(desk, timing, court, trials).confirm()
 
     def _look(self, desk: Desk) -> Sizes:
         """The script as written, timed: what does each step wait for?"""
@@ -160,6 +160,7 @@ def calibrate(desk: Desk, timing: Timing) -> None:
         free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
         blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
     desk.change("ceilings", ceilings=_ceilings(run, free, statistics.pool([processes])))
+    timing.settle()
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     desk.change("noise", noise=tuple(part for part in noise if part is not None))
     if noise[0] is not None and noise[0].smallest_gain > _MUCH_NOISE:

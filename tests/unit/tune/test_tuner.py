@@ -1,6 +1,7 @@
 """The whole search in a world without processes: what it accepts, what it refuses, and how it goes on."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -464,6 +465,18 @@ def test_a_gate_of_ten_runs_waits_for_the_others_unless_much_is_gained(
     assert order(huge_pages=0.8) == ["huge-pages"]
 
 
+def test_a_gain_that_waits_for_its_gate_comes_before_what_could_not_be_shown(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
+    costs = {"huge-pages": 0.75, "fused-optimizer": 0.97, "cached-dataset": 0.97}
+    found = 0
+    for seed in range(5):
+        world = world_of(script, costs=costs, process_sd=0.05, block_sd=0.05, seed=seed)
+        found += "huge-pages" in accepted(tune(world, budget_s=300.0))
+    assert found >= 4
+
+
 def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
 
@@ -471,7 +484,13 @@ def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monke
         world = world_of(script, costs={"huge-pages": cost})
         return tune(world, levers=("huge-pages",), budget_s=130.0, long_budget_s=long_budget_s)
 
-    assert not accepted(pages(0.6, None))
+    too_short = pages(0.6, None)
+    assert not accepted(too_short)
+    (told,) = [one for one in too_short.warnings if "training under it could be compared" in one]
+    needs = re.search(r"huge-pages gained 1\.[67]\dx.* --budget (\d+)m or more", told)
+    assert needs, told
+    enough = world_of(script, costs={"huge-pages": 0.6})
+    assert accepted(tune(enough, levers=("huge-pages",), budget_s=60.0 * int(needs[1]))) == ["huge-pages"]
     found = pages(0.6, 540.0)
     assert (found.budget_s, accepted(found)) == (540.0, ["huge-pages"])
     in_vain = pages(1.0, 540.0)
