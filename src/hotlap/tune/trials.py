@@ -29,8 +29,9 @@ _WORTH_MORE = 0.10
 # for.
 _PLANNED_LAST, _MOST_LAST = 8, 16
 
-# A gain of other numbers (bf16) from which on the gate's ten runs come before all other trials.
-_BEFORE_ALL = 1.5
+# A gain of other numbers (bf16) from which on the gate's ten runs come before all other trials: few of those bring as
+# much, and on a long step there may be no time for both.
+_BEFORE_ALL = 1.25
 
 # Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
 _DEAR_S = 200e-6
@@ -198,7 +199,11 @@ class Trials:
             return 0.0
         number = len(group) + 1
         switched = group[0].scope is Scope.STEP
-        return 2 * (self._timing.estimate_s(1, arms=number) if switched else self._timing.estimate_s(number))
+        return 2 * self._heat_s(number, switched=switched)
+
+    def _heat_s(self, number: int = 2, *, switched: bool) -> float:
+        """One heat of so many contenders, the base among them."""
+        return self._timing.estimate_s(1, arms=number) if switched else self._timing.estimate_s(number)
 
     # One trial
 
@@ -262,7 +267,7 @@ class Trials:
             heat,
             pooled=self._desk.pooled("step" if step else "process"),
             planned=self._planned(next(iter(group.values()))),
-            time_left=lambda: self._desk.left_s > self.reserve_s,
+            time_left=lambda: self._desk.left_s - self._heat_s(switched=step) > self.reserve_s,
         )
 
     def _can_wait(self, candidate: Candidate, contender: Contender) -> bool:

@@ -460,9 +460,9 @@ def test_a_gate_of_ten_runs_waits_for_the_others_unless_much_is_gained(
         costs = {name.replace("_", "-"): cost for name, cost in costs.items()}
         return accepted(tune(world_of(script, costs=costs), levers=names, budget_s=900.0))
 
-    assert order(fused_optimizer=0.8, huge_pages=0.8) == ["fused-optimizer", "huge-pages"]
-    assert order(fused_optimizer=0.8, huge_pages=0.5) == ["huge-pages", "fused-optimizer"]
-    assert order(huge_pages=0.8) == ["huge-pages"]
+    assert order(fused_optimizer=0.85, huge_pages=0.85) == ["fused-optimizer", "huge-pages"]
+    assert order(fused_optimizer=0.85, huge_pages=0.6) == ["huge-pages", "fused-optimizer"]
+    assert order(huge_pages=0.85) == ["huge-pages"]
 
 
 def test_a_gain_that_waits_for_its_gate_comes_before_what_could_not_be_shown(
