@@ -33,7 +33,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         _against_formula(evidence)
         or _no_gradient(pairs)
         or _emptied(pairs, references)
-        or _other_gradients(pairs, references, nothing_but_rounding=_nothing_but_rounding(evidence))
+        or _other_gradients(pairs, references, skipped=nothing_but_rounding(evidence))
         or _still_buffers(pairs)
         or _other_buffers(pairs, references)
     )
@@ -85,12 +85,10 @@ def _emptied(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None
     )
 
 
-def _other_gradients(
-    pairs: Sequence[Pair], references: Sequence[Pair], *, nothing_but_rounding: frozenset[int]
-) -> Ruling | None:
+def _other_gradients(pairs: Sequence[Pair], references: Sequence[Pair], *, skipped: frozenset[int]) -> Ruling | None:
     def ratios(mine: Update, other: Update) -> list[float]:
         found = _gradient_ratios(mine, other)
-        return [math.nan if p in nothing_but_rounding else ratio for p, ratio in enumerate(found)]
+        return [math.nan if p in skipped else ratio for p, ratio in enumerate(found)]
 
     found = in_all_or_first(pairs, references, ratios, floor=GRADIENT_FLOOR, one_sided=False)
     if found is None:
@@ -98,7 +96,7 @@ def _other_gradients(
     return harmed(f"The gradients of parameter {found[0]} are {math.exp(found[1]):.3g} times as large as as written.")
 
 
-def _nothing_but_rounding(evidence: Evidence) -> frozenset[int]:
+def nothing_but_rounding(evidence: Evidence) -> frozenset[int]:
     """Parameters whose gradient is 0 but for rounding, so that its size means nothing: another kernel has another one.
 
     The bias of a convolution in front of a batch normalisation is such: whatever it is, the mean takes it out again.
@@ -111,6 +109,21 @@ def _nothing_but_rounding(evidence: Evidence) -> frozenset[int]:
         for p, ratio in enumerate(_gradient_ratios(mine, other))
         if abs(ratio) > GRADIENT_FLOOR
     )
+
+
+def filled_by_rounding(pairs: Sequence[Pair]) -> frozenset[int]:
+    """Parameters with elements whose gradient is 0 but for rounding, and under the lever for more rounding.
+
+    Adam makes a whole step of an element that is rounded to 1e-7, and none of 1e-11. A bias of queries, keys and values
+    in one has such elements: what is added to all keys alike, the softmax takes out again.
+    """
+    lost: dict[int, list[float]] = {}
+    for pair in pairs:
+        for mine, other in common_updates(pair):
+            for p, (a, b) in enumerate(zip(mine.residues or (), other.residues or (), strict=False)):
+                if a is not None and b is not None:
+                    lost.setdefault(p, []).append(a - b)
+    return frozenset(p for p, shares in lost.items() if math.fsum(shares) / len(shares) > FILLED_FLOOR)
 
 
 def _still_buffers(pairs: Sequence[Pair]) -> Ruling | None:

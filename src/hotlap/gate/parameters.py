@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from hotlap.gate import making
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
 from hotlap.gate.standing_out import common_updates, in_all_or_first, log_ratios
 from hotlap.record import Update, as_float
@@ -18,17 +19,19 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 
     Works on the mean, over the recorded steps, of log(norm / norm as written) and of the share of elements that changed
     as written but not here. Elements that legitimately stay (rows of an embedding not in the batch, units that are off)
-    stay on both sides.
+    stay on both sides. Of a gradient that is nothing but rounding the size of an update says nothing.
     """
+    rounding = making.nothing_but_rounding(evidence)
     references = [Pair(evidence.base[0], run) for run in evidence.as_written()[1:]]
     for pair in pairs:
-        ruling = _other_parameters(pair)
+        ruling = _other_parameters(pair, rounding=rounding)
         if ruling:
             return ruling
-    return _untouched(pairs, references) or _other_size(pairs, references)
+    skipped = rounding | making.filled_by_rounding(pairs)
+    return _untouched(pairs, references) or _other_size(pairs, references, skipped=skipped)
 
 
-def _other_parameters(pair: Pair) -> Ruling | None:
+def _other_parameters(pair: Pair, *, rounding: frozenset[int]) -> Ruling | None:
     """Another number of parameters, norms that are not finite, or a frozen parameter that moves."""
     for mine, other in common_updates(pair):
         if len(mine.norms) != len(other.norms):
@@ -38,7 +41,8 @@ def _other_parameters(pair: Pair) -> Ruling | None:
         for p, (as_written, norm) in enumerate(zip(_floats(mine), _floats(other), strict=True)):
             if math.isfinite(as_written) and not math.isfinite(norm):
                 return harmed(f"The update of parameter {p} at step {mine.step} is not finite; as written it is.")
-            if as_written == 0 and norm > 0 and not any(u.norms[p] for u in pair.base.updates or ()):
+            never = as_written == 0 and not any(u.norms[p] for u in pair.base.updates or ())
+            if never and norm > 0 and p not in rounding:
                 return harmed(f"Parameter {p} is updated at step {mine.step}; as written it never is.")
     return None
 
@@ -54,8 +58,11 @@ def _untouched(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | No
     return harmed(f"{size:.1%} of the elements of parameter {p} stay as they are; as written {share:.1%} change.")
 
 
-def _other_size(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
-    found = in_all_or_first(pairs, references, _log_ratios, floor=NORM_FLOOR, one_sided=False)
+def _other_size(pairs: Sequence[Pair], references: Sequence[Pair], *, skipped: frozenset[int]) -> Ruling | None:
+    def log_ratios_of(mine: Update, other: Update) -> list[float]:
+        return _log_ratios(mine, other, skipped=skipped)
+
+    found = in_all_or_first(pairs, references, log_ratios_of, floor=NORM_FLOOR, one_sided=False)
     if found is None:
         return None
     p, size = found
@@ -68,9 +75,10 @@ def _deficits(mine: Update, other: Update) -> list[float]:
     return [a - b for a, b in zip(mine.changed, other.changed, strict=True)]
 
 
-def _log_ratios(mine: Update, other: Update) -> list[float]:
+def _log_ratios(mine: Update, other: Update, *, skipped: frozenset[int]) -> list[float]:
     """Of each parameter, and in the last place of all together (the mean of them, so that each weighs the same)."""
-    ratios = log_ratios(mine.norms, other.norms)
+    found = log_ratios(mine.norms, other.norms)
+    ratios = [math.nan if p in skipped else ratio for p, ratio in enumerate(found)]
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     return [*ratios, math.fsum(known) / len(known) if known else math.nan]
 

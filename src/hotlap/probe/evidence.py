@@ -17,6 +17,9 @@ _FIRST_UPDATES = 3
 _SHARE_OF_UPDATES = 1 / 6
 _GOLDEN = (5**0.5 - 1) / 2
 
+# A part of a gradient's largest element that float32 hardly resolves in a sum: its unit roundoff is 6e-8.
+_RESIDUE = 1e-6
+
 # Beyond this a copy of the parameters would change what fits into memory.
 _MAX_ELEMENTS = 250_000_000
 
@@ -176,7 +179,7 @@ class Updates:
         self.seen: list[Update] = []
         self._before: list[torch.Tensor] | None = None
         self._params: list[torch.Tensor] = []
-        self._gradients: dict[int, tuple[float, float]] = {}
+        self._gradients: dict[int, tuple[float, float, float]] = {}
         self._formula: Formula | None = None
         self._departures: dict[int, float] = {}
         self._buffers: dict[tuple[int, str], tuple[torch.nn.Module, torch.Tensor]] = {}
@@ -210,7 +213,7 @@ class Updates:
         for group in optimizer.param_groups:
             for param in group["params"]:
                 if param.grad is not None and param.grad.layout == torch.strided:
-                    self._gradients[id(param)] = _norm(param.grad), float((param.grad != 0).double().mean())
+                    self._gradients[id(param)] = _norm(param.grad), *_filled(param.grad)
         self._formula = Formula(optimizer)
 
     def stepped(self) -> None:
@@ -241,6 +244,7 @@ class Updates:
                 changed=tuple(changed),
                 gradients=tuple(None if found is None else as_number(found[0]) for found in gradients),
                 filled=tuple(None if found is None else found[1] for found in gradients),
+                residues=tuple(None if found is None else found[2] for found in gradients),
                 departures=tuple(None if found is None else as_number(found) for found in departures),
                 buffers=tuple(self._journeys()),
             )
@@ -253,6 +257,15 @@ class Updates:
             now = module._buffers.get(name)
             known = now is not None and now.shape == first.shape and now.device == first.device
             yield as_number(_norm(now.detach() - first)) if now is not None and known else None
+
+
+def _filled(gradient: torch.Tensor) -> tuple[float, float]:
+    """Part of the elements that are not 0, and part of all that are residues."""
+    if not gradient.numel():
+        return 0.0, 0.0
+    sizes = gradient.detach().abs()
+    not_zero = sizes != 0
+    return float(not_zero.double().mean()), float((not_zero & (sizes < _RESIDUE * sizes.max())).double().mean())
 
 
 def _norm(tensor: torch.Tensor) -> float:

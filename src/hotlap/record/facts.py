@@ -94,6 +94,9 @@ class Update:
     """(P,) L2 norm of the gradient that the update found; None at a parameter that had none."""
     filled: tuple[float | None, ...] | None = None
     """(P,) part of the gradient's elements that are not 0, in [0, 1]."""
+    residues: tuple[float | None, ...] | None = None
+    """(P,) part of the gradient's elements that are not 0, but below a millionth of the largest: mostly what rounding
+    leaves of a sum that is 0."""
     departures: tuple[Number, ...] | None = None
     """(P,) distance of the update from what the optimizer's own formula makes of the gradient that it found, as a part
     of the change; None where no formula is known for the optimizer."""

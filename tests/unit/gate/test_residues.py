@@ -1,0 +1,143 @@
+"""Gradients that are 0 but for rounding: what an optimizer makes of them is no harm of the lever that rounds more."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+from hotlap.gate import Evidence, judge
+from hotlap.probe.evidence import Nudge, Updates
+from hotlap.record import Run, Status, Verdict, as_number
+
+NUM_STEPS, NUM_WORDS, LENGTH, WIDTH = 60, 12, 16, 32
+Optimizer = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
+
+
+class Attention(nn.Module):
+    """One layer, `fused`: queries, keys and values by one matrix. A bias of the keys changes nothing: it is added to
+    all scores of a query alike."""
+
+    def __init__(self, *, fused: bool) -> None:
+        super().__init__()
+        self.words = nn.Embedding(NUM_WORDS, WIDTH)
+        self.qkv = nn.ModuleList([nn.Linear(WIDTH, 3 * WIDTH)] if fused else [nn.Linear(WIDTH, WIDTH) for _ in "qkv"])
+        self.head = nn.Linear(WIDTH, NUM_WORDS)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        q, k, v = torch.cat([part(x) for part in self.qkv], dim=-1).chunk(3, dim=-1)
+        weights = (q @ k.transpose(-2, -1) / WIDTH**0.5).softmax(dim=-1)
+        scores: torch.Tensor = self.head(x + weights @ v)
+        return scores
+
+
+def adamw(params: list[torch.Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(params, lr=3e-3)
+
+
+def sgd(params: list[torch.Tensor]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(params, lr=0.3)
+
+
+def forgetful(params: list[torch.Tensor]) -> torch.optim.Optimizer:
+    """Adam, whose memory is lost after each update: each follows from what it finds, and all are others."""
+    optimizer = adamw(params)
+
+    def forget(*_: object) -> None:
+        for state in optimizer.state.values():
+            state["exp_avg"].zero_()
+
+    optimizer.register_step_post_hook(forget)
+    return optimizer
+
+
+@cache
+def run(make: Optimizer, *, fused: bool, bf16: bool = False, seed: int = 0, nudge: int = 0) -> Run:
+    """Trains to say which word stood first, as the probe records it."""
+    torch.manual_seed(seed)
+    model = Attention(fused=fused)
+    params: list[torch.Tensor] = list(model.parameters())
+    optimizer = make(params)
+    updates, nudges = Updates(), Nudge(nudge)
+    losses = []
+    for step in range(NUM_STEPS):
+        words = torch.randint(NUM_WORDS, (8, LENGTH))
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            scores = model(words)
+            loss = nn.functional.cross_entropy(scores.flatten(0, 1).float(), words[:, :1].expand(-1, LENGTH).flatten())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if updates.wanted(step):
+            updates.before(params, optimizer)
+        optimizer.step()
+        updates.stepped()
+        updates.after(step)
+        if nudge:
+            nudges.apply(params)
+        losses.append(as_number(float(loss.detach())))
+    same = tuple(f"{seed}-{k}" for k in range(NUM_STEPS))
+    return Run(
+        status=Status.COMPLETE,
+        device="cpu",
+        num_threads=1,
+        seed=seed,
+        step_index=tuple(range(NUM_STEPS)),
+        epoch_starts=(0, NUM_STEPS // 2),
+        loss=tuple(losses),
+        num_samples=(8,) * NUM_STEPS,
+        num_updates=(1,) * NUM_STEPS,
+        batch_digest=same,
+        rng_digest=same,
+        settings_digest=("same",) * NUM_STEPS,
+        learning_rates=((0.1,),) * NUM_STEPS,
+        updates=tuple(updates.seen),
+    )
+
+
+def evidence(make: Optimizer, *, fused: bool, lever: Optimizer | None = None) -> Evidence:
+    """As written, and in bfloat16: five seeds each."""
+    seeds = range(5)
+    written = [run(make, fused=fused, seed=seed) for seed in seeds]
+    faster = [run(lever or make, fused=fused, bf16=True, seed=seed) for seed in seeds]
+    return Evidence(
+        base=(written[0], written[0]),
+        lever=(faster[0],),
+        nudged=tuple(run(make, fused=fused, nudge=k) for k in (1, 2, 3)),
+        base_seeds=tuple(written),
+        lever_seeds=tuple(faster),
+    )
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "apart"])
+@pytest.mark.parametrize("make", [adamw, sgd])
+def test_a_bias_of_keys_is_no_harm_of_bfloat16(make: Optimizer, fused: bool) -> None:
+    ruling = judge("statistical", evidence(make, fused=fused))
+    assert ruling.verdict is not Verdict.HARMED, ruling.why
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "apart"])
+def test_an_optimizer_that_forgets_is_seen_beside_it(fused: bool) -> None:
+    ruling = judge("statistical", evidence(adamw, fused=fused, lever=forgetful))
+    assert ruling.verdict is Verdict.HARMED
+    assert "updates" in ruling.why
+
+
+def test_without_more_rounding_the_size_of_such_an_update_is_compared() -> None:
+    as_written = run(adamw, fused=True)
+    residues = [update.residues or () for update in as_written.updates or ()]
+    (bias,) = {p for shares in residues for p, share in enumerate(shares) if share is not None and share > 0.3}
+
+    def grown(made: Run) -> Run:
+        def grow(norms: tuple[object, ...]) -> tuple[object, ...]:
+            return tuple(1.2 * float(n) if p == bias else n for p, n in enumerate(norms))  # type: ignore[arg-type]
+
+        return replace(made, updates=tuple(replace(u, norms=grow(u.norms)) for u in made.updates or ()))  # type: ignore[arg-type]
+
+    found = evidence(adamw, fused=True)
+    lever = [grown(run(adamw, fused=True, seed=seed)) for seed in range(5)]
+    ruling = judge("statistical", replace(found, lever=tuple(lever[:1]), lever_seeds=tuple(lever)))
+    assert ruling.verdict is Verdict.HARMED
+    assert f"parameter {bias}" in ruling.why
