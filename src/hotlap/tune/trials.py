@@ -21,12 +21,11 @@ from hotlap.units import duration, factor, percent
 # As input-bound in the vendors' rules: from here on a training is highly so (XProf).
 _MUCH = 0.20
 
-# A study that found nothing goes on, where the budget is ours to choose, for what could take this part off a step: less
-# is hardly shown on a machine on which the usual budget was not enough.
+# A study goes on, where the budget is ours to choose, for what could take this part off a step: less is hardly shown on
+# a machine on which the usual budget was not enough.
 _WORTH_MORE = 0.10
 
-# Processes at most for what is tried last, to show what was too small for the usual number: as many as there is time
-# for.
+# Processes at most for what is tried last, to show what was too small for the usual number, where there is time.
 _PLANNED_LAST, _MOST_LAST = 8, 16
 
 # A gain of other numbers (bf16) from which on the gate's ten runs come before all other trials: few of those bring as
@@ -96,9 +95,10 @@ class Trials:
         return [*self._candidates.open(), *([bundle] if bundle is not None else [])]
 
     def _must_go_on(self, dear: Sequence[Promise]) -> bool:
-        """Nothing was found yet, and what was too dear could make a step much shorter."""
+        """What was too dear could make a step much shorter: by what was measured; by bounds if nothing was found."""
         step_s = self._candidates.profile().median_step_s()
-        return not self.stack and any(one.bound_s >= _WORTH_MORE * step_s for one in dear)
+        worth = self._last(self._candidates.open()) if self.stack else dear
+        return any(one.bound_s >= _WORTH_MORE * step_s for one in worth)
 
     def leave_each_out(self) -> None:
         """Does each accepted lever still earn its place? (One that was tried last, alone, was tried on top of all.)"""
