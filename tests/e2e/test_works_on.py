@@ -125,7 +125,8 @@ def test_a_validation_is_told_apart(launcher: Launcher, way: str) -> None:
     found = run_script(launcher, "validates.py", way)
     assert_followed(found, samples=4)
     assert found.num_validations == 3
-    assert 0.150 <= found.validation_s <= 0.150 + 3 * SLACK_MS / 1e3
+    # Each of the fifteen passes may oversleep; counted twice it would be more than this.
+    assert 0.150 <= found.validation_s < 0.300
     assert max(found.step_s) < 0.050
 
 
