@@ -44,9 +44,9 @@ class Trials:
         self._timing = timing
         self._court = court
         self._candidates = candidates
-        self._kept_s = 0.0
-        """Kept for a bundle that is to come."""
+        self._kept_s = 0.0  # for a trial that is to come
         self._waiting = Waiting()
+        """What gained, and whose gate comes when the others are done."""
 
     @property
     def stack(self) -> Stack:

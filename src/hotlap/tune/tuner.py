@@ -88,15 +88,15 @@ class Tuner:
         desk = Desk(study, self._options, self._observer, now=self._now)
         sizes = self._look(desk)
         runs = Apart(self._runs, desk.warn)
-        self._search(desk, sizes, runs)
+        sizes = self._search(desk, sizes, runs)
         if BatchSize.name in self._options.allow and desk.study.recipe is None:
             desk.aside_s = 0.0
             Recipes(desk, runs, sizes, self._machine).study()
         desk.change("end", state=State.COMPLETE)
         return desk.study
 
-    def _search(self, desk: Desk, sizes: Sizes, runs: Runs) -> None:
-        """Levers that leave training as it is."""
+    def _search(self, desk: Desk, sizes: Sizes, runs: Runs) -> Sizes:
+        """Levers that leave training as it is. Returns the sizes, with what was learnt of starts."""
         desk.aside_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
         timing = Timing(runs, self._options, sizes, now=self._now)
         several = _why_not_several(desk.study.baseline[0])
@@ -121,6 +121,7 @@ class Tuner:
                 "raise --budget."
             )
             desk.change("result", result=nothing_tried())
+        return timing.sizes
 
     def _look(self, desk: Desk) -> Sizes:
         """The script as written, timed: what does each step wait for?"""

@@ -16,7 +16,7 @@ class _PutOff:
 
 
 class Waiting:
-    """Known to the running study only: one that goes on after it was interrupted times them again."""
+    """Levers by what they gained. Known to the running study only: one that was interrupted times them again."""
 
     def __init__(self) -> None:
         self._put_off: dict[object, _PutOff] = {}
