@@ -91,8 +91,8 @@ def _usable(run: Run, options: Options) -> Run:
 
 
 def _crash_sentence(run: Run, title: str, made: int) -> str:
-    where = f"after {made} training steps" if made else "before its first training step"
-    sentence = f"{title} failed {where}: {run.error}."
+    where = f"after {made} training step{'s' * (made != 1)}" if made else "before its first training step"
+    sentence = f"{title} failed {where}: {(run.error or 'no reason recorded').rstrip('.')}."
     if "EOFError" in run.output:
         sentence += (
             " It reads standard input, and hotlap runs it several times: give it a file, as in "
