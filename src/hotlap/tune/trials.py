@@ -32,7 +32,7 @@ _PLANNED_LAST, _MOST_LAST = 8, 16
 # much, and on a long step there may be no time for both.
 _BEFORE_ALL = 1.25
 
-# Items that are made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
+# Items made sooner than this are rows in memory already; from any file they come later (benchmarks/packed.py).
 _DEAR_S = 200e-6
 
 
@@ -81,7 +81,9 @@ class Trials:
             self._desk.warn(f"The budget was over before {titles(untried)} could be tried; raise --budget to try more.")
         for one in dear:
             if one.candidate in self._waiting:
-                self._desk.warn(self._gained_in_vain(one))
+                why = self._gained_in_vain(one)
+                self._desk.warn(why)
+                self._note(self._waiting.trial(one, why=why, pooled=self._desk.pooled))
         for trial in self._candidates.rejected():
             self._note(trial)
 
@@ -204,8 +206,6 @@ class Trials:
     def _heat_s(self, number: int = 2, *, switched: bool) -> float:
         """One heat of so many contenders, the base among them."""
         return self._timing.estimate_s(1, arms=number) if switched else self._timing.estimate_s(number)
-
-    # One trial
 
     def _try(self, group: Sequence[Candidate]) -> None:
         timed = self._waiting.timed(group[0], self.stack)

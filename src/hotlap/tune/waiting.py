@@ -1,9 +1,11 @@
 """What gained and waits for its gate: the ten runs that other numbers take come when the other trials are done."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hotlap.levers import Scope
+from hotlap.record import Trial
 from hotlap.tune.candidates import Candidate, Promise, key
 from hotlap.tune.comparison import Contender
 from hotlap.tune.evidence import Stack
@@ -36,6 +38,19 @@ class Waiting:
     def speed(self, candidate: Candidate) -> float:
         """What it gained, as a factor."""
         return math.exp(self._put_off[_key(candidate)].contender.mean)
+
+    def trial(self, one: Promise, *, why: str, pooled: Callable[[str], tuple[float, int] | None]) -> Trial:
+        """For a study that ends before its gate. `pooled`: scope -> variance that all comparisons share."""
+        found = self._put_off[_key(one.candidate)]
+        scope = "step" if one.scope is Scope.STEP else "process"
+        return Trial(
+            levers=tuple(lever.spec() for lever in one.candidate),
+            on_top_of=found.on_top_of,
+            scope=scope,
+            speedup=found.contender.speedup(pooled(scope)),
+            why=why,
+            log_ratios=tuple(found.contender.log_ratios),
+        )
 
     def promises(self, open_: Sequence[Promise], step_s: float) -> list[Promise]:
         """Of what is open those that wait, by what they gained of a step of `step_s`; the most first."""

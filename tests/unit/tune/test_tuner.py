@@ -511,6 +511,10 @@ def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monke
     (told,) = [one for one in too_short.warnings if "training under it could be compared" in one]
     needs = re.search(r"huge-pages gained 1\.[67]\dx.* --budget (\d+)m or more", told)
     assert needs, told
+    (trial,) = [one for one in too_short.trials if one.why == told]
+    assert trial.speedup is not None
+    assert trial.speedup.mid > 1.5
+    assert trial.verdict is Verdict.UNDECIDED
     enough = world_of(script, costs={"huge-pages": 0.6})
     assert accepted(tune(enough, levers=("huge-pages",), budget_s=60.0 * int(needs[1]))) == ["huge-pages"]
     found = pages(0.6, 540.0)
