@@ -2,7 +2,9 @@
 #
 #   make demo     tune examples/digits.py: what a new user sees
 #   make test     style, types, spelling, documentation, tests: what CI runs
+#   make test-fast  unit tests that start no processes, edits and snapshots: a minute, between two edits
 #   make docs     the documentation as a site in build/site; a warning is an error
+#   make constraints  the newest versions of what the tests need into constraints.txt
 #   make paste    figures and the pages about rules and levers into README and docs
 #   make slow     the tests that are whole studies, minutes each
 #   make bench    measure again what the README claims (on this machine)
@@ -28,12 +30,18 @@ STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
 STAMP_TEST := $(VENV)/.test-$(CHOICE)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types spelling docs paste unit slow bench gpu clean
+# The versions that are tested, so that a new release of others breaks nothing here; CONSTRAINTS= takes the newest.
+CONSTRAINTS ?= constraints.txt
+export PIP_CONSTRAINT := $(CONSTRAINTS)
+
+.PHONY: demo test test-fast lint types spelling docs constraints paste unit slow bench gpu clean
 
 demo: $(STAMP_DEMO)
 	$(BIN)/hotlap tune examples/digits.py
 
-test: lint types spelling docs unit
+# What takes a second comes first; types and documentation are checked beside the tests, which wait for processes.
+test: lint spelling
+	+$(MAKE) --jobs 2 types docs unit
 
 lint: $(STAMP_TEST)
 	$(BIN)/ruff check .
@@ -52,13 +60,20 @@ docs: $(STAMP_TEST)
 paste: $(STAMP_TEST)
 	$(BIN)/python benchmarks/paste.py
 
-# First what may run side by side; then whole programs, two at a time, for most of each is waiting; then those in which
-# times are compared.
-TIMED := $(patsubst %,tests/e2e/test_%.py,measure works_on frameworks causes watches gains)
+# One worker more than there are cores: an end-to-end test waits for its training now and then. No test compares times.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := $(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 unit: $(STAMP_TEST)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile tests --ignore tests/e2e --ignore tests/docs
-	$(BIN)/pytest -n 2 --dist loadfile tests/e2e tests/docs $(TIMED:%=--ignore %)
-	$(BIN)/pytest $(TIMED)
+	$(PYTEST)
+
+test-fast: $(STAMP_TEST)
+	$(PYTEST) -m 'not slow and not e2e and not processes' tests/unit tests/edits tests/golden
+
+# Not torch, which TORCH names, nor what torch pins itself.
+constraints:
+	$(MAKE) clean && $(MAKE) CONSTRAINTS= $(STAMP_TEST)
+	{ echo '# The versions that the tests were last run with: `make constraints`. Torch is named in the Makefile.'; \
+	    $(PIP) freeze --exclude-editable | grep -v -i -E '^(torch|sympy)=='; } > constraints.txt
 
 slow: $(STAMP_TEST)
 	$(BIN)/pytest -m slow
@@ -82,7 +97,7 @@ $(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
 	$(PIP) install --quiet --editable '.[examples]'
 	touch $@
 
-$(STAMP_TEST): $(STAMP_DEMO) pyproject.toml
+$(STAMP_TEST): $(STAMP_DEMO) pyproject.toml $(CONSTRAINTS)
 	$(PIP) install --quiet --group dev --group docs --group frameworks
 	touch $@
 

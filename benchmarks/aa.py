@@ -6,22 +6,22 @@ processes, with the same heats, stopping rule and confirmation as a real one. `p
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import results_file
 from hotlap import machine
+from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.launch import Launcher
 from hotlap.record import Plan, Study
-from hotlap.statistics import FALSE_CONFIRMATION, Progress
-from hotlap.tune.comparison import Contender, compare
-from hotlap.tune.desk import Desk
-from hotlap.tune.final import MOST as CONFIRMED_IN
-from hotlap.tune.options import Options
-from hotlap.tune.sizes import Sizes
-from hotlap.tune.timing import Arm, Heat, Timing
-from hotlap.tune.tuner import calibrate, first_look
+from hotlap.search import Options, StudyLog
+from hotlap.search.confirmation import MOST as CONFIRMED_IN
+from hotlap.tune.first_look import first_look
+from hotlap.tune.noise import calibrate
+
+CONFIRMATION = Rule(planned=CONFIRMED_IN, patient=True, false_gain=FALSE_CONFIRMATION)
 
 STUDIES = 30
 
@@ -55,45 +55,27 @@ class Silent:
 
 def study(launcher: Launcher, options: Options) -> dict[str, object]:
     """One study; what it found about nothing."""
-    desk = Desk(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
-    run = first_look(desk, launcher)
-    desk.change("baseline", baseline=(run,))
+    log = StudyLog(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
+    run = first_look(log, launcher)
+    log.change("baseline", baseline=(run,))
     sizes = Sizes.of(run, machine.look())
-    timing = Timing(launcher, options, sizes)
-    calibrate(desk, timing)
+    executor = Executor(launcher, options.plan, sizes)
+    calibrate(log, executor)
     row: dict[str, object] = {"step_s": run.median_step_s()}
     for scope in ("step", "process"):
-        contender = Contender(name="nothing")
-        compare([contender], _heat(timing, scope), pooled=desk.pooled(scope))
-        claimed = contender.progress is Progress.GAIN
-        if claimed:
-            again = Contender(name="nothing")
-            compare(
-                [again],
-                _heat(timing, "process"),
-                pooled=desk.pooled("process"),
-                planned=CONFIRMED_IN,
-                patient=True,
-                false_gain=FALSE_CONFIRMATION,
-            )
-            row[f"{scope}_confirmed"] = again.progress is Progress.GAIN
-        speedup = contender.speedup(desk.pooled(scope))
-        row[f"{scope}_claimed"] = claimed
+        nothing, again = Effect(Arm()), Effect(Arm())
+        compare([nothing], executor, Design(switched=scope == "step"), pooled=log.pooled(scope))
+        if nothing.gained:
+            compare([again], executor, Design(), pooled=log.pooled("process"), rule=CONFIRMATION)
+            row[f"{scope}_confirmed"] = again.gained
+        speedup = nothing.speedup(log.pooled(scope))
+        row[f"{scope}_claimed"] = nothing.gained
         row[f"{scope}_confirmed"] = bool(row.get(f"{scope}_confirmed"))
         row[f"{scope}_low"], row[f"{scope}_high"] = (speedup.low, speedup.high) if speedup else (None, None)
-        row[f"{scope}_log_ratios"] = contender.log_ratios
-        noise = next((n for n in desk.study.noise if n.scope == scope), None)
+        row[f"{scope}_log_ratios"] = nothing.log_ratios
+        noise = next((n for n in log.study.noise if n.scope == scope), None)
         row[f"{scope}_noise"] = list(noise.log_ratios) if noise else []
     return row
-
-
-def _heat(timing: Timing, scope: str):
-    def heat(_: Sequence[Contender]) -> Heat:
-        if scope == "step":
-            return timing.switched((), [(), ()], limit_s=120.0)
-        return timing.duet((), [Arm(), Arm()], limit_s=120.0)
-
-    return heat
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ import json
 import random
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,12 +27,12 @@ from tests.unit.tune.world import SCRIPT as OF_THE_WORLD
 
 from aa import Silent, launched
 from hotlap import machine
+from hotlap.experiment import Arm, Design, Executor, Sizes
+from hotlap.experiment.table import blocks
 from hotlap.record import Plan, Run, Study, Verdict
+from hotlap.search import StudyLog
 from hotlap.tune import Tuner
-from hotlap.tune.desk import Desk
-from hotlap.tune.sizes import Sizes
-from hotlap.tune.timing import Arm, Timing
-from hotlap.tune.tuner import first_look
+from hotlap.tune.first_look import first_look
 
 STUDIES = 200
 TOGETHER = 4
@@ -78,24 +77,20 @@ def record(num_heats: int) -> None:
     heats: list[list[Turns]] = []
     alone: list[Turns] = []
     with launched() as (launcher, options):
-        desk = Desk(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
-        timing = Timing(launcher, options, Sizes.of(first_look(desk, launcher), machine.look()))
+        log = StudyLog(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
+        executor = Executor(launcher, options.plan, Sizes.of(first_look(log, launcher), machine.look()))
         for k in range(num_heats):
-            heat = [_turns(run) for run in timing.duet((), [Arm()] * TOGETHER, limit_s=120.0).runs]
+            heat = [_turns(run) for run in executor.heat(Design(arms=(Arm(),) * TOGETHER)).runs]
             if not all(heat):
                 continue  # one of the processes failed
             heats.append(heat)
-            alone += [_turns(run) for run in timing.switched((), [(), ()], limit_s=120.0).runs]
+            alone += [_turns(run) for run in executor.heat(Design(arms=(Arm(), Arm()), switched=True)).runs]
             results_file.write("noise", heats=heats, alone=[turns for turns in alone if turns])
             print(f"{k + 1} of {num_heats}: {[f'{1e3 * fmean(turns):.3f} ms' for turns in heat]}", flush=True)
 
 
 def _turns(run: Run) -> Turns:
-    of_block: dict[int, list[float]] = defaultdict(list)
-    for block, seconds in zip(run.block, run.step_s, strict=True):
-        of_block[block].append(seconds)
-    # As for a comparison, the first step of a turn holds the switch.
-    return [float(f"{fmean(steps[1:]):.4g}") for _, steps in sorted(of_block.items()) if len(steps) > 1]
+    return [float(f"{block.step_s.mean():.4g}") for block in blocks(run) if block.step_s.size]
 
 
 def replay(number: int) -> None:

@@ -2,8 +2,8 @@
 
     python benchmarks/gate_torch.py [--scripts NAMES] [--changes NAMES] [--contracts NAMES] [--records DIR]
 
-Five scripts (`benchmarks/harms/scripts`), each under every change of `benchmarks/harms/planted.py` that concerns it, by
-way of the real probe and the real plans of `hotlap tune` (`hotlap.tune.evidence.Court`): 400 steps, which is what the
+Six scripts (`benchmarks/harms/scripts`), each under every change of `benchmarks/harms/planted.py` that concerns it, by
+way of the real probe and the real plans of `hotlap tune` (`hotlap.tune.evidence.GateRuns`): 400 steps, as the
 default budget gives to steps below 12.5 ms, and as many runs and seeds as a study makes. Writes
 `benchmarks/results/gate_torch.json`, in which what was not asked for stays as it is; a script takes about ten minutes a
 contract. With `--records` the runs are kept in a folder, and only what is not there is run.
@@ -25,15 +25,15 @@ os.environ.setdefault("PYTHONHASHSEED", "0")
 import results_file
 from harms.planted import ALL_CONTRACTS, EVERY_SCRIPT, HARMLESS, HARMS, Change
 from harms.recording import Recorder
+from hotlap.experiment import Sizes
 from hotlap.gate import Ruling
 from hotlap.record import Verdict
-from hotlap.tune.evidence import Court
-from hotlap.tune.options import Options
-from hotlap.tune.sizes import Sizes
+from hotlap.search import Options
+from hotlap.tune.evidence import GateRuns
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE / "harms" / "scripts"
-# A lever of each contract: the court asks a stack of levers what it promises. (None is installed in a planted run.)
+# A lever of each contract: the gate asks a stack of levers what it promises. (None is installed in a planted run.)
 PROMISES = {"exact": (), "rounding": ({"name": "fused-optimizer"},), "statistical": ({"name": "bf16-autocast"},)}
 # 400 steps: what the default budget gives to steps below 12.5 ms.
 SIZES = Sizes(step_s=0.002, setup_s=2.0, block=11, steps=66, warmup=20, evidence_steps=400, together=1, cores=1.0)
@@ -63,24 +63,24 @@ def cases(scripts: list[str], names: list[str], contracts: list[str]) -> Iterato
 
 
 class Bench:
-    """Judges cases; keeps one court a script."""
+    """Judges cases; keeps the gate runs of each script."""
 
     def __init__(self, records: Path, sizes: Sizes) -> None:
         self._records = records
         self._sizes = sizes
-        self._courts: dict[str, Court] = {}
+        self._gates: dict[str, GateRuns] = {}
 
     def judge(self, case: Case) -> Ruling:
         """What a study would say of a lever that does this."""
         path = SCRIPTS / f"{case.script}.py"
         text = path.read_text(encoding="utf-8")
-        if case.script not in self._courts:
+        if case.script not in self._gates:
             options = Options(command=(sys.executable, str(path)), cwd=str(SCRIPTS), title=path.name)
-            self._courts[case.script] = Court(Recorder(self._records, {str(path): text}), options, self._sizes, [])
+            self._gates[case.script] = GateRuns(Recorder(self._records, {str(path): text}), options, self._sizes, [])
         planting = (
             f"import sys; sys.path.insert(0, {str(HERE)!r}); from harms.planted import plant; plant({case.name!r})"
         )
-        return self._courts[case.script].judge(PROMISES[case.contract], replaced={str(path): f"{planting}\n{text}"})
+        return self._gates[case.script].judge(PROMISES[case.contract], replaced={str(path): f"{planting}\n{text}"})
 
 
 def table(found: Mapping[Case, Ruling]) -> list[dict[str, object]]:
@@ -110,8 +110,8 @@ def claims(found: Mapping[Case, Ruling]) -> Iterator[dict[str, object]]:
                 yield {"claim": claim, "mid": share, "unit": "%"}
 
 
-def earlier(scripts: list[str], contracts: list[str]) -> dict[Case, Ruling]:
-    """The rulings that are written already, but for those of these scripts under these contracts."""
+def earlier() -> dict[Case, Ruling]:
+    """The rulings that are written already."""
     path = results_file.RESULTS / "gate_torch.json"
     cases = json.loads(path.read_text(encoding="utf-8"))["cases"] if path.is_file() else []
     return {
@@ -123,7 +123,7 @@ def earlier(scripts: list[str], contracts: list[str]) -> dict[Case, Ruling]:
             is_harm=case["is_harm"],
         ): Ruling(verdict=Verdict(case["verdict"]), why=case["why"])
         for case in cases
-        if not (case["contract"] in contracts and case["script"] in scripts) and case["change"] in HARMS | HARMLESS
+        if case["change"] in HARMS | HARMLESS
     }
 
 
@@ -158,7 +158,7 @@ def names(text: str, known: Iterable[str]) -> list[str]:
 
 
 def main() -> None:
-    """Judge all cases that were asked for; with all changes, write the result."""
+    """Judge all cases that were asked for, and write the result."""
     parser = argparse.ArgumentParser(description="Planted harms in real torch trainings, judged by the gate.")
     parser.add_argument("--scripts", default="", help="only these, separated by commas")
     parser.add_argument("--changes", default="", help="only these, separated by commas")
@@ -182,8 +182,8 @@ def main() -> None:
             )
     for claim in claims(found):
         print(claim)
-    if not args.changes and args.steps == SIZES.evidence_steps:
-        write(earlier(scripts, contracts) | found)
+    if args.steps == SIZES.evidence_steps:
+        write(earlier() | found)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fills README.md and docs/: figures from benchmarks/results/*.json, and the pages about rules and levers.
+"""Fills README.md, CONTRIBUTING.md and docs/: figures from benchmarks/results/*.json, pages about rules and levers.
 
 A block begins with `<!-- paste: KIND ... -->` and ends with `<!-- end paste -->`. Kinds:
 
@@ -160,7 +160,7 @@ def wanted(results: Results) -> Iterator[tuple[Path, str]]:
     """Each file that is filled or made -> what it should be."""
     made = {DOCS / name: text for name, text in pages.pages().items()}
     yield from made.items()
-    for path in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))):
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))):
         if path not in made and path.parent.name not in pages.FOLDERS:
             at = "benchmarks/results" if path.parent == ROOT else ""
             yield path, pasted(path.read_text(encoding="utf-8"), results, folder=at)
@@ -174,7 +174,7 @@ def left_over() -> list[Path]:
 
 def main() -> int:
     """Fill and make everything; the exit code."""
-    parser = argparse.ArgumentParser(description="Fill README.md and docs/ from benchmarks/results and docstrings.")
+    parser = argparse.ArgumentParser(description="Fill the pages from benchmarks/results and docstrings.")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if anything is stale")
     check = parser.parse_args().check
     stale = [(path, new) for path, new in wanted(read(ROOT / "benchmarks" / "results")) if current(path) != new]

@@ -146,7 +146,7 @@ PyObject* forward(Hook* h, PyObject* const* args, size_t nargsf, PyObject* kwnam
 
 PyObject* backward(Hook* h, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     if (PyVectorcall_NARGS(nargsf) < 1 || is_true(h->session, kInBackward, true) || !is_true(h->thread, kSure, false) ||
-        is_true(h->books, kHidden, true)) {
+        !trains_here(h) || is_true(h->books, kHidden, true)) {
         return PyObject_Vectorcall(h->slow, args, nargsf, kwnames);
     }
     PyObject* roots = Py_NewRef(h->losses ? args[0] : Py_None);
@@ -166,13 +166,13 @@ PyObject* length(Hook* h, PyObject* batch) {
         PyObject* first = PySequence_Fast_GET_ITEM(batch, 0);
         if (reinterpret_cast<PyObject*>(Py_TYPE(first)) == h->tensor) {
             PyObject* shape = PyObject_GetAttr(first, kShape);
-            if (shape == nullptr) return nullptr;
-            if (PyTuple_Check(shape)) {
+            if (shape == nullptr) PyErr_Clear();  // a nested tensor
+            if (shape != nullptr && PyTuple_Check(shape)) {
                 PyObject* found = PyTuple_GET_SIZE(shape) > 0 ? Py_NewRef(PyTuple_GET_ITEM(shape, 0)) : PyLong_FromLong(1);
                 Py_DECREF(shape);
                 return found;
             }
-            Py_DECREF(shape);
+            Py_XDECREF(shape);
         }
     }
     return PyObject_CallOneArg(h->asks, batch);
@@ -194,7 +194,7 @@ PyObject* draw(Hook* h, PyObject* const* args, size_t nargsf, PyObject* kwnames)
         Py_DECREF(most);
         fine = limit >= 0;
         if (fine && PyList_GET_SIZE(h->tape) > limit) {
-            PyObject* done = PyObject_CallMethodNoArgs(h->clock, kShorten);
+            PyObject* done = PyObject_CallMethodNoArgs(h->session, kShorten);
             fine = done != nullptr;
             Py_XDECREF(done);
         }

@@ -1,18 +1,68 @@
 """Options and fixtures of the whole suite."""
 
+import os
+import random
+import sys
+from collections.abc import Iterator
+
+import numpy as np
 import pytest
 from hypothesis import settings
 
-# A test does not fail because others use the machine.
-settings.register_profile("hotlap", deadline=None)
-settings.load_profile("hotlap")
+# Threads that wait for each other give their core to other processes of the suite, where there are more than cores:
+# quick steps of `hotlap lab transformer` beside ten busy processes took 74 s and not more than 250.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# A test does not fail because others use the machine, and draws the same examples in each run; HYPOTHESIS_PROFILE=
+# nightly draws new ones each time.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("nightly", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regen", action="store_true", help="rewrite the snapshots in tests/golden instead of comparing")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workers of xdist begin with what takes long, dealt out in turns: a suite that ends on one long test idles."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if number == 1:
+        return
+    long = [item for item in items if item.get_closest_marker("e2e") or item.get_closest_marker("processes")]
+    long.sort(key=_limit_s, reverse=True)
+    known = set(long)
+    others = [item for item in items if item not in known]
+    bounds = [len(others) * k // number for k in range(number + 1)]
+    items[:] = [item for k in range(number) for item in (*long[k::number], *others[bounds[k] : bounds[k + 1]])]
+
+
+def _limit_s(item: pytest.Item) -> float:
+    """What the test may take: who needs more than others says so."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker is not None else 0.0
+
+
 @pytest.fixture
 def regen(request: pytest.FixtureRequest) -> bool:
     """True when snapshots are to be rewritten."""
     return bool(request.config.getoption("--regen"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that hotlap keeps for a user is read from, or left in, the home of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def same_start() -> None:
+    """Each test begins with the same random numbers, whatever ran before it, and computes in one thread of torch's."""
+    random.seed(0)
+    np.random.seed(0)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
+        torch.set_num_threads(1)

@@ -55,7 +55,7 @@ def calls(*, step_s: float, arithmetic: float = 0.8, number: float = 60, streami
 
 
 def healthy(*, step_s: float = 0.01) -> Run:
-    """A training in which nothing is to be mended, and everything was looked at."""
+    """A training in which nothing is to be fixed, and everything was looked at."""
     return replace(
         run_of_shares(HEALTHY_SHARES, step_s=step_s),
         calls=calls(step_s=step_s),
@@ -89,7 +89,7 @@ def memory(*, per_step: int) -> tuple[MemorySample, ...]:
     )
 
 
-def sighting(kind: SightingKind, *, cost_s: float | None = None, **detail: int | bool) -> Sighting:
+def sighting(kind: SightingKind, *, cost_s: float | None = None, **detail: float | bool) -> Sighting:
     return Sighting(
         kind=kind, what="Net", path=SCRIPT, line=12, text="y = model(x)", per_step=1.0, cost_s=cost_s, detail=detail
     )
@@ -143,6 +143,9 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             ),
         ),
         "memory-growth": replace(run, memory=memory(per_step=1 << 20)),
+        "distribution-checks": replace(
+            run, sightings=(sighting(SightingKind.DISTRIBUTION_CHECKS, cost_s=0.4 * step_s, share=0.2),)
+        ),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
         "cpu-with-idle-gpu": replace(run, calls=calls(step_s=step_s, number=min(60, 1e3 * step_s))),
         "too-small-for-gpu": replace(
@@ -175,7 +178,7 @@ def _with_gaps(run: Run) -> Run:
 
 
 def healthy_runs() -> Mapping[str, Run]:
-    """Trainings that nobody needs to mend, by what is special about them."""
+    """Trainings that nobody needs to fix, by what is special about them."""
     run = healthy()
     return {
         "on the CPU": run,

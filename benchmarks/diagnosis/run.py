@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parent))
 import results_file  # noqa: E402 - it stands one folder above
 from hotlap import machine, rules  # noqa: E402
 from hotlap.launch import Launcher  # noqa: E402
-from hotlap.record import Run, save  # noqa: E402
+from hotlap.record import Plan, Run, save  # noqa: E402
 from hotlap.tune import WATCHES, Wanted  # noqa: E402
 from hotlap.tune.first_look import look_plan  # noqa: E402
 
@@ -80,13 +80,9 @@ def measure(script: Path, *words: str, steps: int) -> Run:
     ):
         # Epochs of a hundred steps and more are looked for only where there is time.
         epoch_end = steps >= 100 or script.stem.startswith(("epoch", "wasted_v"))
-        plan = look_plan(
-            (sys.executable, str(script), *words),
-            cwd=folder,
-            seed=0,
-            wanted=Wanted(steps=steps, watches=WATCHES, epoch_end=epoch_end),
-            limit_s=LIMIT_S,
-        )
+        plan = Plan(command=(sys.executable, str(script), *words), cwd=folder, out="")
+        wanted = Wanted(steps=steps, watches=WATCHES, epoch_end=epoch_end)
+        plan = look_plan(plan, wanted, limit_s=LIMIT_S)
         return run([plan], limit_s=LIMIT_S)[0]
 
 

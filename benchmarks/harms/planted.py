@@ -19,7 +19,7 @@ from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 ALL_CONTRACTS = ("exact", "rounding", "statistical")
 ROUNDING = ("rounding", "statistical")
-EVERY_SCRIPT = ("perceptron", "convolution", "characters", "sequences", "tabular")
+EVERY_SCRIPT = ("perceptron", "convolution", "characters", "sequences", "tabular", "padded")
 
 Optimizer = torch.optim.Optimizer
 Surround = Callable[[Optimizer, int], "contextlib.AbstractContextManager[None]"]
@@ -271,7 +271,7 @@ def gradients_halved() -> None:
     _around_step(lambda optimizer, _: _gradients(optimizer, lambda g: 0.5 * g))
 
 
-@_harm("gradients scaled down to Adam's epsilon", scripts=("perceptron", "characters", "sequences"))
+@_harm("gradients scaled down to Adam's epsilon", scripts=("perceptron", "characters", "sequences", "padded"))
 def gradients_tiny() -> None:
     """Unscaled twice, with the usual first scale of 65536."""
     _around_step(lambda optimizer, _: _gradients(optimizer, lambda g: g / 65536))
@@ -299,6 +299,25 @@ def nan_guarded() -> None:
             _gradients(optimizer, torch.zeros_like) if _every(20, step) else contextlib.nullcontext()
         )
     )
+
+
+@_harm("sign of a layer's gradient flipped after step 100")
+def layer_flipped() -> None:
+    """In the backward pass: the update follows from the gradient that it finds."""
+    steps: list[int] = [0]
+    construct = Optimizer.__init__
+
+    def __init__(self: Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
+        construct(self, *args, **kwargs)
+        weights = [p for p in _parameters(self) if p.dim() > 1]
+        weights[len(weights) // 2].register_hook(lambda gradient: -gradient if steps[0] > 100 else gradient)
+
+    def count(*_: Any) -> Any:
+        steps[0] += 1
+        return contextlib.nullcontext()
+
+    Optimizer.__init__ = __init__  # type: ignore[method-assign]
+    _around_step(count)
 
 
 @_harm("clipping lost", scripts=("characters", "sequences"))
@@ -392,7 +411,10 @@ def statistics_used() -> None:
     )
 
 
-@_harm("evaluation mode stays on after a validation")
+@_harm(
+    "evaluation mode stays on after a validation",
+    scripts=("perceptron", "convolution", "characters", "sequences", "tabular"),
+)
 def mode_stays() -> None:
     train = nn.Module.train
     evaluated: set[int] = set()
@@ -403,6 +425,56 @@ def mode_stays() -> None:
         return train(self, mode and id(self) not in evaluated)
 
     nn.Module.train = stuck  # type: ignore[method-assign]
+
+
+# Harms of what is made besides the trained weights
+
+
+@_harm("average of the weights not updated after step 50", scripts=("padded",))
+def average_stale() -> None:
+    num_calls: dict[int, int] = {}
+    inner = torch.Tensor.lerp_
+
+    def lerp_(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if isinstance(self, nn.Parameter):  # a state of Adam's is none
+            num_calls[id(self)] = num_calls.get(id(self), 0) + 1
+        return inner(self, *args, **kwargs) if num_calls.get(id(self), 0) <= 50 else self
+
+    torch.Tensor.lerp_ = lerp_  # type: ignore[method-assign]
+
+
+@_harm("average of the weights with twice the rate", scripts=("padded",))
+def average_fast() -> None:
+    inner = torch.Tensor.lerp_
+    torch.Tensor.lerp_ = lambda self, end, weight: inner(  # type: ignore[method-assign]
+        self, end, 2 * weight if isinstance(self, nn.Parameter) else weight
+    )
+
+
+@_harm("validation mixes up a tenth of its items")
+def validation_wrong() -> None:
+    """Their results change places; no training step has to do with it."""
+    call = nn.Module.__call__
+    depth = [0]
+
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
+        depth[0] += 1
+        try:
+            result = call(self, *args, **kwargs)
+        finally:
+            depth[0] -= 1
+        if depth[0] or torch.is_grad_enabled() or not isinstance(result, torch.Tensor) or not result.dim():
+            return result
+        mixed = torch.arange(len(result)) % 10 == 0
+        return torch.where(mixed.view(-1, *[1] * (result.dim() - 1)), result.roll(1, 0), result)
+
+    nn.Module.__call__ = __call__  # type: ignore[method-assign]
+
+
+@_harm("padding mask off by one", scripts=("padded",))
+def mask_wrong() -> None:
+    inner = F.scaled_dot_product_attention
+    F.scaled_dot_product_attention = lambda q, k, v, attn_mask: inner(q, k, v, attn_mask=attn_mask.roll(-1, -1))
 
 
 # Harms of the data
@@ -433,7 +505,7 @@ def half_of_the_data() -> None:
     RandomSampler.__iter__ = __iter__  # type: ignore[method-assign]
 
 
-@_harm("last batch of an epoch lost", scripts=("perceptron", "convolution", "characters", "tabular"))
+@_harm("last batch of an epoch lost", scripts=("perceptron", "convolution", "characters", "tabular", "padded"))
 def last_batch_lost() -> None:
     """Where an epoch is no whole number of batches: those of `sequences` are all full."""
     construct = loaders.BatchSampler.__init__
@@ -567,7 +639,7 @@ def loss_scaled() -> None:
     torch.Tensor.backward = scaled  # type: ignore[method-assign]
 
 
-@_harmless("two workers", scripts=("characters", "sequences", "tabular"))
+@_harmless("two workers", scripts=("characters", "sequences", "tabular", "padded"))
 def two_workers() -> None:
     """Where items draw nothing at random, workers give the same batches."""
     construct = DataLoader.__init__

@@ -34,7 +34,7 @@ _LIMIT_S = 900.0
 
 
 class Recorder:
-    """Is called like a launcher (`hotlap.tune.options.Runs`). `folder` keeps the records.
+    """Is called like a launcher (`hotlap.experiment.Runs`). `folder` keeps the records.
 
     `texts`: path -> source of the scripts, so that runs as written start the same way as those with a change.
     """

@@ -1,6 +1,6 @@
 """Predictions between measured pairs of devices -> results/pairs.json: errors, baselines, coverage.
 
-Nothing is judged on what it was fitted to. "Device held out": for each device that is foretold, all constants are
+Nothing is judged on what it was fitted to. "Device held out": for each device that is predicted, all constants are
 fitted again without any of its steps and operators. "Architecture held out": the same for all devices of one
 architecture together, as if it were a new one. "Model held out": the same for each family of models. What ships is
 fitted to all; its figures are given apart, as "in sample".
@@ -27,19 +27,19 @@ RESULTS = Path(__file__).with_name("results") / "pairs.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foretold:
-    """One pair, foretold with constants that its target had no part in."""
+class Predicted:
+    """One pair, predicted with constants that its target had no part in."""
 
     here: Point
     there: Point
     errors: dict[str, float]
-    """Of the model and of each baseline: log(foretold / measured)."""
+    """Of the model and of each baseline: log(predicted / measured)."""
     inside: bool
     half_width: float
     """Of the interval's logarithm."""
 
 
-def foretold(here: Point, there: Point) -> Foretold:
+def predicted(here: Point, there: Point) -> Predicted:
     """One pair with the constants of the moment."""
     found = forecast(
         here.workload(), target=there.device, measured_on=here.device, measured_step_s=here.step_s
@@ -49,13 +49,13 @@ def foretold(here: Point, there: Point) -> Foretold:
     bandwidths = log(b.bandwidth / a.bandwidth)
     truth = log(there.step_s / here.step_s)
     values = (log(found.mid / there.step_s), -flops - truth, -bandwidths - truth, -(flops + bandwidths) / 2 - truth)
-    return Foretold(
+    return Predicted(
         here=here, there=there, errors=dict(zip(NAMES, values, strict=True)),
         inside=found.low <= there.step_s <= found.high, half_width=log(found.high / found.low) / 2,
     )  # fmt: skip
 
 
-def summary(found: Sequence[Foretold]) -> dict[str, object]:
+def summary(found: Sequence[Predicted]) -> dict[str, object]:
     """Errors, bias and coverage of some pairs."""
     return {
         "num_pairs": len(found),
@@ -79,21 +79,21 @@ def _size(values: list[float]) -> dict[str, float]:
     return {"median": round(float(np.median(size)), 3), "p90": round(float(np.percentile(size, 90)), 3)}
 
 
-def outcomes(parts: Iterable[Split]) -> list[Foretold]:
-    """Every pair of all splits, each foretold with the constants of its own."""
+def outcomes(parts: Iterable[Split]) -> list[Predicted]:
+    """Every pair of all splits, each predicted with the constants of its own."""
     found = []
     for members, values in parts:
         with calibrate.constants(values):
-            found += [foretold(a, b) for a, b in members]
+            found += [predicted(a, b) for a, b in members]
     return found
 
 
-def tables(found: Sequence[Foretold]) -> dict[str, object]:
+def tables(found: Sequence[Predicted]) -> dict[str, object]:
     """All groups that are reported, of one way to split."""
     on_one = [one for one in found if splits.same_machine(one.here, one.there)]
     between = [one for one in found if not splits.same_machine(one.here, one.there)]
 
-    def pair(one: Foretold) -> str:
+    def pair(one: Predicted) -> str:
         return f"{one.here.device} -> {one.there.device}, {one.here.precision}, {one.here.suite}"
 
     return {
@@ -105,9 +105,9 @@ def tables(found: Sequence[Foretold]) -> dict[str, object]:
     }
 
 
-def grouped(found: Iterable[Foretold], key: Callable[[Foretold], str], *, least: int = 1) -> dict[str, object]:
+def grouped(found: Iterable[Predicted], key: Callable[[Predicted], str], *, least: int = 1) -> dict[str, object]:
     """Name of a group -> its errors."""
-    groups: dict[str, list[Foretold]] = {}
+    groups: dict[str, list[Predicted]] = {}
     for one in found:
         groups.setdefault(key(one), []).append(one)
     return {name: summary(members) for name, members in sorted(groups.items()) if len(members) >= least}

@@ -70,11 +70,11 @@ def operators(found: dict[str, Any]) -> str:
 
 
 def reality(found: dict[str, dict[str, Any]]) -> str:
-    """What was foretold on GPUs that were there, and then measured."""
+    """What was predicted on GPUs that were there, and then measured."""
     rows = [row for one in found.values() for row in one["rows"] if row["truth_s"] is not None]
     if not rows:
         return "Not measured yet."
-    lines = ["| GPU | script | foretold | step | 80% interval | measured | inside |", "|---|---|---|---|---|---|---|"]
+    lines = ["| GPU | script | predicted | step | 80% interval | measured | inside |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         mid, low, high, truth = (f"{1e3 * row[key]:.2f}" for key in ("mid_s", "low_s", "high_s", "truth_s"))
         where = f"{row['device']} | {row['script']} | {row['question']}"

@@ -1,10 +1,10 @@
-"""Foretells trainings on the GPU of this machine, then runs them -> results/reality-<device>.json, side by side.
+"""Predicts trainings on the GPU of this machine, then runs them -> results/reality-<device>.json, side by side.
 
     PYTHONPATH=src python benchmarks/predict/reality.py [--quick]
 
-Each script is traced first with the GPU hidden, as on a machine without one, and the step on the GPU is foretold from
+Each script is traced first with the GPU hidden, as on a machine without one, and the step on the GPU is predicted from
 that: once from the traced step alone, once with its time on the CPU. Then it runs on the GPU. What was measured there
-in FP32 foretells the same script in bfloat16, with twice the batch, and on all GPUs of the machine, before those run.
+in FP32 predicts the same script in bfloat16, with twice the batch, and on all GPUs of the machine, before those run.
 Predictions are written to the file before the run that judges them.
 """
 
@@ -49,14 +49,14 @@ class Row:
 
     script: str
     question: str
-    """From what it was foretold."""
+    """From what it was predicted."""
     device: str
     low_s: float
     mid_s: float
     high_s: float
     truth_s: float | None = None
     off: float | None = None
-    """log(foretold / measured)."""
+    """log(predicted / measured)."""
     inside: bool | None = None
 
     def judged(self, truth_s: float) -> "Row":
@@ -70,7 +70,7 @@ Run = Callable[[Sequence[str], int], Seen]
 
 
 def slower(step_s: float, speedup: Interval) -> Interval:
-    """A step of which it was foretold by how much it gets faster."""
+    """A step of which it was predicted by how much it gets faster."""
     return Interval(low=step_s / speedup.high, mid=step_s / speedup.mid, high=step_s / speedup.low)
 
 
@@ -86,7 +86,7 @@ class Study:
     failed: list[str] = field(default_factory=list)
 
     def judge(self, name: str, batch: int) -> None:
-        """Foretell and run one script, in all the ways that it is asked."""
+        """Predict and run one script, in all the ways that it is asked."""
         words = (name, "--batch", str(batch))
         here = self.run(words, 0)
         alone = forecast(here.work, target=self.device).step_s
@@ -191,7 +191,7 @@ def main() -> int:
     if not gpus:
         print(NO_GPU, file=sys.stderr)
         return 2
-    # Several models of GPU in one machine: data-parallel training is foretold for equal ones.
+    # Several models of GPU in one machine: data-parallel training is predicted for equal ones.
     study = Study(device=gpus[0], num_gpus=len(gpus) if len(set(gpus)) == 1 else 1, run=run, save=write)
     for name, batch in BATCHES.items():
         try:

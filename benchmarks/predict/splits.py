@@ -46,7 +46,7 @@ def points() -> list[Point]:
 
 @cache
 def by_device() -> list[Split]:
-    """For each device that is foretold: its pairs, and constants fitted without it."""
+    """For each device that is predicted: its pairs, and constants fitted without it."""
     known, judged = calibrate.all_known(), points()
     found = []
     for device in sorted({point.device for point in judged}):
@@ -58,7 +58,7 @@ def by_device() -> list[Split]:
 
 @cache
 def by_architecture() -> list[Split]:
-    """For each architecture that is foretold: its pairs, and constants fitted without any device of it."""
+    """For each architecture that is predicted: its pairs, and constants fitted without any device of it."""
     known, judged = calibrate.all_known(), points()
     found = []
     for family in sorted({_architecture(point.device) for point in judged}):

@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parent))
 from recipes import RECIPES, script
 
 import results_file
-from hotlap import statistics as intervals
+from hotlap.experiment import statistics as intervals
 
 EPOCH = re.compile(r"^epoch \d+: loss (\S+), (\d+) samples in ([0-9.]+) s$", re.MULTILINE)
 # As long as any run may take; the longest as written take about a minute on two cores.

@@ -1,39 +1,297 @@
-"""Every data lever on every kind of loop: the same batches and the same random streams, or the script's own way."""
+"""Every data lever on every kind of loop: the script's own batches and random streams, and the lever at work on them.
 
+What a case is compared with is the script by itself, run once for all levers. A lever that steps aside where `ASIDE`
+does not say so fails its case, and so does one that is at work where it should not be.
+"""
+
+import inspect
+import itertools
+import multiprocessing
 import random
-import warnings
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import (
-    BatchSampler,
-    ConcatDataset,
-    DataLoader,
-    DistributedSampler,
-    IterableDataset,
-    RandomSampler,
-    Sampler,
-    Subset,
-    TensorDataset,
-    WeightedRandomSampler,
-    random_split,
-)
+from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, get_worker_info, random_split
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from hotlap import levers
-from hotlap.levers import Numerics, Patch, Scope
-from hotlap.levers.late_transform import LateTransform
-from tests.unit.data.pictures import usual
-from tests.unit.data.pipelines import Compose, Flip, Noise, Slow
-from tests.unit.data.sets import Pictures, assert_same_epochs, seed, states
+from hotlap.data import memory, prefix
+from hotlap.levers import Lever, Numerics, Patch, Scope
+from hotlap.levers.workers import Workers
+from tests.conformance.loops import (
+    DATA,
+    LOOPS,
+    NUM_ITEMS,
+    SAMPLERS,
+    WORKERS,
+    Computed,
+    Make,
+    Photographs,
+    Seen,
+    plain,
+    rows,
+    run,
+    whole,
+)
 
-KINDS = [kind for kind in levers.ALL if kind.scope is Scope.LOADER and kind.numerics is Numerics.EXACT]
-Seen = list[tuple[Any, Any]]
+LEVERS: dict[str, Lever] = {
+    **{kind.name: kind() for kind in levers.ALL if kind.scope is Scope.LOADER and kind.numerics is Numerics.EXACT},
+    "workers": Workers(num_workers=1, draws=False),
+}
+
+SERVED = {"batched-fetch": "rows", "cached-prefix": "photographs", "late-transform": "photographs"}
+"""The data set that a lever is for; of those that are not here: items that are computed."""
 
 
-class Augmented(Pictures):
+def kept(seen: Seen, own: Seen) -> bool:
+    return seen.num_pools < own.num_pools if own.num_pools else seen.count(b"i") < own.count(b"i")
+
+
+AT_WORK: Mapping[str, Callable[[Seen, Seen], bool]] = {
+    "batched-fetch": lambda seen, own: seen.count(b"r") < own.count(b"r"),
+    "cached-dataset": kept,
+    "device-resident": kept,
+    "cached-prefix": lambda seen, own: seen.count(b"h") < seen.count(b"n"),
+    "late-transform": lambda seen, own: seen.count(b"n") < seen.count(b"h"),
+    "no-epoch-gap": lambda seen, own: 0 < seen.num_pools < own.num_pools,
+    "workers": lambda seen, own: seen.num_workers == 1 and (own.num_workers != 1 or seen.num_pools < own.num_pools),
+    "pin-and-overlap": lambda seen, own: False,  # without a GPU
+}
+"""What shows from outside that a lever did its work: (what was seen under it, what the script sees by itself)."""
+
+
+_SPAWNED = "its workers are started by spawn"
+_KEPT_BY_SCRIPT = "workers are not kept: the script keeps them itself (persistent_workers=True)"
+
+ASIDE: Mapping[tuple[str, str], str] = {
+    ("no-epoch-gap", "0 workers"): "Computed is read without workers, so none are kept",
+    ("no-epoch-gap", "1 persistent"): _KEPT_BY_SCRIPT,
+    ("no-epoch-gap", "2 persistent"): _KEPT_BY_SCRIPT,
+    ("no-epoch-gap", "2 spawned, persistent"): _KEPT_BY_SCRIPT,
+    ("workers", "1 persistent"): _KEPT_BY_SCRIPT,
+    ("workers", "generator"): "its order is drawn from a generator of its own",
+    ("workers", "sampler"): "its sampler is a Curriculum, which may depend on when it is asked",
+    **{("pin-and-overlap", workers): "there is no CUDA device to send them to" for workers in WORKERS},
+    **{
+        (lever, workers): _SPAWNED
+        for lever in ("cached-dataset", "device-resident", "cached-prefix", "late-transform")
+        for workers in ("1 spawned", "2 spawned, persistent")
+    },
+}
+"""(lever, a property of the case) -> what it says when it steps aside. Everywhere else it is to be at work."""
+
+
+def why_aside(lever: str, *properties: str) -> str | None:
+    return next((ASIDE[lever, name] for name in properties if (lever, name) in ASIDE), None)
+
+
+@pytest.fixture(autouse=True)
+def anywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Heads are kept however little time they take, and what other tests hold is not this test's affair."""
+    monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
+    monkeypatch.setattr(prefix, "NUM_LOOKED_AT", 1)
+    monkeypatch.setattr(memory.ALLOWANCE, "_held", {})
+    monkeypatch.setattr(memory.ALLOWANCE, "_whole_bytes", 0)
+    yield
+
+
+def check(lever: str, sampler: str, loop: str, workers: str) -> None:
+    """One case of the product."""
+    data = SERVED.get(lever, "computed")
+    seen = run(LOOPS[loop], DATA[data], SAMPLERS[sampler], WORKERS[workers], LEVERS[lever])
+    judge(lever, seen, why_aside(lever, sampler, workers), lambda: plain(data, sampler, loop, workers))
+
+
+def judge(lever: str, seen: Seen, aside: str | None, plainly: Callable[[], Seen]) -> None:
+    """The same samples with the lever at work; or, where it steps aside, its sentence and nothing else."""
+    if aside is not None:
+        assert any(aside in note for note in seen.notes), f"{lever} said {seen.notes}"
+        return
+    own = plainly()
+    assert AT_WORK[lever](seen, own), f"{lever} was not at work; it said {seen.notes}"
+    seen.same_as(own)
+
+
+def test_all_data_levers_are_here() -> None:
+    assert set(LEVERS) == set(AT_WORK)
+
+
+def pairs(*axes: Sequence[str]) -> list[tuple[str, ...]]:
+    """Cases in which each value of the first axis meets each of the others at least once; always the same ones.
+
+    The other axes meet among themselves without workers, where cases cost nothing.
+    """
+    rounds = max(map(len, axes[1:]))
+    return [
+        (first, *(axis[(turn + place * (1 + turn // len(axis))) % len(axis)] for axis in axes[1:]))
+        for place, first in enumerate(axes[0])
+        for turn in range(rounds)
+    ]
+
+
+FORKED = ("1 worker", "2 workers", "1 persistent", "2 persistent")
+SPAWNED = ("1 spawned", "2 spawned, persistent")
+
+
+@pytest.mark.parametrize("lever", LEVERS)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_samples_and_streams_without_workers(lever: str, sampler: str) -> None:
+    for number, loop in enumerate(LOOPS):
+        # The lever `workers` starts one in each epoch: its other cases are among the slow ones.
+        if lever != "workers" or number % 4 == (list(SAMPLERS).index(sampler) + 2) % 4:
+            check(lever, sampler, loop, "0 workers")
+
+
+# Without a GPU `pin-and-overlap` is at work nowhere, and `device-resident` is `cached-dataset`.
+ON_CPU = tuple(lever for lever in LEVERS if lever not in ("pin-and-overlap", "device-resident"))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("case", pairs(ON_CPU, tuple(SAMPLERS), tuple(LOOPS), FORKED), ids=", ".join)
+def test_samples_and_streams_with_workers(case: tuple[str, ...]) -> None:
+    check(*case)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("lever", LEVERS)
+@pytest.mark.parametrize("workers", WORKERS)
+def test_samples_and_streams_of_the_whole_product(lever: str, workers: str) -> None:
+    for sampler, loop in itertools.product(SAMPLERS, LOOPS):
+        check(lever, sampler, loop, workers)
+
+
+# Arguments of a DataLoader
+
+
+def seeds_worker(number: int) -> None:
+    np.random.seed(torch.initial_seed() % 2**32)
+    random.seed(number)
+
+
+def changes_data(number: int) -> None:
+    info: Any = get_worker_info()
+    info.dataset.scale = number + 2.0
+
+
+_ANY_ORDER = "its batches may come in any order (in_order=False)"
+
+ARGUMENTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
+    "no timeout": ({"timeout": 600}, dict.fromkeys(("cached-dataset", "device-resident"), "may take 600 s (timeout)")),
+    "worker_init_fn": ({"worker_init_fn": seeds_worker}, {}),
+    "worker_init_fn changes the data set": (
+        {"worker_init_fn": changes_data, "num_workers": 2},
+        dict.fromkeys(("cached-dataset", "device-resident"), "worker_init_fn changes")
+        | {"workers": "worker_init_fn changes", "no-epoch-gap": "a worker changed an attribute of Computed (scale)"}
+        | {"cached-prefix": "", "late-transform": "", "batched-fetch": ""},
+    ),
+    "multiprocessing_context": ({"multiprocessing_context": multiprocessing.get_context("fork")}, {}),
+    "pin_memory_device": ({"pin_memory": True, "pin_memory_device": "cuda"}, {}),
+    "in_order": (
+        {"in_order": False}, dict.fromkeys(("cached-dataset", "device-resident", "no-epoch-gap", "workers"), _ANY_ORDER)
+    ),
+    "prefetch_factor": ({"prefetch_factor": 4}, {}),
+}  # fmt: skip
+"""Name -> (settings, what levers say that step aside; an empty sentence: their data sets have no such attribute)."""
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory:UserWarning")
+@pytest.mark.parametrize("lever", ON_CPU)
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_arguments_of_the_loader_keep_their_meaning(argument: str, lever: str) -> None:
+    settings, asides = ARGUMENTS[argument]
+    if argument == "in_order" and "in_order" not in inspect.signature(DataLoader).parameters:
+        pytest.skip("this torch has no in_order")
+    if asides.get(lever) == "":
+        pytest.skip("its data set has no such attribute")
+    # A sampler that draws at each index tells how far ahead it is asked; `workers` leaves such a one alone.
+    sampler = "shuffle" if lever == "workers" else "sampler"
+    given = {"num_workers": 1, **settings}
+    data = SERVED.get(lever, "computed")
+    aside = asides.get(lever)
+    seen = run(LOOPS["break"], DATA[data], SAMPLERS[sampler], given, LEVERS[lever])
+    judge(lever, seen, aside, lambda: with_arguments(argument, data, sampler))
+
+
+@cache
+def with_arguments(argument: str, data: str, sampler: str) -> Seen:
+    return run(LOOPS["break"], DATA[data], SAMPLERS[sampler], {"num_workers": 1, **ARGUMENTS[argument][0]})
+
+
+class Stuck(Computed):
+    """A read that never ends, in a worker."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == 12 and multiprocessing.current_process().daemon:
+            time.sleep(60)
+        return super().__getitem__(index)
+
+
+class StuckPhotographs(Photographs):
+    def __getitem__(self, index: Any) -> Any:
+        if index == 12 and multiprocessing.current_process().daemon:
+            time.sleep(60)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("lever", [lever for lever in LEVERS if lever != "batched-fetch"])  # it reads memory alone
+def test_a_read_that_is_stuck_ends_with_torchs_error(lever: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.1)  # torch waits for stuck workers
+    data = StuckPhotographs if SERVED.get(lever) == "photographs" else Stuck
+    begun_s = time.perf_counter()
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 1 seconds"):
+        run(LOOPS["whole epochs"], data, SAMPLERS["sequential"], {"num_workers": 1, "timeout": 1}, LEVERS[lever])
+    assert time.perf_counter() - begun_s < 50  # not what a read takes that is never given up
+
+
+@pytest.mark.parametrize("settings", [{"timeout": 1}, {"prefetch_factor": 4}, {"persistent_workers": True}])
+@pytest.mark.parametrize("lever", LEVERS)
+def test_what_torch_refuses_without_workers_stays_refused(lever: str, settings: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, AssertionError), match=r"num_workers|timeout"):
+        run(LOOPS["whole epochs"], DATA["computed"], SAMPLERS["sequential"], settings, LEVERS[lever])
+
+
+@pytest.mark.parametrize("lever", LEVERS)
+def test_workers_that_share_no_memory(lever: str) -> None:
+    """Started once, without the script by itself: what is not kept says so when its loader begins."""
+    aside = why_aside(lever, "1 spawned")
+    if aside is None:
+        pytest.skip("served: among the slow ones")
+    patch = Patch()
+    LEVERS[lever].install(patch)
+    try:
+        loader = DataLoader(DATA[SERVED.get(lever, "computed")](), 4, **WORKERS["1 spawned"])
+        with mock.patch.object(_MultiProcessingDataLoaderIter, "__init__", _starts_nothing):
+            iter(loader)
+    finally:
+        patch.undo()
+    assert any(aside in note for note in patch.notes), patch.notes
+
+
+def _starts_nothing(iterator: Any, loader: Any) -> None:
+    iterator._shutdown = True
+
+
+def test_workers_that_share_no_memory_stay() -> None:
+    def two_epochs(make: Make) -> Iterator[Any]:
+        loader = make()
+        for _ in range(2):
+            yield from itertools.islice(loader, 2)
+
+    case = (two_epochs, Computed, SAMPLERS["shuffle"], WORKERS["1 spawned"])
+    judge("no-epoch-gap", run(*case, LEVERS["no-epoch-gap"]), None, lambda: run(*case))
+
+
+# Other data sets, and what else a script does
+
+
+class Augmented(Computed):
     """Draws from all three global generators for each item."""
 
     def __getitem__(self, index: Any) -> Any:
@@ -41,203 +299,20 @@ class Augmented(Pictures):
         return picture + random.random() + np.random.rand() + torch.rand(()), label
 
 
-class Ragged(Pictures):
+class Ragged(Computed):
     """Sequences of differing lengths, with a text and a None."""
 
     def __getitem__(self, index: Any) -> Any:
+        super().__getitem__(index)
         return {"tokens": torch.arange(index % 5 + 1), "name": f"n{index}", "extra": None if index % 2 else [index]}
 
 
-class Pipeline(Pictures):
-    """A costly transform, then random ones."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.transform = Compose([Slow(), Noise(), Flip()])
-
-    def __getitem__(self, index: Any) -> Any:
-        picture, label = super().__getitem__(index)
-        return self.transform(picture), label
-
-
 class Stream(IterableDataset[Any]):
-    """Items without numbers; with workers each gives all of them, as it is written."""
+    """Items without numbers."""
 
     def __iter__(self) -> Iterator[Any]:
-        for number in range(61):
+        for number in range(NUM_ITEMS):
             yield torch.full((2,), float(number)), number
-
-
-def table() -> TensorDataset:
-    return TensorDataset(torch.arange(150.0).view(50, 3), torch.arange(50) % 7)
-
-
-DATA: dict[str, Callable[[], Any]] = {
-    "computed": Pictures,
-    "augmented": Augmented,
-    "pipeline": Pipeline,
-    "photographs": usual,
-    "table": table,
-    "split": lambda: random_split(table(), [0.7, 0.3])[0],
-    "chain": lambda: ConcatDataset([Subset(Pictures(), range(20)), Subset(Pictures(), range(5, 40))]),
-}
-
-
-class Curriculum(Sampler[int]):
-    """Keeps state of its own, and draws from a global generator at each index."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self.given = 0
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[int]:
-        for _ in range(self.length):
-            self.given += 1
-            yield (self.given + random.randrange(3)) % self.length
-
-
-def walk(data: Any, *, num_epochs: int = 3, **settings: Any) -> Seen:
-    loader = DataLoader(data, **{"batch_size": 8, **settings})
-    return [(batch, states()) for _ in range(num_epochs) for batch in loader]
-
-
-def breaks_off(data: Any, **settings: Any) -> Seen:
-    loader = DataLoader(data, 8, shuffle=True, **settings)
-    seen = []
-    for _ in range(4):
-        for number, batch in enumerate(loader):
-            seen.append((batch, states()))
-            if number == 2:
-                break
-    return seen
-
-
-def two_loaders(data: Any, **settings: Any) -> Seen:
-    train = DataLoader(data, 8, shuffle=True, **settings)
-    valid = DataLoader(data, 5, **settings)
-    return [((a, b), states()) for _ in range(2) for a, b in zip(train, valid, strict=False)]
-
-
-def new_loader_each_epoch(data: Any, **settings: Any) -> Seen:
-    return [step for _ in range(3) for step in walk(data, num_epochs=1, shuffle=True, **settings)]
-
-
-def draws_between_batches(data: Any, **settings: Any) -> Seen:
-    loader = DataLoader(data, 8, shuffle=True, **settings)
-    seen = []
-    for _ in range(3):
-        torch.rand(2)
-        for batch in loader:
-            noise = (random.random(), float(np.random.rand()), torch.rand(()).item())
-            seen.append((batch, (noise, states())))
-    return seen
-
-
-def distributed(data: Any, **settings: Any) -> Seen:
-    sampler: Any = DistributedSampler(data, num_replicas=2, rank=1, shuffle=True)
-    loader = DataLoader(data, 4, sampler=sampler, **settings)
-    seen = []
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        seen += [(batch, states()) for batch in loader]
-    return seen
-
-
-def weighted(data: Any, **settings: Any) -> Seen:
-    return walk(data, sampler=WeightedRandomSampler([1.0, 3.0] * (len(data) // 2), 30), **settings)
-
-
-def own_generator(data: Any, **settings: Any) -> Seen:
-    generator = torch.Generator().manual_seed(3)
-    seen = walk(data, shuffle=True, generator=generator, **settings)
-    return [(batch, (after, generator.get_state().tolist())) for batch, after in seen]
-
-
-def batch_sampler(data: Any, **settings: Any) -> Seen:
-    batches = BatchSampler(RandomSampler(data, replacement=True, num_samples=33), 6, drop_last=False)
-    return walk(data, batch_size=1, batch_sampler=batches, **settings)
-
-
-def seeds_workers(number: int) -> None:
-    np.random.seed(torch.initial_seed() % 2**32)
-    random.seed(number)
-
-
-def worker_init(data: Any, **settings: Any) -> Seen:
-    return walk(data, shuffle=True, worker_init_fn=seeds_workers, **settings)
-
-
-def collates_by_hand(data: Any, **settings: Any) -> Seen:
-    return walk(data, shuffle=True, collate_fn=lambda items: {"items": tuple(items), "n": len(items)}, **settings)
-
-
-def collates_at_random(data: Any, **settings: Any) -> Seen:
-    return walk(data, shuffle=True, collate_fn=lambda items: (random.random(), items), **settings)
-
-
-LOOPS: dict[str, Callable[..., Seen]] = {
-    "in order": walk,
-    "shuffled": lambda data, **settings: walk(data, shuffle=True, drop_last=True, **settings),
-    "breaks off": breaks_off,
-    "two loaders": two_loaders,
-    "a new loader each epoch": new_loader_each_epoch,
-    "draws between batches": draws_between_batches,
-    "set_epoch": distributed,
-    "weighted": weighted,
-    "a generator of its own": own_generator,
-    "batch sampler": batch_sampler,
-    "a sampler with state": lambda data, **settings: walk(data, sampler=Curriculum(len(data)), **settings),
-    "worker_init_fn": worker_init,
-    "collates by hand": collates_by_hand,
-    "collates at random": collates_at_random,
-    "no batches": lambda data, **settings: walk(data, batch_size=None, shuffle=True, **settings),
-}
-
-
-def under(kind: type[levers.Lever] | None, loop: Callable[..., Seen], data: Callable[[], Any], **settings: Any) -> Seen:
-    patch = Patch()
-    if kind is not None:
-        kind().install(patch)
-    seed()
-    try:
-        return loop(data(), **settings)
-    finally:
-        patch.undo()
-
-
-@pytest.fixture(autouse=True)
-def forks() -> Iterator[None]:
-    with warnings.catch_warnings():
-        # Python 3.12 about any DataLoader's workers; hotlap about items that differ, which is what it should do.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("name", DATA)
-@pytest.mark.parametrize("loop", LOOPS)
-def test_the_streams_are_those_of_the_script(kind: type[levers.Lever], name: str, loop: str) -> None:
-    assert_same_epochs(under(kind, LOOPS[loop], DATA[name]), under(None, LOOPS[loop], DATA[name]))
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        *((kind, name) for kind in KINDS for name in ("computed", "augmented", "pipeline", "table")),
-        (LateTransform, "photographs"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else value.name,
-)
-@pytest.mark.parametrize("loop", LOOPS)
-def test_the_streams_are_those_of_the_script_with_workers(kind: type[levers.Lever], name: str, loop: str) -> None:
-    # Each epoch of the script as written starts processes; once with workers that are kept is enough for the others.
-    settings: dict[str, Any] = {"num_workers": 2, "persistent_workers": loop in ("in order", "breaks off", "set_epoch")}
-    assert_same_epochs(
-        under(kind, LOOPS[loop], DATA[name], **settings), under(None, LOOPS[loop], DATA[name], **settings)
-    )
 
 
 def padded(items: list[Any]) -> Any:
@@ -245,43 +320,73 @@ def padded(items: list[Any]) -> Any:
     return {"tokens": tokens, "names": [item["name"] for item in items], "extra": [item["extra"] for item in items]}
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_padding_texts_and_none_come_through(kind: type[levers.Lever], num_workers: int) -> None:
-    settings: dict[str, Any] = {"shuffle": True, "collate_fn": padded, "num_workers": num_workers}
-    assert_same_epochs(under(kind, walk, Ragged, **settings), under(None, walk, Ragged, **settings))
+def new_loader_each_epoch(make: Make) -> Iterator[Any]:
+    for _ in range(3):
+        yield from make()
 
 
-def breaks_off_unshuffled(data: Any, **settings: Any) -> Seen:
-    loader = DataLoader(data, 4, **settings)
-    seen = []
-    for stop in (2, 6, 99):
-        for number, batch in enumerate(loader):
-            seen.append((batch, states()))
-            torch.rand(1)
-            if number == stop:
-                break
-    return seen
+def by_hand(items: list[Any]) -> Any:
+    return {"items": tuple(items), "n": len(items)}
 
 
-def both_at_once(data: Any, **settings: Any) -> Seen:
-    loader = DataLoader(data, 4, **settings)
-    return [((a, b), states()) for a, b in zip(loader, loader, strict=True)]
+def at_random(items: list[Any]) -> Any:
+    return random.random(), items
 
 
-STREAMS: dict[str, Callable[..., Seen]] = {
-    "in order": walk,
-    "breaks off": breaks_off_unshuffled,
-    "two passes at once": both_at_once,
-    "one by one": lambda data, **settings: walk(data, batch_size=None, **settings),
+_SHUFFLED = {"batch_size": 5, "shuffle": True}
+_ALONE = "left alone"
+_KEEPS = {"cached-dataset": "", "device-resident": ""}
+_DRAWS = dict.fromkeys(_KEEPS, "draws random numbers (from")
+
+Other = tuple[Callable[[], Any], Callable[[Make], Iterator[Any]], Mapping[str, Any], Mapping[str, str]]
+
+OTHERS: Mapping[str, Other] = {
+    "augmented": (Augmented, whole, _SHUFFLED, {**_DRAWS, "batched-fetch": _ALONE}),
+    "ragged": (Ragged, whole, {**_SHUFFLED, "collate_fn": padded}, {**_KEEPS, "batched-fetch": _ALONE}),
+    "split": (lambda: random_split(rows(), [0.7, 0.3])[0], whole, _SHUFFLED, {"batched-fetch": ""}),
+    "chain": (
+        lambda: ConcatDataset([Subset(Computed(), range(10)), Subset(Computed(), range(5, 20))]), whole, _SHUFFLED,
+        {**_KEEPS, "batched-fetch": _ALONE},
+    ),
+    "chain of rows": (
+        lambda: ConcatDataset([Subset(rows(), range(9)), rows()]), whole, _SHUFFLED, {"batched-fetch": ""}
+    ),
+    "stream": (Stream, whole, {"batch_size": 5}, dict.fromkeys(("batched-fetch", *_KEEPS), _ALONE)),
+    "a new loader each epoch": (Computed, new_loader_each_epoch, _SHUFFLED, _KEEPS),
+    "collates by hand": (Computed, whole, {**_SHUFFLED, "collate_fn": by_hand}, _KEEPS),
+    "collates at random": (Computed, whole, {**_SHUFFLED, "collate_fn": at_random}, _KEEPS),
+    "no batches": (Computed, whole, {"batch_size": None, "shuffle": True}, _KEEPS),
+}  # fmt: skip
+"""Name -> (data set, loop, arguments, lever -> "" at work, what it says, or "left alone")."""
+
+
+BY_WORKERS = {
+    "augmented": "an item draws random numbers",
+    "ragged": "its items are no plain numbers that processes can share",
+    "collates at random": "its collate function draws random numbers",
+    "no batches": "the loader makes no batches",
 }
 
+WITH_WORKERS = (*BY_WORKERS, "chain", "collates by hand")
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("loop", STREAMS)
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_streams_without_numbers_come_as_they_are(kind: type[levers.Lever], loop: str, num_workers: int) -> None:
-    assert_same_epochs(
-        under(kind, STREAMS[loop], Stream, num_workers=num_workers),
-        under(None, STREAMS[loop], Stream, num_workers=num_workers),
-    )
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", WITH_WORKERS)
+@pytest.mark.parametrize("lever", ["cached-dataset", "no-epoch-gap"])
+def test_other_scripts_with_workers(name: str, lever: str) -> None:
+    """Where the cache cannot serve, the script's own workers go on at the batch where that is seen."""
+    data, loop, arguments, _ = OTHERS[name]
+    aside = BY_WORKERS.get(name) if lever == "cached-dataset" else None
+    seen = run(loop, data, lambda _: dict(arguments), {"num_workers": 2}, LEVERS[lever])
+    own = by_workers(name)
+    if aside is not None:
+        assert any(aside in note for note in seen.notes), seen.notes
+    else:
+        assert AT_WORK[lever](seen, own), seen.notes
+    seen.same_as(own)
+
+
+@cache
+def by_workers(name: str) -> Seen:
+    data, loop, arguments, _ = OTHERS[name]
+    return run(loop, data, lambda _: dict(arguments), {"num_workers": 2})

@@ -1,6 +1,5 @@
 """What every lever must do: one name, data and back, clean refusals, exact undo, edits that are made once."""
 
-import ast
 import dataclasses
 import inspect
 import json
@@ -28,6 +27,9 @@ from tests.conformance.recorded import OWN, SCRIPTS, awkward_runs, machines, run
 # torch.compile's own modules still use what torch itself has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 
+WRITTEN = tuple(kind for kind in levers.ALL if not kind.by_environment)
+"""Those that are made as edits of the source; the others are set where the script is started."""
+
 every_lever = pytest.mark.parametrize("kind", levers.ALL, ids=lambda kind: kind.name)
 
 
@@ -45,9 +47,11 @@ def scripts_for(kind: type[Lever]) -> list[Path]:
     return [OWN[kind.name]] if kind.name in OWN else SCRIPTS
 
 
+every_written_lever = pytest.mark.parametrize("kind", WRITTEN, ids=lambda kind: kind.name)
+
 every_lever_and_script = pytest.mark.parametrize(
     ("kind", "script"),
-    [(kind, script) for kind in levers.ALL for script in scripts_for(kind)],
+    [(kind, script) for kind in WRITTEN for script in scripts_for(kind)],
     ids=lambda value: value.stem if isinstance(value, Path) else value.name,
 )
 
@@ -72,6 +76,8 @@ def test_has_one_name_in_three_spellings(kind: type[Lever]) -> None:
 def test_is_a_final_frozen_value(kind: type[Lever]) -> None:
     assert dataclasses.is_dataclass(kind)
     assert getattr(kind, "__final__", False)
+    assert isinstance(kind.scope, Scope)
+    assert isinstance(kind.numerics, Numerics)
     lever = one_of(kind)
     assert lever == dataclasses.replace(lever)
     assert hash(lever) == hash(dataclasses.replace(lever))
@@ -85,12 +91,6 @@ def test_says_what_why_and_when_it_hurts(kind: type[Lever]) -> None:
     text = inspect.getdoc(kind) or ""
     assert re.search(r"^What: .+^Why: .+^When it hurts: .+", text, re.MULTILINE | re.DOTALL)
     assert text.isascii()
-
-
-@every_lever
-def test_states_its_scope_and_contract(kind: type[Lever]) -> None:
-    assert isinstance(kind.scope, Scope)
-    assert isinstance(kind.numerics, Numerics)
 
 
 def test_names_are_unique() -> None:
@@ -174,36 +174,30 @@ def test_what_is_no_sentence_is_told(text: str) -> None:
 
 
 @every_lever
-@pytest.mark.parametrize("run", awkward_runs())
-def test_says_in_a_sentence_why_it_is_refused(kind: type[Lever], run: str) -> None:
-    for machine in machines().values():
-        for lever in kind.candidates(awkward_runs()[run], machine):
-            reason = lever.rejects(awkward_runs()[run], machine)
-            assert reason is None or is_sentence(reason), reason
+def test_says_in_a_sentence_why_it_is_refused_somewhere_and_is_taken_somewhere(kind: type[Lever]) -> None:
+    answers = {
+        (run, machine, lever): lever.rejects(awkward_runs()[run], machines()[machine])
+        for run in awkward_runs()
+        for machine in machines()
+        for lever in kind.candidates(awkward_runs()[run], machines()[machine])
+    }
+    assert None in answers.values()
+    assert any(answers.values())
+    assert [place for place, reason in answers.items() if reason is not None and not is_sentence(reason)] == []
 
 
 @every_lever
-def test_is_refused_somewhere_and_taken_somewhere(kind: type[Lever]) -> None:
-    answers = [
-        lever.rejects(run, machine)
-        for run in awkward_runs().values()
-        for machine in machines().values()
-        for lever in kind.candidates(run, machine)
-    ]
-    assert None in answers
-    assert any(answers)
-
-
-@every_lever
-@pytest.mark.parametrize("run", awkward_runs())
-def test_its_bound_is_a_finite_part_of_the_step(kind: type[Lever], run: str) -> None:
-    record = awkward_runs()[run]
+def test_its_bound_is_a_finite_part_of_the_step(kind: type[Lever]) -> None:
     free = Ceiling(name="input", idealised="free", step_s=0.003, speedup=Interval(low=1.6, mid=1.7, high=1.8))
-    for lever in kind.candidates(record, machines()["linux"]):
-        for ceilings in ((), (free,)):
-            bound_s = lever.saves_at_most_s(record, ceilings)
-            assert math.isfinite(bound_s)
-            assert 0 <= bound_s <= max(record.step_s, default=0.0)
+    bounds = {
+        (name, lever, len(ceilings)): (lever.saves_at_most_s(run, ceilings), max(run.step_s, default=0.0))
+        for name, run in awkward_runs().items()
+        for lever in kind.candidates(run, machines()["linux"])
+        for ceilings in ((), (free,))
+    }
+    assert len(bounds) > len(awkward_runs())
+    wrong = {place: bound_s for place, (bound_s, step_s) in bounds.items() if not 0 <= bound_s <= step_s < math.inf}
+    assert wrong == {}
 
 
 @every_lever
@@ -412,45 +406,39 @@ def test_training_goes_on_under_it(kind: type[Lever], optimizers: list[torch.opt
 
 
 @every_lever_and_script
-def test_its_edits_change_the_script_once(kind: type[Lever], script: Path) -> None:
-    run, text = run_of(script), script.read_text()
+def test_its_edits_change_the_script_once_and_nothing_else(kind: type[Lever], script: Path, tmp_path: Path) -> None:
     lever = one_of(kind)
-    edits = lever.edits(run)
+    edits = lever.edits(run_of(script))
     assert edits
     first = patch(edits, root=script.parent)
     new = first.texts[str(script)]
-    assert new != text
+    assert new != script.read_text()
     assert first.diff.startswith(f"--- a/{script.name}\n+++ b/{script.name}\n@@ ")
-    ast.parse(new)
-
-
-@every_lever_and_script
-def test_its_edits_change_nothing_where_they_are_made_already(kind: type[Lever], script: Path, tmp_path: Path) -> None:
-    lever = one_of(kind)
-    new = patch(lever.edits(run_of(script)), root=script.parent).texts[str(script)]
+    lines = first.diff.splitlines()[2:]
+    removed = [line[1:] for line in lines if line.startswith("-")]
+    added = "\n".join(line[1:] for line in lines if line.startswith("+"))
+    assert len(removed) <= 3, "all other lines stay as they are"
+    assert all(comment in added for comment in re.findall(r"#.*", "\n".join(removed)))
     again = tmp_path / script.name
     again.write_text(new)
-    assert patch(lever.edits(run_of(again)), root=tmp_path).texts == {}
+    assert patch(lever.edits(run_of(again)), root=tmp_path).texts == {}, "where they are made already nothing changes"
 
 
-@every_lever_and_script
-def test_comments_and_all_other_lines_stay_as_they_are(kind: type[Lever], script: Path) -> None:
-    first = patch(one_of(kind).edits(run_of(script)), root=script.parent)
-    removed = [line[1:] for line in first.diff.splitlines()[2:] if line.startswith("-")]
-    added = "\n".join(line[1:] for line in first.diff.splitlines()[2:] if line.startswith("+"))
-    assert len(removed) <= 3
-    for comment in re.findall(r"#.*", "\n".join(removed)):
-        assert comment in added
-
-
-def test_all_levers_together_make_one_valid_script(tmp_path: Path) -> None:
+def test_all_levers_together_are_made_once(tmp_path: Path) -> None:
     for script in SCRIPTS:
-        edits = [edit for kind in levers.ALL for edit in one_of(kind).edits(run_of(script))]
-        new = patch(edits, root=script.parent).texts[str(script)]
-        ast.parse(new)
+        specs = [one_of(kind).spec() for kind in levers.ALL]
+        new = patch(levers.edits_of(specs, run_of(script)), root=script.parent).texts[str(script)]
         again = tmp_path / script.name
         again.write_text(new)
-        assert patch([e for kind in levers.ALL for e in one_of(kind).edits(run_of(again))], root=tmp_path).texts == {}
+        assert patch(levers.edits_of(specs, run_of(again)), root=tmp_path).texts == {}
+
+
+@every_lever
+def test_it_is_written_or_set_where_the_script_is_started(kind: type[Lever]) -> None:
+    if kind.by_environment:
+        assert one_of(kind).environment({})
+        assert not any(one_of(kind).edits(run) for run in awkward_runs().values())
+        assert kind.install is Lever.install, "beside the environment there is nothing to install"
 
 
 @every_lever
@@ -458,7 +446,7 @@ def test_without_a_known_source_there_are_no_edits(kind: type[Lever]) -> None:
     assert not one_of(kind).edits(awkward_runs()["no source"])
 
 
-@every_lever
+@every_written_lever
 def test_a_file_that_changed_since_is_refused(kind: type[Lever], tmp_path: Path) -> None:
     script = tmp_path / "changing.py"
     script.write_text(scripts_for(kind)[0].read_text())

@@ -101,7 +101,7 @@ def hotlap_lines() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("place", "words"), [pytest.param(*found, id=found[0]) for found in hotlap_lines()])
 def test_every_call_of_hotlap_is_one_that_hotlap_understands(place: str, words: str) -> None:
-    head, _ = split_command([word.replace("$", "") for word in shlex.split(words)])
+    head, _ = split_command([word.replace("$", "") for word in shlex.split(words)], build_parser())
     build_parser().parse_args(head)
 
 

@@ -1,18 +1,33 @@
 """Fixtures of the end-to-end tests."""
 
 import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from hotlap.launch import Launcher
+from hotlap.launch import Launcher, heat
 from tests.e2e.running import SCRIPTS
 
 
 @pytest.fixture
 def launcher() -> Iterator[Launcher]:
-    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=120.0) as launcher:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0) as launcher:
         yield launcher
+
+
+@pytest.fixture
+def much_later(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A path: when a script makes a file of it, 1000 seconds are over for the launcher, however long it took to start.
+
+    It lies in no folder that a launcher covers.
+    """
+    path = tmp_path_factory.mktemp("later") / "now"
+    later = SimpleNamespace(monotonic=lambda: time.monotonic() + 1000.0 * path.exists())
+    monkeypatch.setattr(heat, "time", later)
+    return path
 
 
 @pytest.fixture(autouse=True, scope="session")

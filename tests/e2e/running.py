@@ -17,7 +17,7 @@ OURS = str(Path(record.__file__).parents[1])
 
 
 def run_command(
-    launcher: Launcher, *command: str, steps: int = 60, warmup: int = 10, limit_s: float = 170.0, whole: bool = False
+    launcher: Launcher, *command: str, steps: int = 60, warmup: int = 10, limit_s: float = 400.0, whole: bool = False
 ) -> Run:
     """One run of a command in the folder of the scripts."""
     plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=steps, warmup=warmup, whole=whole)
@@ -44,7 +44,7 @@ def median_ms(found: Run, phase: Phase) -> float:
     return 1e3 * median(values)
 
 
-def hotlap(*words: str, cwd: Path, stdin: str | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def hotlap(*words: str, cwd: Path, stdin: str | None = None, timeout: float = 400) -> subprocess.CompletedProcess[str]:
     """The command as a user types it, in this folder."""
     return subprocess.run(
         [sys.executable, "-m", "hotlap", *words],

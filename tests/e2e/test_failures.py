@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hotlap import machine
+from hotlap.experiment.failure import failed
 from hotlap.launch import Launcher
 from hotlap.record import Failure, Plan, Run, Status
-from hotlap.tune.failure import failed
 
 pytestmark = pytest.mark.e2e
 
@@ -42,15 +42,15 @@ if __name__ == "__main__":
 """
 
 
-def train(
-    folder: Path, *, in_training: str = "pass", in_worker: str = "pass", workers: int = 0, timeout_s: float = 120.0
-) -> Run:
-    script = folder / "train.py"
-    script.write_text(LOOP.format(in_training=in_training, in_worker=in_worker, workers=workers))
+def train(folder: Path, *ways: dict[str, str], timeout_s: float = 400.0, limit_s: float = 400.0) -> list[Run]:
+    """One training for each way, all at the same time."""
+    plans = []
+    for number, way in enumerate(ways):
+        script = folder / f"train{number}.py"
+        script.write_text(LOOP.format(**{"in_training": "pass", "in_worker": "pass", "workers": "0", **way}))
+        plans.append(Plan(command=(sys.executable, str(script)), cwd=str(folder), out="", steps=500, warmup=5))
     with Launcher(environment=lambda plan: {}, folders=[folder], timeout_s=timeout_s) as launcher:
-        plan = Plan(command=(sys.executable, str(script)), cwd=str(folder), out="", steps=500, warmup=5)
-        (run,) = launcher([plan], limit_s=170.0)
-    return run
+        return launcher(plans, limit_s=limit_s)
 
 
 @pytest.mark.parametrize(
@@ -59,21 +59,30 @@ def train(
         ({"in_training": "torch.empty(1 << 50)"}, Failure.HOST_MEMORY, "allocate memory"),
         ({"in_training": "bytearray(1 << 50)"}, Failure.HOST_MEMORY, "MemoryError"),
         ({"in_training": "os.kill(os.getpid(), signal.SIGKILL)"}, Failure.HOST_MEMORY, "SIGKILL"),
-        ({"in_training": "time.sleep(600)", "timeout_s": 30.0}, Failure.HUNG, "then none for too long"),
-        ({"in_worker": "os._exit(3)", "workers": 2}, Failure.LOST_WORKERS, "lost its workers"),
+        ({"in_worker": "os._exit(3)", "workers": "2"}, Failure.LOST_WORKERS, "lost its workers"),
         (
-            {"in_worker": "os.kill(os.getpid(), signal.SIGKILL)", "workers": 2},
+            {"in_worker": "os.kill(os.getpid(), signal.SIGKILL)", "workers": "2"},
             Failure.LOST_WORKERS,
             "lost its workers",
         ),
-        ({"in_worker": "time.sleep(600)", "workers": 1, "timeout_s": 30.0}, Failure.HUNG, "then none for too long"),
         ({"in_training": "raise torch.OutOfMemoryError('CUDA out of memory.')"}, Failure.DEVICE_MEMORY, "GPU's memory"),
     ],
 )
 def test_each_way_to_fail_is_told_from_the_others(
-    tmp_path: Path, words: dict[str, object], kind: Failure, says: str
+    tmp_path: Path, words: dict[str, str], kind: Failure, says: str
 ) -> None:
-    run = train(tmp_path, **words)  # type: ignore[arg-type]
+    assert_failed(train(tmp_path, words)[0], kind, says)
+
+
+@pytest.mark.parametrize("where", ["in_training", "in_worker"])
+def test_a_training_that_hangs_is_ended(tmp_path: Path, much_later: Path, where: str) -> None:
+    # Its last step is seen within the second, then there are no more.
+    hangs = f"time.sleep(1.0), open({str(much_later)!r}, 'w').close(), time.sleep(600)"
+    (run,) = train(tmp_path, {where: hangs, "workers": "1"}, timeout_s=500.0, limit_s=5000.0)
+    assert_failed(run, Failure.HUNG, "then none for too long")
+
+
+def assert_failed(run: Run, kind: Failure, says: str) -> None:
     found = failed(run)
     assert found is not None, run.status
     assert found.kind is kind, run.output
@@ -82,7 +91,7 @@ def test_each_way_to_fail_is_told_from_the_others(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's score of who goes first is Linux's")
 def test_where_memory_runs_out_the_trial_goes_before_hotlap(tmp_path: Path) -> None:
-    run = train(tmp_path, in_training="raise ValueError(open('/proc/self/oom_score_adj').read().strip())")
+    (run,) = train(tmp_path, {"in_training": "raise ValueError(open('/proc/self/oom_score_adj').read().strip())"})
     assert "1000" in (run.error or "")
 
 
@@ -113,6 +122,6 @@ def test_a_trial_that_runs_out_of_memory_is_a_state_and_the_study_goes_on(tmp_pa
 
 def test_a_script_that_came_to_its_end_is_still_known(tmp_path: Path) -> None:
     """A lever that writes into the script, or a check whether it changed, needs to know which file it is."""
-    run = train(tmp_path, in_training="break")
+    (run,) = train(tmp_path, {"in_training": "break"})
     assert run.status is Status.ENDED
-    assert next(iter(run.sources)) == str((tmp_path / "train.py").resolve())
+    assert next(iter(run.sources)) == str((tmp_path / "train0.py").resolve())

@@ -79,7 +79,7 @@ def test_accelerate_with_two_processes(launcher: Launcher, monkeypatch: pytest.M
     assert found.status is Status.COMPLETE, found.output
     assert found.world_size == 2
     assert [rank.rank for rank in found.ranks] == [0, 1]
-    assert found.ranks[1].compute_s > found.ranks[0].compute_s, "the second one sleeps"
+    assert found.ranks[1].compute_s >= 0.004, "it sleeps that long"
     assert set(found.num_samples) == {8}
 
 
@@ -97,7 +97,7 @@ def said_by(*words: str, folder: Path, compiles: bool) -> Any:
     """What a script prints in its last line; without compiling what it compiles is noted, and runs as it is written."""
     environment = os.environ | {"TORCHDYNAMO_DISABLE": "0" if compiles else "1"}
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=170, check=False
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

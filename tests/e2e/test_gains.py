@@ -1,4 +1,4 @@
-"""Studies of real scripts in which a gain is to be found: times are compared, so nothing else may run beside them."""
+"""Studies of real scripts in which a gain is to be found. The one that gates gains 25 times: no load hides that."""
 
 import json
 import subprocess
@@ -14,13 +14,23 @@ from tests.e2e.running import hotlap, names, place
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.timeout(1800)
 def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     """A slow data set in the training process: found, cached, proved, patched, applied, and taken back."""
-    script = place("slow_items.py", tmp_path)
+    script = place("late_items.py", tmp_path)
     before = script.read_bytes()
     plain = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True, check=True)
     done = hotlap(
-        "tune", "--budget", "300s", "--levers", "cached-dataset", "--json", "-", script.name, cwd=tmp_path, timeout=500
+        "tune",
+        "--budget",
+        "1200s",
+        "--levers",
+        "cached-dataset",
+        "--json",
+        "-",
+        script.name,
+        cwd=tmp_path,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -31,11 +41,11 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     assert document["result"]["speedup"]["low"] > 1.02
     assert "bit-equal" in document["result"]["why"]
     assert {trial["kind"] for trial in document["trials"]} >= {"lever", "patch"}
-    for shown in ("input-bound", "Ceilings", "accepted", "UNHARMED", "+++ b/slow_items.py", "hotlap apply"):
+    for shown in ("input-bound", "Ceilings", "accepted", "UNHARMED", "+++ b/late_items.py", "hotlap apply"):
         assert shown in done.stderr, done.stderr
     assert "\x1b" not in done.stderr
     assert script.read_bytes() == before
-    assert names(tmp_path) == {"slow_items.py", ".hotlap"}
+    assert names(tmp_path) == {"late_items.py", ".hotlap"}
     assert (tmp_path / ".hotlap" / ".gitignore").read_text() == "*\n"
     (folder,) = (path for path in (tmp_path / ".hotlap").iterdir() if path.is_dir())
     assert load(folder / "study.json", Study).state is State.COMPLETE

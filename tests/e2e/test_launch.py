@@ -18,29 +18,25 @@ def plan_for(script: str, *args: str, **settings: object) -> Plan:
     return Plan(command=command, cwd=str(SCRIPTS), out="", **{"steps": 60, "warmup": 10, **settings})  # type: ignore[arg-type]
 
 
-def run(launcher: Launcher, script: str, *args: str, limit_s: float = 90.0, **settings: object) -> Run:
+def run(launcher: Launcher, script: str, *args: str, limit_s: float = 400.0, **settings: object) -> Run:
     (found,) = launcher([plan_for(script, *args, **settings)], limit_s=limit_s)
     return found
 
 
-def test_a_plain_loop_is_split_into_its_phases(launcher: Launcher) -> None:
+def test_a_plain_loop_is_split_into_its_phases_and_its_calls_are_named(launcher: Launcher) -> None:
     found = run(launcher, "plain.py")
     assert found.status is Status.COMPLETE
     assert len(found.step_s) == 60
     assert found.step_index[0] == 10
     assert_phases_sum_to_steps(found)
     for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER):
-        assert (found.share(phase) or 0.0) > 0.001
+        assert (found.share(phase) or 0.0) > 0
     assert found.phase_s[Phase.COMMUNICATION] is None
     assert all(isinstance(loss, float) for loss in found.loss)
     assert set(found.num_samples) == {16}
     assert set(found.num_updates) == {1}
     assert found.loaders[0].trained_on
     assert next(iter(found.sources)) == str(SCRIPTS / "plain.py")
-
-
-def test_call_sites_name_the_exact_calls(launcher: Launcher) -> None:
-    found = run(launcher, "plain.py")
     lines = (SCRIPTS / "plain.py").read_text().splitlines()
     texts = {site.calls: lines[site.line - 1][site.col : site.end_col] for site in found.call_sites}
     assert texts["torch.utils.data.DataLoader"] == "DataLoader(data, batch_size=16, shuffle=True)"
@@ -55,6 +51,8 @@ def test_the_same_seed_gives_the_same_evidence(launcher: Launcher) -> None:
     assert first.rng_digest == second.rng_digest
     assert first.learning_rates is not None
     assert first.updates
+    assert set(first.num_updates) == {2}, "two optimizers make one step"
+    assert len(first.optimizers) == 2
 
 
 def test_other_seeds_and_nudges_give_other_losses(launcher: Launcher) -> None:
@@ -66,12 +64,6 @@ def test_other_seeds_and_nudges_give_other_losses(launcher: Launcher) -> None:
     assert plain.loss != nudged.loss
     pairs = zip(plain.loss, nudged.loss, strict=True)
     assert all(abs(float(a or 0) - float(b or 0)) < 1e-3 for a, b in pairs)
-
-
-def test_two_optimizers_make_one_step(launcher: Launcher) -> None:
-    found = run(launcher, "gan.py")
-    assert set(found.num_updates) == {2}
-    assert len(found.optimizers) == 2
 
 
 def test_accumulation_makes_one_step_of_four_backward_passes(launcher: Launcher) -> None:
@@ -109,13 +101,13 @@ def test_a_module_runs_as_a_module(launcher: Launcher) -> None:
     plan = Plan(
         command=(sys.executable, "-m", "package.train", "--name", "value"), cwd=str(SCRIPTS), out="", steps=30, warmup=5
     )
-    (found,) = launcher([plan], limit_s=60)
+    (found,) = launcher([plan], limit_s=400.0)
     assert found.status is Status.COMPLETE
 
 
 def test_a_shell_command_is_followed_to_its_python(launcher: Launcher) -> None:
     command = ("bash", "-c", f"cd {SCRIPTS} && {sys.executable} plain.py")
-    (found,) = launcher([Plan(command=command, cwd="/", out="", steps=30, warmup=5)], limit_s=60)
+    (found,) = launcher([Plan(command=command, cwd="/", out="", steps=30, warmup=5)], limit_s=400.0)
     assert found.status is Status.COMPLETE
     assert len(found.step_s) == 30
 
@@ -148,8 +140,8 @@ def test_a_script_without_steps_or_without_torch_says_so(launcher: Launcher) -> 
 
 
 def test_a_script_that_loops_for_ever_is_ended_with_its_children() -> None:
-    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=6.0) as launcher:
-        (found,) = launcher([plan_for("forever.py")], limit_s=60)
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=2.0) as launcher:
+        (found,) = launcher([plan_for("forever.py")], limit_s=400.0)
     assert found.status is Status.HUNG
     assert not _still_running("forever.py", "time.sleep(600)")
 
@@ -162,7 +154,7 @@ def test_megabytes_of_output_are_cut_and_lose_nothing_else(launcher: Launcher) -
 
 def test_processes_take_turns_and_are_compared_block_by_block(launcher: Launcher) -> None:
     turn = Turn(steps=10, ready="", go="")
-    found = launcher([plan_for("plain.py", turn=turn), plan_for("workers.py", turn=turn)], limit_s=90)
+    found = launcher([plan_for("plain.py", turn=turn), plan_for("workers.py", turn=turn)], limit_s=400.0)
     assert [r.status for r in found] == [Status.COMPLETE, Status.COMPLETE]
     assert all(set(r.block) == {0, 1, 2, 3, 4, 5} for r in found)
 
@@ -181,7 +173,7 @@ def test_items_made_by_hand_are_kept_as_far_as_they_draw_nothing(launcher: Launc
     assert kept.not_installed == ()
     assert kept.loss == plain.loss
     assert kept.batch_digest == plain.batch_digest
-    idle = run(launcher, "slow_items.py", always=({"name": "cached-prefix"},))
+    idle = run(launcher, "late_items.py", always=({"name": "cached-prefix"},))
     assert "draws nothing" in idle.not_installed[0]
 
 
@@ -200,8 +192,8 @@ def test_what_the_script_writes_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "writes.py").write_text((SCRIPTS / "writes.py").read_text())
     (tmp_path / "keep.txt").write_text("precious")
     command = (sys.executable, "writes.py")
-    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=60) as launcher:
-        (found,) = launcher([Plan(command=command, cwd=str(tmp_path), out="", steps=60, warmup=5)], limit_s=60)
+    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0) as launcher:
+        (found,) = launcher([Plan(command=command, cwd=str(tmp_path), out="", steps=60, warmup=5)], limit_s=400.0)
         if launcher.not_enclosed:
             pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
     assert found.status is Status.COMPLETE
@@ -224,9 +216,23 @@ def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -
         warmup=5,
         replaced={str(module): "STEPS = 10\n"},
     )
-    (found,) = launcher([plan], limit_s=60)
+    (found,) = launcher([plan], limit_s=400.0)
     assert found.status is Status.ENDED
     assert len(found.step_s) == 5
+
+
+def test_spawned_workers_run_the_patched_script(launcher: Launcher, tmp_path: Path) -> None:
+    path = SCRIPTS / "spawns.py"
+    text = path.read_text().replace("as written", "as patched")
+    found = run(launcher, "spawns.py", str(tmp_path / "told"), replaced={str(path): text})
+    assert found.status is Status.COMPLETE
+    assert (tmp_path / "told").read_text() == "as patched\n" * 2
+
+
+def test_a_training_that_was_started_by_a_thread_outlives_it(launcher: Launcher) -> None:
+    found = run(launcher, "started_by_a_thread.py")
+    assert (found.status, found.error) == (Status.COMPLETE, None)
+    assert len(found.step_s) == 60
 
 
 def _still_running(*words: str) -> list[str]:

@@ -20,12 +20,12 @@ def hotlap(*words: str, cwd: Path, cache: Path) -> "subprocess.CompletedProcess[
         env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
         check=False,
     )
 
 
-def test_the_machine_is_measured_once_shown_and_kept(tmp_path: Path) -> None:
+def test_the_machine_is_measured_once_shown_and_kept_or_it_is_said_why_not(tmp_path: Path) -> None:
     home, cache = tmp_path / "home", tmp_path / "cache"
     home.mkdir()
     # A user's file of this name must not get into the measuring process.
@@ -51,7 +51,7 @@ def test_the_machine_is_measured_once_shown_and_kept(tmp_path: Path) -> None:
     # Wide bounds: what no machine of today is beyond.
     assert 1e8 < rates["matmul", "float32"] < 1e16
     assert all(1e8 < f.value.mid < 1e14 for f in found.figures if f.unit is Unit.BYTE_PER_S and f.device == "cpu")
-    assert 1e-8 < rates["operator", ""] < rates["operator-autograd", ""] < 1e-2
+    assert all(1e-8 < rates[name, ""] < 1e-1 for name in ("operator", "operator-autograd"))
     assert found.quick and found.torch is not None
     assert all(complaint.weight in Weight for complaint in found.complaints)
     assert {path.name for path in home.iterdir()} == {"torch.py"}
@@ -64,13 +64,10 @@ def test_the_machine_is_measured_once_shown_and_kept(tmp_path: Path) -> None:
     assert kept["created"] == found.created
     assert kept["key"] == found.key
 
-
-def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    done = hotlap("--quick", "--json", str(tmp_path / "no" / "such.json"), cwd=tmp_path, cache=cache)
-    assert done.returncode == 2
-    assert "cannot be written" in done.stderr
-    assert "Traceback" not in done.stderr
+    refused = hotlap("--quick", "--json", str(tmp_path / "no" / "such.json"), cwd=home, cache=cache)
+    assert refused.returncode == 2
+    assert "cannot be written" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 @pytest.mark.gpu

@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hotlap.record import Phase, Purpose, State, Status, Study, load
+from hotlap.record import Phase, Purpose, State, Status, Study, load, save
 from tests.e2e.running import SCRIPTS, hotlap, names, place
 
 pytestmark = pytest.mark.e2e
@@ -23,10 +24,10 @@ def study_in(folder: Path) -> Study:
 
 
 def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) -> None:
-    script = place("slow_items.py", tmp_path)
+    script = place("late_items.py", tmp_path)
     before = script.read_bytes()
     wanted = ["--json", "s.json", "--html", "s.html", "--markdown", "s.md", "--trace", "s.trace"]
-    done = hotlap("measure", "--steps", "60", *wanted, "slow_items.py", cwd=tmp_path)
+    done = hotlap("measure", "--no-sweep", "--steps", "40", *wanted, "late_items.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "input-bound" in done.stdout
     assert "If batches were free" in done.stdout
@@ -36,23 +37,22 @@ def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) ->
     assert study.state is State.COMPLETE
     assert study.findings[0].code == "input-bound"
     assert {"input", "optimizer"} <= {ceiling.name for ceiling in study.ceilings}
-    assert len(study.baseline[0].step_s) == 60
+    assert len(study.baseline[0].step_s) == 40
     assert load(tmp_path / "s.json", Study) == study
     assert "<svg" in (tmp_path / "s.html").read_text()
     assert "input-bound" in (tmp_path / "s.md").read_text()
     assert json.loads((tmp_path / "s.trace").read_text())["traceEvents"]
     assert script.read_bytes() == before
-    assert names(tmp_path) == {"slow_items.py", ".hotlap", "s.json", "s.html", "s.md", "s.trace"}
+    assert names(tmp_path) == {"late_items.py", ".hotlap", "s.json", "s.html", "s.md", "s.trace"}
 
 
 @pytest.mark.parametrize(
     "words",
-    [["plain.py"], ["by_hand.py"], ["gan.py"], ["lbfgs.py"], ["-m", "package.train", "--name", "value"]],
+    [["by_hand.py"], ["-m", "package.train", "--name", "value"]],
     ids=" ".join,
 )
 def test_any_kind_of_loop_is_measured(tmp_path: Path, words: list[str]) -> None:
-    for name in ("plain.py", "by_hand.py", "gan.py", "lbfgs.py"):
-        place(name, tmp_path)
+    place("by_hand.py", tmp_path)
     (tmp_path / "package").mkdir()
     for path in (SCRIPTS / "package").glob("*.py"):
         (tmp_path / "package" / path.name).write_text(path.read_text())
@@ -73,8 +73,8 @@ def test_any_kind_of_loop_is_measured(tmp_path: Path, words: list[str]) -> None:
         (["missing.py"], 2, "There is no file missing.py"),
         (["crash.py"], 3, "failed after 3 training steps: ValueError: the third step is too much"),
         (["no_steps.py"], 4, "ended without a training step"),
-        (["--timeout", "6s", "forever.py"], 4, "made no training step in 6 s"),
-        (["--", "no-such-program"], 3, "no-such-program"),
+        (["--timeout", "2s", "forever.py"], 4, "made no training step in 2 s"),
+        (["--", "no-such-program"], 2, "no-such-program"),
     ],
 )
 def test_what_cannot_be_measured_gets_a_sentence_and_a_code(
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
     with started("measure", "plain.py", "100000", cwd=tmp_path) as process:
         wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")))
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=400)
     # A shell shows 130 for both: Python ends itself by the signal where that met it inside of an exec (an import of a
     # module that defines a dataclass, say), though the exception was caught.
     assert process.returncode in (130, -signal.SIGINT), err
@@ -109,10 +109,17 @@ def test_a_script_measured_twice_is_compared(tmp_path: Path) -> None:
     for name in ("a.json", "b.json"):
         done = hotlap("measure", "--quick", "--steps", "80", "--json", name, "plain.py", "1000", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-    done = hotlap("compare", "a.json", "b.json", "--max-regression", "900%", cwd=tmp_path)
+    done = hotlap("compare", "a.json", "b.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "No regression" in done.stdout
-    done = hotlap("measure", "--quick", "--json", "c.json", "plain.py", "999", cwd=tmp_path)
+    # A busy machine makes the second run slower by anything, so a run of known speed stands in for it.
+    study = json.loads((tmp_path / "a.json").read_text())
+    study["baseline"][0]["step_s"] = [3 * step_s for step_s in study["baseline"][0]["step_s"]]
+    (tmp_path / "b.json").write_text(json.dumps(study))
+    done = hotlap("compare", "a.json", "b.json", "--max-regression", "50%", cwd=tmp_path)
+    assert (done.returncode, "Regression" in done.stdout) == (5, True), done.stdout
+    done = hotlap("compare", "b.json", "a.json", "--max-regression", "50%", cwd=tmp_path)
+    assert (done.returncode, "No regression" in done.stdout) == (0, True), done.stdout
+    save(replace(load(tmp_path / "a.json", Study), command=("plain.py", "999")), tmp_path / "c.json")
     assert hotlap("compare", "a.json", "c.json", cwd=tmp_path).returncode == 2
 
 
@@ -129,7 +136,7 @@ def plain(tmp_path: Path, *words: str, stdin: str | None = None) -> subprocess.C
     folder.mkdir()
     place("to_its_end.py", folder)
     return subprocess.run(
-        [sys.executable, *words], cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, *words], cwd=folder, input=stdin, capture_output=True, text=True, check=False, timeout=400
     )
 
 
@@ -171,7 +178,7 @@ def test_a_full_run_without_steps_keeps_its_exit_code(tmp_path: Path) -> None:
 def test_a_command_that_cannot_be_started_is_told(tmp_path: Path) -> None:
     done = hotlap("measure", "--full", "--", "no-such-program", cwd=tmp_path)
     assert done.returncode == 2
-    assert "no-such-program cannot be started" in done.stderr
+    assert "no program no-such-program here that can be started" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -180,7 +187,7 @@ def test_a_signal_reaches_the_training_once_and_its_end_is_ours(tmp_path: Path, 
     with started("measure", "--full", "to_its_end.py", "waits", "100000", cwd=tmp_path) as process:
         wait_for_line(process, "trains")
         process.send_signal(number)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=400)
     if number == signal.SIGINT:
         assert process.returncode == 7
         assert out == "interrupted\nfinally\n"
@@ -196,7 +203,7 @@ def test_the_status_is_told_on_request_and_the_training_does_not_notice(tmp_path
     with started("measure", "--full", "to_its_end.py", "waits", "300", cwd=tmp_path) as process:
         wait_for_line(process, "trains")
         process.send_signal(signal.SIGUSR1)
-        out, err = process.communicate(timeout=240)
+        out, err = process.communicate(timeout=400)
     assert process.returncode == 0
     assert out == "finally\n"
     assert " steps after " in err
@@ -207,7 +214,7 @@ def test_a_signal_that_the_training_listens_to_reaches_it(tmp_path: Path) -> Non
     with started("measure", "--full", "to_its_end.py", "listens", "300", cwd=tmp_path) as process:
         wait_for_line(process, "trains")
         process.send_signal(signal.SIGUSR1)
-        out, _ = process.communicate(timeout=240)
+        out, _ = process.communicate(timeout=400)
     assert "USR1 came" in out
 
 
@@ -217,7 +224,7 @@ def test_what_was_known_survives_a_kill(tmp_path: Path) -> None:
         wait_for_line(process, "trains")
         wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")))
         process.kill()
-        process.communicate(timeout=240)
+        process.communicate(timeout=400)
     run = study_in(tmp_path).baseline[0]
     assert run.long is not None
     assert run.long.num_steps > 100
@@ -250,6 +257,6 @@ def wait_for_line(process: "subprocess.Popen[str]", line: str) -> None:
 
 
 def wait_for(there: object) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while not there() and time.monotonic() < deadline:  # type: ignore[operator]
         time.sleep(0.2)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from hotlap.experiment import Sizes
 from hotlap.launch import Launcher
 from hotlap.record import LeverSpec, Plan, Run, Verdict
 from hotlap.tune import Options
-from hotlap.tune.evidence import Court
-from hotlap.tune.sizes import Sizes
+from hotlap.tune.evidence import GateRuns
 from tests.e2e.running import SCRIPTS
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]  # fifteen runs
 
 PADDED: LeverSpec = {"name": "pad-shapes", "multiple": 64}
 
@@ -32,7 +32,7 @@ def test_a_model_with_a_mask_is_unharmed_by_more_padding(tmp_path: Path, launche
         return found
 
     options = Options(command=(sys.executable, str(script)), cwd=str(tmp_path), title=script.name)
-    ruling = Court(runs, options, SIZES, ()).judge((PADDED,))
+    ruling = GateRuns(runs, options, SIZES, ()).judge((PADDED,))
     assert ruling.verdict is Verdict.UNHARMED, ruling.why
     assert ruling.why.startswith("Padding apart: ")
     as_written, padded = (next(run for run in made if bool(run.always) is under) for under in (False, True))

@@ -58,7 +58,7 @@ def command(*words: str) -> list[str]:
 
 def hotlap(*words: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words), cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120, check=False
+        command(*words), cwd=cwd, input=stdin, capture_output=True, text=True, timeout=400, check=False
     )
 
 
@@ -138,7 +138,7 @@ def test_signals_reach_the_training_and_how_it_ends_is_seen(project: Path) -> No
     process.send_signal(signal.SIGUSR1)
     assert next(lines) == "heard\n"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == -signal.SIGTERM
+    assert process.wait(timeout=400) == -signal.SIGTERM
     process.stdout.close()
 
 

@@ -32,10 +32,10 @@ pytestmark = pytest.mark.e2e
         (["--levers", "warp-drive", "crash.py"], 2, "no lever 'warp-drive'"),
         (["crash.py"], 3, "failed after 3 training steps: ValueError: the third step is too much"),
         (["-m", "no.such.module"], 3, "no.such.module"),
-        (["--", "no-such-program"], 3, "no-such-program"),
+        (["--", "no-such-program"], 2, "no-such-program"),
         (["no_steps.py"], 4, "ended without a training step"),
         (["no_torch.py"], 4, "never imported torch"),
-        (["--timeout", "6s", "forever.py"], 4, "made no training step in 6 s"),
+        (["--timeout", "2s", "forever.py"], 4, "made no training step in 2 s"),
         (["asks.py"], 3, "reads standard input"),
     ],
 )
@@ -79,12 +79,12 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not list(tmp_path.glob(".hotlap/*/study.json")) and time.monotonic() < deadline:
         time.sleep(0.2)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=400)
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert not _left_over(tmp_path)
@@ -100,15 +100,9 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     assert finished.state is State.COMPLETE
     assert finished.baseline[0] == interrupted.baseline[0]
     assert finished.result is not None
-    assert finished.result.verdict in Verdict
-
-
-def test_a_budget_that_allows_no_trial_still_tells_what_a_step_waits_for(tmp_path: Path) -> None:
-    place("plain.py", tmp_path)
-    done = hotlap("tune", "--budget", "25s", "plain.py", "100000", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "What each step waits for" in done.stdout
-    assert "too short to try anything" in " ".join(done.stdout.split())
+    accepted = [one for trial in finished.trials if trial.kind == "lever" and trial.accepted for one in trial.levers]
+    assert all(one in accepted for one in finished.result.levers)
+    assert not finished.result.levers or finished.result.verdict is Verdict.UNHARMED
 
 
 def _left_over(folder: Path) -> list[str]:

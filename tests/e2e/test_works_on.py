@@ -11,10 +11,6 @@ from tests.e2e.running import assert_phases_sum_to_steps, median_ms, run_script
 
 pytestmark = pytest.mark.e2e
 
-# What the scripts sleep, and what a busy machine may add to it or to any other phase.
-SLEEP_MS = 20.0
-SLACK_MS = 10.0
-
 
 def assert_followed(found: Run, *, steps: int = 60, updates: int = 1, samples: int | None = None) -> None:
     """Every step was seen as what it is."""
@@ -25,23 +21,20 @@ def assert_followed(found: Run, *, steps: int = 60, updates: int = 1, samples: i
     assert_phases_sum_to_steps(found)
 
 
-@pytest.mark.parametrize(
-    ("place", "phase"),
-    [
-        ("item", Phase.INPUT),
-        ("collate", Phase.INPUT),
-        ("forward", Phase.FORWARD),
-        ("backward", Phase.BACKWARD),
-        ("optimizer", Phase.OPTIMIZER),
-        ("loop", Phase.OTHER),
-    ],
-)
-def test_time_that_is_lost_on_purpose_is_found_in_its_phase(launcher: Launcher, place: str, phase: Phase) -> None:
-    found = run_script(launcher, "planted.py", place, steps=30, warmup=5)
-    assert_followed(found, steps=30, samples=8)
-    assert SLEEP_MS <= median_ms(found, phase) <= SLEEP_MS + SLACK_MS
-    others = {Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER} - {phase}
-    assert all(median_ms(found, other) < SLACK_MS for other in others)
+def test_time_that_is_lost_on_purpose_is_found_in_its_phase(launcher: Launcher) -> None:
+    """Each step sleeps 20 ms in another place; no phase of the others holds as much in every step."""
+    found = run_script(launcher, "planted.py", steps=36, warmup=6)
+    assert_followed(found, steps=36, samples=8)
+    slept_in = (Phase.INPUT, Phase.INPUT, Phase.FORWARD, Phase.OTHER, Phase.BACKWARD, Phase.OPTIMIZER)
+    for phase in set(slept_in):
+        times_s = found.phase_s[phase]
+        assert times_s
+        by_place = {
+            inside: [s for s, k in zip(times_s, found.step_index, strict=True) if (slept_in[k % 6] is phase) is inside]
+            for inside in (True, False)
+        }
+        assert min(by_place[True]) >= 0.020, phase
+        assert min(by_place[False]) < 0.020, phase
 
 
 def test_an_optimizer_of_the_scripts_own_is_its_own_python(launcher: Launcher) -> None:
@@ -58,7 +51,7 @@ def test_an_optimizer_around_another_one_is_one_update(launcher: Launcher) -> No
 def test_several_backward_passes_are_one_step(launcher: Launcher) -> None:
     found = run_script(launcher, "many_backward.py")
     assert_followed(found)
-    assert (found.share(Phase.BACKWARD) or 0.0) > 0.1
+    assert median_ms(found, Phase.BACKWARD) > 0
 
 
 def test_gradients_of_a_function_mark_the_steps(launcher: Launcher) -> None:
@@ -91,25 +84,22 @@ def test_machine_code_of_the_compiler_is_followed(launcher: Launcher) -> None:
 def test_a_stream_that_takes_its_time_is_input(launcher: Launcher) -> None:
     found = run_script(launcher, "stream.py", "0")
     assert_followed(found, samples=6)
-    assert 12.0 <= median_ms(found, Phase.INPUT) <= 12.0 + SLACK_MS
+    assert min(found.phase_s[Phase.INPUT] or ()) >= 0.012
 
 
-def test_a_stream_in_workers_is_input_as_far_as_it_is_waited_for(launcher: Launcher) -> None:
+def test_a_stream_in_workers_is_followed(launcher: Launcher) -> None:
     found = run_script(launcher, "stream.py", "2")
     assert_followed(found, samples=6)
-    mean_s = found.mean_phase_s(Phase.INPUT)
-    assert mean_s is not None
-    assert mean_s < 12e-3 + SLACK_MS / 1e3, "two workers share the work"
+    assert found.loaders[0].num_workers == 2
+    # They sleep 12 ms for a batch each, and are four batches ahead at most.
+    assert sum(found.step_s) >= (60 - 4) / 2 * 0.012
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows starts workers in one way only")
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("lives", ["persistent", "anew"])
-def test_workers_by_any_method_over_the_ends_of_epochs(launcher: Launcher, method: str, lives: str) -> None:
-    found = run_script(launcher, "methods.py", method, lives, steps=40, warmup=5)
-    assert_followed(found, steps=40, samples=4)
-    assert len(found.epoch_starts) in (1, 2), "an epoch has 25 steps"
-    assert found.loaders[0].trained_on
+def test_workers_by_any_method_over_the_ends_of_epochs(launcher: Launcher) -> None:
+    found = run_script(launcher, "methods.py", steps=115, warmup=5)
+    assert_followed(found, steps=115, samples=4)
+    assert [found.step_index[k] for k in found.epoch_starts] == list(range(10, 120, 10))
 
 
 def test_a_profiler_of_the_scripts_own_sees_what_it_would_see(launcher: Launcher) -> None:
@@ -119,22 +109,21 @@ def test_a_profiler_of_the_scripts_own_sees_what_it_would_see(launcher: Launcher
     assert len(found.step_s) == 30
 
 
-@pytest.mark.parametrize("way", ["loader", "no-loader", "with-gradients", "teacher-and-validation"])
-def test_a_validation_is_told_apart(launcher: Launcher, way: str) -> None:
-    """20 steps an epoch, then 5 forward passes of 10 ms each that are no training."""
-    found = run_script(launcher, "validates.py", way)
+@pytest.mark.parametrize("teacher", ["none", "teacher-and-validation"])
+def test_a_validation_is_told_apart(launcher: Launcher, teacher: str) -> None:
+    """20 steps an epoch, then 5 forward passes of 40 ms each that are no training: each time in another way."""
+    found = run_script(launcher, "validates.py", teacher)
     assert_followed(found, samples=4)
     assert found.num_validations == 3
-    # Each of the fifteen passes may oversleep; counted twice it would be more than this.
-    assert 0.150 <= found.validation_s < 0.300
-    assert max(found.step_s) < 0.050
+    assert 3 * 0.200 <= found.validation_s < 6 * 0.200, "they were counted, once"
+    assert max(found.step_s) < 0.200, "they are in no step"
 
 
 def test_a_teacher_in_each_step_is_training(launcher: Launcher) -> None:
     found = run_script(launcher, "validates.py", "teacher")
     assert_followed(found, samples=4)
     assert found.num_validations == 0
-    assert 10.0 <= median_ms(found, Phase.FORWARD) <= 10.0 + SLACK_MS
+    assert min(found.phase_s[Phase.FORWARD] or ()) >= 0.010
 
 
 def test_an_application_with_a_configuration_and_a_folder_of_its_own(launcher: Launcher) -> None:
@@ -160,5 +149,5 @@ def test_hooks_of_the_scripts_own_are_called_as_often_as_without_us(launcher: La
 def test_training_in_a_thread_is_followed(launcher: Launcher) -> None:
     found = run_script(launcher, "in_thread.py")
     assert_followed(found)
-    assert 5.0 <= median_ms(found, Phase.OTHER) <= 5.0 + SLACK_MS
-    assert median_ms(found, Phase.FORWARD) < 5.0, "the main thread's model is another matter"
+    assert min(found.phase_s[Phase.OTHER] or ()) >= 0.005
+    assert set(found.num_forwards) == {1}, "the main thread's model is another matter"

@@ -3,7 +3,7 @@
 The examples say themselves, in comments, what is to be done to them:
 
     # edit: add CALL KEYWORD=VALUE
-    # edit: wrap CALL POSITION KEYWORD FUNCTION | IMPORTS
+    # edit: wrap CALL POSITION KEYWORD FUNCTION | IMPORTS [| FULL NAMES OF FUNCTIONS THAT STAY AROUND IT]
     # edit: statement CALL | HEADER | SUFFIX | IMPORTS
     # edit: call CALL | CODE | IMPORTS
     # edit: before CALL | CODE | IMPORTS
@@ -61,8 +61,11 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
         return [AddArgument(site=site, keyword=keyword, value=value) for site in found]
     if kind == "wrap":
         position, keyword, function = words
+        inside = tuple(parts[2].split()) if len(parts) > 2 else ()
         return [
-            WrapArgument(site=site, position=int(position), keyword=keyword, function=function, imports=parts[1])
+            WrapArgument(
+                site=site, position=int(position), keyword=keyword, function=function, imports=parts[1], inside=inside
+            )
             for site in found
         ]
     if kind == "call":

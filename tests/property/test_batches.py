@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hotlap.tune import batches
+from hotlap.experiment import batches
 
 TRIALS = 400
 

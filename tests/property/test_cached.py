@@ -86,7 +86,7 @@ def containers(inner: st.SearchStrategy[Build]) -> st.SearchStrategy[Build]:
 BUILDS = st.recursive(LEAVES, containers, max_leaves=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(build=BUILDS, num_items=st.integers(1, 7), batch_size=st.integers(1, 4))
 def test_batches_are_those_of_torch(build: Build, num_items: int, batch_size: int) -> None:
     kept = cached(Pictures(num_items, build))
@@ -97,7 +97,7 @@ def test_batches_are_those_of_torch(build: Build, num_items: int, batch_size: in
     assert num_items == 1 or kept.full, kept.note
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(build=BUILDS, indices=st.lists(st.integers(-6, 5), max_size=8))
 def test_items_are_those_of_the_data_set(build: Build, indices: list[int]) -> None:
     kept, plain = cached(Pictures(6, build)), Pictures(6, build)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.probe.clock import (
@@ -74,7 +74,6 @@ def tell(story: Story, clock: Clock, now: Now, spent: list[float], where: int) -
 
 
 @given(steps=st.lists(stories, max_size=5), pieces=st.integers(1, 3))
-@settings(deadline=None)
 def test_time_goes_to_the_innermost_phase_however_rarely_it_is_read(steps: Sequence[Story], pieces: int) -> None:
     now = Now()
     clock = Clock(now)
@@ -91,7 +90,6 @@ def test_time_goes_to_the_innermost_phase_however_rarely_it_is_read(steps: Seque
 
 
 @given(parts=st.lists(st.tuples(st.integers(0, len(PHASES) - 1), st.floats(0, 10)), max_size=40))
-@settings(deadline=None)
 def test_phases_sum_to_the_step_up_to_rounding(parts: list[tuple[int, float]]) -> None:
     now = Now()
     clock = Clock(now)

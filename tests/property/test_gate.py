@@ -73,7 +73,7 @@ def test_gaps_that_grow_to_the_size_of_the_loss_are_still_rounding() -> None:
     assert passed >= 9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     contract=st.sampled_from(sorted(SEEDS)),
     picks=st.lists(st.integers(0, 3), max_size=3),

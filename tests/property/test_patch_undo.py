@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.levers import Patch
@@ -53,7 +53,6 @@ def seen(owners: list[Any]) -> list[dict[str, Any]]:
 
 
 @given(changes=sets)
-@settings(deadline=None)
 def test_undo_is_the_identity(changes: list[tuple[int, str, Any]]) -> None:
     owners = world()
     before = seen(owners)
@@ -68,7 +67,6 @@ def test_undo_is_the_identity(changes: list[tuple[int, str, Any]]) -> None:
 
 
 @given(first=sets, second=sets)
-@settings(deadline=None)
 def test_patches_undone_in_reverse_leave_nothing(
     first: list[tuple[int, str, Any]], second: list[tuple[int, str, Any]]
 ) -> None:
@@ -87,7 +85,6 @@ def test_patches_undone_in_reverse_leave_nothing(
 
 
 @given(kinds=st.lists(st.booleans(), max_size=20))
-@settings(deadline=None)
 def test_actions_and_attributes_are_undone_last_first(kinds: list[bool]) -> None:
     class Owner:
         step = 0
@@ -132,3 +129,17 @@ def test_every_optimizer_is_told_to_whoever_asked() -> None:
     optimizer = object()
     patch.optimizer_made(optimizer)
     assert told == [optimizer, optimizer]
+
+
+def test_what_the_script_has_set_meanwhile_stays() -> None:
+    module, _, child, *_ = world()
+    patch = Patch()
+    patch.set(module, "number", 40)
+    patch.set(module, "fresh", 41)
+    patch.set(child, "still", print)
+    module.number = 400
+    del module.fresh
+    patch.undo()
+    assert module.number == 400
+    assert not hasattr(module, "fresh")
+    assert child.still() == "still"

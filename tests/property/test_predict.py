@@ -28,13 +28,13 @@ workloads = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(workloads)
 def test_json_gives_back_the_workload(work: Workload) -> None:
     assert codec.decode(codec.encode(work), Workload) == work
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(workloads, st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(1e-4, 1e2), st.sampled_from([1, 2, 4, 8]))
 def test_every_question_has_a_finite_ordered_answer(
     work: Workload, here: str, there: str, step_s: float, count: int
@@ -46,7 +46,7 @@ def test_every_question_has_a_finite_ordered_answer(
     assert 0 < found.efficiency <= 1.0 + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(workloads, st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(1e-3, 10))
 def test_a_slower_measurement_never_makes_the_forecast_faster(
     work: Workload, here: str, there: str, step_s: float
@@ -70,9 +70,9 @@ def better(device: Device, *, bandwidth: float = 1.0, rate: float = 1.0) -> Devi
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(workloads, st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(1, 4), st.floats(1, 4))
-def test_a_device_with_higher_rates_is_never_foretold_slower(
+def test_a_device_with_higher_rates_is_never_predicted_slower(
     work: Workload, here: str, there: str, bandwidth: float, rate: float
 ) -> None:
     device = resolve(there).device
@@ -85,7 +85,7 @@ def test_a_device_with_higher_rates_is_never_foretold_slower(
     assert steps[1].mid <= 1.005 * steps[0].mid
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(workloads, st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(1e-4, 1e2), st.sampled_from([1, 2, 8]))
 def test_no_interval_is_narrower_than_two_percent(
     work: Workload, here: str, there: str, step_s: float, count: int

@@ -53,7 +53,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     return st.builds(hint, **{**fields, **({"schema": st.just(SCHEMA)} if "schema" in fields else {})})
 
 
-arbitrary = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+arbitrary = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @given(run=values(Run))
@@ -75,7 +75,6 @@ def test_any_plan_comes_back_as_it_was(plan: Plan) -> None:
 
 
 @given(number=st.floats())
-@settings(deadline=None)
 def test_a_float_that_json_cannot_spell_survives_as_a_number(number: float) -> None:
     held = msgspec.convert(msgspec.json.decode(encode(as_number(number))), Number)
     back = as_float(held)
@@ -100,7 +99,7 @@ def is_clear(sentence: str) -> bool:
 
 
 @given(end=st.integers(0, len(FULL) - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_file_that_was_cut_off_is_refused(end: int) -> None:
     sentence = refusal(FULL[:end])
     assert sentence is not None
@@ -108,14 +107,13 @@ def test_a_file_that_was_cut_off_is_refused(end: int) -> None:
 
 
 @given(place=st.integers(0, len(FULL) - 1), value=st.integers(0, 255))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_flipped_byte_is_refused_or_read_never_a_crash(place: int, value: int) -> None:
     sentence = refusal(FULL[:place] + bytes([value]) + FULL[place + 1 :])
     assert sentence is None or is_clear(sentence)
 
 
 @given(data=st.binary(max_size=40))
-@settings(deadline=None)
 def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
     sentence = refusal(data)
     assert sentence is not None
@@ -130,7 +128,6 @@ json_values = st.recursive(
 
 
 @given(value=json_values)
-@settings(deadline=None)
 def test_json_that_is_no_record_is_refused(value: Any) -> None:
     sentence = refusal(json.dumps(value).encode())
     assert sentence is not None
@@ -138,14 +135,13 @@ def test_json_that_is_no_record_is_refused(value: Any) -> None:
 
 
 @given(name=st.sampled_from([field.name for field in dataclasses.fields(Study)]), value=json_values)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_value_in_the_place_of_a_field_is_read_or_refused(name: str, value: Any) -> None:
     sentence = refusal(json.dumps({**json.loads(FULL), name: value}).encode())
     assert sentence is None or is_clear(sentence)
 
 
 @given(version=st.integers(SCHEMA + 1, 2**62))
-@settings(deadline=None)
 def test_what_a_newer_hotlap_wrote_is_refused_by_its_version(version: int) -> None:
     sentence = refusal(json.dumps({**json.loads(FULL), "schema": version, "new_field": {}}).encode())
     assert sentence is not None

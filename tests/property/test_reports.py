@@ -20,7 +20,6 @@ st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 # A study is large: to shrink a failing one would take minutes, and its fields are printed anyway.
 @settings(
     max_examples=30,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate],
 )
@@ -39,7 +38,7 @@ def test_any_study_is_shown(study: Study) -> None:
     high=numbers,
 )
 @example(step_s=(0.0,), phase_s={}, loss=(), low=5e-324, high=1.0)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_number_is_drawn_or_left_out(
     step_s: tuple[float, ...],
     phase_s: dict[Phase, tuple[float, ...] | None],
@@ -53,7 +52,7 @@ def test_any_number_is_drawn_or_left_out(
     assert all(0 <= block.x <= 100 and 0 <= block.width <= 100 for block in blocks)
     for whisker in charts.forest([Interval(low=low, mid=low, high=high)]).whiskers:
         assert whisker is None or all(math.isfinite(place) for place in (whisker.low, whisker.mid, whisker.width))
-    foretold = Prediction(device="GPU", count=1, step_s=Interval(low=low, mid=low, high=high), bound_by="memory")
-    assert not re.search(r"\b(nan|inf)\b", devices.plot([foretold], measured=("here", step_s[0])))
+    predicted = Prediction(device="GPU", count=1, step_s=Interval(low=low, mid=low, high=high), bound_by="memory")
+    assert not re.search(r"\b(nan|inf)\b", devices.plot([predicted], measured=("here", step_s[0])))
     chart = charts.loss_chart(run, None)
     assert chart is None or "nan" not in " ".join(chart.before.segments if chart.before else ())

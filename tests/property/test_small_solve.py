@@ -36,7 +36,7 @@ class Field(nn.Module):
         return out + torch.sin(t) * y if self.timed else out
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     width=STATES,
     hidden=st.one_of(st.tuples(HIDDEN), st.tuples(HIDDEN, HIDDEN)),

@@ -60,7 +60,7 @@ def target_for(name: str, rows: int, cols: int, dtype: torch.dtype) -> torch.Ten
     return y.sigmoid() if name == "bce" else y
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     sizes=st.tuples(SIZES, SIZES, SIZES),
     rows=BATCHES,
@@ -116,7 +116,7 @@ OPTIMIZERS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     width=SIZES,
     inputs=SIZES,

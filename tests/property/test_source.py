@@ -102,7 +102,7 @@ def edits_for(text: str, path: Path, *, add: bool, wrap: bool, suffix: bool) -> 
     return edits
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(text=scripts(), add=st.booleans(), wrap=st.booleans(), suffix=st.booleans(), shuffle=st.randoms())
 def test_does_what_was_asked_and_nothing_else(text: str, add: bool, wrap: bool, suffix: bool, shuffle: Random) -> None:
     with tempfile.TemporaryDirectory() as folder:

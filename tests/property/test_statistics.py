@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.record import Run, Status
-from hotlap.statistics import (
+from hotlap.experiment.statistics import (
     FALSE_CONFIRMATION,
     FALSE_GAIN,
     Progress,
-    break_even_step,
     can_stop,
     interval,
-    log_ratio_of_runs,
-    log_ratios_of_arms,
     pool,
     smallest_gain,
 )
+from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
+from hotlap.experiment.total import break_even_step
+from hotlap.record import Run, Status
 
 Noise = Callable[[np.random.Generator, int], list[float]]
 

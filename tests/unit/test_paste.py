@@ -154,7 +154,7 @@ def test_every_result_in_the_repository_can_be_read(paste: ModuleType) -> None:
 
 
 def test_every_marker_has_its_end() -> None:
-    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
         markers = re.findall(r"^<!-- (paste:|end paste)", path.read_text(), re.MULTILINE)
         assert markers[::2] == ["paste:"] * (len(markers) // 2)
         assert markers[1::2] == ["end paste"] * (len(markers) // 2)

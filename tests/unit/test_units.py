@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.units import duration, factor, num_bytes, percent, size
@@ -47,7 +47,6 @@ def test_bytes_are_counted_in_powers_of_two(num_bytes: int, text: str) -> None:
 
 
 @given(seconds=st.floats(1e-6, 59))
-@settings(deadline=None)
 def test_what_is_shown_is_within_half_a_percent_of_the_truth(seconds: float) -> None:
     number, unit = duration(seconds).split()
     assert float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit] == pytest.approx(seconds, rel=0.0051)

@@ -1,4 +1,4 @@
-"""Trains one of three networks on random data, on the GPU if there is one: what reality.py foretells and then runs.
+"""Trains one of three networks on random data, on the GPU if there is one: what reality.py predicts and then runs.
 
     python track.py mlp|convolutions|transformer --batch N [--precision fp32|bf16] [--steps N]
 

@@ -2,14 +2,16 @@
 
 import argparse
 import contextlib
+import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, compare, data, lab, machine, measure, predict, run, tune
+from hotlap.cli import apply, compare, lab, machine, measure, predict, run, streams, tune
 from hotlap.cli.words import split_command
-from hotlap.errors import HotlapError, NoSteps, ScriptFailed
+from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
 
 _EPILOG = """\
 exit codes:
@@ -20,8 +22,14 @@ exit codes:
   4    the script made no training step, or too few to measure
   5    compare: the second study is slower by more than --max-regression
   130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
+  141  nobody reads the output any more, as behind `| head`
 `hotlap run` and `hotlap measure --full` leave with the training's own exit code.
 """
+
+# As a shell says of a program that ended by SIGPIPE, which is how others end there.
+_NO_READER = 128 + getattr(signal, "SIGPIPE", 13)
+
+_FULL_OR_BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,33 +43,66 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (measure, tune, run, predict, machine, data, lab, apply, compare):
+    for command in (measure, tune, run, predict, machine, lab, apply, compare):
         command.add_parser(subparsers)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run hotlap; returns the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    streams.prepare()
+    try:
+        try:
+            return _main(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            # Here, and not on Python's way out, where nobody could catch what comes of it.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return _NO_READER
+    except OSError as error:
+        return _tell_of_surroundings(error)
+    finally:
+        streams.settle()
+
+
+def _main(words: list[str]) -> int:
     parser = build_parser()
     if not words:
         parser.print_help()
         return 2
-    head, tail = split_command(words)
+    head, tail = split_command(words, parser)
     args = parser.parse_args(head)
     args.tail = tail
     try:
+        _check_folder()
         return int(args.run(args))
     except HotlapError as error:
         _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has left (`hotlap ... | head`): nobody is there to be told.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+
+
+def _check_folder() -> None:
+    """Every command looks for something, or starts something, in the folder that it was started in."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise UserError("The folder that you are in was deleted or moved. Change into another one.") from None
+
+
+def _tell_of_surroundings(error: OSError) -> int:
+    """A full disk, or one that failed, may be met by every line that writes: no fault of those."""
+    if error.errno in _FULL_OR_BROKEN:
+        what = error.filename or "Output, or a temporary file,"
+        message = f"{what} cannot be written: {error.strerror}. Free some room there; TMPDIR names another folder."
+    elif "temporary directory" in str(error.strerror):  # the words of `tempfile`
+        message = f"{error.strerror}. Set TMPDIR to a folder that can be written."
+    else:
+        raise error
+    with contextlib.suppress(OSError):
+        print(f"hotlap: {message}", file=sys.stderr)
+    return UserError.exit_code
 
 
 def _tell(error: HotlapError) -> None:

@@ -42,12 +42,15 @@ def run(args: argparse.Namespace) -> int:
     part = _part(args, path, study)
     files = _files(path, part)
     changed = files.apply(check=args.check)
+    start = _start_lines(part)
     if not changed:
         print("The patch is applied already. `hotlap apply --revert` takes it back.")
     elif args.check:
         print(f"The patch fits: it would change {_list(changed)}.")
     else:
         print(f"Applied the patch to {_list(changed)}. `hotlap apply --revert` takes it back.")
+    if changed and start:
+        print("\n".join(start))
     if part is not study:
         print("The study measured its levers together; the gain of this part alone was not confirmed.")
     return 0
@@ -84,10 +87,9 @@ def _revert(args: argparse.Namespace) -> int:
 
 def _named(name: str) -> "tuple[Path, Study]":
     """The study that the user named."""
-    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
-    if not path.is_file():
-        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
-    study = _load(path)
+    from hotlap.cli import shelf
+
+    path, study = shelf.named(name)
     if study.patch is None or not study.changes:
         raise UserError(_no_patch(path, study))
     return path, study
@@ -97,8 +99,9 @@ def _newest() -> "tuple[Path, Study]":
     """The newest study here that has a patch."""
     from hotlap.cli import shelf
 
+    here = Path.cwd()
     without, damaged = None, None
-    for path in shelf.studies(Path.cwd()):
+    for path in shelf.studies(here):
         try:
             study = _load(path)
         except RecordError as error:
@@ -107,7 +110,7 @@ def _newest() -> "tuple[Path, Study]":
         if study.patch is not None and study.changes:
             return path, study
         without = without or UserError(_no_patch(path, study))
-    raise without or damaged or UserError("There is no study in .hotlap/ here. Run `hotlap tune SCRIPT` first.")
+    raise (without or damaged or UserError(f"There is no study {shelf.shown(here)}. Run `hotlap tune SCRIPT` first."))
 
 
 def _newest_applied() -> "tuple[Path, Study]":
@@ -116,7 +119,7 @@ def _newest_applied() -> "tuple[Path, Study]":
 
     applied = [path for path in shelf.studies(Path.cwd()) if (_home(path) / "applied.json").exists()]
     if not applied:
-        raise UserError("No patch of a study in .hotlap/ here is applied, so there is nothing to take back.")
+        raise UserError(f"No patch of a study {shelf.shown(Path.cwd())} is applied, so there is nothing to take back.")
     path = max(applied, key=lambda path: (_home(path) / "applied.json").stat().st_mtime_ns)
     return path, _load(path)
 
@@ -160,7 +163,17 @@ def _no_patch(path: Path, study: "Study") -> str:
 
     if study.state is not State.COMPLETE:
         return f"The study in {path.parent} is not complete, so it has no patch yet. Run the same `hotlap tune` again."
+    start = _start_lines(study)
+    if start:
+        return f"The study in {path.parent} has no patch. {' '.join(start)}"
     return f"The study in {path.parent} has no patch: it found no change to the source that is worth it."
+
+
+def _start_lines(study: "Study") -> tuple[str, ...]:
+    from hotlap.report.outcome import start_lines
+    from hotlap.source.file import shown
+
+    return tuple(map(shown, start_lines(study)))
 
 
 def _list(paths: list[Path]) -> str:

@@ -4,12 +4,8 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hotlap.errors import UserError
-
-if TYPE_CHECKING:
-    from hotlap.record import Study
 
 REGRESSION = 5
 """Exit code when the step is slower by more than the limit, clearly."""
@@ -36,12 +32,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
+    from hotlap.cli import shelf
     from hotlap.record import Change, encode
     from hotlap.report import side_by_side
     from hotlap.tune import contrast
 
     limit = share(args.max_regression) if args.max_regression is not None else None
-    base, other = _study(args.a), _study(args.b)
+    (_, base), (_, other) = shelf.named(args.a), shelf.named(args.b)
     found = contrast.differences(base, other)
     if found and not args.allow_different:
         raise UserError(
@@ -70,12 +67,3 @@ def share(text: str) -> float:
     if match is None:
         raise UserError(f"--max-regression {text} is not a percentage. Give one as in --max-regression 5%.")
     return float(match[1]) / 100
-
-
-def _study(name: str) -> "Study":
-    from hotlap.record import Study, load
-
-    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
-    if not path.is_file():
-        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
-    return load(path, Study)

@@ -30,11 +30,12 @@ class Shown:
 
 def show(shown: Shown, *, levers: bool) -> None:
     """Print the table, what was assumed, and what `levers` would give."""
-    from rich.console import Console
     from rich.table import Table
 
+    from hotlap.cli.live import PipedConsole
+
     # A pipe has no width of its own: lines are kept whole there.
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
+    console = PipedConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
     known = shown.known
     if known.step_s is not None:
         console.print(

@@ -8,7 +8,7 @@ import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hotlap.cli import words
+from hotlap.cli import streams, words
 from hotlap.errors import UserError
 from hotlap.units import duration
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, aim: "Target", bench: "Workbench") -> int:
     every_s = words.seconds(args.status_every, "--status-every") if args.status_every else None
     plan = Plan(
         command=aim.command,
-        cwd=bench.study.cwd,
+        cwd=str(bench.cwd),
         out="",
         seed=None,
         whole=True,
@@ -75,15 +75,13 @@ class _Watching:
     def tell(self) -> None:
         """One line on standard error."""
         now_s, steps = time.monotonic(), self._whole.progress.steps
-        line = f"hotlap: {steps:,} steps after {_whole_seconds(now_s - self._begun_s)}"
+        line = f"{steps:,} steps after {_whole_seconds(now_s - self._begun_s)}"
         made = steps - self._told_steps
         if made and self._told_steps:
             line += f"; {duration((now_s - self._told_s) / made)} a step of late"
         if self._first is not None and steps > self._first[1]:
             line += f"; {duration((now_s - self._first[0]) / (steps - self._first[1]))} a step since the first"
-        # Nobody may read standard error any more; the training goes on.
-        with contextlib.suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
+        _say(line)
         self._told_s, self._told_steps = now_s, steps
 
     def _note(self, run: "Run") -> None:
@@ -101,16 +99,19 @@ class _Watching:
             self._bench.finish(telling=not quiet)
         except UserError as error:
             if not quiet:
-                print(f"hotlap: {error}", file=sys.stderr)
+                _say(str(error))
+        except OSError as error:
+            # Of the terminal, or of the pipe in its place, most likely: nobody may be there to read it.
+            _say(f"the report cannot be shown: {error.strerror}.")
         except Exception:
             # Our own fault: it is shown, but the exit code stays the training's.
-            traceback.print_exc()
-            print("hotlap: this is an error of its own; please report it.", file=sys.stderr)
+            _say(f"{traceback.format_exc()}\nhotlap: this is an error of its own; please report it.")
+        streams.settle()
 
     def _conclude(self, run: "Run") -> None:
         from hotlap import machine, rules
         from hotlap.record import State
-        from hotlap.tune.ceilings import bounds
+        from hotlap.tune.ceilings import ceilings
 
         self._note(run)
         if run.step_s:
@@ -119,9 +120,15 @@ class _Watching:
                 self._bench.study,
                 machine=here,
                 findings=rules.check(run, here),
-                ceilings=tuple(sorted(bounds(run), key=lambda ceiling: -ceiling.speedup.mid)),
+                ceilings=ceilings(run),
                 state=State.COMPLETE,
             )
+
+
+def _say(text: str) -> None:
+    # Nobody may read standard error any more; the training goes on, and its exit code stays.
+    with contextlib.suppress(OSError):
+        print(f"hotlap: {text}", file=sys.stderr, flush=True)
 
 
 def _whole_seconds(seconds: float) -> str:

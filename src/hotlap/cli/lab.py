@@ -42,7 +42,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--length", metavar="N", help="transformer: tokens in a sequence (32)")
     parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with the picture there")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, own_words=1)  # the experiment
 
 
 def run(args: argparse.Namespace) -> int:
@@ -130,8 +130,7 @@ def _hand_out(args: argparse.Namespace, result: "Result") -> None:
     if args.html is not None:
         from hotlap.lab import page
 
-        text = page.render(result)
-        workbench.write(Path(args.html), lambda path: path.write_text(text, encoding="utf-8"))
+        workbench.write_text(Path(args.html), page.render(result))
     if args.json == "-":
         sys.stdout.write(encode(result).decode() + "\n")
         return

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from io import TextIOWrapper
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -10,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live as RichLive
 from rich.text import Text
 
+from hotlap.cli.streams import tolerate
 from hotlap.report.clean import clean_line
 from hotlap.report.terminal import WIDTH
 from hotlap.units import duration
@@ -17,6 +17,14 @@ from hotlap.units import duration
 # The line is drawn by a thread of the process that also hands the turns of a trial around, on a machine that is being
 # measured: once a second is enough for a clock, and there is no spinner.
 REDRAWS_PER_S = 1
+
+
+class PipedConsole(Console):
+    """Rich's, but for a reader that has left: `hotlap` ends then as other programs do, and not as rich does."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the error is handled."""
+        raise  # noqa: PLE0704 - which is that error
 
 
 class Live:
@@ -112,10 +120,9 @@ def _whole(seconds: float) -> str:
 
 def _console(stream: TextIO) -> Console:
     """Rich's console on `stream`; without a terminal plain text of a fixed width, whatever the environment says."""
-    if isinstance(stream, TextIOWrapper) and "utf" not in stream.encoding.lower():
-        stream.reconfigure(errors="backslashreplace")  # a name in the study may have letters that `stream` has not
+    tolerate(stream)
     if not stream.isatty():
-        return Console(
+        return PipedConsole(
             file=stream,
             width=WIDTH,
             force_terminal=False,
@@ -124,6 +131,6 @@ def _console(stream: TextIO) -> Console:
             highlight=False,
             _environ={},
         )
-    console = Console(file=stream, highlight=False)
+    console = PipedConsole(file=stream, highlight=False)
     console.width = min(console.width, WIDTH)
     return console

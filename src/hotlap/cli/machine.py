@@ -4,8 +4,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from hotlap.errors import UserError
-
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
@@ -15,7 +13,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         allow_abbrev=False,
         help="what this machine can do at best, and what is wrong with it",
         description="Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the "
-        "machine, what it costs, and how to mend it. Figures are kept in the user's cache folder for this "
+        "machine, what it costs, and how to fix it. Figures are kept in the user's cache folder for this "
         "hardware and these versions; what is wrong is looked at anew each time.",
     )
     parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
@@ -28,19 +26,18 @@ def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     from rich.console import Console
 
+    from hotlap.cli import workbench
     from hotlap.machine.checkup import checkup
     from hotlap.record import encode
     from hotlap.report import machine
 
+    workbench.check_writable((args.json,))
     found = checkup(fresh=args.fresh, quick=args.quick, doing=_say)
     if args.json == "-":
         sys.stdout.write(encode(found).decode() + "\n")
         return 0
     if args.json:
-        try:
-            Path(args.json).write_bytes(encode(found) + b"\n")
-        except OSError as error:
-            raise UserError(f"{args.json} cannot be written: {error.strerror}.") from None
+        workbench.write(Path(args.json), lambda path: path.write_bytes(encode(found) + b"\n"))
     if sys.stdout.isatty():
         console = Console(highlight=False)
         for section in machine.sections(found):

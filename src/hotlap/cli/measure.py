@@ -55,7 +55,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--html", metavar="PATH", help="write the report page there as well")
     parser.add_argument("--markdown", metavar="PATH", help="write a report for a pull request there")
     parser.add_argument("--trace", metavar="PATH", help="write the steps there as a trace for Perfetto")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, own_words=0)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -136,13 +136,13 @@ def _bench(args: argparse.Namespace, aim: "Target", cwd: Path) -> "Workbench":
 
     import hotlap
     from hotlap.cli import shelf, workbench
-    from hotlap.record import Purpose, Study
+    from hotlap.record import Purpose, Study, escaped
 
     workbench.check_writable((args.json, args.html, args.markdown, args.trace))
     created = shelf.now()
     study = Study(
-        command=tuple(args.tail),
-        cwd=str(cwd),
+        command=shelf.recorded(args.tail),
+        cwd=escaped(str(cwd)),
         created=created.isoformat(timespec="seconds"),
         key=shelf.study_key(aim.command, cwd, aim.script, f"measure {created.isoformat()}"),
         hotlap=hotlap.__version__,

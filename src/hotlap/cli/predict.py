@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hotlap.errors import RecordError, UserError
+from hotlap.errors import UserError
 
 if TYPE_CHECKING:
     from hotlap.cli.traced import Traced
@@ -41,8 +41,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "predict",
         usage=_USAGE,
         allow_abbrev=False,
-        help="foretell the training on other GPUs, and on several",
-        description="Runs a few steps of the training here, traces one, and foretells a step on other hardware, with "
+        help="predict the training on other GPUs, and on several",
+        description="Runs a few steps of the training here, traces one, and predicts a step on other hardware, with "
         "an 80% interval. The script is not changed, and ends after the traced step.",
         epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
     )
@@ -58,16 +58,17 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--measured-step", type=float, metavar="SECONDS", help="with --workload: its time there")
     parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
     parser.add_argument("--price", type=float, metavar="PER_HOUR", help="of one GPU; shows the price of an epoch")
-    parser.add_argument("--levers", action="store_true", help="also foretell what single changes would give there")
+    parser.add_argument("--levers", action="store_true", help="also predict what single changes would give there")
     parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="for the traced run (600)")
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
     parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, own_words=0)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
+    from hotlap.cli import workbench
     from hotlap.predict import catalogue
 
     extra = catalogue.load(Path(args.devices)) if args.devices else ()
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     # Names are checked before anything runs.
     for name in args.gpu or ():
         catalogue.resolve(name, extra=extra)
+    workbench.check_writable((args.json, args.html, args.save_workload))
     known = _known(args, extra)
     found = _forecasts(args, known, counts=counts)
     _hand_out(args, known, found)
@@ -96,7 +98,7 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def _known(args: argparse.Namespace, extra: "tuple[Device, ...]") -> "Traced":
-    """The step that everything is foretold from."""
+    """The step that everything is predicted from."""
     from hotlap.cli import traced
     from hotlap.predict import workload
 
@@ -117,12 +119,10 @@ def _known(args: argparse.Namespace, extra: "tuple[Device, ...]") -> "Traced":
 
 
 def _kept(work: "Workload", path: Path) -> None:
+    from hotlap.cli import workbench
     from hotlap.predict import workload
 
-    try:
-        workload.save(work, path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+    workbench.write(path, lambda path: workload.save(work, path))
 
 
 def _forecasts(args: argparse.Namespace, known: "Traced", *, counts: tuple[int, ...]) -> "list[Prediction]":
@@ -147,14 +147,20 @@ def _forecasts(args: argparse.Namespace, known: "Traced", *, counts: tuple[int, 
 
 def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction]") -> None:
     """To files, to the terminal, and into the study of this training if there is one."""
+    from hotlap.cli import workbench
+
     title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
     if args.json:
-        _write(args.json, json.dumps([_as_json(prediction) for prediction in found], indent=1) + "\n")
+        text = json.dumps([_as_json(prediction) for prediction in found], indent=1) + "\n"
+        if args.json == "-":
+            sys.stdout.write(text)
+        else:
+            workbench.write_text(Path(args.json), text)
     if args.html:
         from hotlap.report import devices
 
-        _write(args.html, devices.page(found, title=title, measured=measured))
+        workbench.write_text(Path(args.html), devices.page(found, title=title, measured=measured))
     report = None if args.workload else _into_study(args.tail, found)
     if args.json == "-":
         return
@@ -171,21 +177,19 @@ def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction
 
 def _into_study(words: list[str], found: "list[Prediction]") -> Path | None:
     """The newest study of the same words, begun in this folder, takes the predictions into its report."""
-    from hotlap.record import Study, load, save
+    from hotlap.cli import shelf
+    from hotlap.record import save
     from hotlap.report import html
 
-    paths = [path for path in Path.cwd().glob(".hotlap/*/study.json") if path.is_file()]
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        with suppress(RecordError):
-            study = load(path, Study)
-            if study.command == tuple(words) and study.baseline:
-                study = replace(study, predictions=tuple(found))
-                with suppress(OSError):
-                    save(study, path)
-                    page = path.with_name("report.html")
-                    page.write_text(html.render(study), encoding="utf-8")
-                    return page
-                return None
+    for path, study in shelf.known(Path.cwd()):
+        if study.command == shelf.recorded(words) and study.baseline:
+            longer = replace(study, predictions=tuple(found))
+            with suppress(OSError):
+                save(longer, path)
+                page = path.with_name("report.html")
+                page.write_text(html.render(longer), encoding="utf-8")
+                return page
+            return None
     return None
 
 
@@ -200,13 +204,3 @@ def _as_json(prediction: "Prediction") -> dict[str, Any]:
         "fits": prediction.fits,
         "assumptions": list(prediction.assumptions),
     }
-
-
-def _write(path: str, text: str) -> None:
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from None

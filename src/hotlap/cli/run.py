@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotlap.errors import RecordError, UserError
+from hotlap.errors import UserError
 
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
@@ -33,12 +33,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="most that caches, batches made ahead and workers may take, as in 8GB (default: as in the study)",
     )
     parser.add_argument("--allow-different", action="store_true", help="run what differs all the same")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, own_words=0)
 
 
 def run(args: argparse.Namespace) -> int:
     """Become the training; this returns only in tests that keep a process from becoming another."""
-    from hotlap.cli import target, words
+    from hotlap.cli import shelf, target, words
     from hotlap.cli.workbench import levers_environment, memory_environment
     from hotlap.launch import become
     from hotlap.record import Plan
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     cwd = Path(os.getcwd())
     memory_bytes = words.memory(args.memory, os.environ)
     aim = target.parse(args.tail, cwd=cwd, command="run")
-    path, study = _named(args.study) if args.study else _newest(cwd, args.tail, aim)
+    path, study = shelf.named(args.study) if args.study else _newest(cwd, args.tail, aim)
     levers = study.result.levers if study.result is not None else ()
     if not levers:
         raise UserError(f"The study in {path.parent} accepted no lever: run {aim.title} without hotlap.")
@@ -60,54 +60,44 @@ def run(args: argparse.Namespace) -> int:
 
 def _home(path: Path) -> Path:
     """Where the plan is kept for the processes that the training starts."""
+    path = path.resolve()
     return path.parent / "run" if path.name == "study.json" else path.with_name(f"{path.name}.run")
-
-
-def _named(name: str) -> "tuple[Path, Study]":
-    from hotlap.record import Study, load
-
-    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
-    if not path.is_file():
-        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
-    return path.resolve(), load(path, Study)
 
 
 def _newest(cwd: Path, tail: list[str], aim: "Target") -> "tuple[Path, Study]":
     """The newest complete study of this very command; without one, the newest of the same script."""
     from hotlap.cli import shelf
-    from hotlap.record import Purpose, State, Study, load
+    from hotlap.record import Purpose, State
 
     others = None
-    for path in shelf.studies(cwd):
-        try:
-            study = load(path, Study)
-        except RecordError:
-            continue
+    for path, study in shelf.known(cwd):
         if study.purpose is not Purpose.TUNE or study.state is not State.COMPLETE:
             continue
-        if study.command == tuple(tail):
+        if study.command == shelf.recorded(tail):
             return path, study
-        if others is None and _same_script(study.command, tail):
+        if others is None and _same_script(study.command, shelf.recorded(tail)):
             others = path, study
     if others is None:
         raise UserError(
-            f"There is no complete study of {aim.title} in .hotlap/ here. Run `hotlap tune` with the same words first."
+            f"There is no complete study of {aim.title} {shelf.shown(cwd)}. Run `hotlap tune` with the same words "
+            "first."
         )
     return others
 
 
-def _same_script(command: tuple[str, ...], tail: list[str]) -> bool:
+def _same_script(command: tuple[str, ...], tail: tuple[str, ...]) -> bool:
     """`train.py --lr 1` and `train.py --lr 2`, or `-m train` with other arguments."""
     length = 2 if tail[0] in ("-m", "--") else 1
-    return command[:length] == tuple(tail[:length])
+    return command[:length] == tail[:length]
 
 
 def _refuse_what_differs(study: "Study", tail: list[str], aim: "Target") -> None:
     """Raises UserError: names everything that is not as it was studied."""
     from hotlap import machine
+    from hotlap.cli import shelf
     from hotlap.tune.changed import changed
 
-    differs = changed(study, command=tuple(tail), machine=machine.look(), title=aim.title)
+    differs = changed(study, command=shelf.recorded(tail), machine=machine.look(), title=aim.title)
     if differs:
         raise UserError(
             f"{aim.title} is not what was studied on {study.created[:10]}: {'; '.join(differs)}. The levers may do "

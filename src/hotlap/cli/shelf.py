@@ -1,30 +1,44 @@
-"""Where studies are kept: `.hotlap/<script>-<time>/study.json` in the folder that hotlap was started in."""
+"""Where studies are kept: `.hotlap/<script>-<time>/study.json` in the folder that hotlap was started in.
+
+For a folder that cannot be written, or should not be, HOTLAP_STUDIES names another: each working folder has one in it.
+"""
 
 import hashlib
 import os
 import re
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 import hotlap
 from hotlap.errors import RecordError, UserError
-from hotlap.record import State, Status, Study, load, save
+from hotlap.record import State, Status, Study, escaped, load, save
 
 if sys.platform != "win32":
     import fcntl
 
 _FOLDER = ".hotlap"
+_VARIABLE = "HOTLAP_STUDIES"
+
+# A study with its report takes some hundred kB; ten trials more than double it.
+_NEEDED_BYTES = 2 << 20
 
 
 class Shelf:
-    """One study on disk; the folder is made when there is something to keep."""
+    """One study on disk; the folder is made when there is something to keep.
+
+    Arguments:
+        cwd: where hotlap was started.
+    """
 
     def __init__(self, cwd: Path, title: str, created: datetime) -> None:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(title).stem) or "training"
-        self._root = cwd / _FOLDER
+        name = _plain(Path(title).stem) or "training"
+        self.cwd = cwd
+        self._root = root(cwd)
         self.folder = self._root / f"{name}-{created.strftime('%Y%m%d-%H%M%S')}"
         self._lock: IO[str] | None = None
 
@@ -33,22 +47,47 @@ class Shelf:
         """The study's own file."""
         return self.folder / "study.json"
 
-    def save(self, study: Study) -> None:
-        """Write the study; a reader never sees half of one."""
+    def check(self) -> None:
+        """Before anything runs: is there a place for what will come of it?
+
+        Raises:
+            UserError: there is none, and why.
+        """
+        folder = next(folder for folder in (self._root, *self._root.parents) if os.path.lexists(folder))
         try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(bytes(_NEEDED_BYTES))
+        except OSError as error:
+            raise UserError(
+                f"The study cannot be kept in {self._root}: {error.strerror}. Name another folder for studies in the "
+                f"variable {_VARIABLE}."
+            ) from None
+
+    def save(self, study: Study) -> None:
+        """Write the study; a reader never sees half of one.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        with _telling(self.folder):
             if not self.folder.is_dir():
+                if self._root.parent == self.cwd:
+                    os.stat(self.cwd)  # a script that deletes the folder that it was started in does not get it back
                 self.folder.mkdir(parents=True)
                 (self._root / ".gitignore").write_text("*\n")
             if self._lock is None:
                 self._lock = _locked(self.folder)
             save(study, self.study_path)
-        except OSError as error:
-            raise UserError(f"The study cannot be saved in {self.folder}: {error.strerror}.") from None
 
     def write(self, name: str, text: str) -> Path:
-        """A file beside the study."""
+        """A file beside the study.
+
+        Raises:
+            UserError: it cannot be written.
+        """
         path = self.folder / name
-        path.write_text(text, encoding="utf-8")
+        with _telling(self.folder):
+            path.write_bytes(text.encode("utf-8", "backslashreplace"))
         return path
 
     def close(self) -> None:
@@ -59,14 +98,12 @@ class Shelf:
 
     def resume(self, key: str) -> Study | None:
         """The newest unfinished study of that key which nobody works on; this shelf then stands for it."""
-        for path in studies(self._root.parent):
-            with suppress(RecordError):
-                study = load(path, Study)
-                if study.key == key and study.state is not State.COMPLETE and _unchanged(study):
-                    lock = _locked(path.parent)
-                    if lock is not None:
-                        self.folder, self._lock = path.parent, lock
-                        return study
+        for path, study in known(self.cwd):
+            if study.key == key and study.state is not State.COMPLETE and _unchanged(study):
+                lock = _locked(path.parent)
+                if lock is not None:
+                    self.folder, self._lock = path.parent, lock
+                    return study
         return None
 
 
@@ -77,32 +114,82 @@ def study_key(command: tuple[str, ...], cwd: Path, script: Path | None, settings
     digest = hashlib.blake2b(digest_size=12)
     versions = [hotlap.__version__, importlib.metadata.version("torch"), sys.version]
     for part in (*command, "", str(cwd), settings, *versions):
-        digest.update(part.encode() + b"\0")
+        digest.update(os.fsencode(part) + b"\0")
     if script is not None:
         digest.update(script.read_bytes())
     return digest.hexdigest()
 
 
-def studies(folder: Path) -> list[Path]:
-    """Files of the studies that were made in `folder`, the newest first."""
-    found = [path for path in folder.glob(f"{_FOLDER}/*/study.json") if path.is_file()]
+def root(cwd: Path) -> Path:
+    """The folder of all studies that are made in `cwd`."""
+    elsewhere = os.environ.get(_VARIABLE)
+    if not elsewhere:
+        return cwd / _FOLDER
+    digest = hashlib.blake2b(os.fsencode(cwd.resolve()), digest_size=4).hexdigest()
+    return Path(elsewhere).absolute() / f"{_plain(cwd.name)}-{digest}"
+
+
+def shown(cwd: Path) -> str:
+    """The same, as messages call it."""
+    return f"in {root(cwd)}" if os.environ.get(_VARIABLE) else f"in {_FOLDER}/ here"
+
+
+def studies(cwd: Path) -> list[Path]:
+    """Files of the studies that were made in `cwd`, the newest first."""
+    found = [path for path in root(cwd).glob("*/study.json") if path.is_file()]
     return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
-def length(folder: Path, command: tuple[str, ...]) -> int | None:
-    """Steps of a training that a study in `folder` followed to its end; None where there is none of these words."""
-    for path in studies(folder):
+def known(cwd: Path) -> Iterator[tuple[Path, Study]]:
+    """Those of them that can be read."""
+    for path in studies(cwd):
         with suppress(RecordError):
-            study = load(path, Study)
-            run = study.baseline[0] if study.command == command and study.baseline else None
-            if run is not None and run.long is not None and run.status is Status.COMPLETE:
-                return run.long.num_steps
+            yield path, load(path, Study)
+
+
+def recorded(words: Iterable[str]) -> tuple[str, ...]:
+    """Words, or names, as studies have them: bytes that are no text come out as escapes."""
+    return tuple(map(escaped, words))
+
+
+def named(name: str) -> tuple[Path, Study]:
+    """A study by its folder or its JSON file, and that file.
+
+    Raises:
+        UserError: there is none. RecordError: it cannot be read.
+    """
+    path = Path(name) / "study.json" if Path(name).is_dir() else Path(name)
+    if not path.is_file():
+        raise UserError(f"There is no study at {name}. Name its folder (.hotlap/...) or its JSON file.")
+    return path, load(path, Study)
+
+
+def length(cwd: Path, command: tuple[str, ...]) -> int | None:
+    """Steps of a training that a study in `cwd` followed to its end; None where there is none of these words."""
+    for _, study in known(cwd):
+        run = study.baseline[0] if study.command == command and study.baseline else None
+        if run is not None and run.long is not None and run.status is Status.COMPLETE:
+            return run.long.num_steps
     return None
 
 
 def now() -> datetime:
     """UTC."""
     return datetime.now(UTC)
+
+
+def _plain(name: str) -> str:
+    """As part of a folder's name on any system."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
+@contextmanager
+def _telling(folder: Path) -> Iterator[None]:
+    """What the file system refuses becomes a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"The study cannot be saved in {folder}: {error.strerror}.") from None
 
 
 def _unchanged(study: Study) -> bool:

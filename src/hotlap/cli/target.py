@@ -1,6 +1,8 @@
 """The words behind the options -> the command that is started, checked before anything runs."""
 
 import ast
+import shutil
+import stat
 import sys
 import tokenize
 from collections.abc import Sequence
@@ -38,10 +40,16 @@ def parse(words: Sequence[str], *, cwd: Path, command: str = "tune") -> Target:
     if words[0] == "--":
         if len(words) < 2:
             raise UserError(f"-- needs a command behind it, as in `hotlap {command} -- bash train.sh`.")
+        _check_program(words[1])
         return Target(command=tuple(words[1:]), title=Path(words[1]).name, script=None)
     script = cwd / words[0]
     check_script(script, words[0], command=command)
     return Target(command=(sys.executable, *words), title=Path(words[0]).name, script=script)
+
+
+def _check_program(name: str) -> None:
+    if shutil.which(name) is None:
+        raise UserError(f"There is no program {name} here that can be started. Is it on PATH, and executable?")
 
 
 def check_script(script: Path, name: str, *, command: str = "tune") -> None:
@@ -50,14 +58,17 @@ def check_script(script: Path, name: str, *, command: str = "tune") -> None:
     Raises:
         UserError: says what is wrong with the file, and what to do.
     """
-    if script.is_dir():
-        raise UserError(f"{name} is a folder. Give the script in it that trains.")
-    if not script.exists():
-        raise UserError(f"There is no file {name}. Give the script that you would run as `python {name}`.")
     try:
+        kind = script.stat().st_mode
+        if stat.S_ISDIR(kind):
+            raise UserError(f"{name} is a folder. Give the script in it that trains.")
+        if not stat.S_ISREG(kind):
+            raise UserError(f"{name} is no file that can be read again and again. Save the script under a name.")
         with tokenize.open(script) as file:
             source = file.read()
         ast.parse(source, filename=name)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"There is no file {name}. Give the script that you would run as `python {name}`.") from None
     except OSError as error:
         raise UserError(f"{name} cannot be read: {error.strerror}.") from None
     except SyntaxError as error:

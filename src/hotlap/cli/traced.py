@@ -54,7 +54,7 @@ def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...
         device=device,
         step_s=run.median_step_s(),
         devices=devices,
-        steps_per_epoch=_steps_per_epoch(run),
+        steps_per_epoch=run.epoch_steps(),
     )
 
 
@@ -132,14 +132,6 @@ def _input(run: "Run") -> tuple[float | None, int | None]:
 def _batch_size(run: "Run") -> int | None:
     seen = [number for number in run.num_samples if number]
     return round(median(seen)) if seen else None
-
-
-def _steps_per_epoch(run: "Run") -> int | None:
-    """As the loader that feeds the training has items and samples in a batch."""
-    for loader in run.loaders:
-        if loader.trained_on and loader.num_items and loader.batch_size:
-            return max(1, loader.num_items // loader.batch_size)
-    return None
 
 
 def _here(name: str, devices: "tuple[Device, ...]") -> "tuple[str, tuple[Device, ...]]":

@@ -44,14 +44,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--allow", metavar="NAMES", help="also try what changes the training itself; there is: batch-size"
     )
     parser.add_argument(
-        "--horizon",
+        "--total-steps",
         metavar="STEPS",
-        help="steps that your training makes: what costs time once must pay by then (default: its own, where known)",
+        help="steps that your training makes, for its total time (default: its own, where it ends or its loops say)",
     )
     parser.add_argument("--memory", metavar="SIZE", help=words.MEMORY_HELP)
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="begin anew; do not go on with an interrupted study")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, own_words=0)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,19 +88,19 @@ def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Optio
         levers=names,
         allow=allowed,
         seed=words.whole_number(args.seed, "--seed"),
-        horizon=_horizon(args, cwd),
+        total_steps=_total_steps(args, cwd),
         memory_bytes=words.memory(args.memory, os.environ),
     )
     return options, aim
 
 
-def _horizon(args: argparse.Namespace, cwd: Path) -> int | None:
+def _total_steps(args: argparse.Namespace, cwd: Path) -> int | None:
     """As given; else what a `hotlap measure --full` of the same words saw."""
     from hotlap.cli import shelf
 
-    if args.horizon is not None:
-        return words.whole_number(args.horizon, "--horizon", least=1)
-    return shelf.length(cwd, tuple(args.tail))
+    if args.total_steps is not None:
+        return words.whole_number(args.total_steps, "--total-steps", least=1)
+    return shelf.length(cwd, shelf.recorded(args.tail))
 
 
 class _Tuning:
@@ -108,7 +108,7 @@ class _Tuning:
 
     def __init__(self, args: argparse.Namespace, options: "Options", aim: "Target", cwd: Path) -> None:
         from hotlap.cli import shelf, workbench
-        from hotlap.record import Study
+        from hotlap.record import Study, escaped
         from hotlap.report import html
 
         self._args = args
@@ -116,14 +116,14 @@ class _Tuning:
         self._aim = aim
         created = shelf.now()
         study = Study(
-            command=tuple(args.tail),
-            cwd=str(cwd),
+            command=shelf.recorded(args.tail),
+            cwd=escaped(str(cwd)),
             created=created.isoformat(timespec="seconds"),
             key=shelf.study_key(
                 aim.command,
                 cwd,
                 aim.script,
-                f"{options.levers} {options.allow} {options.seed} {options.horizon} {options.memory_bytes}",
+                f"{options.levers} {options.allow} {options.seed} {options.total_steps} {options.memory_bytes}",
             ),
             budget_s=options.budget_s,
         )
@@ -163,7 +163,9 @@ class _Tuning:
 
         bench, options = self._bench, self._options
         seen = replace(machine.look(), memory_limit_bytes=options.memory_bytes)
-        with bench.launching(self._aim, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes) as launcher:
+        with bench.launching(
+            self._aim, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes, templates=True
+        ) as launcher:
             bench.study = Tuner(launcher, options, seen, bench).run(bench.study)
 
     def _show_known(self, study: "Study") -> None:

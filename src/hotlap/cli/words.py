@@ -1,53 +1,11 @@
 """The words of a command line that runs a training: where ours end and the training's begin, and what ours say."""
 
+import argparse
 import re
 from collections.abc import Mapping, Sequence
 
 from hotlap.errors import UserError
 from hotlap.units import num_bytes
-
-VALUE_OPTIONS: Mapping[str, frozenset[str]] = {
-    "tune": frozenset(
-        {"--budget", "--timeout", "--json", "--html", "--levers", "--allow", "--horizon", "--seed", "--memory"}
-    ),
-    "run": frozenset({"--study", "--memory"}),
-    "measure": frozenset(
-        {
-            "--steps",
-            "--warmup",
-            "--timeout",
-            "--seed",
-            "--json",
-            "--html",
-            "--markdown",
-            "--trace",
-            "--status-every",
-        }
-    ),
-    "predict": frozenset(
-        {
-            "--gpu",
-            "--count",
-            "--precision",
-            "--interconnect",
-            "--devices",
-            "--workload",
-            "--save-workload",
-            "--measured-on",
-            "--measured-step",
-            "--steps-per-epoch",
-            "--price",
-            "--timeout",
-            "--json",
-            "--html",
-        }
-    ),
-    "lab": frozenset({"--gpu", "--data", "--budget", "--layers", "--batch", "--length", "--json", "--html"}),
-}
-"""Command -> its options that take a value. Behind the script all words are the script's."""
-
-_OWN_WORDS: Mapping[str, int] = {"lab": 1}
-"""Command -> words of its own that are no options, before those of the training: the name of the experiment."""
 
 # Below it nothing could be done, and "8" was meant to be gigabytes.
 _LEAST_MEMORY_BYTES = 1_000_000
@@ -57,12 +15,17 @@ TIMEOUT_HELP = "give up a run that makes no step for so long (default: 120s)"
 MEMORY_HELP = "most that caches, batches made ahead and workers may take, as in 8GB (default: 80%% of what is free)"
 
 
-def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Command line -> (words for hotlap, words of the training): cut at the first word that is no option of ours."""
-    if not words or words[0] not in VALUE_OPTIONS:
+def split_command(words: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
+    """Command line -> (words for hotlap, words of the training): cut at the first word that is no option of ours.
+
+    A command that runs a training says by the default `own_words` how many words that are no options come before those.
+    """
+    command = commands(parser).get(words[0]) if words else None
+    ours = None if command is None else command.get_default("own_words")
+    if command is None or ours is None:
         return list(words), []
     index = 1
-    ours = _OWN_WORDS.get(words[0], 0)
+    with_values = value_options(command)
     while index < len(words):
         word = words[index]
         if word in ("-m", "--"):
@@ -71,8 +34,19 @@ def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
             if not ours:
                 break
             ours -= 1
-        index += 2 if word in VALUE_OPTIONS[words[0]] else 1
+        index += 2 if word in with_values else 1
     return list(words[:index]), list(words[index:])
+
+
+def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Name -> parser."""
+    (action,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return action.choices
+
+
+def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
+    """Options that are followed by a value."""
+    return frozenset(name for action in command._actions if action.nargs != 0 for name in action.option_strings)
 
 
 def seconds(text: str, option: str) -> float:

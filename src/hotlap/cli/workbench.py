@@ -4,8 +4,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -45,6 +46,9 @@ class Workbench:
     Args:
         json_path: where the study goes as well; "-" is standard output, and all else is told on standard error then.
         pages: path given by the user -> what renders the study for it, when all is done.
+
+    Raises:
+        UserError: there is no place to keep the study.
     """
 
     def __init__(
@@ -63,6 +67,12 @@ class Workbench:
         self.stream: TextIO = stream or (sys.stderr if json_path == "-" else sys.stdout)
         self.live: Live | None = None
         self.interrupt = Interrupt()
+        shelf.check()
+
+    @property
+    def cwd(self) -> Path:
+        """Where hotlap was started."""
+        return self._shelf.cwd
 
     @contextmanager
     def showing(self, *, budget_s: float | None) -> Iterator["Live"]:
@@ -83,7 +93,9 @@ class Workbench:
     def changed(self, study: "Study", part: str) -> None:
         """Save, write where the user asked, show what is new."""
         self.study = study
-        self.save()
+        # What cannot be saved now may be at the end, and is shown in any case.
+        with suppress(UserError):
+            self.save()
         self.show(part)
 
     def show(self, part: str, study: "Study | None" = None) -> None:
@@ -107,54 +119,76 @@ class Workbench:
         """The study as it is, on its shelf and where the user wants it."""
         from hotlap.record import save
 
-        self._shelf.save(self.study)
-        if self._json_path not in (None, "-"):
-            write(Path(self._json_path or ""), lambda path: save(self.study, path))
+        try:
+            self._shelf.save(self.study)
+        finally:
+            if self._json_path not in (None, "-"):
+                write(Path(self._json_path or ""), lambda path: save(self.study, path))
 
     def finish(self, *, telling: bool = True) -> None:
-        """The last save, the pages, and the line that says where they are."""
-        from hotlap.record import encode
-        from hotlap.report import html
+        """The last save, the pages, and the line that says where they are.
 
+        Raises:
+            UserError: something could not be written; all else was.
+        """
+        from hotlap.record import encode
+
+        refused: list[UserError] = []
         if self.study.baseline:
-            self.save()
-            path = self._shelf.write("report.html", html.render(self.study))
-            for target, render in self._pages.items():
-                text = render(self.study)
-                write(target, lambda place, text=text: place.write_text(text, encoding="utf-8"))  # type: ignore[misc]
-            if telling:
-                print(f"Report: {path}", file=self.stream)
+            report = partial(self._keep_report, telling=telling)
+            actions: list[Callable[[], None]] = [self.save, report, *map(self._page, self._pages)]
+            for action in actions:
+                try:
+                    action()
+                except UserError as error:
+                    refused.append(error)
         if self._json_path == "-":
             sys.stdout.write(encode(self.study).decode() + "\n")
+        if refused:
+            raise refused[0]
+
+    def _keep_report(self, *, telling: bool) -> None:
+        from hotlap.report import html
+
+        path = self._shelf.write("report.html", html.render(self.study))
+        if telling:
+            print(f"Report: {path}", file=self.stream)
+
+    def _page(self, target: Path) -> Callable[[], None]:
+        return lambda: write_text(target, self._pages[target](self.study))
 
     # Runs
 
     @contextmanager
-    def launching(self, aim: "Target", *, timeout_s: float, memory_bytes: int | None = None) -> Iterator["Launcher"]:
+    def launching(
+        self, aim: "Target", *, timeout_s: float, memory_bytes: int | None = None, templates: bool = False
+    ) -> Iterator["Launcher"]:
         """Starts runs that change nothing of the user's; what could not be protected is told in a warning."""
         from hotlap.launch import Launcher
 
-        cwd = Path(self.study.cwd)
-        folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
+        folders = [self.cwd, *([aim.script.resolve().parent] if aim.script else [])]
         with Launcher(
             environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
             folders=folders,
             timeout_s=timeout_s,
             interrupted=lambda: self.interrupt.asked,
+            templates=templates,
         ) as launcher:
             yield launcher
-            if launcher.not_enclosed:
-                self.study = replace(self.study, warnings=(*self.study.warnings, _not_enclosed(launcher.not_enclosed)))
+            self._warn(launcher.not_enclosed, _not_enclosed)
+            self._warn(launcher.why_afresh, _afresh)
+
+    def _warn(self, why: str | None, sentence: Callable[[str], str]) -> None:
+        if why:
+            self.study = replace(self.study, warnings=(*self.study.warnings, sentence(why)))
 
 
 def levers_environment(plan: "Plan") -> dict[str, str]:
     """What the levers that hold from the start of the process want in it."""
     from hotlap import levers
 
-    wanted: dict[str, str] = {}
-    for spec in (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ())):
-        wanted |= levers.from_spec(spec).environment({**os.environ, **wanted})
-    return wanted
+    stack = (*plan.always, *(plan.arms[0] if len(plan.arms) == 1 else ()))
+    return levers.environment_of(stack, os.environ)
 
 
 def memory_environment(memory_bytes: int | None) -> dict[str, str]:
@@ -166,6 +200,13 @@ def _not_enclosed(why: str) -> str:
     return (
         f"The script's folder could not be covered by a scratch layer on this system ({why}): files that the script "
         "wrote in its trials were written for real."
+    )
+
+
+def _afresh(why: str) -> str:
+    return (
+        f"Each trial made the script's imports anew, which takes part of the budget: they could not be made once for "
+        f"all ({why})."
     )
 
 
@@ -181,6 +222,11 @@ def write(path: Path, action: Callable[[Path], Any]) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def write_text(path: Path, text: str) -> None:
+    """The same, for text; bytes that the system could not read as such, in a name, come out as escapes."""
+    write(path, lambda path: path.write_bytes(text.encode("utf-8", "backslashreplace")))
+
+
 def check_writable(paths: Sequence[str | None]) -> None:
     """Refuse before anything runs what could not be written at the end."""
     for name in paths:
@@ -191,6 +237,8 @@ def check_writable(paths: Sequence[str | None]) -> None:
             raise UserError(f"{name} is a folder. Give the name of a file.")
         if not path.absolute().parent.is_dir():
             raise UserError(f"{name} cannot be written: there is no folder {path.parent}.")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise UserError(f"{name} cannot be written: it is in a place that is read-only for you.")
 
 
 def sections(study: "Study", part: str) -> list[Any]:

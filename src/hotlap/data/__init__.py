@@ -7,15 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.data.ahead import PrefetchedDataset, prefetched
     from hotlap.data.buckets import bucketed
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.lateness import LateDataset, late
     from hotlap.data.long_lived import LastingDataset, lasting
     from hotlap.data.overlap import OverlappedDataset, overlapped
-    from hotlap.data.pack_reading import PackedDataset, packed
-    from hotlap.data.pack_writing import pack
     from hotlap.data.prefix import PrefixDataset, cached_prefix
     from hotlap.data.residence import resident
     from hotlap.data.room import preallocate
@@ -27,8 +24,6 @@ __all__ = [
     "LastingDataset",
     "LateDataset",
     "OverlappedDataset",
-    "PackedDataset",
-    "PrefetchedDataset",
     "PrefixDataset",
     "batched",
     "bucketed",
@@ -37,10 +32,7 @@ __all__ = [
     "lasting",
     "late",
     "overlapped",
-    "pack",
-    "packed",
     "preallocate",
-    "prefetched",
     "resident",
     "windows",
 ]
@@ -51,8 +43,6 @@ _HOMES = {
     "LastingDataset": "long_lived",
     "LateDataset": "lateness",
     "OverlappedDataset": "overlap",
-    "PackedDataset": "pack_reading",
-    "PrefetchedDataset": "ahead",
     "PrefixDataset": "prefix",
     "batched": "gathering",
     "bucketed": "buckets",
@@ -62,9 +52,6 @@ _HOMES = {
     "late": "lateness",
     "overlapped": "overlap",
     "preallocate": "room",
-    "pack": "pack_writing",
-    "packed": "pack_reading",
-    "prefetched": "ahead",
     "resident": "residence",
     "windows": "stacking",
 }

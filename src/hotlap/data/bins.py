@@ -36,6 +36,8 @@ class Bin:
         self._descriptor = (
             os.memfd_create("hotlap", os.MFD_CLOEXEC) if folder is None else _file(Shelf(folder), limit_bytes)
         )
+        # Not the data's own file: a file without a name in a folder is locked as long as it is there.
+        self._lock = os.memfd_create("hotlap-lock", os.MFD_CLOEXEC)
         os.ftruncate(self._descriptor, max(1, limit_bytes))
         self._data = mmap.mmap(self._descriptor, max(1, limit_bytes))
         # (used bytes, is closed, is crowded), then for each place where its entry begins; 0: it has none.
@@ -102,8 +104,10 @@ class Bin:
         return parts
 
     def _reserve(self, num_bytes: int) -> int | None:
-        # A lock of this process: it ends with it, and a copy of this process does not share it.
-        fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
+        # Of an opening of its own: locks of a process (`lockf`) do not exclude its threads, and one of an opening that
+        # copies of this process share (`flock` on the descriptor itself) does not exclude these. It ends with us.
+        lock = os.open(f"/proc/self/fd/{self._lock}", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             start = int(self._table[0])
             if start + num_bytes > self.limit_bytes:
@@ -112,13 +116,15 @@ class Bin:
             self._table[0] = start + num_bytes
             return start
         finally:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+            fcntl.flock(lock, fcntl.LOCK_UN)  # also of a copy that was made just now, and has this opening
+            os.close(lock)
 
     def __del__(self) -> None:
         # The mapping stays as long as somebody has a view of it.
-        if getattr(self, "_descriptor", -1) >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for name in ("_descriptor", "_lock"):
+            if getattr(self, name, -1) >= 0:
+                os.close(getattr(self, name))
+                setattr(self, name, -1)
 
 
 def _whole(num_bytes: int) -> int:

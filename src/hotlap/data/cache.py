@@ -97,13 +97,16 @@ class CachedDataset(StandIn):
     def _hotlap_idle(self) -> str | None:
         """Why no items are kept; "" before the first one, None if they are."""
         kept = self._hotlap_kept
-        return self.note if kept.given_up else None if kept.used else ""
+        return None if kept.used and not kept.given_up else self.note or ""
 
     def _hotlap_gather(self, store: Store, index: torch.Tensor) -> tuple[Any] | None:
         """A batch of a store that holds all items."""
         residences = self._hotlap_residences
         gathers = residences is not None and isinstance(store, ColumnStore)
         return residences.gather(store, index) if gathers else store.gather(index)
+
+    def _hotlap_begin_epoch(self) -> None:
+        self._hotlap_kept.begin_epoch()
 
     def _hotlap_changed(self, name: str) -> None:
         self._hotlap_kept.drop(f"attribute {name} of the data set")
@@ -122,14 +125,18 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     the script's own gets ordinary, independent items.
 
     Items must always come out the same. An item that draws from `random`, NumPy, torch or a generator found in the
-    data set is noticed at once. A data set whose attributes, transforms, length or tensors were changed is dropped and
-    filled again. All else (the clock, files that change, generators and state in hidden places) is looked for by
-    computing kept items again as training goes on, one in 16 batches and within 2% of the time; on the first
-    difference true items are handed out from then on, with a warning. `note` says what was seen.
+    data set is noticed at once. A change of attributes, transforms, length or tensors is noticed before the next batch,
+    one of anything else that items are made from before the first batch of the next epoch: entries of containers, bytes
+    of arrays and tensors, frames, closures, globals, time and size of the files that items were read from. Kept items
+    are dropped then, and computed anew. What cannot be compared is not kept, nor what takes more than a tenth of what
+    is saved (the first look: 30% of an epoch), and `note` says so. All else (the clock, environment variables, state in
+    hidden places) is looked for by computing kept items again as training goes on, one in 16 batches and within 2% of
+    the time; on the first difference true items are handed out from then on, with a warning. `note` says what was seen.
 
-    What it cannot see: a data set that counts its calls, prints, or keeps state in C, on disk or in large containers
-    does so less often; the few items computed twice do so once more; hidden state that changes from one item to the
-    next may be handed out stale for some batches, until the next check.
+    What it cannot see: a data set that counts its calls or prints does so less often; the few items computed twice do
+    so once more; what is changed and put back within one epoch, state of installed libraries, and hidden state that
+    changes from one item to the next may be handed out stale for some batches, until the next check. Without a loader,
+    as many items as there are count as an epoch.
 
     With worker processes each worker keeps a copy of its own (and loses it when it ends): it works, but takes memory
     for each and is seldom worth it.

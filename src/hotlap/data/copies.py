@@ -14,12 +14,17 @@ class NoAnswer(Exception):  # noqa: N818 - reads as the sentence "no answer"
     """The copy failed; the message says why."""
 
 
-def in_a_copy(action: Callable[[], Any]) -> Any:
+def in_a_copy(action: Callable[[], Any], *, timeout_s: float = 0.0) -> Any:
     """What `action` gives, which must be data that can be pickled.
+
+    Arguments:
+        timeout_s: what the script itself would wait for items; 0: for ever. They are never waited for longer than
+            `LIMIT_S`.
 
     Raises:
         NoAnswer: it raised, was killed, or took too long.
     """
+    limit_s = min(LIMIT_S, timeout_s or LIMIT_S)
     context = get_context("fork")
     here, there = context.Pipe(duplex=False)
     with warnings.catch_warnings():
@@ -29,8 +34,8 @@ def in_a_copy(action: Callable[[], Any]) -> Any:
         process.start()
     there.close()
     try:
-        if not here.poll(LIMIT_S):
-            raise NoAnswer(f"the first items took more than {LIMIT_S:.0f} s")
+        if not here.poll(limit_s):
+            raise NoAnswer(f"the first items took more than {limit_s:g} s")
         failed, answer = pickle.loads(here.recv_bytes())  # written by a copy of this very process
     except (EOFError, OSError) as error:
         raise NoAnswer(f"its first items could not be computed ahead ({error})") from error

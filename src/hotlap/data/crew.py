@@ -13,12 +13,13 @@ import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
-from hotlap.data.contents import contents
-from hotlap.data.determinism import Streams, Watch, fetch
+from hotlap.data.changes import Watch
+from hotlap.data.contents import Contents
+from hotlap.data.determinism import Streams, fetch
 from hotlap.data.late_batches import Finisher
 from hotlap.data.lateness import LateDataset, fetched
 from hotlap.data.memory import ALLOWANCE, limit_bytes
-from hotlap.data.sending import sent, start_method
+from hotlap.data.sending import sent, why_any_order, why_no_copies
 from hotlap.data.stand_in import behind
 from hotlap.data.tree_memory import own_bytes
 from hotlap.data.workers import Role
@@ -50,21 +51,16 @@ class _Guard:
     """Tells whether a data set and the script's functions are what they were."""
 
     def __init__(self, *parts: Any) -> None:
-        self._parts = [part for part in parts if part is not None]
-        self._watches = [Watch(part) for part in self._parts]
+        self._watches = [Watch(part) for part in parts if part is not None]
         self._streams = Streams(tuple(stream for watch in self._watches for stream in watch.streams))
         self._own = self._own_states()
-        self._contents = contents(*self._parts)
+        self._contents = [Contents(watch.root, beside=watch, all_of_it=False) for watch in self._watches]
 
     def changed(self) -> str | None:
         """What is no longer as it was."""
-        for watch in self._watches:
-            changed = watch.changed()
-            if changed is not None:
-                return changed
-        if self._own_states() != self._own:
-            return "a random generator"
-        return "what it holds" if contents(*self._parts) != self._contents else None
+        looks = [*(watch.changed for watch in self._watches), *(contents.changed for contents in self._contents)]
+        changed = next((changed for look in looks if (changed := look()) is not None), None)
+        return "a random generator" if changed is None and self._own_states() != self._own else changed
 
     def _own_states(self) -> list[object]:
         return [stream.fingerprint(stream.read()) for stream in self._streams.own]
@@ -201,7 +197,8 @@ class Crew(_MultiProcessingDataLoaderIter):
 def _settings(loader: Any) -> tuple[Any, ...]:
     return (
         id(loader.dataset._hotlap_dataset), loader.num_workers, loader.prefetch_factor, loader.timeout,
-        loader.pin_memory, id(loader.collate_fn), id(loader.worker_init_fn), loader.drop_last,
+        loader.pin_memory, loader.pin_memory_device, id(loader.multiprocessing_context), id(loader.collate_fn),
+        id(loader.worker_init_fn), loader.drop_last,
     )  # fmt: skip
 
 
@@ -211,36 +208,60 @@ class Epoch(_BaseDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)  # draws the base seed
-        super()._reset(loader, True)  # torch asks the sampler for an iterator twice
         self.over = False
         self._finisher = Finisher()
-        self._crew = _crew_of(loader)
-        self._crew.begin(self._sampler_iter, int(self._base_seed), self)
+        self._loader = loader
+        self._crew: Crew | None = None
+        if not loader.dataset._hotlap_begins_late:
+            super()._reset(loader, True)  # torch asks the sampler for an iterator twice
+            self._begin()
+
+    def _begin(self) -> Crew:
+        crew = self._crew = _crew_of(self._loader)
+        crew.begin(self._sampler_iter, int(self._base_seed), self)
+        return crew
 
     def _next_data(self) -> Any:
+        crew = self._begin() if self._crew is None else self._crew
         try:
-            return self._finisher.finish(self._crew.take())
+            return self._finisher.finish(crew.take())
         except StopIteration:
             self.over = True
             raise
 
 
-def lasts(loader: Any) -> bool:
-    """True if workers of this loader may be kept, and are free for another epoch."""
+def epoch_of(loader: Any) -> Callable[[Any], Any] | None:
+    """What makes `iter(loader)` for a loader over a `LastingDataset`; None: torch."""
+    dataset = loader.dataset
+    if not loader.num_workers:
+        dataset._hotlap_notes.say(f"{type(dataset._hotlap_dataset).__name__} is read without workers, so none are kept")
+        return None
+    if dataset._hotlap_begins_late:
+        return Epoch
+    reason = _why_anew(loader)
+    if reason is None:
+        return Epoch
+    if reason:
+        dataset._hotlap_notes.say(f"workers are not kept: {reason}")
+    return plain_workers
+
+
+def _why_anew(loader: Any) -> str | None:
+    """Why workers of this loader cannot be those of its last epoch; empty where that was said before."""
     state = loader.__dict__
-    in_order = getattr(loader, "in_order", True)  # torch 2.7 and newer
-    if not in_order or state.get("_hotlap_restarts", 0) >= MAX_RESTARTS or loader.persistent_workers:
-        return False
+    if loader.persistent_workers:
+        return "the script keeps them itself (persistent_workers=True)"
+    if state.get("_hotlap_restarts", 0) >= MAX_RESTARTS:
+        return ""  # each was said
     crew = state.get("_hotlap_crew")
     if crew is not None and not crew.free():
-        return False
-    if start_method(loader.multiprocessing_context) == "fork":
-        return True
-    # A forked worker is a copy of this process, others begin with what they are sent.
-    state["_hotlap_sent"] = sent(loader, loader.dataset._hotlap_dataset)
-    if state["_hotlap_sent"] is None:
-        loader.dataset._hotlap_notes.say("workers are started anew: what they are sent cannot be compared")
-    return state["_hotlap_sent"] is not None
+        return "another pass over the loader has them"
+    if why_no_copies(loader) is not None:
+        # A forked worker is a copy of this process, others begin with what they are sent.
+        state["_hotlap_sent"] = sent(loader, loader.dataset._hotlap_dataset)
+        if state["_hotlap_sent"] is None:
+            return "what they are sent cannot be compared"
+    return why_any_order(loader)
 
 
 def plain_workers(loader: Any) -> Any:
@@ -253,6 +274,8 @@ def plain_workers(loader: Any) -> Any:
 def _crew_of(loader: Any) -> Crew:
     """The processes of the last epoch if they are as good as new ones, or new ones."""
     state = loader.__dict__
+    if loader.dataset._hotlap_begins_late and _why_anew(loader) is not None:
+        return _new_crew(loader)  # for this pass alone
     crew: Crew | None = state.get("_hotlap_crew")
     if crew is not None:
         reason = crew.unfit(loader)
@@ -267,8 +290,10 @@ def _crew_of(loader: Any) -> Crew:
         crew.dismiss()
         state["_hotlap_restarts"] = state.get("_hotlap_restarts", 0) + 1
         loader.dataset._hotlap_notes.say(f"workers were started anew: {reason}")
-    dataset = loader.dataset._hotlap_dataset
-    if type(dataset) is LateDataset:
-        dataset = fetched(loader, dataset)
-    made = state["_hotlap_crew"] = Crew(loader, dataset)
+    made = state["_hotlap_crew"] = _new_crew(loader)
     return made
+
+
+def _new_crew(loader: Any) -> Crew:
+    dataset = loader.dataset._hotlap_dataset
+    return Crew(loader, fetched(loader, dataset) if type(dataset) is LateDataset else dataset)

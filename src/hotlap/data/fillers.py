@@ -89,6 +89,7 @@ class Fillers:
         self.refused = False
         """True if the trouble is that items must not be kept; otherwise they could not be computed here."""
         self.num_outstanding = 0
+        self._owner = os.getpid()
         self._backlog: deque[Sequence[int]] = deque()
         self._is_missing = is_missing
         self._closing = False
@@ -146,7 +147,9 @@ class Fillers:
         return self.poll()
 
     def stop(self) -> None:
-        """End the processes."""
+        """End the processes. A copy of this process that lets go of this object leaves them alone."""
+        if os.getpid() != self._owner:
+            return
         for process in self._processes:
             process.kill()
         for process in self._processes:

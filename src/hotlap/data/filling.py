@@ -12,6 +12,7 @@ from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers, Work, cannot_fork, wait_for
 from hotlap.data.items import Unsupported
 from hotlap.data.memory import limit_bytes, usable_cores
+from hotlap.data.opened_files import OpenedFiles
 from hotlap.data.opening import Opened, close_with, open_store, wish_for
 from hotlap.data.store import Store
 
@@ -45,6 +46,7 @@ class Filling(ABC):
         self.full = False
         self.num_cached = 0
         self._streams = Streams()
+        self._files = OpenedFiles()
         self._store: Store | None = None
         self._opened: Opened | None = None
         self._fillers: Fillers | None = None
@@ -142,7 +144,8 @@ class Filling(ABC):
 
         def work(wanted: list[int]) -> str | None:
             before = self._streams.states()
-            items = [self.dataset[position] for position in wanted]
+            with self._files.opened_by_items():
+                items = [self.dataset[position] for position in wanted]
             reason = self._why_not_kept(before)
             if reason is None and self._store is not None:
                 self._store.put(wanted, items)

@@ -21,7 +21,7 @@ from typing import Any, cast, final
 import numpy as np
 import torch
 
-from hotlap.data.determinism import contents, global_names
+from hotlap.data.determinism import cell_contents, global_names
 from hotlap.data.items import is_picture
 
 # Objects and files looked at; beyond this a run would wait longer for the key than it is worth.
@@ -143,13 +143,13 @@ class _Digest:
         self.add_text(value.__module__ or "", value.__qualname__)
         if _library(value.__module__):
             return self._add_version(value.__module__)
-        names = [name for name in global_names(value) if name in value.__globals__]
+        names = [name for name in global_names(value.__code__) if name in value.__globals__]
         return [
             value.__code__,
             value.__defaults__,
             value.__kwdefaults__,
             names,
-            *contents(value.__closure__ or ()),
+            *cell_contents(value.__closure__ or ()),
             *(value.__globals__[name] for name in names),
         ]
 

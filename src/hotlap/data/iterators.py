@@ -1,15 +1,15 @@
 """What `iter(loader)` gives for a loader over a cached data set: torch's own bookkeeping, without the work.
 
-A loader without workers: torch's samplers that draw all at once are asked for the whole epoch, and a batch is a slice
-of that order. A loader with workers: batches are gathered in this process, while base seed, samplers and the batches
-that workers are ahead go on exactly as if the workers were there; on the first doubt they are started after all, at
-that batch, with the seed that they would have had.
+A loader without workers: torch's own samplers are asked for some batches at a time, where that draws nothing, and a
+batch is a gather by a slice of these indices. A loader with workers: batches are gathered in this process, while base
+seed, samplers and the batches that workers are ahead go on exactly as if the workers were there; on the first doubt
+they are started after all, at that batch, with the seed that they would have had.
 """
 
 import copy
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, final
 
@@ -30,10 +30,9 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
-from hotlap.data.ahead import Ahead, PrefetchedDataset
 from hotlap.data.cache import CachedDataset
 from hotlap.data.collation import torch_collates
-from hotlap.data.crew import Epoch, lasts, plain_workers
+from hotlap.data.crew import epoch_of
 from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers
 from hotlap.data.gathering import BatchedDataset
@@ -42,14 +41,15 @@ from hotlap.data.lateness import LateDataset, late_iterator
 from hotlap.data.long_lived import LastingDataset
 from hotlap.data.overlap import OverlappedDataset, on_the_road
 from hotlap.data.prefix import PrefixDataset
-from hotlap.data.sending import forks
+from hotlap.data.sending import why_any_order, why_no_copies
 from hotlap.data.stand_in import StandIn
 from hotlap.data.warning import warn
-from hotlap.data.workers import Filled, ForWorkers, Role
+from hotlap.data.workers import Filled, ForWorkers, role_of
 
 _TORCH = _BaseDataLoaderIter.__module__
 
-_SLICES_AT_ONCE = 256
+# Batches whose indices become one tensor: 8 us a batch of 32 with its share of the sampler, one by one 16 us.
+_BATCHES_AT_ONCE = 64
 
 # How long a batch that waits for its items sleeps before it looks again.
 _WAIT_S = 1.0
@@ -60,6 +60,8 @@ def taught(get_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @wraps(get_iterator)
     def _get_iterator(loader: Any) -> Any:
+        if isinstance(loader.dataset, StandIn):
+            loader.dataset._hotlap_begin_epoch()
         short = _shorter(loader)
         return get_iterator(loader) if short is None else short(loader)
 
@@ -76,30 +78,40 @@ def teach() -> None:
 
 def _shorter(loader: Any) -> Callable[[Any], Any] | None:
     _prepare_heads(loader)
-    if type(loader.dataset) is PrefetchedDataset:
-        return Ahead if loader.num_workers == 0 else None
     if type(loader.dataset) is OverlappedDataset:
         return on_the_road
     if type(loader.dataset) is LateDataset:
         return late_iterator
     if type(loader.dataset) is LastingDataset:
-        return _lasting(loader) if loader.num_workers else None
-    return _gathering(loader)
-
-
-def _lasting(loader: Any) -> Callable[[Any], Any]:
-    return Epoch if lasts(loader) else plain_workers
+        return epoch_of(loader)
+    if type(loader.dataset) in (CachedDataset, BatchedDataset):
+        return _by_workers(loader) if loader.num_workers else _gathering(loader)
+    return None
 
 
 def _gathering(loader: Any) -> Callable[[Any], Any] | None:
-    if type(loader.dataset) not in (CachedDataset, BatchedDataset) or not loader._auto_collation:
+    gathers = loader._auto_collation and loader.collate_fn is default_collate and _order_is_fixed(loader)
+    return Gathering if gathers else None
+
+
+def _by_workers(loader: Any) -> Callable[[Any], Any] | None:
+    dataset = loader.dataset
+    if type(dataset) is BatchedDataset or dataset._hotlap_kept.given_up:
         return None
-    if loader.num_workers == 0:
-        whole = loader.collate_fn is default_collate and _draws_at_once(loader)
-        return _WholeEpoch if whole else None
-    if type(loader.dataset) is BatchedDataset or loader.dataset._hotlap_kept.given_up:
-        return None
-    return InPlaceOfWorkers if forks(loader) else None
+    reason = _why_own_workers(loader)
+    if reason is None:
+        return InPlaceOfWorkers
+    dataset._hotlap_kept.say(f"{type(dataset._hotlap_dataset).__name__} is read by its own workers: {reason}")
+    return None
+
+
+def _why_own_workers(loader: Any) -> str | None:
+    """Why nothing can stand in the place of the workers of a loader over kept items."""
+    if not loader._auto_collation:
+        return "the loader makes no batches"
+    if loader.timeout:
+        return f"a batch may take {loader.timeout:g} s (timeout), which is counted for a worker"
+    return why_no_copies(loader) or why_any_order(loader)
 
 
 def _prepare_heads(loader: Any) -> None:
@@ -107,12 +119,17 @@ def _prepare_heads(loader: Any) -> None:
     dataset = loader.dataset
     while isinstance(dataset, StandIn) and type(dataset) is not PrefixDataset:
         dataset = dataset._hotlap_dataset
-    if type(dataset) is PrefixDataset and loader.num_workers > 0 and forks(loader):
-        dataset._hotlap_prepare(Role(loader.num_workers, 0, loader.worker_init_fn, loader.collate_fn))
+    if type(dataset) is not PrefixDataset or not loader.num_workers:
+        return
+    reason = why_no_copies(loader)
+    if reason is None:
+        dataset._hotlap_prepare(role_of(loader))
+    else:
+        dataset._hotlap_notes.say(f"heads of {type(dataset._hotlap_dataset).__name__} are not kept: {reason}")
 
 
-def _draws_at_once(loader: Any) -> bool:
-    """True if the sampler takes all that it needs from generators before it gives its first index."""
+def _order_is_fixed(loader: Any) -> bool:
+    """True if the order of an epoch is settled with its first index, and is one of plain positions."""
     sampler = loader.sampler
     if type(loader.batch_sampler) is not BatchSampler or loader.batch_sampler.sampler is not sampler:
         return False
@@ -122,7 +139,7 @@ def _draws_at_once(loader: Any) -> bool:
 
 
 @final
-class _WholeEpoch(_SingleProcessDataLoaderIter):
+class Gathering(_SingleProcessDataLoaderIter):
     """Without workers: a batch is a gather by a slice of the epoch's order."""
 
     _dataset: Any
@@ -130,10 +147,8 @@ class _WholeEpoch(_SingleProcessDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
         self._sampler = loader.sampler
-        self._batch_size = int(loader.batch_size)
-        self._order: Any = None
-        self._slices: Iterator[torch.Tensor] = iter(())
-        self._given = 0
+        self._pulled: deque[tuple[Any, Any]] = deque()
+        self._num_whole: int | None = None
 
     def __next__(self) -> Any:
         """As torch's, without the mark for profilers (20 of 65 us of a batch of 32 rows) while there is none."""
@@ -144,27 +159,39 @@ class _WholeEpoch(_SingleProcessDataLoaderIter):
         return data
 
     def _next_data(self) -> Any:
-        if self._order is None:
-            self._order = list(self._sampler)
-            self._slices = self._sliced()
-        start, end = self._given, self._given + self._batch_size
-        if start >= len(self._order) or (self._drop_last and end > len(self._order)):
-            raise StopIteration
-        self._given = end
-        indices = self._order[start:end]
-        index = next(self._slices, None)
+        if not self._pulled:
+            self._pull()
+        indices, index = self._pulled.popleft()
         batch = self._dataset._hotlap_batch(indices, index) if index is not None and torch_collates() else None
         data = batch[0] if batch is not None else self._dataset_fetcher.fetch(indices)
         return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
 
-    def _sliced(self) -> Iterator[torch.Tensor]:
-        """(B,) the epoch's order, batch by batch; nothing if it is not made of plain positions."""
-        plain = set(map(type, self._order)) == {int}
-        index: Any = positions(self._order, {int}, len(self._dataset)) if plain else None
-        if index is not None:
-            # Many slices at once cost 0.5 us each, one by one 2 us.
-            for block in index.split(_SLICES_AT_ONCE * self._batch_size):
-                yield from block.split(self._batch_size)
+    def _pull(self) -> None:
+        """Ask torch's own batch sampler for the next batch, and for those behind it that can be had without a draw.
+
+        The end of the order is never asked for ahead: `RandomSampler` draws once more when it gets there, which a loop
+        that breaks off does not see.
+        """
+        batches = [next(self._sampler_iter)]  # StopIteration ends the epoch
+        if self._num_whole is None:
+            self._num_whole = self._count_whole(len(batches[0]))
+        self._num_whole -= 1
+        batches += itertools.islice(self._sampler_iter, max(0, min(self._num_whole, _BATCHES_AT_ONCE - 1)))
+        self._num_whole -= len(batches) - 1
+        index = self._positions([*itertools.chain.from_iterable(batches)])
+        self._pulled.extend(
+            zip(batches, itertools.repeat(None) if index is None else index.split([*map(len, batches)]), strict=False)
+        )
+
+    def _count_whole(self, batch_size: int) -> int:
+        """Batches of this epoch that are full, and so end before the order does."""
+        if type(self._sampler) is SubsetRandomSampler:
+            return 0  # it looks its indices up in a list of the script's, one by one
+        return int(len(self._sampler) // batch_size)
+
+    def _positions(self, indices: list[Any]) -> Any:
+        """(N,) the same as a tensor; None if they are no plain positions."""
+        return positions(indices, {int}, len(self._dataset)) if set(map(type, indices)) == {int} else None
 
 
 def _is_watched() -> bool:
@@ -185,7 +212,7 @@ class InPlaceOfWorkers(_BaseDataLoaderIter):
         super().__init__(loader)
         self._kept = loader.dataset._hotlap_kept
         self._cache: ForWorkers = self._kept.for_workers(ForWorkers)
-        self._role = Role(loader.num_workers, int(self._base_seed), loader.worker_init_fn, loader.collate_fn)
+        self._role = role_of(loader, int(self._base_seed))
         # Not the loader itself: it holds this iterator when its workers are persistent.
         self._loader = copy.copy(loader)
         self._loader.__dict__["_iterator"] = None

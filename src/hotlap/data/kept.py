@@ -11,10 +11,14 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
+from hotlap.data.changes import Watch
+from hotlap.data.checksums import Unseen
+from hotlap.data.contents import Contents
+from hotlap.data.determinism import Streams, fetch, fetches_whole_batches
 from hotlap.data.filling import Filling
 from hotlap.data.indices import is_index_tensor, positions
 from hotlap.data.items import Unsupported, entangled, same, shares_memory
+from hotlap.data.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.opening import take
 from hotlap.data.store import ItemStore, Store, Varies
 from hotlap.data.warning import warn
@@ -46,6 +50,9 @@ class Kept(Filling):
         self._lock = threading.RLock()
         self._whole = fetches_whole_batches(dataset)
         self._watch: Watch | None = None
+        self._contents: Contents | None = None
+        self._num_asked = 0
+        """Items since the epoch began."""
         self._for_workers: Any = None
         self._index_types: set[type] = set()
         self._num_computed = 0
@@ -80,6 +87,8 @@ class Kept(Filling):
     def locate(self, indices: Sequence[Any]) -> tuple[Store, torch.Tensor] | None:
         """(store, (B,) positions in it) if all these items are kept and not in doubt; otherwise None."""
         self.used = True
+        if self._num_asked >= len(self._present) > 0:
+            self.begin_epoch()  # a script that goes through the items without a loader
         types = set(map(type, indices))
         if self._drop_if_changed() or not types or not self._index_types.issuperset(types):
             return None
@@ -90,6 +99,7 @@ class Kept(Filling):
         if index is None or store is None or not (self.full or present[index.numpy()].all()):
             return None
         self._num_batches += 1
+        self._num_asked += len(indices)
         self._count(asked=len(indices), missed=0)
         if self._num_batches % RECHECK_EVERY == 0 and not self._recheck(indices):
             return None
@@ -101,10 +111,25 @@ class Kept(Filling):
         if self._drop_if_changed() or not self.full or int not in self._index_types:
             return None
         self._num_batches += 1
+        self._num_asked += len(indices)
         self._count(asked=len(indices), missed=0)
         if self._num_batches % RECHECK_EVERY == 0 and not self._recheck(indices):
             return None
         return self._store
+
+    def begin_epoch(self) -> None:
+        """Before the first batch of an epoch: look at all that items are made from."""
+        contents, num_asked = self._contents, self._num_asked
+        if contents is None:
+            return
+        self._num_asked = 0
+        try:
+            changed = contents.changed(num_asked)
+        except Unseen as reason:
+            self.give_up(f"{self._name} is not kept: {reason}")
+            return
+        if changed is not None:
+            self.drop(f"{changed} of the data set")
 
     def for_workers(self, make: Callable[["Kept"], Any]) -> Any:
         """What serves loaders with worker processes; made once."""
@@ -124,10 +149,13 @@ class Kept(Filling):
         if self._watch is None:
             self._watch = Watch(self.dataset)
             self._streams = Streams(self._watch.streams)
+            self._files = OpenedFiles(shared=True)
         before = self._streams.states()
         started_s = perf_counter()
-        items, rows = self._first(indices, single=single) if before_first else self._more(indices, single=single)
+        with self._files.opened_by_items():
+            items, rows = self._first(indices, single=single) if before_first else self._more(indices, single=single)
         item_s = (perf_counter() - started_s) / max(1, len(indices))
+        self._num_asked += len(indices)
         # The first item also imports and opens what it needs.
         self._item_s = min(item_s, self._item_s or item_s)
         reason = self._why_not_kept(before)
@@ -221,7 +249,8 @@ class Kept(Filling):
         rows = [row for row, index in enumerate(indices) if self._position(index) is not None][:NUM_FIRST_CHECKS]
         started_s = perf_counter()
         for row in rows:
-            again = self._again(indices[row])
+            with self._files.opened_by_items():
+                again = self._again(indices[row])
             if again is None:
                 return
             if not same(items[row], again[0]):
@@ -233,7 +262,22 @@ class Kept(Filling):
             self._check_cost_s = (self._checked_s - started_s) / len(rows)
             self._index_types = {type(indices[rows[0]])}
             self._item_s = min(self._item_s, self._check_cost_s)
+            if not self._look_inside(indices[rows[0]], length):
+                return
             self._open(items, length, shared=not self._whole and self._pays_to_share(length))
+
+    def _look_inside(self, index: Any, length: int) -> bool:
+        """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
+        assert self._watch is not None  # it was made before the first item
+        try:
+            self._contents = Contents(
+                self.dataset, beside=self._watch, files=self._files, item_s=self._item_s, num_items=length
+            )
+            if not self._files and not self._contents.has_files and reads_unnamed_files(lambda: self._again(index)):
+                raise Unseen("its items are read from files that cannot be told")
+        except Unseen as reason:
+            self.give_up(f"{self._name} is not kept: {reason}")
+        return not self.given_up
 
     def _put(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> None:
         new: dict[int, Any] = {}
@@ -348,7 +392,7 @@ class Kept(Filling):
     def _forget(self) -> None:
         self._stop()
         self._store = None
-        self._watch = None
+        self._watch = self._contents = None
         self._present = np.zeros(0, dtype=np.bool_)
         self._index_types = set()
         self.num_cached = 0

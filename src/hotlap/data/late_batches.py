@@ -1,5 +1,6 @@
 """Batches of bytes on their way from the fetcher to the script, and the iterators that make numbers of them."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -12,6 +13,9 @@ from hotlap.data.buffers import Buffers
 from hotlap.data.byte_road import ByteRoad, OfBytes
 from hotlap.data.tails import Tail
 from hotlap.data.unmade import unmade
+
+# Shapes of rows whose memory is used again; a script whose pictures keep changing in size needs it for the last few.
+_MOST_SHAPES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Finisher:
 
     def __init__(self, road: ByteRoad | None = None) -> None:
         """`road`: to a GPU; None: one is looked for once the script uses CUDA."""
-        self._buffers: dict[tuple[int, ...], Buffers] = {}
+        self._buffers: OrderedDict[tuple[int, ...], Buffers] = OrderedDict()
         self._road = road
 
     def finish(self, data: Any, *, here: bool = False) -> Any:
@@ -88,7 +92,11 @@ class Finisher:
             )
         if torch.cuda.is_available() and like.is_pinned():
             return torch.empty((num_items, *shape), dtype=torch.float32, device="cpu", pin_memory=True)
-        return self._buffers.setdefault(shape, Buffers(shape, torch.float32)).take(num_items)
+        buffers = self._buffers.pop(shape, None) or Buffers(shape, torch.float32)
+        self._buffers[shape] = buffers  # the one used last is at the end
+        if len(self._buffers) > _MOST_SHAPES:
+            self._buffers.popitem(last=False)
+        return buffers.take(num_items)
 
 
 @final

@@ -7,18 +7,19 @@ from typing import Any, final
 import torch
 from torch.utils.data import IterableDataset, default_collate
 
+from hotlap.data.changes import Watch
 from hotlap.data.collation import Batch, torch_collates
 from hotlap.data.columns import same_batches
 from hotlap.data.copies import NoAnswer, in_a_copy
-from hotlap.data.determinism import Streams, Watch, fetch, fetches_whole_batches
+from hotlap.data.determinism import Streams, fetch, fetches_whole_batches
 from hotlap.data.late_batches import Finisher, LateBatch, LateIterator, LateWorkers, Leaf
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
 from hotlap.data.prefix import PrefixDataset
-from hotlap.data.sending import forks
+from hotlap.data.sending import why_no_copies
 from hotlap.data.stand_in import StandIn, behind, refuse_stacked
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
-from hotlap.data.workers import Role
+from hotlap.data.workers import Role, role_of
 from hotlap.errors import UserError
 
 # Items of the first look, spread over the data set.
@@ -148,6 +149,18 @@ class Cutting:
 
 
 @final
+class _Refusal:
+    """A data set that cannot be cut is tried again once it, or what its workers are told, has changed."""
+
+    def __init__(self, dataset: Any, role: Role | None) -> None:
+        self._watch = Watch(behind(dataset))
+        self._role = role
+
+    def holds(self, role: Role | None) -> bool:
+        return self._role == role and self._watch.changed() is None
+
+
+@final
 class LateDataset(StandIn):
     """What `late` returns: the data set itself to all who look. See `late`."""
 
@@ -155,9 +168,10 @@ class LateDataset(StandIn):
     _hotlap_around = ("cached_prefix",)
     _hotlap_notes: Notes
     _hotlap_cutting: Cutting | None
+    _hotlap_refused: _Refusal | None
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_cutting=None)
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_cutting=None, _hotlap_refused=None)
 
     @property
     def note(self) -> str | None:
@@ -175,15 +189,19 @@ class LateDataset(StandIn):
         cutting = self._hotlap_cutting
         if cutting is not None and cutting.is_current():
             return cutting
+        if self._hotlap_refused is not None and self._hotlap_refused.holds(role):
+            return None
+        timeout_s = 0.0 if role is None else role.timeout_s
         try:
             cutting = Cutting(self._hotlap_dataset)
-            reason = in_a_copy(lambda: _tried(cutting, self._hotlap_dataset, role))
+            reason = in_a_copy(lambda: _tried(cutting, self._hotlap_dataset, role), timeout_s=timeout_s)
         except (Touched, NoAnswer) as error:
             reason = str(error)
         except (OSError, AssertionError) as error:  # a process that must not have children, or cannot
             reason = f"no process could be started to try some items ({error})"
         self.__dict__["_hotlap_cutting"] = cutting if reason is None else None
         if reason is not None:
+            self.__dict__["_hotlap_refused"] = _Refusal(self._hotlap_dataset, role)
             self._hotlap_say(reason)
         return self._hotlap_cutting
 
@@ -299,7 +317,7 @@ def fetched(loader: Any, dataset: LateDataset) -> Any:
         dataset: what it is to read.
     """
     reason = _refuses(loader)
-    role = Role(loader.num_workers, 0, loader.worker_init_fn, loader.collate_fn) if loader.num_workers else None
+    role = role_of(loader) if loader.num_workers else None
     if reason is not None:
         dataset._hotlap_say(reason)
     cutting = dataset._hotlap_prepare(role) if reason is None else None
@@ -318,6 +336,4 @@ def _refuses(loader: Any) -> str | None:
         return "the loader makes no batches"
     if loader.collate_fn is not default_collate:
         return "a collate function of the script's own puts the items together"
-    if loader.num_workers and not forks(loader):
-        return "the loader's workers are no copies of this process"
-    return None
+    return why_no_copies(loader) if loader.num_workers else None

@@ -19,9 +19,13 @@ class LastingDataset(StandIn):
     _hotlap_outer = True
     _hotlap_notes: Notes
     _hotlap_memory: int | None
+    _hotlap_begins_late: bool
+    """Workers are started, and the sampler is asked, with the first batch: as a loader without workers has it."""
 
     def __init__(self, dataset: Any, memory_bytes: int | None = None) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_memory=memory_bytes)
+        self.__dict__.update(
+            _hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_memory=memory_bytes, _hotlap_begins_late=False
+        )
 
     @property
     def note(self) -> str | None:

@@ -2,7 +2,6 @@
 
 import os
 import weakref
-from pathlib import Path
 from typing import final
 
 import psutil
@@ -16,11 +15,6 @@ SHARE_OF_FREE = 0.8
 
 # Names a size, as `hotlap tune --memory` and `hotlap run --memory` do for the trainings that they start.
 VARIABLE = "HOTLAP_MEMORY"
-
-_MOUNTS = Path("/proc/self/mountinfo")
-
-# File systems whose files are memory: what is written there cannot be written out.
-_MEMORY_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs")
 
 
 def available_bytes() -> int:
@@ -98,20 +92,3 @@ def limit_bytes(memory_bytes: int | None = None, *, owner: object = None, in_use
         return memory_bytes
     left = ALLOWANCE.left_bytes(owner=owner, in_use_bytes=in_use_bytes)
     return left if memory_bytes is None else min(memory_bytes, left)
-
-
-def lies_in_memory(folder: Path, *, mounts: Path = _MOUNTS) -> bool:
-    """True if files of this folder, which need not be there yet, are kept in memory."""
-    try:
-        text, place = mounts.read_text(encoding="utf-8", errors="surrogateescape"), folder.resolve()
-    except OSError:
-        return False
-    # "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": https://docs.kernel.org/filesystems/proc.html
-    # A blank in a path is written as an octal number there.
-    lines = [line.split(" - ", 1) for line in text.splitlines() if " - " in line]
-    mounted = [(Path(head.split()[4].replace("\\040", " ")), tail.split()[0]) for head, tail in lines]
-    holding = [(len(point.parts), kind) for point, kind in mounted if place.is_relative_to(point)]
-    deepest = max((depth for depth, _ in holding), default=0)
-    # Of two at one place the later one is seen.
-    kinds = [kind for depth, kind in holding if depth == deepest]
-    return bool(kinds) and kinds[-1] in _MEMORY_SYSTEMS

@@ -11,9 +11,10 @@ from hotlap.data.arena import Arena, arena_bytes
 from hotlap.data.fingerprint import NoKey, key_of
 from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported, num_bytes
-from hotlap.data.memory import ALLOWANCE, lies_in_memory, limit_bytes
+from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.shelf import Draft, NoShelf, Shelf
 from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store
+from hotlap.folders import lies_in_memory
 from hotlap.units import size
 
 
@@ -44,6 +45,8 @@ class Opened:
     """What it is written to."""
     key: str | None = None
     """Under which the draft is to be published."""
+    dataset: Any = None
+    """What the key was made of."""
     full: bool = False
     """It came off the shelf with all items."""
     notes: list[str] = field(default_factory=list)
@@ -53,9 +56,13 @@ class Opened:
         if self.draft is None or self.key is None or not isinstance(self.store, ColumnStore):
             return
         try:
+            if key_of(self.dataset) != self.key:
+                raise NoKey("it was changed while its items were computed")
             self.shelf.publish(self.draft, key=self.key, layout=self.store.layout, num_items=self.num_items)
         except NoShelf as reason:
             self.notes.append(str(reason))
+        except NoKey as reason:
+            self.notes.append(f"the cache is not kept on disk: {reason}")
         self.close()
 
     def close(self) -> None:
@@ -133,7 +140,7 @@ def _on_disk(dataset: Any, sample: Any, opened: Opened, wish: Wish) -> bool:
         opened.notes.append(f"the cache is not kept on disk: {wish.shelf.folder} lies in memory itself")
         return False
     try:
-        opened.key = key_of(dataset)
+        opened.dataset, opened.key = dataset, key_of(dataset)
     except NoKey as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False

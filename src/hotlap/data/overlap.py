@@ -3,6 +3,7 @@
 import copy
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -94,29 +95,61 @@ def on_the_road(loader: Any) -> Any:
 
 def send_ahead(iterator: Any, road: Road, notes: Notes, *, looks_ahead: bool, memory_bytes: int | None = None) -> None:
     """From now on this iterator's batches are on the road when they are handed out."""
-    step: Callable[[Any], Any] = type(iterator)._next_data
-    reference = weakref.ref(iterator)
-    ready: list[Any] = []
-    fits: list[bool] = []
+    sender = _Sender(iterator, road, notes, looks_ahead=looks_ahead, memory_bytes=memory_bytes)
+    iterator._next_data, iterator._reset = sender.next_data, sender.reset
 
-    def pull(alive: Any) -> Any:
-        data = step(alive)
-        if not fits:
-            reason = _no_room(data, alive, memory_bytes)
-            fits.append(reason is None)
-            if reason is not None:
-                notes.say(reason)
-        return road.send(data) if fits[0] else data
 
-    def next_data() -> Any:
-        alive = reference()
-        assert alive is not None  # it is what calls this
-        data = ready.pop() if ready else pull(alive)
-        if looks_ahead and _has_another(alive):
-            ready.append(pull(alive))
+@final
+class _Sender:
+    """Stands between an iterator's `__next__` and what makes its batches."""
+
+    def __init__(self, iterator: Any, road: Road, notes: Notes, *, looks_ahead: bool, memory_bytes: int | None) -> None:
+        self._iterator = weakref.ref(iterator)  # which holds this
+        self._road, self._notes = road, notes
+        self._looks_ahead, self._memory_bytes = looks_ahead, memory_bytes
+        self._fits: bool | None = None
+        self._ready: Callable[[], Any] | None = None
+        """Gives the batch behind the one that was handed out, or raises the error that it met."""
+
+    def next_data(self) -> Any:
+        """As the iterator's own `_next_data`."""
+        alive = self._alive()
+        ready, self._ready = self._ready, None
+        data = self._pull(alive) if ready is None else ready()
+        if self._looks_ahead and _has_another(alive):
+            self._ready = self._pulled(alive)
         return data
 
-    iterator._next_data = next_data
+    def reset(self, *args: Any, **kwargs: Any) -> None:
+        """As the iterator's own `_reset`: workers that are kept begin another epoch, of which no batch is ready."""
+        self._ready = None
+        alive = self._alive()
+        type(alive)._reset(alive, *args, **kwargs)
+
+    def _alive(self) -> Any:
+        alive = self._iterator()
+        assert alive is not None  # it is what calls this
+        return alive
+
+    def _pull(self, alive: Any) -> Any:
+        data = type(alive)._next_data(alive)
+        if self._fits is None:
+            reason = _no_room(data, alive, self._memory_bytes)
+            self._fits = reason is None
+            if reason is not None:
+                self._notes.say(reason)
+        return self._road.send(data) if self._fits else data
+
+    def _pulled(self, alive: Any) -> Callable[[], Any]:
+        try:
+            data = self._pull(alive)
+        except Exception as error:  # the script's own, or a worker's end: it belongs to the next batch
+            return partial(_raise, error)
+        return lambda: data
+
+
+def _raise(error: Exception) -> Any:
+    raise error
 
 
 def _has_another(iterator: Any) -> bool:

@@ -10,12 +10,16 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from hotlap.data.bins import Bin
 from hotlap.data.bodies import Body
+from hotlap.data.changes import Watch
+from hotlap.data.checksums import Unseen
+from hotlap.data.contents import Contents
 from hotlap.data.copies import NoAnswer, in_a_copy
-from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
+from hotlap.data.determinism import Streams, fetches_whole_batches
 from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported
 from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.notes import Notes
+from hotlap.data.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.parcels import pack, unpack
 from hotlap.data.pipelines import Half, Pipelines, Touched
 from hotlap.data.shelf import NoShelf
@@ -49,6 +53,8 @@ class _Cut:
     """Cut is the data set's own `__getitem__`."""
     entry_bytes: int
     head_s: float
+    reads_files: bool
+    """A head is read from somewhere, which Python did not open."""
 
 
 @final
@@ -69,18 +75,36 @@ class _Heads:
         self._head_s = 0.0
         self._checked_s = perf_counter()
         self._hits = 0
+        self._files = OpenedFiles(shared=True)
+        self._contents: Contents | None = None
+        self._differs: str | None = None
         try:
-            cut = self._survey() if role is None else in_a_copy(lambda: self._survey_as(role))
+            cut = self._survey() if role is None else self._survey_in_a_copy(role)
             self._take(cut)
             self._head_s = cut.head_s
+            self._contents = Contents(
+                dataset, beside=self.watch, files=self._files, item_s=cut.head_s, num_items=len(dataset)
+            )
+            if cut.reads_files and not self._contents.has_files:
+                raise Unseen("its items are read from files that cannot be told")
             self.bin, self.where = _bin_for(len(dataset), cut.entry_bytes, memory_bytes)
-        except (Touched, Unsupported, NoAnswer) as reason:
+        except (Touched, Unsupported, NoAnswer, Unseen) as reason:
             self.reason = str(reason)
+
+    def begin_epoch(self) -> None:
+        """Look at all that items are made from."""
+        if self._contents is None or self.bin is None or self.reason is not None:
+            return
+        try:
+            self._differs = self._contents.changed(self.bin.num_kept)
+        except Unseen as reason:
+            self.bin.close()
+            self.reason = f"no more heads are kept: {reason}"
 
     def changed(self) -> str | None:
         """What is no longer as it was. A worker may open files, or have them opened, before its first item."""
         if os.getpid() == self._process:
-            return self.watch.changed()
+            return self._differs or self.watch.changed()
         self._process = os.getpid()
         changed = self.watch.opened()
         if changed is None and self._opens():
@@ -101,7 +125,8 @@ class _Heads:
             return kept
         before = self._streams.states()
         try:
-            half = self.pipelines.half(place)
+            with self._files.opened_by_items():
+                half = self.pipelines.half(place)
             if parts is None and self._streams.drawn(before) is None:
                 held.put(place, pack(half))
         except (Touched, Unsupported):
@@ -138,6 +163,9 @@ class _Heads:
         self.reason = "what comes before its first random draw came out different when it was computed again"
         warn(f"{self.reason}; kept heads were dropped")
         return False
+
+    def _survey_in_a_copy(self, role: Role) -> Any:
+        return in_a_copy(lambda: self._survey_as(role), timeout_s=role.timeout_s)
 
     def _survey_as(self, role: Role) -> _Cut:
         """IN A COPY: as a worker."""
@@ -184,7 +212,10 @@ class _Heads:
         why_not = self.pipelines.why_not()
         if why_not is not None:
             raise Touched(why_not)
-        tried = [self._try_item(place) for place in places]
+        files = OpenedFiles()
+        with files.opened_by_items():
+            tried = [self._try_item(place) for place in places]
+            reads = reads_unnamed_files(lambda: self.pipelines.half(places[0])) and not files
         whole_s, head_s = sum(each[0] for each in tried), sum(each[1] for each in tried)
         if head_s < LEAST_SHARE * whole_s:
             raise Touched("what comes before the first random draw takes no time worth keeping")
@@ -192,7 +223,7 @@ class _Heads:
         if changed is not None:
             raise Touched(f"computing an item changes {changed} of the data set")
         entry_bytes = sum(each[2] for each in tried) // len(tried)
-        return _Cut(self.pipelines.heads, type(self.pipelines) is Body, entry_bytes, head_s / len(tried))
+        return _Cut(self.pipelines.heads, type(self.pipelines) is Body, entry_bytes, head_s / len(tried), reads)
 
     def _try_item(self, place: int) -> tuple[float, float, int]:
         """(seconds of an item, seconds of its head, bytes of its entry); `Touched` if the halves do not make it."""
@@ -284,6 +315,11 @@ class PrefixDataset(StandIn):
             self._hotlap_drop(str(reason))
             return None
 
+    def _hotlap_begin_epoch(self) -> None:
+        heads = self._hotlap_heads
+        if heads is not None and get_worker_info() is None:
+            heads.begin_epoch()
+
     def _hotlap_prepare(self, role: Role | None = None) -> Any:
         """The heads, if they may be used now. Before workers are started: `role` is what they are told."""
         heads = self._hotlap_heads
@@ -328,7 +364,7 @@ class PrefixDataset(StandIn):
     def _hotlap_idle(self) -> str | None:
         """Why no heads are kept; "" before the first item, None if they are."""
         heads = self._hotlap_heads
-        return "" if heads is None else heads.reason
+        return self._hotlap_notes.last or "" if heads is None else heads.reason
 
     def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
         return None

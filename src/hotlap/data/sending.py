@@ -27,10 +27,16 @@ def start_method(context: Any) -> str:
     return str(method or torch.multiprocessing.get_start_method())
 
 
-def forks(loader: Any) -> bool:
-    """True if its workers are copies of this process, and give batches in order."""
+def why_no_copies(loader: Any) -> str | None:
+    """Why a loader's workers do not share this process's memory; None if they are forked copies of it."""
+    method = start_method(loader.multiprocessing_context)
+    return None if method == "fork" else f"its workers are started by {method}, so they share no memory with this one"
+
+
+def why_any_order(loader: Any) -> str | None:
+    """Why a loader's batches may come in any order; None if they come in the sampler's."""
     in_order = getattr(loader, "in_order", True)  # torch 2.7 and newer
-    return in_order and start_method(loader.multiprocessing_context) == "fork"
+    return None if in_order else "its batches may come in any order (in_order=False)"
 
 
 def sent(loader: Any, dataset: Any) -> str | None:

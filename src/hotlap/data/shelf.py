@@ -20,7 +20,7 @@ from typing import Any, final
 
 from hotlap.data.arena import Arena
 from hotlap.data.folder import SHARE_OF_DISK
-from hotlap.data.memory import lies_in_memory
+from hotlap.folders import lies_in_memory
 
 _MARK = b"hotlap01"
 _END = struct.Struct("<Q8s")

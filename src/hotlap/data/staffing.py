@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -16,8 +17,9 @@ from torch.utils.data import (
     default_collate,
 )
 
-from hotlap.data.long_lived import lasting
+from hotlap.data.long_lived import LastingDataset, lasting
 from hotlap.data.memory import ALLOWANCE, SHARE_OF_FREE, available_bytes, limit_bytes
+from hotlap.data.recent import Recent
 from hotlap.data.sending import start_method
 from hotlap.data.stand_in import within
 from hotlap.data.tree_memory import own_bytes, tree_bytes
@@ -26,6 +28,12 @@ from hotlap.units import size
 
 # These ask the global generators at the begin of an epoch or never, so that being asked ahead changes nothing.
 _SAMPLERS = (RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
+
+# Arguments of a loader that mean something for workers alone; without any, torch refuses them.
+_FOR_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context")
+
+# torch's own default.
+_PREFETCH_FACTOR = 2
 
 # Batches of a loader below which its workers are not worth their start.
 LEAST_BATCHES = 4
@@ -42,11 +50,16 @@ _NUM_LOOKED_AT = 4
 class Staffing:
     """Gives loaders their workers. `say` is told of each that is left alone."""
 
-    def __init__(self, num_workers: int, prefetch_factor: int, *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, num_workers: int, prefetch_factor: int | None, *, say: Callable[[str], None], exact: bool = False
+    ) -> None:
+        """`prefetch_factor`: None leaves the script's. `exact`: what draws random numbers for a batch is left alone."""
         self._num_workers = num_workers
         self._prefetch_factor = prefetch_factor
+        self._exact = exact
         self._say = say
-        self._seen: dict[int, tuple[Any, Seen]] = {}
+        # Of each data set: what was seen under which collate and worker_init_fn, held so that their ids stay their own.
+        self._seen: Recent[dict[tuple[int, int], tuple[Any, Any, Seen]]] = Recent()
         self._served = False
         self._said = False
 
@@ -55,7 +68,7 @@ class Staffing:
         dataset = given.get("dataset")
         if not _has_items(dataset):
             return given
-        if given.get("num_workers", 0) == 0 and given.get("timeout", 0):
+        if not given.get("num_workers", 0) and any(given.get(name) for name in _FOR_WORKERS):
             return given  # torch says what is wrong
         reason = self._why_not(dataset, given)
         if reason is not None:
@@ -72,10 +85,20 @@ class Staffing:
         if not num_workers:
             return given
         self._served = True
-        lasts = within(dataset, lasting, outside=("overlapped",))
+        return self._staffed(given, num_workers, num_bytes=num_workers * each)
+
+    def _staffed(self, given: dict[str, Any], num_workers: int, *, num_bytes: int) -> dict[str, Any]:
+        """The arguments with so many workers, which take these bytes."""
+        dataset, has_none = given["dataset"], not given.get("num_workers", 0)
+        lasts = within(dataset, partial(self._lasting, begins_late=has_none), outside=("overlapped",))
         if lasts is not dataset:
-            ALLOWANCE.take(lasts, num_workers * each)
-        return {**given, "dataset": lasts, "num_workers": num_workers, "prefetch_factor": self._prefetch_factor}
+            ALLOWANCE.take(lasts, num_bytes)
+        changed = {**given, "dataset": lasts, "num_workers": num_workers}
+        if self._prefetch_factor is not None:
+            changed["prefetch_factor"] = self._prefetch_factor
+        if has_none and "in_order" in given:
+            changed["in_order"] = True  # without workers batches come in order whatever it says
+        return changed
 
     def settled(self) -> bool:
         """True: they work at full speed from the start. Says once what they take."""
@@ -93,35 +116,54 @@ class Staffing:
         asks = given.get("batch_sampler") or given.get("sampler")
         if asks is not None and not asks_at_once(asks):
             return f"its sampler is a {type(asks).__name__}, which may depend on when it is asked"
-        if given.get("num_workers", 0):
-            return None  # what items do happens in workers already
+        if given.get("shuffle") and given.get("generator") is not None:
+            return "its order is drawn from a generator of its own, once more at its end, which workers reach sooner"
         method = start_method(given.get("multiprocessing_context"))
+        if given.get("num_workers", 0):
+            # What items do happens in workers already; their number matters where each is told to read otherwise.
+            reason = self._look(dataset, given).reason if given.get("worker_init_fn") and method == "fork" else None
+            return reason if reason is not None and "worker_init_fn" in reason else None
         if method != "fork":
             return f"workers would be started by {method}, which needs a script that can be imported again"
-        reason = self._look(dataset).reason
-        return reason if reason is not None and "changes" in reason else None
+        reason = self._look(dataset, given).reason
+        matters = ("changes", "draws", "different") if self._exact else ("changes",)
+        return reason if reason is not None and any(word in reason for word in matters) else None
 
     def _worker_bytes(self, dataset: Any, given: dict[str, Any]) -> int:
         """What one worker will take, with its batches on their way."""
         if start_method(given.get("multiprocessing_context")) != "fork":
             return max(WORKER_BYTES, own_bytes([os.getpid()]))  # it imports what this process has imported
-        seen = self._look(dataset)
+        seen = self._look(dataset, given)
         batch = getattr(given.get("batch_sampler"), "batch_size", None) or given.get("batch_size", 1) or 1
-        return WORKER_BYTES + seen.own_bytes + self._prefetch_factor * int(batch) * seen.item_bytes
+        prefetch_factor = self._prefetch_factor or given.get("prefetch_factor") or _PREFETCH_FACTOR
+        return WORKER_BYTES + seen.own_bytes + prefetch_factor * int(batch) * seen.item_bytes
 
-    def _look(self, dataset: Any) -> Seen:
+    def _lasting(self, dataset: Any, *, begins_late: bool) -> Any:
+        lasts = lasting(dataset)
+        if type(lasts) is LastingDataset:
+            lasts.__dict__["_hotlap_begins_late"] = begins_late
+            lasts._hotlap_notes.on_note = self._say
+        return lasts
+
+    def _look(self, dataset: Any, given: dict[str, Any]) -> Seen:
         """What some items do and take, seen in a copy of this process."""
-        known = self._seen.get(id(dataset))
+        collate, init = given.get("collate_fn") or default_collate, given.get("worker_init_fn")
+        cases = self._seen.get(dataset, lambda _: {})
+        known = cases.get((id(collate), id(init)))
         if known is None:
-            role = Role(num_workers=1, base_seed=0, init=None, collate=default_collate)
+            role = Role(1, 0, init=init, collate=collate, timeout_s=given.get("timeout", 0))
             seen = look(dataset, list(range(min(len(dataset), _NUM_LOOKED_AT))), role)
-            known = self._seen[id(dataset)] = (dataset, seen)
-        return known[1]
+            known = cases[id(collate), id(init)] = (collate, init, seen)
+        return known[-1]
 
 
 def asks_at_once(sampler: Any) -> bool:
     """True for a sampler that does not mind when it is asked for its next index."""
-    return type(sampler.sampler if type(sampler) is BatchSampler else sampler) in _SAMPLERS
+    if type(sampler) is BatchSampler:
+        sampler = sampler.sampler
+    if type(sampler) is RandomSampler and sampler.generator is not None:
+        return False  # it draws as it goes on, and once more when it gets to its end
+    return type(sampler) in _SAMPLERS
 
 
 def _has_items(dataset: Any) -> bool:

@@ -34,10 +34,17 @@ class StandIn(Dataset[Any]):
         wrapped = self.__dict__.get("_hotlap_dataset")
         return type(self) if wrapped is None else type(wrapped)
 
+    def _hotlap_begin_epoch(self) -> None:
+        """A pass over it begins: whoever keeps something looks whether it still holds."""
+        inner = self._hotlap_dataset
+        if isinstance(inner, StandIn):
+            inner._hotlap_begin_epoch()
+
     def __len__(self) -> int:
         return len(self._hotlap_dataset)
 
     def __iter__(self) -> Iterator[Any]:
+        self._hotlap_begin_epoch()
         dataset = self._hotlap_dataset
         if hasattr(type(dataset), "__iter__") and not isinstance(dataset, list | tuple):
             return iter(dataset)

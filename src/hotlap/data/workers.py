@@ -17,11 +17,15 @@ import torch
 from torch.utils.data import default_collate
 from torch.utils.data._utils import worker as torch_worker
 
+from hotlap.data.changes import Watch
+from hotlap.data.checksums import Unseen
+from hotlap.data.contents import Contents
 from hotlap.data.copies import NoAnswer, in_a_copy
-from hotlap.data.determinism import Streams, Watch, fetches_whole_batches
+from hotlap.data.determinism import Streams, fetches_whole_batches
 from hotlap.data.fillers import Fillers, Work, cannot_fork
 from hotlap.data.items import Unsupported, entangled, num_bytes, same, shares_memory
 from hotlap.data.kept import NUM_FIRST_CHECKS, SETTLED_WINDOW, Kept
+from hotlap.data.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.opening import Opened, close_with, open_store, wish_for
 from hotlap.data.tree_memory import own_bytes
 
@@ -40,6 +44,8 @@ class Role:
     base_seed: int
     init: Callable[[int], object] | None
     collate: Callable[[list[Any]], Any]
+    timeout_s: float = 0.0
+    """What the script's loader waits for a batch at most; 0: for ever."""
 
     def play(self, number: int, dataset: Any) -> None:
         """IN A COPY: be that worker, as far as `torch.utils.data._utils.worker._worker_loop` makes one."""
@@ -60,6 +66,11 @@ class Role:
         )
 
 
+def role_of(loader: Any, base_seed: int = 0) -> Role:
+    """What the workers of this loader are told."""
+    return Role(loader.num_workers, base_seed, loader.worker_init_fn, loader.collate_fn, loader.timeout)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What a copy says of the first items."""
@@ -72,6 +83,8 @@ class Seen:
     """The largest."""
     own_bytes: int = 0
     """Memory that the copy took for itself."""
+    reads_files: bool = False
+    """An item is read from somewhere, which Python did not open."""
 
 
 @final
@@ -121,6 +134,8 @@ class ForWorkers:
     def __init__(self, kept: Kept) -> None:
         self._kept_ref = weakref.ref(kept)  # which holds this
         self._watch: Watch | None = None
+        self._contents: Contents | None = None
+        self._files = OpenedFiles()
         self._checker: Fillers | None = None
         self._checked: Filled | None = None
         self._checked_s = 0.0
@@ -140,7 +155,10 @@ class ForWorkers:
         kept.used = True
         if kept.given_up:
             return None
-        changed = self._watch.changed() if self._watch is not None else None
+        changed, reason = self._look()
+        if reason is not None:
+            kept.give_up(f"{type(kept.dataset).__name__} is read by its own workers: {reason}")
+            return None
         if changed is not None:
             self.filled = None
             kept.say(f"{changed} of the data set was changed: its kept items were dropped, and are computed anew")
@@ -150,6 +168,16 @@ class ForWorkers:
                 kept.give_up(reason)
         return self.filled
 
+    def _look(self) -> tuple[str | None, str | None]:
+        """(what has changed, why that cannot be told)."""
+        if self._watch is None or self._contents is None:
+            return None, None
+        num_served = 0 if self.filled is None else int(self.filled.present.sum())
+        try:
+            return self._watch.changed() or self._contents.changed(num_served), None
+        except Unseen as reason:
+            return None, str(reason)
+
     def _open(self, indices: Any, role: Role) -> str | None:
         """Have the first items looked at, and make the store; the reason why there is none."""
         kept, name = self._kept, type(self._kept.dataset).__name__
@@ -158,6 +186,15 @@ class ForWorkers:
         seen = _first_look(kept.dataset, indices, role, length)
         if seen.reason is not None:
             return f"{name} is read by its own workers: {seen.reason}"
+        self._files = OpenedFiles(shared=True)
+        try:
+            self._contents = Contents(
+                kept.dataset, beside=self._watch, files=self._files, item_s=seen.item_s, num_items=length
+            )
+        except Unseen as unseen:
+            return f"{name} is read by its own workers: {unseen}"
+        if seen.reads_files and not self._contents.has_files:
+            return f"{name} is read by its own workers: its items are read from files that cannot be told"
         wish = wish_for(memory_bytes=kept.memory_bytes, disk=kept.disk, shared=True, own_memory=seen.own_memory)
         try:
             opened = open_store(kept.dataset, seen.items, length, wish)
@@ -185,10 +222,10 @@ class ForWorkers:
     def check(self, filled: Filled, role: Role) -> None:
         """Start a process that computes some kept items again, unless the last one was not long ago."""
         now_s = perf_counter()
-        if self._watch is not None and self._watch.changed() is not None:
-            return  # persistent workers go on with the data set as it was; a copy made now would not
         if self._checker is not None or now_s - self._checked_s < RECHECK_SHARE * self._check_cost_s:
             return
+        if self._look() != (None, None):
+            return  # persistent workers go on with the data set as it was; a copy made now would not
         self._num_checks += 1
         present = np.flatnonzero(filled.present)
         chosen = random.Random(self._num_checks).sample(range(len(present)), min(NUM_RECHECKS, len(present)))
@@ -231,7 +268,8 @@ class ForWorkers:
         compute = _Compute(dataset)
 
         def work(wanted: list[int]) -> str | None:
-            items = compute(wanted)
+            with self._files.opened_by_items():
+                items = compute(wanted)
             if compute.reason is None:
                 filled.store.put(wanted, items)
             return compute.reason
@@ -291,7 +329,7 @@ class _Compute:
 def look(dataset: Any, indices: list[int], role: Role) -> Seen:
     """Compute the items of the first batch in a copy of this process, some of them twice."""
     try:
-        seen = in_a_copy(lambda: _seen(dataset, indices, role))
+        seen = in_a_copy(lambda: _seen(dataset, indices, role), timeout_s=role.timeout_s)
     except NoAnswer as reason:
         return Seen(reason=str(reason), items=[])
     return seen if isinstance(seen, Seen) else Seen(reason="its first items could not be read", items=[])
@@ -304,19 +342,24 @@ def _seen(dataset: Any, indices: list[int], role: Role) -> Seen:
     if changed is not None:
         return Seen(reason=f"worker_init_fn changes {changed} of the data set", items=[])
     compute = _Compute(dataset)
-    compute(indices[:1])
+    files = OpenedFiles()
+    with files.opened_by_items():
+        compute(indices[:1])
     started_s = perf_counter()
     items = compute(indices)
     item_s = (perf_counter() - started_s) / len(indices)
     checked = indices[:NUM_FIRST_CHECKS]
     role.tell(1, dataset)  # another worker must get the same items
-    again = compute(checked)
+    with files.opened_by_items():
+        again = compute(checked)
+        reads = reads_unnamed_files(lambda: compute(indices[:1])) and not files
     seen = Seen(
         reason=compute.reason
         or (None if all(map(same, items, again)) else "an item came out different the second time"),
         items=[],
         item_bytes=max(map(num_bytes, items)),
         own_bytes=own_bytes([os.getpid()]),
+        reads_files=reads,
     )
     if seen.reason is not None:
         return seen

@@ -39,7 +39,7 @@ def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> 
     cause = exact.why_not_repeatable(evidence)
     if cause is not None and (numerics == "exact" or not exact.same_samples(evidence)):
         return _without_repeatability(cause, evidence, pairs)
-    return exact.judge(pairs) if numerics == "exact" else rounding.judge(evidence, pairs)
+    return exact.judge(evidence, pairs) if numerics == "exact" else rounding.judge(evidence, pairs)
 
 
 def _without_repeatability(cause: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> Ruling:

@@ -23,11 +23,13 @@ class Ruling:
     verdict: Verdict
     why: str
     """One or two sentences: what was compared, how much of it, and what was not."""
+    by_chance: bool = False
+    """A statistical test says so, which is wrong now and then: other seeds may say otherwise."""
 
 
-def harmed(why: str) -> Ruling:
+def harmed(why: str, *, by_chance: bool = False) -> Ruling:
     """A ruling of harm."""
-    return Ruling(verdict=Verdict.HARMED, why=why)
+    return Ruling(verdict=Verdict.HARMED, why=why, by_chance=by_chance)
 
 
 def undecided(why: str) -> Ruling:
@@ -94,6 +96,15 @@ class Evidence:
     def as_written(self) -> tuple[Run, ...]:
         """All runs without the lever: whatever they differ in among themselves is no harm of the lever's."""
         return (*self.base, *self.nudged, *self.base_seeds)
+
+    def references(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+        """What runs as written differ in among themselves, to set `pairs` against.
+
+        Other seeds differ in more than rounding does, so they are left out where all pairs have the seed of the first.
+        """
+        same_seed = all(pair.base is self.base[0] for pair in pairs)
+        others = (*self.base[1:], *self.nudged) if same_seed else self.as_written()[1:]
+        return tuple(Pair(self.base[0], run) for run in others)
 
     def with_lever(self) -> tuple[Run, ...]:
         """All runs with the lever."""

@@ -1,8 +1,9 @@
-"""EXACT: losses, batches and random states equal bit for bit, step by step."""
+"""EXACT: losses, batches, random states, all that could be saved and what is printed, equal bit for bit."""
 
 from collections.abc import Sequence
 from itertools import combinations
 
+from hotlap.gate import prints, states
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField, first_difference
 from hotlap.record import Run
@@ -12,7 +13,7 @@ LOSS = StepField("loss", lambda run: run.loss)
 BITS = (RANDOM_STATE, BATCH, LOSS)
 
 
-def judge(pairs: Sequence[Pair]) -> Ruling:
+def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     """Compare bits; `why_not_repeatable` has found that they can be compared."""
     for pair in pairs:
         if not (pair.base.rng_digest and pair.lever.rng_digest):
@@ -21,14 +22,19 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
         if found:
             step, field, as_written, value = found
             return harmed(f"Step {step} has another {field.name} than as written: {value} instead of {as_written}.")
+    ruling = states.other_content(pairs, evidence.base) or prints.other_text(pairs, evidence.base)
+    if ruling:
+        return ruling
     num_steps = min(len(pair.steps()) for pair in pairs)
     sure = extent(num_steps, [pair.lever for pair in pairs])
-    return unharmed(f"Losses, batches and random states are bit-equal over {sure}{_not_compared(pairs)}.")
+    return unharmed(f"Losses, batches and random states are bit-equal over {sure}.")
 
 
 def bit_equal(pairs: Sequence[Pair]) -> bool:
     """True if nothing that was recorded differs in any pair."""
-    return all(_first_of_all(pair.base, pair.lever) is None for pair in pairs)
+    return not any(
+        differs(pair.base, pair.lever) for differs in (_first_of_all, states.differ, prints.differ) for pair in pairs
+    )
 
 
 def why_not_repeatable(evidence: Evidence) -> str | None:
@@ -65,9 +71,3 @@ def _first_of_all(a: Run, b: Run) -> tuple[int, StepField, object, object] | Non
         return None
     field, (step, mine, other) = min(found, key=lambda item: item[1][0])
     return step, field, mine, other
-
-
-def _not_compared(pairs: Sequence[Pair]) -> str:
-    if all(pair.base.updates and pair.lever.updates for pair in pairs):
-        return ""
-    return "; what the last update did to the parameters was not recorded"

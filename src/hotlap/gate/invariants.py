@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from hotlap.gate import making, parameters
+from hotlap.gate import making, parameters, states
 from hotlap.gate.evidence import MIN_STEPS, Evidence, Pair, Ruling, harmed, is_finite, undecided
 from hotlap.record import Number, Run, Status
 
@@ -90,15 +90,9 @@ def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
             wanted = numerics in field.contracts and (optimized or not field.of_optimizer)
             if wanted and not (_complete(field, pair.base) and _complete(field, pair.lever)):
                 return undecided(f"It was not recorded which {field.name} the steps had, so nothing is proved.")
-        if optimized and _updates_missing(numerics, pair):
+        if any(pair.base.num_updates) and not (pair.base.updates and pair.lever.updates):
             return undecided("It was not recorded what the updates did to the parameters, so nothing is proved.")
     return None
-
-
-def _updates_missing(numerics: str, pair: Pair) -> bool:
-    """Where both sides lack them (models too large to copy), losses that agree to the last bits stand in for them."""
-    recorded = bool(pair.base.updates), bool(pair.lever.updates)
-    return recorded != (True, True) and (numerics == "statistical" or any(recorded))
 
 
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -116,7 +110,12 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
             ruling = _other_data(evidence, pair)
             if ruling:
                 return ruling
-    return _stale_batches(evidence) or making.harm(evidence, pairs) or parameters.harm(evidence, pairs)
+    return (
+        _stale_batches(evidence)
+        or making.harm(evidence, pairs)
+        or parameters.harm(evidence, pairs)
+        or states.other_counts(pairs, evidence.as_written())
+    )
 
 
 def first_difference(field: StepField, a: Run, b: Run) -> tuple[int, object, object] | None:

@@ -1,11 +1,11 @@
 """Updates of the parameters: of the same size, and reaching the same elements, as written and with the lever."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hotlap.gate import making
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
-from hotlap.gate.standing_out import common_updates, in_all_or_first, log_ratios
+from hotlap.gate.standing_out import common_updates, harm_in_all_or_first, log_ratios
 from hotlap.record import Update, as_float
 
 # Nobody tunes a learning rate to 2%; what a lever does below that no one would call another training.
@@ -21,14 +21,34 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     as written but not here. Elements that legitimately stay (rows of an embedding not in the batch, units that are off)
     stay on both sides. Of a gradient that is nothing but rounding the size of an update says nothing.
     """
+    import numpy as np
+
     rounding = making.nothing_but_rounding(evidence)
-    references = [Pair(evidence.base[0], run) for run in evidence.as_written()[1:]]
+    references = evidence.references(pairs)
     for pair in pairs:
         ruling = _other_parameters(pair, rounding=rounding)
         if ruling:
             return ruling
-    skipped = rounding | making.filled_by_rounding(pairs)
-    return _untouched(pairs, references) or _other_size(pairs, references, skipped=skipped)
+    room = making.room_of_residues(evidence)
+
+    def untouched(p: int, size: float) -> str:
+        share = np.nanmean([mine.changed[p] for pair in pairs for mine, _ in common_updates(pair)])
+        return f"{size:.1%} of the elements of parameter {p} stay as they are; as written {share:.1%} change."
+
+    def other_size(p: int, size: float) -> str:
+        num_parameters = max(len(mine.norms) for pair in pairs for mine, _ in common_updates(pair))
+        which = "of all parameters together" if p == num_parameters else f"of parameter {p}"
+        return f"The updates {which} are {math.exp(size):.3g} times as large as those as written."
+
+    return harm_in_all_or_first(
+        pairs, references, _deficits, untouched, floor=CHANGED_FLOOR, one_sided=True
+    ) or harm_in_all_or_first(
+        pairs,
+        references,
+        lambda mine, other: _log_ratios(mine, other, skipped=rounding, room=room),
+        other_size,
+        floor=NORM_FLOOR,
+    )
 
 
 def _other_parameters(pair: Pair, *, rounding: frozenset[int]) -> Ruling | None:
@@ -47,38 +67,16 @@ def _other_parameters(pair: Pair, *, rounding: frozenset[int]) -> Ruling | None:
     return None
 
 
-def _untouched(pairs: Sequence[Pair], references: Sequence[Pair]) -> Ruling | None:
-    import numpy as np
-
-    found = in_all_or_first(pairs, references, _deficits, floor=CHANGED_FLOOR, one_sided=True)
-    if found is None:
-        return None
-    p, size = found
-    share = float(np.nanmean([mine.changed[p] for pair in pairs for mine, _ in common_updates(pair)]))
-    return harmed(f"{size:.1%} of the elements of parameter {p} stay as they are; as written {share:.1%} change.")
-
-
-def _other_size(pairs: Sequence[Pair], references: Sequence[Pair], *, skipped: frozenset[int]) -> Ruling | None:
-    def log_ratios_of(mine: Update, other: Update) -> list[float]:
-        return _log_ratios(mine, other, skipped=skipped)
-
-    found = in_all_or_first(pairs, references, log_ratios_of, floor=NORM_FLOOR, one_sided=False)
-    if found is None:
-        return None
-    p, size = found
-    num_parameters = max(len(mine.norms) for pair in pairs for mine, _ in common_updates(pair))
-    which = "of all parameters together" if p == num_parameters else f"of parameter {p}"
-    return harmed(f"The updates {which} are {math.exp(size):.3g} times as large as those as written.")
-
-
 def _deficits(mine: Update, other: Update) -> list[float]:
     return [a - b for a, b in zip(mine.changed, other.changed, strict=True)]
 
 
-def _log_ratios(mine: Update, other: Update, *, skipped: frozenset[int]) -> list[float]:
+def _log_ratios(mine: Update, other: Update, *, skipped: frozenset[int], room: Mapping[int, float]) -> list[float]:
     """Of each parameter, and in the last place of all together (the mean of them, so that each weighs the same)."""
     found = log_ratios(mine.norms, other.norms)
-    ratios = [math.nan if p in skipped else ratio for p, ratio in enumerate(found)]
+    ratios = [
+        math.nan if p in skipped else making.without_room(ratio, room.get(p, 0.0)) for p, ratio in enumerate(found)
+    ]
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     return [*ratios, math.fsum(known) / len(known) if known else math.nan]
 

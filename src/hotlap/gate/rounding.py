@@ -11,6 +11,7 @@ grow to the size of the loss, and with two nudged runs only, 7 in 150 were (5%);
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hotlap.gate import prints
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     base, lever = losses[0], losses[1 + len(references) :]
     known = losses[1 : 1 + len(references)] - base
     known = known[known.any(axis=1)]  # a repeat that is bit-equal shows nothing of rounding
-    if (lever == base).all():
+    equal = bool((lever == base).all())
+    ruling = prints.beyond_rounding(evidence, pairs, equal=equal)
+    if ruling:
+        return ruling
+    if equal:
         return unharmed(f"Losses are even bit-equal over {_compared(len(steps), pairs)}.")
     limit = _limit(base, known)
     beyond = abs(lever - base) > limit
@@ -58,17 +63,19 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
             gap, allowed = abs(lever[k, at] - base[at]), limit[at]
             return harmed(
                 f"The loss at step {steps[at]} is {gap:.2g} from that as written; rounding alone explains "
-                f"{allowed:.2g}. This happens at {beyond[k].mean():.0%} of {len(steps)} steps."
+                f"{allowed:.2g}. This happens at {beyond[k].mean():.0%} of {len(steps)} steps.",
+                by_chance=True,
             )
         drift = _drift(base, known, lever[k] - base)
         if drift is not None:
             return harmed(
-                f"Late losses lie {drift:+.2g} from those as written on average, more than rounding explains."
+                f"Late losses lie {drift:+.2g} from those as written on average, more than rounding explains.",
+                by_chance=True,
             )
     return unharmed(
         f"The same samples, and losses within what rounding does to the script as written ({len(known)} runs; "
         f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
-        f"{_compared(len(steps), pairs)}{_not_compared(pairs)}."
+        f"{_compared(len(steps), pairs)}."
     )
 
 
@@ -146,9 +153,3 @@ def _compared(num_steps: int, pairs: Sequence[Pair]) -> str:
     if num_steps == whole:
         return extent(num_steps, runs)
     return f"{num_steps} steps (samples over {extent(whole, runs)})"
-
-
-def _not_compared(pairs: Sequence[Pair]) -> str:
-    if all(pair.base.updates and pair.lever.updates for pair in pairs):
-        return ""
-    return "; what updates did to the parameters was not recorded"

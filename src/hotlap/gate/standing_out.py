@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hotlap.gate.evidence import Pair
+from hotlap.gate.evidence import Pair, Ruling, harmed
 from hotlap.record import Number, Update, as_float
 
 if TYPE_CHECKING:
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Table = NDArray[np.float64]
+
+# The runs are cut into so many parts where a difference may come late, or go by.
+NUM_PARTS = 6
 
 Measure = Callable[[Update, Update], list[float]]
 """(update as written, the same with the lever) -> a number for each parameter; NaN where there is none."""
@@ -42,12 +45,53 @@ def in_all_or_first(
     everything = _standing_out(
         _table(pairs, row), [_table([r], row) for r in references], floor=floor, one_sided=one_sided
     )
-    first = [_table(some, row, first_only=True) for some in (pairs, references)]
-    return everything or _standing_out(first[0], first[1:], floor=floor, one_sided=one_sided)
+    return everything or in_first(pairs, references, row, floor=floor, one_sided=one_sided)
+
+
+def harm_in_all_or_first(
+    pairs: Sequence[Pair],
+    references: Sequence[Pair],
+    row: Measure,
+    say: Callable[[int, float], str],
+    *,
+    floor: float,
+    one_sided: bool = False,
+) -> Ruling | None:
+    """HARMED where something stands out; `say` makes a sentence of which it is and how far."""
+    found = in_all_or_first(pairs, references, row, floor=floor, one_sided=one_sided)
+    return None if found is None else harmed(say(*found), by_chance=True)
+
+
+def in_first(
+    pairs: Sequence[Pair],
+    references: Sequence[Pair],
+    row: Measure,
+    *,
+    floor: float,
+    one_sided: bool,
+    num_records: int = 1,
+) -> tuple[int, float] | None:
+    """What stands out in the first records of each pair."""
+    first = [_table(some, row, part=slice(num_records)) for some in (pairs, references)]
+    return _standing_out(first[0], first[1:], floor=floor, one_sided=one_sided)
+
+
+def in_a_part(
+    pairs: Sequence[Pair], references: Sequence[Pair], row: Measure, *, floor: float
+) -> tuple[int, float] | None:
+    """What stands out to one side in some part of the records."""
+    num_records = max((len(list(common_updates(pair))) for pair in pairs), default=0)
+    bounds = [num_records * k // NUM_PARTS for k in range(NUM_PARTS + 1)]
+    for part in map(slice, bounds, bounds[1:]):
+        tables = [_table(pairs, row, part=part), *(_table([r], row, part=part) for r in references)]
+        found = _standing_out(tables[0], tables[1:], floor=floor, one_sided=True, num_tests=NUM_PARTS)
+        if found is not None:
+            return found
+    return None
 
 
 def _standing_out(
-    table: "Table", references: Sequence["Table"], *, floor: float, one_sided: bool
+    table: "Table", references: Sequence["Table"], *, floor: float, one_sided: bool, num_tests: int = 1
 ) -> tuple[int, float] | None:
     """(parameter, mean) of the parameter whose mean is furthest beyond chance and beyond all runs as written."""
     import numpy as np
@@ -57,7 +101,7 @@ def _standing_out(
         means = _means(table, one_sided=one_sided)
         gross = int(np.argmax(np.abs(means))) if means.size else 0
         return (gross, float(means[gross])) if means.size and abs(means[gross]) > GROSS else None
-    num_tests = table.shape[1] * (1 if one_sided else 2)
+    num_tests *= table.shape[1] * (1 if one_sided else 2)
     limit = float(stdtrit(table.shape[0] - 1, 1 - FALSE_ALARM / num_tests))
     scores = _scores(table, limit=limit, floor=floor, one_sided=one_sided)
     usual = max(
@@ -90,19 +134,21 @@ def _scores(table: "Table", *, limit: float, floor: float, one_sided: bool) -> "
     return np.asarray(np.abs(_means(table, one_sided=one_sided)) / np.hypot(error, floor / limit))
 
 
-def _table(pairs: Sequence[Pair], row: Measure, *, first_only: bool = False) -> "Table":
+def _table(pairs: Sequence[Pair], row: Measure, *, part: slice = slice(None)) -> "Table":
     """(record, parameter) of what `row` makes of each step at which both sides recorded the updates."""
     import numpy as np
 
-    common = [list(common_updates(pair))[: 1 if first_only else None] for pair in pairs]
+    common = [list(common_updates(pair))[part] for pair in pairs]
     rows = [row(mine, other) for records in common for mine, other in records if len(mine.norms) == len(other.norms)]
     # A module that is first called later brings its buffers then: what is there from the beginning is compared.
     width = min(map(len, rows), default=0)
     return np.array([numbers[:width] for numbers in rows], dtype=float) if width else np.zeros((0, 1))
 
 
-def log_ratios(mine: Sequence[Number], other: Sequence[Number]) -> list[float]:
-    """log(other / mine) of each; NaN where one of them is not a positive number."""
+def log_ratios(mine: Sequence[Number] | None, other: Sequence[Number] | None) -> list[float]:
+    """log(other / mine) of each; NaN where one of them is not a positive number, or nothing can be compared."""
+    if mine is None or other is None or len(mine) != len(other):
+        return [math.nan] * len(mine or ())
     found = []
     for a, b in zip(map(as_float, mine), map(as_float, other), strict=True):
         known = a is not None and b is not None and 0 < a < math.inf and 0 < b < math.inf

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotlap.gate import prints
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Gap:
 def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     """Compare two summaries of the loss over seeds: its mean over the window, and over the last third."""
     base_runs, lever_runs = evidence.base_by_seed(), evidence.lever_by_seed()
-    paired = len(pairs) == len(lever_runs) == len(base_runs)
+    paired = len(pairs) == len(lever_runs)
     if paired:
         base_runs, lever_runs = tuple(p.base for p in pairs), tuple(p.lever for p in pairs)
     if min(len(base_runs), len(lever_runs)) < MIN_SEEDS:
@@ -86,7 +87,10 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     ]
     told = "; ".join(gap.text() for gap in gaps)
     if any(gap.is_harm() for gap in gaps):
-        return harmed(f"Training differs by more than chance and more than a trifle: {told}.")
+        return harmed(f"Training differs by more than chance and more than a trifle: {told}.", by_chance=True)
+    ruling = prints.beyond_seeds(pairs)
+    if ruling:
+        return ruling
     if not all(gap.is_equal() for gap in gaps):
         return undecided(f"{len(lever_runs)} seeds do not settle whether training is equal: {told}.")
     if fall == 0.0 and not _same_batches(pairs):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hotlap.lab import foretell, gpus
+from hotlap.lab import gpu_times, gpus
 from hotlap.lab.children import ask
 from hotlap.lab.result import Cell, Curve, Curves, Quantity, Result, Table, Unit, count, crossing
 from hotlap.lab.settings import Settings
@@ -72,7 +72,7 @@ def tell(sides: Sequence[int], answer: Answer, settings: Settings) -> Result:
     steps = {way: Quantity.of(median_interval(times), Unit.SECOND) for way, times in answer.steps.items()}
     if gpu.predicted:
         shapes = (*FOUNDING, *((side, side) for side in sides))
-        found |= _foretold(shapes, gpu.name, host_s=found[TORCH][0].value + foretell.LAUNCH_S)
+        found |= _predicted(shapes, gpu.name, host_s=found[TORCH][0].value + gpu_times.LAUNCH_S)
         steps[GPU] = _step_there(answer, gpu.name)
     square = {way: times[len(FOUNDING) :] for way, times in found.items()}
     notes = (
@@ -92,11 +92,11 @@ def tell(sides: Sequence[int], answer: Answer, settings: Settings) -> Result:
     )
 
 
-def _foretold(shapes: Sequence[tuple[int, int]], gpu: str, *, host_s: float) -> dict[str, list[Quantity]]:
-    operators = [foretell.product(rows, columns, 1) for rows, columns in shapes]
+def _predicted(shapes: Sequence[tuple[int, int]], gpu: str, *, host_s: float) -> dict[str, list[Quantity]]:
+    operators = [gpu_times.product(rows, columns, 1) for rows, columns in shapes]
     return {
-        GPU: [foretell.call(one, gpu, host_s=host_s) for one in operators],
-        GRAPH: [foretell.replayed(one, gpu) for one in operators],
+        GPU: [gpu_times.call(one, gpu, host_s=host_s) for one in operators],
+        GRAPH: [gpu_times.replayed(one, gpu) for one in operators],
     }
 
 

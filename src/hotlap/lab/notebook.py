@@ -6,7 +6,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from html import escape
 from pathlib import Path
@@ -142,9 +142,10 @@ class _Keeper:
         self._shown.status(text)
 
     def changed(self, study: Study, part: str) -> None:
-        """Saved."""
+        """Saved; what cannot be saved now may be at the end."""
         self.study = study
-        self.place.save(study)
+        with suppress(UserError):
+            self.place.save(study)
 
 
 def _studied(
@@ -166,9 +167,13 @@ def _studied(
         live.Live(sys.stdout, budget_s=options.budget_s if purpose is Purpose.TUNE else None) as shown,
         Launcher(environment=levers_environment, folders=folders, timeout_s=options.timeout_s) as launcher,
     ):
+        place.check()
         found = shown_study(work(launcher, _Keeper(study, place, shown)))
-        place.save(found)
-        place.write("report.html", html.render(found))
+        try:
+            place.save(found)
+            place.write("report.html", html.render(found))
+        except UserError as error:
+            shown.status(str(error))  # the caller gets the study all the same
     return found
 
 

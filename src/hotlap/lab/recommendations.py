@@ -81,7 +81,7 @@ def _by_levers(names: Sequence[str], *, on_gpu_only: str = "") -> Judge:
         if not trials:
             why = "The time was over before it could be tried; --budget gives more."
             return Item(advice=advice, effect=None, verdict="not tried", why=why)
-        best = max(trials, key=lambda one: (one.accepted, one.speedup.mid if one.speedup else 0.0))
+        best = max(trials, key=lambda one: (one.accepted, one.seen or 0.0))
         return item_of(advice, best)
 
     return judge
@@ -90,10 +90,10 @@ def _by_levers(names: Sequence[str], *, on_gpu_only: str = "") -> Judge:
 def item_of(advice: str, trial: Trial) -> Item:
     """A trial as a row."""
     name = levers.from_spec(trial.levers[0]).title()
-    if trial.speedup is None:
+    if trial.seen is None:
         why = trial.why.removeprefix("Not tried. ")
         return Item(advice=advice, effect=None, verdict="does not apply", why=f"{name}: {why}")
-    effect = Quantity.of(trial.speedup, Unit.RATIO)
+    effect = Quantity.of(trial.speedup, Unit.RATIO) if trial.speedup is not None else None
     if trial.accepted:
         return Item(advice=advice, effect=effect, verdict="do it", why=f"{name}. {trial.why}")
     if trial.verdict is Verdict.HARMED:
@@ -101,7 +101,9 @@ def item_of(advice: str, trial: Trial) -> Item:
     return Item(advice=advice, effect=effect, verdict=_no_gain(trial.speedup), why=f"{name}. {trial.why}")
 
 
-def _no_gain(speedup: Interval) -> str:
+def _no_gain(speedup: Interval | None) -> str:
+    if speedup is None:
+        return "no gain shown"
     if speedup.high < 1:
         return "do not: it is slower"
     return "no gain shown" if speedup.low <= 1 else "not proved"
@@ -162,7 +164,7 @@ def _environment(advice: str, known: Known) -> Item:
     wrong = [one for one in known.checkup.complaints if one.code in _BUILD]
     if wrong:
         first = wrong[0]
-        return Item(advice=advice, effect=None, verdict="do it", why=f"{first.what} {first.cost} {first.mend}")
+        return Item(advice=advice, effect=None, verdict="do it", why=f"{first.what} {first.cost} {first.fix}")
     if known.on_cpu:
         return Item(advice=advice, effect=None, verdict="does not apply", why="The training runs on the CPU.")
     return Item(
@@ -234,7 +236,7 @@ def _shapes(advice: str, known: Known) -> Item:
     return Item(advice=advice, effect=None, verdict="nothing to do", why=f"The model was given {number}.")
 
 
-_WORKERS = ("workers", "no-epoch-gap", "prefetch-thread")
+_WORKERS = ("workers", "no-epoch-gap")
 _PINNING = ("pin-and-overlap",)
 _READERS = ("cached-dataset", "batched-fetch", "cached-prefix")
 _PRECISION = ("bf16-autocast", "fp16-autocast", "tf32")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hotlap.lab import foretell, gpus
+from hotlap.lab import gpu_times, gpus
 from hotlap.lab.children import ask
 from hotlap.lab.result import Cell, Curve, Curves, Quantity, Result, Table, Unit, count, crossing
 from hotlap.lab.settings import Settings
@@ -59,7 +59,7 @@ def tell(sides: Sequence[int], answer: Answer, settings: Settings) -> Result:
     gpu = gpus.chosen(settings, here=answer.gpu)
     found = {way: [_measured(times) for times in answer.times[way]] for way in ALL if way in answer.times}
     if gpu.predicted:
-        found |= _foretold(sides, gpu.name, answer)
+        found |= _predicted(sides, gpu.name, answer)
     at = sides.index(SIDE)
     return Result(
         name="transfer",
@@ -77,14 +77,14 @@ def _measured(times_s: Sequence[float]) -> Quantity:
     return Quantity.of(median_interval(times_s), Unit.SECOND)
 
 
-def _foretold(sides: Sequence[int], gpu: str, answer: Answer) -> dict[str, list[Quantity]]:
+def _predicted(sides: Sequence[int], gpu: str, answer: Answer) -> dict[str, list[Quantity]]:
     found: dict[str, list[Quantity]] = {GPU: [], PAGEABLE: [], PINNED: []}
     for side in sides:
-        alone = foretell.call(foretell.product(side, side, side), gpu, host_s=answer.call_s + foretell.LAUNCH_S)
+        alone = gpu_times.call(gpu_times.product(side, side, side), gpu, host_s=answer.call_s + gpu_times.LAUNCH_S)
         found[GPU].append(alone)
         for way, kind in ((PAGEABLE, "pageable"), (PINNED, "pinned")):
             # Two matrices there, one back.
-            found[way].append(foretell.together((alone, foretell.copies([4.0 * side * side] * 3, gpu, kind=kind))))
+            found[way].append(gpu_times.together((alone, gpu_times.copies([4.0 * side * side] * 3, gpu, kind=kind))))
     return found
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hotlap import levers, machine, rules, statistics
+from hotlap import levers, machine, rules
+from hotlap.experiment import Arm, Design, Executor, Sizes, statistics
+from hotlap.experiment.sweep import thread_sweep
 from hotlap.lab import gpus
 from hotlap.lab.launching import Bench, bench, workload_of
 from hotlap.lab.result import Bars, Cell, Curve, Curves, Quantity, Result, Table, Unit, count
@@ -15,9 +17,6 @@ from hotlap.machine import threads
 from hotlap.predict import Workload, forecast
 from hotlap.record import Cores, Finding, Interval, Machine, Phase, Prediction, Run, Sweep
 from hotlap.tune import Options
-from hotlap.tune.sizes import Sizes
-from hotlap.tune.sweep import thread_sweep
-from hotlap.tune.timing import Timing
 from hotlap.units import duration, factor, percent
 
 TITLE = "What will be the bottleneck? A transformer on a CPU whose cores seem half idle"
@@ -33,7 +32,7 @@ _STEPS, _QUICK_STEPS, _WARMUP = 10, 8, 2
 # The first step of a block contains the switch and does not count.
 _BLOCK = 3
 _FEWEST_BLOCKS, _MOST_BLOCKS = 3, 8
-# Processes: three give an interval that holds what it promises (hotlap.statistics), more narrow it.
+# Processes: three give an interval that holds what it promises (hotlap.experiment.statistics), more narrow it.
 _FEWEST, _MOST = 3, 6
 
 NUMBERS = {
@@ -147,14 +146,15 @@ def _try(
         together=1,
         cores=here.usable_cores,
     )
-    timing = Timing(place.launcher, options, sizes)
+    executor = Executor(place.launcher, options.plan, sizes, limit=lambda estimate_s: 3 * estimate_s + 120.0)
+    design = Design(arms=(Arm(), *(Arm(levers=(one.spec(),)) for one in chosen)), switched=True)
     ratios: list[list[float]] = [[] for _ in chosen]
     spent_s = 0.0
     for number in range(_MOST):
-        next_s = timing.estimate_s(1, arms=len(chosen) + 1)
+        next_s = executor.estimate_s(len(chosen) + 1, switched=True)
         if number >= _FEWEST and spent_s + next_s > budget_s:
             break
-        heat = timing.switched((), [(), *((one.spec(),) for one in chosen)], limit_s=3 * next_s + 120.0)
+        heat = executor.heat(design)
         spent_s += next_s
         for k, ratio in enumerate(heat.log_ratios):
             if ratio is not None:
@@ -187,18 +187,18 @@ def _candidates(found: Run, here: Machine) -> tuple[list[levers.Lever], tuple[tu
 
 def tell(known: Known, settings: Settings, *, targets: Sequence[str]) -> Result:
     """The numbers, and what they mean."""
-    foretold = _foretold(known, targets)
+    predicted = _predicted(known, targets)
     tables = [_threads(known.sweep)] if known.sweep.times else []
     tables += [_levers(known)] if known.tried or known.refused else []
-    tables += [_forecasts(known, foretold)]
+    tables += [_forecasts(known, predicted)]
     layers, batch, length = known.shape
-    assumed = dict.fromkeys(note for one in foretold for note in one.assumptions)
+    assumed = dict.fromkeys(note for one in predicted for note in one.assumptions)
     return Result(
         name="transformer",
         title=TITLE,
-        story=tuple(_story(known, foretold)),
+        story=tuple(_story(known, predicted)),
         tables=tuple(tables),
-        pictures=_pictures(known, foretold),
+        pictures=_pictures(known, predicted),
         notes=(
             f"The question's model with {layers} layers ({(known.work.parameter_bytes or 0) / 4e6:.0f} million "
             f"parameters), {batch} sequences of {length} tokens a step: batch and length are ours, --batch and "
@@ -211,7 +211,7 @@ def tell(known: Known, settings: Settings, *, targets: Sequence[str]) -> Result:
     )
 
 
-def _foretold(known: Known, targets: Sequence[str]) -> list[Prediction]:
+def _predicted(known: Known, targets: Sequence[str]) -> list[Prediction]:
     name, devices = gpus.measured_on(known.run.device)
     return [
         forecast(
@@ -273,10 +273,10 @@ def verdict(speedup: Interval) -> str:
     return "hurts" if speedup.high < 1 else "cannot be told from nothing"
 
 
-def _forecasts(known: Known, foretold: Sequence[Prediction]) -> Table:
+def _forecasts(known: Known, predicted: Sequence[Prediction]) -> Table:
     step_s = known.run.median_step_s()
     rows: list[tuple[Cell, ...]] = []
-    for one in foretold:
+    for one in predicted:
         there = Quantity.of(one.step_s, Unit.SECOND, predicted=True)
         samples = there.into(step_s * one.count)
         efficiency = Quantity(value=one.efficiency or 1.0, unit=Unit.SHARE, predicted=True) if one.count > 1 else None
@@ -289,9 +289,9 @@ def _forecasts(known: Known, foretold: Sequence[Prediction]) -> Table:
     )
 
 
-def _pictures(known: Known, foretold: Sequence[Prediction]) -> tuple[Curves | Bars, ...]:
+def _pictures(known: Known, predicted: Sequence[Prediction]) -> tuple[Curves | Bars, ...]:
     bars = [("this machine, as written", Quantity(value=known.run.median_step_s(), unit=Unit.SECOND))]
-    bars += [(f"{one.count} x {one.device}", Quantity.of(one.step_s, Unit.SECOND, predicted=True)) for one in foretold]
+    bars += [(f"{one.count} x {one.device}", Quantity.of(one.step_s, Unit.SECOND, predicted=True)) for one in predicted]
     there = Bars(title="A step here, and where it is predicted", unit=Unit.SECOND, bars=tuple(bars), log=True)
     times = known.sweep.times
     if len(times) < 2:
@@ -321,12 +321,12 @@ def _pictures(known: Known, foretold: Sequence[Prediction]) -> tuple[Curves | Ba
     )
 
 
-def _story(known: Known, foretold: Sequence[Prediction]) -> list[str]:
+def _story(known: Known, predicted: Sequence[Prediction]) -> list[str]:
     told = [_step(known)]
     if known.sweep.why:
         told.append(f"{known.sweep.why}{_seen_busy(known.run)}")
     told.append(_helps(known))
-    told.append(_others(known, foretold))
+    told.append(_others(known, predicted))
     remark = next((one for one in known.findings if one.code == "attention-over-batch"), None)
     if remark is not None:
         told.append(
@@ -369,8 +369,8 @@ def _helps(known: Known) -> str:
     return f"What helps on this CPU: {told}."
 
 
-def _others(known: Known, foretold: Sequence[Prediction]) -> str:
-    one, *more = foretold
+def _others(known: Known, predicted: Sequence[Prediction]) -> str:
+    one, *more = predicted
     step_s = known.run.median_step_s()
     there = Quantity.of(one.step_s, Unit.SECOND, predicted=True)
     text = (

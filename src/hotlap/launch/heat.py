@@ -2,22 +2,23 @@
 
 import contextlib
 import os
-import select
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hotlap.launch import processes
 from hotlap.launch.input import StandardInput
 from hotlap.launch.outcome import outcome
+from hotlap.launch.readable import readable
+from hotlap.launch.scratch import Scratch
+from hotlap.launch.starting import Environment, Starter
 from hotlap.launch.tail import Tail
-from hotlap.launch.workplace import Workplace, base_folder
+from hotlap.launch.template import Forked, Process
+from hotlap.launch.workplace import Workplace
 from hotlap.record import Plan, Run, Status
+from hotlap.record.order import rounds
 from hotlap.record.progress import WARMING
 
 # How often the parent looks at its children when nothing happens; a child's turn ends by itself, unseen by this.
@@ -26,8 +27,6 @@ _LOOK_S = 0.05
 # Time for a child that was asked to stop to finish its step and write its record.
 _GRACE_S = 10.0
 
-Environment = Callable[[Plan], Mapping[str, str]]
-
 
 class Launcher:
     """Starts commands under plans. A context manager: leaving it ends every process and removes every file of ours.
@@ -35,6 +34,10 @@ class Launcher:
     `environment` answers which variables a plan's levers want; `folders` are the user's, which no run may change.
     `timeout_s`: a run that makes no step for so long is ended (Status.HUNG). `interrupted` is asked all the time and
     ends everything with KeyboardInterrupt: the exception of the signal itself may get lost in somebody's callback.
+    `templates`: from the second run of a command on, processes may be forks of one that has imported what they import.
+
+    Raises:
+        UserError: there is no folder with room for what the commands write.
     """
 
     def __init__(
@@ -45,17 +48,30 @@ class Launcher:
         timeout_s: float,
         stdin: StandardInput | None = None,
         interrupted: Callable[[], bool] = lambda: False,
+        templates: bool = False,
     ) -> None:
-        self._environment = environment
         self._interrupted = interrupted
         self._folders = _outermost(folders)
         self._timeout_s = timeout_s
+        self._scratch = Scratch(self._folders)
         self._stdin = stdin or StandardInput()
-        self._base = Path(tempfile.mkdtemp(prefix="hotlap-", dir=base_folder(self._folders)))
+        self._starter = Starter(
+            environment,
+            stdin=self._stdin,
+            base=self._scratch.folder,
+            templates=templates,
+            timeout_s=timeout_s,
+            interrupted=interrupted,
+        )
         self._alive: list[_Child] = []
         self._count = 0
         self.not_enclosed: str | None = None
         """Why the user's folders could not be protected from what the script writes; None while they are."""
+
+    @property
+    def why_afresh(self) -> str | None:
+        """Why each process makes its imports anew, where they were to be made ahead."""
+        return self._starter.why_afresh
 
     def __enter__(self) -> "Launcher":
         return self
@@ -69,17 +85,21 @@ class Launcher:
             child.end()
             child.place.remove()
         self._alive = []
+        self._starter.close()
         self._stdin.close()
-        shutil.rmtree(self._base, ignore_errors=True)
+        self._scratch.close()
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """Run the plans at the same time; those with a turn take turns. (Same order in the answer.)
 
         After `limit_s` seconds each is asked to end with what it has (Status.LAPSED).
+
+        Raises:
+            UserError: what they wrote leaves no room.
         """
-        children = [self._start(plan) for plan in plans]
+        children = self._start(plans)
         try:
-            _Heat(children, timeout_s=self._timeout_s, limit_s=limit_s).run(self._interrupted)
+            _Heat(children, self._scratch, timeout_s=self._timeout_s, limit_s=limit_s).run(self._interrupted)
         finally:
             # On the way out after Ctrl-C as well.
             for child in children:
@@ -87,20 +107,21 @@ class Launcher:
         runs = [child.outcome() for child in children]
         for child in children:
             self.not_enclosed = self.not_enclosed or child.place.not_enclosed()
+            self._starter.learn(child.place)
             child.place.remove()
             self._alive.remove(child)
         return runs
 
-    def _start(self, plan: Plan) -> "_Child":
-        self._count += 1
-        place = Workplace(plan, base=self._base, number=self._count, folders=self._folders)
-        stdin = self._stdin.open()
-        try:
-            child = _Child(place, place.environment(self._environment(plan)), stdin)
-        finally:
-            os.close(stdin)
-        self._alive.append(child)
-        return child
+    def _start(self, plans: Sequence[Plan]) -> "list[_Child]":
+        numbers = range(self._count + 1, self._count + 1 + len(plans))
+        self._count += len(plans)
+        places = [
+            Workplace(plan, base=self._scratch.folder, number=number, folders=self._folders)
+            for number, plan in zip(numbers, plans, strict=True)
+        ]
+        children = [_Child(*start) for start in zip(places, self._starter.start(places), strict=True)]
+        self._alive += children
+        return children
 
 
 def _outermost(folders: Sequence[Path]) -> tuple[str, ...]:
@@ -116,27 +137,19 @@ def _outermost(folders: Sequence[Path]) -> tuple[str, ...]:
 class _Child:
     """One process under a plan."""
 
-    def __init__(self, place: Workplace, environment: Mapping[str, str], stdin: int) -> None:
+    def __init__(self, place: Workplace, process: Process) -> None:
         self.place = place
         self.plan = place.plan
         self.status: Status | None = None
         self.turns = 0
         self.waiting = False
         self.warming = True
+        self.ended = False
         self.asked_at: float | None = None
         self._left_at: float | None = None
-        self.process = subprocess.Popen(
-            place.command(),
-            cwd=None if sys.platform == "linux" else self.plan.cwd,
-            env=dict(environment),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self.process.stdout is not None and self.process.stderr is not None
-        self._stdout = Tail(self.process.stdout)
-        self._stderr = Tail(self.process.stderr)
+        self.process = process
+        self._stdout = Tail(process.stdout)
+        self._stderr = Tail(process.stderr)
         self._steps = 0
         self.moved_at = time.monotonic()
 
@@ -187,30 +200,34 @@ class _Child:
             self.go()
 
     def end(self) -> None:
-        """No process of it is left."""
+        """No process of it is left, and nothing of what they wrote."""
         processes.end_all(self.process.pid, self.place.marker)
         self.process.wait()
+        self.ended = True
+        self.place.clear()
 
     def outcome(self) -> Run:
-        return outcome(
+        found = outcome(
             self.place,
             status=self.status,
             exit_code=self.process.returncode,
             stdout=self._stdout.text(),
             stderr=self._stderr.text(),
         )
+        return replace(found, forked=isinstance(self.process, Forked))
 
 
 class _Heat:
-    """Referee: the children start together, warm up in turns, then run in serpentine order (A B C, C B A, ...)."""
+    """The children start together, warm up in turns, then take turns in a balanced order (`hotlap.record.order`)."""
 
-    def __init__(self, children: Sequence[_Child], *, timeout_s: float, limit_s: float) -> None:
+    def __init__(self, children: Sequence[_Child], scratch: Scratch, *, timeout_s: float, limit_s: float) -> None:
         self._children = children
+        self._scratch = scratch
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + limit_s
+        self._rounds = rounds(len(children), children[0].plan.order_seed) if children else iter(())
         self._order: list[_Child] = []
         self._running: _Child | None = None
-        self._rounds = 0
 
     def run(self, interrupted: Callable[[], bool]) -> None:
         """Until no child is left."""
@@ -219,13 +236,16 @@ class _Heat:
                 raise KeyboardInterrupt
             self._await_news()
             now = time.monotonic()
+            self._scratch.check()
             for child in self._children:
                 self._watch(child, now)
             self._pass_token()
+        for child in self._children:
+            self._left(child)
 
     def _await_news(self) -> None:
         waited = [c.ready_fd for c in self._children if c.alive and not c.waiting and c.ready_fd is not None]
-        ready = select.select(waited, [], [], _LOOK_S)[0]
+        ready = readable(waited, _LOOK_S)
         for child in self._children:
             if child.ready_fd in ready:
                 child.finished_turn()
@@ -236,8 +256,7 @@ class _Heat:
         if child.has_left(now):
             child.end()
         if not child.alive:
-            if child is self._running:
-                self._running = None
+            self._left(child)
             return
         child.look(now)
         if now > self._deadline and child.asked_at is None:
@@ -247,6 +266,14 @@ class _Heat:
             child.end()
         elif now - child.moved_at > self._timeout_s:
             child.status = Status.HUNG
+            child.end()
+
+    def _left(self, child: _Child) -> None:
+        """It is over. Those that go on do so without what it wrote beside them."""
+        if child is self._running:
+            self._running = None
+        if not child.ended:
+            self._scratch.check(now=True)  # it may have failed for want of room
             child.end()
 
     def _pass_token(self) -> None:
@@ -262,8 +289,7 @@ class _Heat:
         if not takers or not all(child.waiting for child in takers):
             return  # some still start
         self._order = [child for child in self._order if child in takers]
-        if not self._order:
-            self._order = takers if self._rounds % 2 == 0 else takers[::-1]
-            self._rounds += 1
+        while not self._order:
+            self._order = [child for place in next(self._rounds) if (child := self._children[place]) in takers]
         self._running = self._order.pop(0)
         self._running.go()

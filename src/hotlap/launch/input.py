@@ -1,12 +1,15 @@
 """Standard input of the user's command: every execution reads the same, from its beginning."""
 
+import contextlib
 import os
-import select
 import stat
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from hotlap.launch.readable import readable
 
 # A pipe that has given nothing for so long is taken to be one that nobody writes to.
 _PATIENCE_S = 1.0
@@ -33,7 +36,7 @@ class StandardInput:
     def _keep(self, source: int) -> None:
         chunks: list[bytes] = []
         size, deadline = 0, time.monotonic() + _PATIENCE_S
-        while size < _MAX_BYTES and select.select([source], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        while size < _MAX_BYTES and readable([source], max(0.0, deadline - time.monotonic())):
             chunk = os.read(source, 1 << 16)
             if not chunk:
                 break
@@ -49,6 +52,15 @@ class StandardInput:
     def open(self) -> int:
         """A descriptor at the beginning; the caller closes it."""
         return os.open(self._path or os.devnull, os.O_RDONLY)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """The same, closed at the end of the context."""
+        descriptor = self.open()
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         """Remove what was kept."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from types import FrameType
 
 from hotlap.errors import RecordError, UserError
 from hotlap.launch.outcome import killed_by, recorded
+from hotlap.launch.readable import readable
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
 from hotlap.record.progress import Progress
@@ -89,7 +89,7 @@ class WholeRun:
                 if ended is None:
                     time.sleep(_LOOK_S / 10)
                 else:
-                    select.select([ended], [], [], _LOOK_S)
+                    readable([ended], _LOOK_S)
                 if self._asked:
                     self._asked = False
                     asked()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -10,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import hotlap
+from hotlap.launch.scratch import delete
 from hotlap.record import LeverSpec, Plan, Turn, save
 from hotlap.record.progress import Progress
 
-_ENCLOSE = Path(__file__).with_name("enclose.py")
-_SITE = Path(hotlap.__file__).with_name("probe") / "site"
-_STAND_IN = Path(hotlap.__file__).with_name("probe") / "stand_in.py"
+_PROBE = Path(hotlap.__file__).with_name("probe")
+_ENCLOSE, _STAND_IN, _SITE = _PROBE / "enclose.py", _PROBE / "stand_in.py", _PROBE / "site"
 
 # So that a trial neither appears among the user's experiments nor waits for a network.
 _NO_TRACKERS = {
@@ -32,7 +31,8 @@ class Workplace:
     """Made for one process of one plan, outside of the user's folders; `remove` takes everything away."""
 
     def __init__(self, plan: Plan, *, base: Path, number: int, folders: tuple[str, ...]) -> None:
-        self.out = Path(tempfile.mkdtemp(prefix=f"{number}-", dir=base))
+        # As long as any other: a template writes the name of its fork over its own (`hotlap.probe.template`).
+        self.out = Path(tempfile.mkdtemp(prefix=f"{number:06d}-", dir=base))
         self._folders = folders
         turn = None
         if plan.turn is not None:
@@ -41,14 +41,16 @@ class Workplace:
         self.progress = Progress(self.out / "progress")
         save(self.plan, self.out / "plan.json")
         self.fifos = self._open_fifos(turn)
+        self._layers = self.out / "scratch"
+        self.spec = self.out / "enclose.json"
         spec = {
-            "cwd": plan.cwd,
-            "folders": list(folders),
-            "scratch": str(self.out / "scratch"),
-            "keep": [str(self.out)],
-            "told": str(self.out / "not-enclosed"),
+            "cwd": _as_utf8(plan.cwd),
+            "folders": list(map(_as_utf8, folders)),
+            "scratch": _as_utf8(self._layers),
+            "keep": [_as_utf8(self.out)],
+            "told": _as_utf8(self.out / "not-enclosed"),
         }
-        (self.out / "enclose.json").write_text(json.dumps(spec))
+        self.spec.write_text(json.dumps(spec))
 
     def _open_fifos(self, turn: Turn | None) -> tuple[int, int] | None:
         if turn is None:
@@ -65,7 +67,7 @@ class Workplace:
             command = [command[0], str(_STAND_IN), *command[1:]]
         if sys.platform != "linux":
             return command
-        return [sys.executable, "-I", "-S", str(_ENCLOSE), str(self.out / "enclose.json"), *command]
+        return [sys.executable, "-I", "-S", "-X", "utf8", str(_ENCLOSE), str(self.spec), *command]
 
     def environment(self, levers_environment: Mapping[str, str]) -> dict[str, str]:
         """The user's, and what the probe needs."""
@@ -97,15 +99,21 @@ class Workplace:
         told = self.out / "no-probe"
         return told.read_text().strip() if told.exists() else None
 
+    def clear(self) -> None:
+        """Delete what the command wrote into the covered folders; its processes have ended."""
+        delete(self._layers)
+
     def remove(self) -> None:
         """Close and delete all."""
         for descriptor in self.fifos or ():
             os.close(descriptor)
         self.progress.close()
-        # The kernel makes the overlay's work folder unreadable.
-        for work in self.out.glob("scratch/*/work/*"):
-            work.chmod(0o700)
-        shutil.rmtree(self.out, ignore_errors=True)
+        delete(self.out)
+
+
+def _as_utf8(path: str | Path) -> str:
+    """As enclose.py reads it, whatever the locale of this process is."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
 def probe_environment(out: Path, *, marker: str) -> dict[str, str]:
@@ -125,20 +133,6 @@ def site_environment(out: Path) -> dict[str, str]:
 def is_script(command: tuple[str, ...], replaced: Mapping[str, str], cwd: str) -> bool:
     """True for `python SCRIPT ...` where SCRIPT is among the replaced files."""
     return len(command) > 1 and str((Path(cwd) / command[1]).resolve()) in replaced
-
-
-def base_folder(folders: tuple[str, ...]) -> Path:
-    """A folder for scratch that lies outside of the user's, so that a layer never covers itself."""
-    candidates = [Path(tempfile.gettempdir()), Path("/var/tmp"), Path("/dev/shm")]
-    for candidate in candidates:
-        resolved = candidate.resolve()
-        if (
-            candidate.is_dir()
-            and os.access(candidate, os.W_OK)
-            and not any(resolved.is_relative_to(folder) for folder in folders)
-        ):
-            return resolved
-    return candidates[0].resolve()
 
 
 def levers_of(plan: Plan) -> tuple[LeverSpec, ...]:

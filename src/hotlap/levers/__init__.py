@@ -1,5 +1,6 @@
 """One file a lever: when it applies, what it can save, how it is switched, how it reads as source."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
 import msgspec
@@ -38,14 +39,14 @@ from hotlap.levers.pad_shapes import PadShapes
 from hotlap.levers.padded_recurrent import PaddedRecurrent
 from hotlap.levers.pin_and_overlap import PinAndOverlap
 from hotlap.levers.preallocate import Preallocate
-from hotlap.levers.prefetch_thread import PrefetchThread
 from hotlap.levers.random_on_device import RandomOnDevice
 from hotlap.levers.sdpa import Sdpa
 from hotlap.levers.tf32 import Tf32
 from hotlap.levers.threads import Threads
 from hotlap.levers.workers import Workers
 from hotlap.levers.zero_grad_none import ZeroGradNone
-from hotlap.record import LeverSpec
+from hotlap.record import LeverSpec, Run
+from hotlap.source import Edit
 
 __all__ = [
     "ALL",
@@ -58,7 +59,10 @@ __all__ = [
     "Patch",
     "Scope",
     "by_name",
+    "edits_of",
+    "environment_of",
     "from_spec",
+    "started_with",
 ]
 
 ALL: tuple[type[Lever], ...] = (
@@ -68,7 +72,6 @@ ALL: tuple[type[Lever], ...] = (
     LateTransform,
     NoEpochGap,
     Workers,
-    PrefetchThread,
     BatchedWindows,
     PinAndOverlap,
     DeviceResident,
@@ -105,6 +108,30 @@ ALL: tuple[type[Lever], ...] = (
 
 RECIPES: tuple[type[Lever], ...] = (BatchSize,)
 """Those that change the training itself; tried on request only (`hotlap tune --allow`)."""
+
+
+def edits_of(stack: Iterable[LeverSpec], run: Run) -> list[Edit]:
+    """The edits of several levers, in the order of `ALL`: the source is the same in whatever order they were accepted.
+
+    Raises:
+        UserError: a lever or a setting is unknown; a file is missing or changed since.
+    """
+    order = [kind.name for kind in (*ALL, *RECIPES)]
+    chosen = sorted(map(from_spec, stack), key=lambda lever: order.index(lever.name))
+    return [edit for lever in chosen for edit in lever.edits(run)]
+
+
+def started_with(stack: Iterable[LeverSpec]) -> tuple[LeverSpec, ...]:
+    """Those of the levers that are set where the script is started, and not in its source."""
+    return tuple(spec for spec in stack if from_spec(spec).by_environment)
+
+
+def environment_of(stack: Iterable[LeverSpec], environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that the levers want in a process which would otherwise be started with `environ`."""
+    wanted: dict[str, str] = {}
+    for spec in stack:
+        wanted |= from_spec(spec).environment({**environ, **wanted})
+    return wanted
 
 
 def by_name(name: str) -> type[Lever]:

@@ -4,22 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final, get_args
 
-from hotlap.levers.lever import Lever, Numerics, Scope, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit, InsertAtTop
+from hotlap.source import Edit
 
 Library = Literal["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libtcmalloc.so.4"]
-
-# The loader reads LD_PRELOAD before Python runs, so a script can only start itself again under it.
-_RESTART = """\
-import os
-import sys
-
-if __name__ == "__main__" and "{library}" not in os.environ.get("LD_PRELOAD", ""):
-    # Start once more with another malloc, which the loader decides on before Python runs.
-    os.environ["LD_PRELOAD"] = ":".join(filter(None, [os.environ.get("LD_PRELOAD", ""), "{library}"]))
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-"""
 
 
 @final
@@ -27,7 +16,8 @@ if __name__ == "__main__" and "{library}" not in os.environ.get("LD_PRELOAD", ""
 class Allocator(Lever):
     """Starts the process with jemalloc or tcmalloc in front of glibc's malloc, if one of them is installed.
 
-    What: `LD_PRELOAD=libjemalloc.so.2` (or tcmalloc's).
+    What: `LD_PRELOAD=libjemalloc.so.2` (or tcmalloc's). The variable is read before Python runs, so it is no part of
+    the patch: the report says how to start the script.
     Why: glibc maps large blocks afresh and gives them back at once, so each step's activations are paid for with page
     faults; jemalloc and tcmalloc keep them, and lock less between threads (PyTorch's tuning guide; Intel's guide for
     PyTorch on CPUs).
@@ -39,6 +29,7 @@ class Allocator(Lever):
     name: ClassVar[str] = "allocator"
     scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    by_environment: ClassVar[bool] = True
 
     library: Library = "libjemalloc.so.2"
 
@@ -55,8 +46,6 @@ class Allocator(Lever):
             return "Neither jemalloc nor tcmalloc is installed here."
         if run.switches is not None and "malloc" in run.switches.environment.get("LD_PRELOAD", ""):
             return "The script runs under another malloc already."
-        if script_sha256(run) is None:
-            return "There is no script of the user's to change."
         return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
@@ -73,7 +62,5 @@ class Allocator(Lever):
         return {"LD_PRELOAD": ":".join(filter(None, (present, self.library)))}
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """The script starts itself once more under the variable."""
-        script = script_sha256(run)
-        code = _RESTART.format(library=self.library)
-        return (InsertAtTop(path=script[0], sha256=script[1], code=code),) if script else ()
+        """None: see `by_environment`."""
+        return ()

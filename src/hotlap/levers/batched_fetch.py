@@ -36,6 +36,7 @@ class BatchedFetch(Lever):
     When it hurts: nowhere that is known; nothing is copied or kept, and what the script changes in its tensors is in
     the next batch. Classes derived from these are left alone, for their items may be something else, and so are Arrow
     columns that are decoded, nested or have empty places.
+    What changes: is in the next batch, for it is gathered from the script's own tensors, arrays and lists.
     """
 
     name: ClassVar[str] = "batched-fetch"

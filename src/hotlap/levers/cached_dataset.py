@@ -1,11 +1,11 @@
 """cached-dataset: items are computed once, and batches are gathered from memory."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from hotlap.data.folder import default_folder, room_bytes
+from hotlap.data.recent import Recent
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
@@ -16,15 +16,12 @@ from hotlap.levers.loaders import (
     refused_by_all,
     replace_datasets,
     saves_at_most_s,
+    why_none_works,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Run
 from hotlap.source import Edit
 from hotlap.units import size
-
-# Caches held for data sets that no loader uses at the moment, so that a script which makes a new loader each epoch
-# finds its items again. Each holds memory, so there is an end to it.
-MAX_HELD = 8
 
 
 @final
@@ -42,6 +39,15 @@ class CachedDataset(Lever):
     the true items handed out); the first epoch is a little slower; items that memory cannot hold go to a file, and the
     disk must then be faster than their making; a data set that counts, logs or mutates things as it is read does so
     less often.
+    What changes: before the first batch of each epoch all that items are made from is compared, to the last entry and
+    byte: containers, arrays, tensors (however they were written to), frames, attributes, transforms, closures, globals
+    and what is taken from modules of the script, and the time and size of files that Python opened for an item, or that
+    the data set names. What is no longer as it was is computed anew in that epoch. A change in the middle of an epoch
+    may be seen with the next one. Refused, with a sentence: data sets with objects of C whose content cannot be read (a
+    connection, a tokenizer), tensors on a device, items read by a C library from files that the data set does not name,
+    and data sets that take longer to compare than a tenth of what is saved (the first time, 30% of an epoch's items).
+    Not seen: what is changed and put back within one epoch, environment variables, state of installed libraries and of
+    other machines, files whose time and size stay the same, and files added to folders that no item lists.
     """
 
     name: ClassVar[str] = "cached-dataset"
@@ -99,8 +105,7 @@ class Wrapped:
         """`make`: the script's data set, or what `cached` returned -> what `cached` returns."""
         self._patch = patch
         self._make = make
-        # By the id of the data set, which the cache keeps alive; the one used last is at the end.
-        self._held: OrderedDict[int, Any] = OrderedDict()
+        self._held: Recent[Any] = Recent()
 
     def install(self) -> None:
         """Each DataLoader made from now on reads a wrapped one."""
@@ -122,22 +127,19 @@ class Wrapped:
 
         if type(dataset) is not Kept and (stood_in(dataset) or not has_items(dataset)):
             return dataset
-        held = self._held.pop(id(dataset), None)
-        if held is None:
-            held = self._make(dataset)
-            held._hotlap_on_note(self._patch.notes.append)
-        self._held[id(dataset)] = held
-        if len(self._held) > MAX_HELD:
-            self._held.popitem(last=False)
-        return held
+        return self._held.get(dataset, self._new)
+
+    def _new(self, dataset: Any) -> Any:
+        made = self._make(dataset)
+        made._hotlap_on_note(self._patch.notes.append)
+        return made
 
     def _settled(self) -> bool:
         """True once every data set that was drawn from is full, has given up, or hardly computes items any more."""
         return all(held._hotlap_settled() for held in self._held.values() if held._hotlap_kept.used)
 
     def _idle(self) -> str | None:
-        reasons = [held._hotlap_idle() for held in self._held.values()]
-        return None if None in reasons else next((reason for reason in reasons if reason), "")
+        return why_none_works([held._hotlap_idle() for held in self._held.values()])
 
 
 def _cached(dataset: Any) -> Any:

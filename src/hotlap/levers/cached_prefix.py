@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.loaders import (
@@ -31,6 +31,9 @@ class CachedPrefix(Lever):
     When it hurts: decoded pictures take memory (ten times their files), and beyond it the disk must be faster than the
     decoder. A data set that counts, logs or changes things as it is read does so less often. Data sets that cannot be
     cut without changing an item are noticed, and left alone.
+    What changes: as for cached-dataset. Before each epoch all that items are made from is compared, and heads are
+    dropped where anything differs, a setting of a random transform too: after three such epochs no heads are kept. What
+    cannot be compared is refused, and what is not seen is the same.
     """
 
     name: ClassVar[str] = "cached-prefix"
@@ -56,13 +59,13 @@ class CachedPrefix(Lever):
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import cached_prefix
 
-        def kept(dataset: Any) -> None:
-            if hasattr(dataset, "_hotlap_settled"):
-                dataset._hotlap_notes.on_note = patch.notes.append
-                patch.settled.append(dataset._hotlap_settled)
-                patch.idle.append(dataset._hotlap_idle)
-
-        replace_datasets_once(patch, cached_prefix, kept=kept, within="late")
+        replace_datasets_once(
+            patch,
+            cached_prefix,
+            idle=lambda made: made._hotlap_idle(),
+            settled=lambda made: made._hotlap_settled(),
+            within="late",
+        )
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached_prefix(...)` around the data set of each loader that is served."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.loaders import (
@@ -37,6 +37,8 @@ class LateTransform(Lever):
     When it hurts: with workers the arithmetic moves into the training process, which may have no time to spare. Items
     that can be kept whole need no transforms at all (cached-dataset). Where the pictures differ in size, are no bytes,
     or are put together by a function of the script's own, everything stays as it is.
+    What changes: items are computed each time, by the processes that the script would have; the constants of the last
+    transforms are compared before each batch.
     """
 
     name: ClassVar[str] = "late-transform"
@@ -66,14 +68,8 @@ class LateTransform(Lever):
     def install(self, patch: Patch) -> None:
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import late
-        from hotlap.data.lateness import LateDataset
 
-        def kept(dataset: Any) -> None:
-            if type(dataset) is LateDataset:
-                dataset._hotlap_notes.on_note = patch.notes.append
-                patch.idle.append(lambda: dataset.note)
-
-        replace_datasets_once(patch, late, kept=kept, around="cached_prefix")
+        replace_datasets_once(patch, late, idle=lambda made: made.note, around="cached_prefix")
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`late(...)` around the data set of each loader that is served."""

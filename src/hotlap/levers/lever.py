@@ -36,7 +36,7 @@ class Numerics(StrEnum):
 
 
 class Patch:
-    """Remembers what it replaced and restores it exactly, in reverse order."""
+    """Remembers what it replaced and restores it in reverse order, but for what the script has set since."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
@@ -55,13 +55,17 @@ class Patch:
         had = name in vars(owner)
         old = vars(owner).get(name)
 
+        setattr(owner, name, value)
+        there = vars(owner).get(name)
+
         def restore() -> None:
+            if vars(owner).get(name) is not there:
+                return
             if had:
                 setattr(owner, name, old)
             else:
                 delattr(owner, name)
 
-        setattr(owner, name, value)
         self._undo.append(restore)
 
     def on_undo(self, action: Callable[[], None]) -> None:
@@ -93,6 +97,8 @@ class Lever(ABC):
     name: ClassVar[str]
     scope: ClassVar[Scope]
     numerics: ClassVar[Numerics]
+    by_environment: ClassVar[bool] = False
+    """It is read before Python runs, so no line of source can set it: the user starts the script with `environment`."""
     pads: ClassVar[bool] = False
     """Batches get more of their own padding: the gate sets that apart, and compares the rest."""
 
@@ -118,7 +124,8 @@ class Lever(ABC):
 
     @abstractmethod
     def edits(self, run: Run) -> Sequence[Edit]:
-        """The same change as source at the recorded call sites; empty when it cannot be written (see `rejects`)."""
+        """The same change as source at the recorded call sites; empty when it cannot be written (see `rejects`), and
+        where it is `by_environment`."""
 
     def spec(self) -> LeverSpec:
         """This lever as data."""

@@ -1,11 +1,12 @@
 """What the data levers share: the data set that a DataLoader is made with, in the process and in the source."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from inspect import signature
 from typing import Any
 
 from hotlap.data.memory import SHARE_OF_FREE
+from hotlap.data.recent import Recent
 from hotlap.levers.lever import Patch
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import Edit, WrapArgument
@@ -13,6 +14,10 @@ from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
 MIN_SHARE = 0.02
+
+# Functions of `hotlap.data` around a data set, the innermost first: what serves its items, what is done to whole
+# batches, whose workers make them, and where they go. `hotlap.data.stand_in` refuses any other order.
+NESTING = ("batched", "cached", "resident", "cached_prefix", "late", "lasting", "overlapped")
 
 NO_LOADER = "The script makes no DataLoader."
 NO_LINE = "The loaders are not made in the script's own source, so there is no line to change."
@@ -62,10 +67,11 @@ def sites(run: Run, loaders: Iterable[LoaderFacts]) -> Sequence[CallSite]:
 
 
 def wrapping_edits(run: Run, loaders: Iterable[LoaderFacts], function: str) -> Sequence[Edit]:
-    """`function(...)` of `hotlap.data` around the data set of each of these loaders."""
+    """`function(...)`, one of `NESTING`, around the data set of each of these loaders, at its place among them."""
     imports = f"from hotlap.data import {function}"
+    inside = tuple(f"hotlap.data.{name}" for name in NESTING[NESTING.index(function) + 1 :])
     return tuple(
-        WrapArgument(site=site, position=0, keyword="dataset", function=function, imports=imports)
+        WrapArgument(site=site, position=0, keyword="dataset", function=function, imports=imports, inside=inside)
         for site in sites(run, loaders)
     )
 
@@ -108,33 +114,48 @@ def replace_datasets_once(
     patch: Patch,
     make: Callable[[Any], Any],
     *,
-    kept: Callable[[Any], None],
+    idle: Callable[[Any], str | None],
+    settled: Callable[[Any], bool] = lambda made: True,
     around: str | None = None,
     within: str | None = None,
 ) -> None:
     """CHILD: as `replace_datasets`, with one `make(dataset)` for all loaders that a script makes of a data set.
 
     Arguments:
-        kept: told of each that `make` returned, the first time.
+        idle: what `make` returned -> why it does nothing; "" where that is not known yet, None if it does something.
+        settled: what `make` returned -> True if its batches come as they will from now on.
         around: a function of ours whose result `make` takes as well; by default it takes data sets of the script's own.
         within: a function of ours that may stand around what `make` returns, beside those that stand around all.
     """
     from hotlap.data import stand_in
 
-    held: dict[int, Any] = {}
+    held: Recent[Any] = Recent()
+
+    def new(dataset: Any) -> Any:
+        made = make(dataset)
+        if made is not dataset:
+            made._hotlap_notes.on_note = patch.notes.append
+        return made
 
     def wrap(dataset: Any) -> Any:
         served = not stand_in.stood_in(dataset) or (around is not None and stand_in.made_by(dataset) == around)
-        if not served or not has_items(dataset):
-            return dataset
-        found = held.get(id(dataset))
-        if found is None:
-            found = held[id(dataset)] = make(dataset)
-            kept(found)
-        return found
+        return held.get(dataset, new) if served and has_items(dataset) else dataset
 
+    def ours() -> Iterator[Any]:
+        return filter(stand_in.stood_in, held.values())
+
+    def why_idle() -> str | None:
+        return why_none_works([idle(made) for made in ours()])
+
+    patch.settled.append(lambda: all(map(settled, ours())))
+    patch.idle.append(why_idle)
     outside = ("overlapped", "lasting", *([] if within is None else [within]))
     replace_datasets(patch, lambda dataset: stand_in.within(dataset, wrap, outside=outside))
+
+
+def why_none_works(reasons: Sequence[str | None]) -> str | None:
+    """The first of the reasons why one of several does nothing, "" where none is known; None if one does something."""
+    return None if None in reasons else next((reason for reason in reasons if reason), "")
 
 
 def has_items(dataset: Any) -> bool:

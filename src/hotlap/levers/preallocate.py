@@ -16,7 +16,7 @@ from hotlap.source import Edit, InsertBefore
 Shape = Annotated[str, Meta(pattern=r"\A[0-9]{1,9}(x[0-9]{1,9}){0,7}\Z")]
 _DTYPES = ("float32", "int64")
 
-# As for expandable-segments, which mends the same: it serves to order the search.
+# As for expandable-segments, which fixes the same: it serves to order the search.
 _PART = 0.25
 
 
@@ -33,7 +33,7 @@ class Preallocate(Lever):
     When it hurts: the memory is held from the start, and a batch that is longer still finds no block either. What it
     saves comes early: once the largest batch came by itself there is little left, which the comparison of later steps
     shows. State that a model keeps elsewhere than in buffers (a counter of its calls) sees one call more. Lever
-    `expandable-segments` mends the same without a batch.
+    `expandable-segments` fixes the same without a batch.
     """
 
     name: ClassVar[str] = "preallocate"

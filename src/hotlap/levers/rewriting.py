@@ -59,10 +59,15 @@ def _own_modules() -> Iterator[tuple[Any, str]]:
 @cache
 def _is_foreign(path: str) -> bool:
     full = str(Path(path).resolve())
-    roots = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    roots.add(str(Path(__file__).parents[1]))
-    installed = "site-packages" in full or "dist-packages" in full
-    return installed or any(full.startswith(f"{Path(root).resolve()}/") for root in roots)
+    return "site-packages" in full or "dist-packages" in full or full.startswith(_foreign_roots())
+
+
+@cache
+def _foreign_roots() -> tuple[str, ...]:
+    """Asked once: a script with a framework has thousands of modules, and each answer takes Python some 0.2 ms."""
+    paths = sysconfig.get_paths()
+    roots = [Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return tuple(f"{root.resolve()}/" for root in (*roots, Path(__file__).parents[1]))
 
 
 @lru_cache(maxsize=256)

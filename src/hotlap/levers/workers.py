@@ -102,7 +102,8 @@ class Workers(Lever):
         from hotlap.data.iterators import taught
         from hotlap.data.staffing import Staffing
 
-        staffing = Staffing(self.num_workers, self.prefetch_factor, say=patch.notes.append)
+        given = self.prefetch_factor if self.prefetch_factor != PREFETCH_FACTORS[0] else None
+        staffing = Staffing(self.num_workers, given, say=patch.notes.append, exact=not self.draws)
         replace_arguments(patch, staffing.change)
         patch.set(DataLoader, "_get_iterator", taught(DataLoader._get_iterator))
         patch.settled.append(staffing.settled)

@@ -17,6 +17,7 @@ from statistics import median
 
 import hotlap
 from hotlap.errors import HotlapError, RecordError
+from hotlap.folders import cache_folder
 from hotlap.machine import checks
 from hotlap.machine.facts import Facts
 from hotlap.machine.gather import gather
@@ -61,13 +62,6 @@ def checkup(
             save(kept, path)
     known = replace(facts, torch=kept.torch, figures=kept.figures, under_load=kept.under_load)
     return replace(kept, machine=facts.machine, cores=facts.cores, complaints=checks.complaints(known))
-
-
-def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/hotlap`, or `~/.cache/hotlap`."""
-    # An empty or relative value counts as not set. https://specifications.freedesktop.org/basedir-spec/latest/
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".cache") / "hotlap"
 
 
 def key_of(facts: Facts) -> str:

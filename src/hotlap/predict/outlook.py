@@ -1,4 +1,4 @@
-"""What else can be foretold from a workload: levers on that device, energy and price, where FSDP shards memory.
+"""What else can be predicted from a workload: levers on that device, energy and price, where FSDP shards memory.
 
 Each is a ratio of two forecasts that share their draws, so what is not known of the workload mostly cancels.
 """

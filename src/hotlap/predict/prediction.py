@@ -35,7 +35,7 @@ CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
 # The model is pulled by this part towards the plain ratio of peaks and bandwidths (their geometric mean): what it
 # believes of a device that nothing was measured on is worth that much less than all. Of 0, 0.15, 0.3, 0.45 and 0.6,
-# held-out devices and architectures are foretold best with 0.15 and 0.3, which hardly differ.
+# held-out devices and architectures are predicted best with 0.15 and 0.3, which hardly differ.
 PEAKS_WEIGHT = 0.3
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6

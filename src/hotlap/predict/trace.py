@@ -128,6 +128,8 @@ class _Seen:
     """Storage -> bytes that the forward pass keeps for the backward pass."""
     leaves: dict[int, torch.Tensor] = field(default_factory=dict)
     """Storage -> a tensor that wants a gradient and was not computed: a parameter."""
+    failed: Exception | None = None
+    """Why not all was seen. (The script's step goes on.)"""
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -145,9 +147,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         name = func._overloadpacket.__name__
-        # Collectives of a run on several processes are the model's to foretell, not work of one device.
+        # Collectives of a run on several processes are the model's to predict, not work of one device.
         if not self.aside and name not in _NO_KERNEL and "c10d" not in func.namespace:
-            self._record(func, name, args, kwargs, out)
+            try:
+                self._record(func, name, args, kwargs, out)
+            except Exception as error:
+                self._seen.failed = error
         return out
 
     def _stage(self) -> Stage:
@@ -275,8 +280,11 @@ class Tracer:
         self._open.enter_context(self._recorder)
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        self._seen.saved[storage._cdata] = storage.nbytes()
+        try:
+            storage = tensor.untyped_storage()
+            self._seen.saved[storage._cdata] = storage.nbytes()
+        except Exception as error:
+            self._seen.failed = error
         return tensor
 
     @contextmanager
@@ -293,8 +301,13 @@ class Tracer:
         self._open.close()
 
     def stop(self, *, name: str = "", precision: Precision | None = None, batch_bytes: float = 0.0) -> Workload:
-        """End, and say what was done. `batch_bytes`: that would travel from the host, besides copies that were seen."""
+        """End, and say what was done. `batch_bytes`: that would travel from the host, besides copies that were seen.
+
+        Raises what made it miss an operator.
+        """
         self._open.close()
+        if self._seen.failed is not None:
+            raise self._seen.failed
         operators = tuple(_mapped(self._seen.counts))
         trained = self._trained or list(self._seen.leaves.values())
         known = {parameter.untyped_storage()._cdata for parameter in trained}

@@ -1,12 +1,14 @@
 """From the start of a Python process to the moment when torch is there: seeds, replaced sources, the import hook."""
 
+import contextlib
+import io
 import os
 import random
 import sys
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from hotlap.probe.imports import after_import
 from hotlap.record import Plan, load
@@ -17,10 +19,9 @@ if TYPE_CHECKING:
 
 def await_torch(plan_path: str) -> None:
     """In a Python that the user's command started: wait for torch."""
-    # Not in processes of multiprocessing: "parent" means the thread that started them, and it may end before them.
-    plan = load(Path(plan_path), Plan)
-    if not (plan.whole or plan.only_levers) or os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
-        # (A real training may outlive the shell that started it, as it would without us.)
+    # For the kernel "parent" is the thread that started a process, and only hotlap's own is known to outlive what it
+    # started. Other processes see between two steps that hotlap has gone.
+    if os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
         _die_with_parent()
     arrive(plan_path)
 
@@ -38,16 +39,34 @@ def arrive(plan_path: str) -> "Callable[[], Session | None]":
     sessions: list[Session] = []
 
     def start() -> None:
-        from hotlap.probe.start import start as start_probe
-        from hotlap.probe.start import start_levers
+        try:
+            from hotlap.probe.start import start as start_probe
+            from hotlap.probe.start import start_levers
 
-        if plan.only_levers:
-            start_levers(plan)
-        else:
-            sessions.append(start_probe(plan))
+            if plan.only_levers:
+                start_levers(plan)
+            else:
+                sessions.append(start_probe(plan))
+        except Exception as error:
+            # The script's import of torch must not fail by that.
+            _not_started(plan, error)
 
     after_import("torch", start)
     return lambda: sessions[0] if sessions else None
+
+
+def _not_started(plan: Plan, error: Exception) -> None:
+    text = f"hotlap failed when torch was imported: {type(error).__name__}: {error}"
+    if plan.only_levers:
+        sys.stderr.write(f"hotlap: the levers are not at work here: {text}\n")
+    else:
+        tell_why_not(Path(plan.out), text)
+
+
+def tell_why_not(out: Path, text: str) -> None:
+    """Why there is no record of this process: for the parent, if it is still there."""
+    with contextlib.suppress(OSError), (out / "no-probe").open("a", encoding="utf-8") as told:
+        told.write(f"{text[:300]}\n")
 
 
 def _seed_numpy(plan: Plan) -> None:
@@ -72,7 +91,7 @@ def serve_replaced(replaced: Any) -> None:
     if not replaced:
         return
     texts = dict(replaced)
-    read_code = SourceFileLoader.get_code
+    read_code, open_code = SourceFileLoader.get_code, io.open_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> Any:
         path = self.get_filename(fullname)
@@ -80,4 +99,15 @@ def serve_replaced(replaced: Any) -> None:
         # Compiled here and now: a cached .pyc on disk belongs to the other text.
         return read_code(self, fullname) if text is None else compile(text, path, "exec", dont_inherit=True)
 
-    setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010 - as above
+    def opened(path: str) -> IO[bytes]:
+        """By this runpy reads: a worker that is spawned runs the main script once more."""
+        text = texts.get(str(Path(path).resolve()))
+        if text is None:
+            return open_code(path)
+        import tokenize
+
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
+        return io.BytesIO(text.encode(encoding))
+
+    setattr(SourceFileLoader, "get_code", get_code)  # noqa: B010 - a plain assignment to a method is a type error
+    io.open_code = opened

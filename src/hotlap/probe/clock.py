@@ -59,6 +59,7 @@ class Lap:
     """Scalars that backward was called on: floats, or tensors that still live on a device."""
     num_samples: int | None = None
     num_updates: int = 0
+    num_forwards: int = 0
     epoch_started: bool = False
 
 
@@ -206,6 +207,7 @@ class _Reader:
         self.num_of[what] += 1
         self._lap.spent[phase] += seconds
         self._pieces.append((begin, end, phase, seconds))
+        self._lap.num_forwards += phase == FORWARD
         if what >= DRAW:
             self._note_kind(what, begin, end)
 

@@ -20,6 +20,7 @@ import torch
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
+from hotlap.probe.guard import Guard
 from hotlap.record import Meeting, RankLog, RankStep
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
@@ -102,11 +103,8 @@ class Collectives:
         """`function`, its time in the communication phase."""
         from threading import get_ident
 
-        is_compiling = torch.compiler.is_compiling
-
-        @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or self._inside or get_ident() != thread.id:
+            if self._inside or get_ident() != thread.id:
                 return function(*args, **kwargs)
             begin = self._enter()
             try:
@@ -123,7 +121,6 @@ class Collectives:
         """`Work.wait`: the end of a collective that was begun before."""
         from threading import get_ident
 
-        @functools.wraps(wait)
         def wrapper(work: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside or get_ident() != thread.id:
                 return wait(work, *args, **kwargs)
@@ -227,9 +224,11 @@ class Collectives:
         )
 
 
-def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[], None]) -> None:
+def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[], None], guard: Guard) -> None:
     """Hear of everything in torch.distributed that can hold a process. `joined` is told when a group was made."""
     import torch.distributed as dist
+
+    what = "the communication of processes"
 
     if not dist.is_available():
         return
@@ -237,7 +236,8 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
         for name in names:
             function = getattr(dist, name, None)
             if function is not None:
-                patch.set(dist, name, books.timed(function, thread, of_all=of_all))
+                timed = functools.partial(books.timed, thread=thread, of_all=of_all)
+                patch.set(dist, name, guard.around(function, timed, what))
     init = dist.init_process_group
 
     @functools.wraps(init)
@@ -249,7 +249,7 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
     patch.set(dist, "init_process_group", init_process_group)
     work = getattr(dist, "Work", None)
     if work is not None:
-        patch.set(work, "wait", books.timed_wait(work.wait, thread))
+        patch.set(work, "wait", guard.around(work.wait, functools.partial(books.timed_wait, thread=thread), what))
 
 
 def _is_group(value: Any) -> bool:

@@ -122,7 +122,7 @@ class _Hooks:
             if isinstance(target, torch.Tensor):
                 return self.differs(tensor, target)
             if isinstance(target, str | torch.device | int) and not isinstance(target, bool):
-                kind = "cuda" if isinstance(target, int) else torch.device(target).type
+                kind = "cuda" if isinstance(target, int) else str(target).partition(":")[0]
                 return (kind != "cpu") != self._on_device(tensor)
         return False
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from hotlap.probe import cut_off, mismatch, parting, unseen
+from hotlap.probe.arrival import tell_why_not
 from hotlap.record import Status
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ class Ending:
         if self.finished or os.getpid() != self._pid:
             return
         self.finished = True
-        self._session.account(now=time.perf_counter())
+        self._session.guard(self._session.account, "the last steps")(now=time.perf_counter())
         # A training for real ends here; one of ours may still be asked for items, its script will not notice.
         sample = self.error is None and not self._session.plan.whole
-        parting.write(self._session, Status.CRASHED if self.error else Status.ENDED, sample=sample)
+        self._write(Status.CRASHED if self.error else Status.ENDED, sample=sample)
 
     def forked(self) -> None:
         """We are in a child now. It may be the one that trains; once its parent has trained, it is not."""
@@ -59,9 +60,16 @@ class Ending:
         """Write the record and leave at once: no `finally`, no checkpoint, no atexit hook of the script runs."""
         self.finished = True
         unseen.from_here_on()
-        parting.write(self._session, status, sample=True)
+        self._write(status, sample=status is not Status.CRASHED)
         self._session.left()
         self.leave(wait_s=_LEAVE_S)
+
+    def _write(self, status: Status, *, sample: bool) -> None:
+        """Where that fails (a full disk, hotlap has gone) the script still ends as it does without us."""
+        try:
+            parting.write(self._session, status, sample=sample)
+        except Exception as error:
+            tell_why_not(self._session.out, f"hotlap could not write what it recorded: {type(error).__name__}: {error}")
 
     def leave(self, *, wait_s: float = 0.0) -> NoReturn:
         """Go, now or when hotlap ends all processes of the command, within `wait_s` seconds."""

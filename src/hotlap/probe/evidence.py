@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import torch
 
 from hotlap.probe.formula import Formula
-from hotlap.record import Number, Update, as_number
+from hotlap.probe.sampling import direction, sampled
+from hotlap.probe.states import Place, untrained
+from hotlap.record import Update, as_number
 
 # Parameters are compared before and after the update at the first steps, where a wrong update shows at once, and then
 # at some of them: each comparison copies the parameters.
@@ -19,9 +21,6 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 # A part of a gradient's largest element that float32 hardly resolves in a sum: its unit roundoff is 6e-8.
 _RESIDUE = 1e-6
-
-# Beyond this a copy of the parameters would change what fits into memory.
-_MAX_ELEMENTS = 250_000_000
 
 _UNIT_ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
@@ -41,13 +40,14 @@ def leaves(value: Any) -> Iterator[Any]:
 def num_samples(batch: Any) -> int | None:
     """Length of the first tensor (or list of leaves) in a batch; None when it has none."""
     # Nearly all batches, without a generator: this runs in every step.
-    if type(batch) in (list, tuple) and batch and type(batch[0]) is torch.Tensor:
+    if type(batch) in (list, tuple) and batch and type(batch[0]) is torch.Tensor and not batch[0].is_nested:
         # `len` of a tensor is a Python function of torch's, seven times as slow.
         shape = batch[0].shape
         return shape[0] if shape else 1
     for leaf in leaves(batch):
         if isinstance(leaf, torch.Tensor):
-            return leaf.shape[0] if leaf.dim() else 1
+            # A nested tensor has no shape, but this size.
+            return leaf.size(0) if leaf.dim() else 1
     return len(batch) if isinstance(batch, list | tuple | dict) else None
 
 
@@ -89,7 +89,11 @@ def _told(leaf: Any) -> tuple[bytes, bytes, bytes]:
     """What is known of a leaf: whole, and without padding at the end of dimension 0 or 1."""
     if not isinstance(leaf, torch.Tensor):
         return (repr(leaf).encode() if _is_plain(leaf) else type(leaf).__name__.encode(),) * 3
-    flat = _on_host(leaf)
+    tensor = _peeked(leaf)
+    if tensor.is_nested:
+        told = [_told(part) for part in tensor.unbind()]
+        return tuple(b"".join(parts) for parts in zip(*told, strict=True)) if told else (b"",) * 3  # type: ignore[return-value]
+    flat = tensor.detach().resolve_conj().resolve_neg().cpu()
     whole = _digest_of(flat)
     parts = [_without_padding(flat, dim) for dim in (0, 1)]
     first, second = (whole if part is flat else _digest_of(part) for part in parts)
@@ -117,10 +121,10 @@ def _without_padding(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     return tensor.narrow(dim, 0, int(kept[-1]) + 1 if len(kept) else 0)
 
 
-def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+def _peeked(tensor: torch.Tensor) -> torch.Tensor:
     # A batch of ours that knows of a copy on a device: after an ordinary use the script would not be given that copy.
     peek = getattr(type(tensor), "_hotlap_peek", None)
-    return (tensor if peek is None else peek(tensor)).detach().resolve_conj().resolve_neg().cpu()
+    return tensor if peek is None else peek(tensor)
 
 
 def _bytes(flat: torch.Tensor) -> Any:
@@ -173,16 +177,20 @@ def learning_rates(optimizers: Iterable[torch.optim.Optimizer]) -> tuple[float, 
 
 
 class Updates:
-    """Compares the parameters before and after some of the steps, and what the optimizers made of the gradients."""
+    """Compares the parameters before and after some of the steps, and what the optimizers made of the gradients.
+
+    Of a large parameter, some tens of thousands of its elements (`hotlap.probe.sampling`). Beside them, how far what no
+    optimizer trains has come since the first update.
+    """
 
     def __init__(self) -> None:
         self.seen: list[Update] = []
         self._before: list[torch.Tensor] | None = None
         self._params: list[torch.Tensor] = []
-        self._gradients: dict[int, tuple[float, float, float]] = {}
+        self._gradients: dict[int, tuple[float, float, float, str | None]] = {}
         self._formula: Formula | None = None
         self._departures: dict[int, float] = {}
-        self._buffers: dict[tuple[int, str], tuple[torch.nn.Module, torch.Tensor]] = {}
+        self._untrained: list[tuple[Place, torch.Tensor]] | None = None
 
     @staticmethod
     def wanted(step: int) -> bool:
@@ -193,27 +201,26 @@ class Updates:
         """
         return step < _FIRST_UPDATES or step & (step - 1) == 0 or (step * _GOLDEN) % 1.0 < _SHARE_OF_UPDATES
 
-    def saw(self, module: torch.nn.Module) -> None:
-        """An outermost module was called for training: its buffers belong to what training makes."""
-        for part in module.modules():
-            for name, buffer in part.named_buffers(recurse=False):
-                # By its place: a module may put another tensor there in each step.
-                if (id(part), name) not in self._buffers and buffer.is_floating_point():
-                    self._buffers[id(part), name] = part, buffer.detach().clone()
+    @property
+    def untrained(self) -> tuple[str, ...]:
+        """(B,) what `Update.buffers` tells of."""
+        return tuple(place.label for place, _ in self._untrained or ())
 
     def before(self, params: list[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> None:
         """`optimizer` is about to step; `params` are those of all optimizers. None: what it does cannot be foreseen."""
+        if self._untrained is None:
+            found = ((place, place.tensor()) for place in untrained(params))
+            self._untrained = [(place, sampled(first).clone()) for place, first in found if first is not None]
         if self._before is None:
-            if sum(p.numel() for p in params) > _MAX_ELEMENTS:
-                return
             self._params = params
-            self._before = [p.detach().clone() for p in params]
+            self._before = [sampled(p).clone() for p in params]
         if optimizer is None:
             return
         for group in optimizer.param_groups:
             for param in group["params"]:
                 if param.grad is not None and param.grad.layout == torch.strided:
-                    self._gradients[id(param)] = _norm(param.grad), *_filled(param.grad)
+                    gradient = sampled(param.grad)
+                    self._gradients[id(param)] = _norm(gradient), *_filled(gradient), direction(param.grad)
         self._formula = Formula(optimizer)
 
     def stepped(self) -> None:
@@ -231,12 +238,13 @@ class Updates:
             return
         norms, changed = [], []
         for old, new in zip(self._before, self._params, strict=True):
-            difference = new.detach() - old
+            difference = sampled(new) - old
             norms.append(as_number(_norm(difference)))
             changed.append(float((difference != 0).double().mean()) if difference.numel() else 0.0)
         addresses = [id(param) for param in self._params]
         gradients = [self._gradients.get(address) for address in addresses]
         departures = [self._departures.get(address) for address in addresses]
+        ways = [_way(place.tensor(), first) for place, first in self._untrained or ()]
         self.seen.append(
             Update(
                 step=step,
@@ -246,24 +254,28 @@ class Updates:
                 filled=tuple(None if found is None else found[1] for found in gradients),
                 residues=tuple(None if found is None else found[2] for found in gradients),
                 departures=tuple(None if found is None else as_number(found) for found in departures),
-                buffers=tuple(self._journeys()),
+                buffers=tuple(None if way is None else as_number(_norm(way)) for way in ways),
+                directions=(
+                    *(None if found is None else found[3] for found in gradients),
+                    *(None if way is None else direction(way) for way in ways),
+                ),
             )
         )
         self._before, self._gradients, self._departures = None, {}, {}
 
-    def _journeys(self) -> Iterator[Number]:
-        """How far each buffer is from where it was; None for one that is gone, or has another shape."""
-        for (_, name), (module, first) in self._buffers.items():
-            now = module._buffers.get(name)
-            known = now is not None and now.shape == first.shape and now.device == first.device
-            yield as_number(_norm(now.detach() - first)) if now is not None and known else None
+
+def _way(now: torch.Tensor | None, first: torch.Tensor) -> torch.Tensor | None:
+    """From what was first there to what is now; None if that is gone, or another one."""
+    if now is None or (sample := sampled(now)).shape != first.shape or sample.device != first.device:
+        return None
+    return sample - first
 
 
 def _filled(gradient: torch.Tensor) -> tuple[float, float]:
     """Part of the elements that are not 0, and part of all that are residues."""
     if not gradient.numel():
         return 0.0, 0.0
-    sizes = gradient.detach().abs()
+    sizes = gradient.abs()
     not_zero = sizes != 0
     return float(not_zero.double().mean()), float((not_zero & (sizes < _RESIDUE * sizes.max())).double().mean())
 

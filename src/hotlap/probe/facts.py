@@ -5,6 +5,7 @@ import random
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -15,6 +16,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap.levers.compiling import has_torch_forward
 from hotlap.probe.evidence import Digest, leaves, rng_digest
+from hotlap.probe.imported import Imported
 from hotlap.probe.sites import call_site, called_through
 from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
 
@@ -37,7 +39,11 @@ _MAX_LOADERS = 64
 class _Loader:
     """What is kept of a loader: `for batch in DataLoader(...)` drops the loader itself at once."""
 
-    dataset: Any
+    dataset: Callable[[], Any]
+    """None when the script has dropped it."""
+    kind: str
+    iterable: bool
+    num_items: int | None
     num_workers: int
     batch_size: int | None
     default_collate: bool
@@ -51,10 +57,14 @@ class _Loader:
 class Facts:
     """Collects while the script runs; `loader_facts` and `optimizer_facts` are asked when the window is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_data: bool = False) -> None:
+        """`keeps_data`: data sets that the script drops stay, to be sampled at the end."""
+        self._keeps_data = keeps_data
+        self.imported = Imported()
         self.call_sites: list[CallSite] = []
         self.autocast = False
         self.compiled = False
+        self.planned_steps: int | None = None
         self._loaders: dict[int, _Loader] = {}
         self._loader_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._loader_places: dict[tuple[str, int, int], int] = {}
@@ -79,10 +89,13 @@ class Facts:
             self._add(site)
         trained_on = number in self._loaders and self._loaders[number].trained_on
         self._loaders[number] = _Loader(
-            dataset=loader.dataset,
+            dataset=_reference(loader, keep=self._keeps_data),
+            kind=type(loader.dataset).__name__,
+            iterable=isinstance(loader.dataset, IterableDataset),
+            num_items=_num_items(loader.dataset),
             num_workers=loader.num_workers,
             batch_size=loader.batch_size,
-            default_collate=loader.collate_fn in (default_collate, default_convert),
+            default_collate=any(loader.collate_fn is known for known in (default_collate, default_convert)),
             pin_memory=bool(loader.pin_memory),
             persistent_workers=bool(loader.persistent_workers),
             prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
@@ -190,18 +203,12 @@ def type_name(value: Any) -> str:
 
 
 def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
-    dataset = loader.dataset
-    iterable = isinstance(dataset, IterableDataset)
-    num_items = None
-    if not iterable:
-        try:
-            num_items = len(dataset)
-        except Exception:  # a data set of the user's may say anything here
-            num_items = None
-    sampled = _Sample() if iterable or not num_items or not sample else _sample_items(dataset, num_items)
+    dataset = loader.dataset()
+    num_items = loader.num_items if dataset is None else _num_items(dataset)
+    sampled = _sample_items(dataset, num_items) if sample and dataset is not None and num_items else _Sample()
     return LoaderFacts(
         id=number,
-        dataset=type(dataset).__name__,
+        dataset=loader.kind,
         num_items=num_items,
         num_workers=loader.num_workers,
         batch_size=loader.batch_size,
@@ -212,11 +219,33 @@ def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
         why_not=sampled.why_not,
         item_s=sampled.item_s,
         item_bytes=sampled.item_bytes,
-        iterable=iterable,
+        iterable=loader.iterable,
         persistent_workers=loader.persistent_workers,
         prefetch_factor=loader.prefetch_factor,
         start_method=loader.start_method,
     )
+
+
+def _reference(loader: "DataLoader[Any]", *, keep: bool) -> Callable[[], Any]:
+    """How to come to its data set, which is kept alive only where that is wanted."""
+    dataset = loader.dataset
+    if keep:
+        return lambda: dataset
+    try:
+        return weakref.ref(dataset)
+    except TypeError:  # a list, say
+        kept = weakref.ref(loader)
+        return lambda: getattr(kept(), "dataset", None)
+
+
+def _num_items(dataset: Any) -> int | None:
+    """None for a stream, and where the data set does not say."""
+    if isinstance(dataset, IterableDataset):
+        return None
+    try:
+        return len(dataset)
+    except Exception:  # a data set of the user's may say anything here
+        return None
 
 
 def _start_method(loader: "DataLoader[Any]") -> str | None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-# Elements of a parameter that are looked at, evenly spread: enough to see any rule, and no matter for memory.
-_MAX_ELEMENTS = 65_536
+from hotlap.probe.sampling import sampled
 
 Group = Mapping[str, Any]
 Rule = Callable[[torch.Tensor, torch.Tensor, Mapping[str, torch.Tensor], Group], torch.Tensor]
@@ -70,8 +69,7 @@ def _foreseen(optimizer: torch.optim.Optimizer) -> "list[_Before]":
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    flat = tensor.detach().reshape(-1)
-    return flat[:: max(1, flat.numel() // _MAX_ELEMENTS)].double()
+    return sampled(tensor).to(torch.float64, copy=True)
 
 
 def _of_state(value: Any) -> Any:

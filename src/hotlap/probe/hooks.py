@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, dataloader
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe import collectives, device, quick, seeds, unseen
-from hotlap.probe.evidence import num_samples
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase
@@ -30,7 +29,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
-    collectives.install(session.collectives, patch, thread, session.group_made)
+    collectives.install(session.collectives, patch, thread, session.group_made, session.guard)
     if device.may_be_used():
         device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
     if session.plan.reseed:
@@ -84,26 +83,25 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
     clock = session.clock
     now, note = clock.now, clock.note
 
-    books = session.collectives
+    books, what = session.collectives, "the communication within backward passes"
+    listen, heard = session.guard(books.listen, what), session.guard(books.heard, what)
 
     def timed(function: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             # First, here and below: inside a compiled function there must be nothing that Dynamo cannot trace.
-            if unseen.is_compiling() or session.in_backward:
+            if unseen.is_compiling() or session.in_backward or not thread.trains():
                 return function(*args, **kwargs)
-            if not thread.sure:
-                thread.trains()
             roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
             session.in_backward = True
-            stop_listening = books.listen(roots) if books.hidden else None
+            stop_listening = listen(roots) if books.hidden else None
             before, clock.where = clock.where, phases.BACKWARD
             begin = now()
             try:
                 result = function(*args, **kwargs)
             finally:
                 if stop_listening is not None:
-                    books.heard()
+                    heard()
                     stop_listening()
                 note((phases.BACKWARD, begin, now()))
                 clock.where = before
@@ -252,7 +250,7 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
     def counted_step(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         updates = session.updates_made
         result = scaler_step(self, optimizer, *args, **kwargs)
-        if session.updates_made == updates:
+        if session.updates_made == updates and get_ident() == session.thread.id:
             session.skipped_updates += 1
         return result
 
@@ -263,6 +261,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     kind = dataloader._BaseDataLoaderIter
     next_batch = kind.__next__
     start = DataLoader.__iter__
+    replay = session.guard.around(next_batch, session.replay, "the replay of batches")
     clock = session.clock
     now, note, tape = clock.now, clock.note, clock.tape
 
@@ -272,15 +271,15 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         before, clock.where = clock.where, phases.DRAW
         begin = now()
         try:
-            batch = session.replay(self) if session.replaying else next_batch(self)
+            batch = replay(self) if session.replaying else next_batch(self)
         finally:
             note((phases.DRAW, begin, now()))
             clock.where = before
-        count = num_samples(batch)
+        count = session.count_samples(batch)
         if count is not None:
             note((phases.SAMPLES, count, None))
         if len(tape) > phases.MOST_UNREAD:
-            clock.shorten()
+            session.shorten()
         if session.attentive:
             session.batch_drawn(self, batch)
         return batch
@@ -302,7 +301,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         kind,
         "__next__",
         __next__,
-        lambda native: native.draw(next_batch, __next__, session, phases, num_samples, torch.Tensor),
+        lambda native: native.draw(next_batch, __next__, session, phases, session.count_samples, torch.Tensor),
     )
     patch.set(DataLoader, "__iter__", __iter__)
 
@@ -318,11 +317,13 @@ def _hook_constructors(session: Session, patch: Patch, thread: TrainingThread) -
 
         patch.set(kind, "__init__", __init__)
 
-    noting(DataLoader, session.facts.made_loader)
+    noting(DataLoader, session.loader_made)
+
+    hook_solves = session.guard(lambda: _hook_solves(session, patch, thread), "the solves of torchdiffeq")
 
     def optimizer_made(optimizer: torch.optim.Optimizer) -> None:
         session.optimizer_constructed(optimizer)
-        _hook_solves(session, patch, thread)
+        hook_solves()
 
     noting(torch.optim.Optimizer, optimizer_made)
 
@@ -370,5 +371,5 @@ def _hook_state(session: Session, patch: Patch) -> None:
 
         patch.set(owner, name, wrapper)
 
-    noting(torch, "set_num_threads", lambda: session.facts.called("torch.set_num_threads"))
+    noting(torch, "set_num_threads", lambda: session.function_called("torch.set_num_threads"))
     noting(torch, "compile", session.compile_called)

@@ -1,46 +1,57 @@
-"""Calls back when a module has been imported, and leaves no trace in the import system then."""
+"""Calls back when a module has been imported; what importlib shows of the module is what it shows without hotlap.
+
+It acts where every import comes by that reads source, whoever found the module: `find_spec` may be asked any number of
+times before, the import may be lazy, a finder of the script's own may stand in front. The list of finders and the
+specs are not touched.
+"""
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from types import ModuleType
+from typing import Any
+
+# The class of importlib that executes modules from files, for all loaders that derive from it.
+_KIND: Any = next(kind for kind in SourceFileLoader.__mro__ if "exec_module" in vars(kind))
+_execute = _KIND.exec_module
+
+_waiting: dict[str, list[Callable[[], None]]] = {}
+
+present: set[str] = set()
+"""What had been imported before anything waited."""
+begun: list[tuple[str, str]] = []
+"""(name, name of the module whose execution imported it, or ""), in the order in which their executions began."""
+_executing: list[str] = []
 
 
 def after_import(name: str, then: Callable[[], None]) -> None:
     """Call `then` once when `name` has been imported; at once if it has been."""
     if name in sys.modules:
         then()
-    else:
-        sys.meta_path.insert(0, _AfterImport(name, then))
+        return
+    _waiting.setdefault(name, []).append(then)
+    if _KIND.exec_module is _execute:
+        present.update(sys.modules)
+        _KIND.exec_module = _exec_module
 
 
-class _AfterImport(MetaPathFinder):
-    """Calls back once when the named module has been imported, and is gone from the import system then."""
+def _exec_module(self: Any, module: ModuleType) -> None:
+    begun.append((module.__name__, _executing[-1] if _executing else ""))
+    _executing.append(module.__name__)
+    try:
+        _execute(self, module)
+    finally:
+        _executing.pop()
+    # Not one that was executed by hand beside the imported one.
+    if sys.modules.get(module.__name__) is module:
+        imported(module.__name__)
 
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self._name = name
-        self._then = then
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None and spec.loader is not None:
-                self._chain(spec.loader)
-                return spec
-        return None
+def imported(name: str) -> None:
+    """The module has just been imported: call what waits for it."""
+    for then in _waiting.pop(name, ()):
+        then()
 
-    def _chain(self, loader: Loader) -> None:
-        execute = loader.exec_module
 
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            self._then()
-
-        # On this one loader object, which serves this one module.
-        setattr(loader, "exec_module", exec_module)  # noqa: B010 - a plain assignment to a method is a type error
+# Python takes importlib's own frames out of the traceback of an error in a module: so it does with this one.
+_exec_module.__code__ = _exec_module.__code__.replace(co_filename=_execute.__code__.co_filename)

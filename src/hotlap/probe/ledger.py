@@ -34,6 +34,7 @@ class Row(NamedTuple):
     num_samples: int | None
     num_updates: int
     epoch_started: bool
+    num_forwards: int = 0
 
 
 class Ledger:
@@ -85,6 +86,7 @@ class Ledger:
             "loss": tuple(_total(row.losses) for row in rows),
             "num_samples": tuple(row.num_samples for row in rows),
             "num_updates": tuple(row.num_updates for row in rows),
+            "num_forwards": tuple(row.num_forwards for row in rows),
             "num_validations": len(validations),
             "validation_s": sum(validations),
         }
@@ -114,6 +116,7 @@ def without(row: Row, stretch: Stretch) -> Row:
         # Rounding of the clock must not make a phase negative.
         spent=[max(0.0, whole - part) for whole, part in zip(row.spent, stretch.spent, strict=True)],
         num_samples=row.num_samples - stretch.num_samples if row.num_samples is not None else None,
+        num_forwards=max(0, row.num_forwards - stretch.num_looks),
     )
 
 

@@ -3,8 +3,10 @@
 Nothing is imported at module level but the standard library: each data-loader worker that is not forked comes by here.
 """
 
+import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ _SERVANTS = ("torch.utils.data.", "multiprocessing.", "concurrent.futures.")
 
 def await_target(plan_path: str) -> None:
     """In a fresh process of multiprocessing: start the probe before its target runs, if that may train."""
-
+    _serve_replaced(plan_path)
     arrived: list[Callable[[], Session | None]] = []
 
     def arrive() -> "Callable[[], Session | None]":
@@ -24,10 +26,22 @@ def await_target(plan_path: str) -> None:
 
         # A child that this process forks later on has it already.
         if not arrived:
-            arrived.append(arrive(plan_path))
+            try:
+                arrived.append(arrive(plan_path))
+            except Exception:  # hotlap has gone meanwhile
+                arrived.append(lambda: None)
         return arrived[0]
 
     _around_bootstrap(arrive)
+
+
+def _serve_replaced(plan_path: str) -> None:
+    """Before it runs the main script once more. Read without `hotlap.record`, which takes longer than such a worker."""
+    replaced = json.loads(Path(plan_path).read_bytes()).get("replaced")
+    if replaced:
+        from hotlap.probe.arrival import serve_replaced
+
+        serve_replaced(replaced)
 
 
 def follow(session: "Session") -> None:

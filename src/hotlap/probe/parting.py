@@ -4,7 +4,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,6 +31,8 @@ def write(session: "Session", status: Status, *, sample: bool) -> None:
     if session.steps and session.collectives.active:
         save(session.collectives.log(), session.out / f"rank-{rank}.json")
     save(make_run(session, status, sample=sample), session.out / name)
+    if not session.plan.whole:
+        session.facts.imported.write(session.out)
 
 
 def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
@@ -39,7 +40,8 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
     plan, facts = session.plan, session.facts
     optimizers = facts.optimizer_facts()
     seen = dict(session.windows.fields() if last else session.windows.seen_so_far())
-    notes = (*session.arms.notes, *session.windows.notes, *seen.pop("notes", ()))
+    threads = session.thread.note()
+    notes = (*session.arms.notes, *session.windows.notes, *((threads,) if threads else ()), *seen.pop("notes", ()))
     return Run(
         status=status,
         error=session.ending.error,
@@ -49,17 +51,22 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         seed=None if plan.seed is None else plan.seed + plan.reseed,
         reseed=plan.reseed,
         nudge=plan.nudge,
+        order_seed=plan.order_seed,
         arms=plan.arms,
         always=plan.always,
         setup_s=session.setup_s,
         skipped_updates=session.skipped_updates,
         updates=tuple(session.updates.seen) if plan.evidence else None,
+        printed=tuple(session.printed.lines),
+        untrained=session.updates.untrained,
+        states=tuple(session.states.seen) if plan.evidence else None,
         loaders=facts.loader_facts(sample=sample and plan.evidence),
         optimizers=optimizers,
         autocast=facts.autocast,
         compiled=facts.compiled,
+        planned_steps=facts.planned_steps,
         call_sites=facts.all_call_sites(),
-        sources=users_sources(),
+        sources=users_sources(facts.imported.script),
         rss_peak_bytes=_rss_peak_bytes(),
         device_peak_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
         rank=session.collectives.rank,
@@ -83,17 +90,26 @@ def _device_phases(session: "Session") -> Mapping[Phase, tuple[float, ...] | Non
 
 def await_end(seconds: float) -> None:
     """Wait to be ended by hotlap, for so long at most; not at all where there is no hotlap (any more)."""
-    parent = os.environ.get("HOTLAP_PARENT", "")
     deadline = time.monotonic() + seconds
-    while parent and time.monotonic() < deadline and (sys.platform != "linux" or Path(f"/proc/{parent}").exists()):
+    while os.environ.get("HOTLAP_PARENT") and time.monotonic() < deadline and not hotlap_is_gone():
         time.sleep(_LOOK_S)
 
 
-def process_start() -> float:
-    """When this process began, in seconds since the epoch."""
+def hotlap_is_gone() -> bool:
+    """The process that started this run does not exist any more. Linux only: else False, as where nobody is known."""
+    parent = os.environ.get("HOTLAP_PARENT", "")
+    return bool(parent) and sys.platform == "linux" and not os.path.exists(f"/proc/{parent}")
+
+
+def age_s() -> float:
+    """Seconds since this process began, to a hundredth on Linux: elsewhere the start is known to the second."""
+    if sys.platform == "linux":
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            started = int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
     import psutil
 
-    return float(psutil.Process().create_time())
+    return time.time() - float(psutil.Process().create_time())
 
 
 def _cost_s(session: "Session") -> float | None:

@@ -1,6 +1,7 @@
 """Batches replayed from memory: what would training cost if its input were free?"""
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,12 +51,12 @@ class Replay:
         """There is something to replay."""
         return any(self._kept.values())
 
-    def next(self, iterator: Any) -> Any:
-        """A batch for nothing; ends the epoch when the loader would."""
+    def next(self, iterator: Any, draw: Callable[[Any], Any]) -> Any:
+        """A batch for nothing; ends the epoch when the loader would. `draw` gives the loader's own."""
         epoch = self._epochs.get(iterator)
         kept = self._kept.get(epoch.loader_id) if epoch is not None else None
         if epoch is None or not kept:
-            return iterator._next_data()
+            return draw(iterator)
         if isinstance(iterator, _SingleProcessDataLoaderIter):
             next(iterator._sampler_iter)  # raises StopIteration at the end of the epoch
         elif epoch.length is not None and epoch.given >= epoch.length:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hotlap.record import Plan
+from hotlap.record.order import rounds
 
 # How many times `Plan.steps` a run may go on in order to see an epoch's end (`Plan.whole_epoch`).
 _STRETCH = 4
@@ -42,8 +43,7 @@ class Move:
 class Schedule:
     """Told after each step; answers with the next move. Knows no clock and no torch.
 
-    Arms follow each other in serpentine order (A B C, C B A, ...), so that a steady drift of the machine falls on all
-    alike.
+    Arms take turns in a balanced order (`hotlap.record.order`), behind one round that is thrown away.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -56,6 +56,8 @@ class Schedule:
         self._recorded = 0
         self._in_block = 0
         self._rounds_before = 0
+        self._rounds = rounds(self._num_arms, plan.order_seed)
+        self._order: tuple[int, ...] = tuple(range(self._num_arms))
         self._warm = False
         self._epochs = 0
         self._after_epoch = 0
@@ -80,7 +82,7 @@ class Schedule:
         """The watches have had their steps, but the script trains to its own end: record all that follow."""
         self.opens_s = None
         self._in_block = 0
-        self._go(self._at(block=self.move.block + 1, new=True))
+        self._go(self._next_block(self.move.block + 1))
 
     @property
     def sure(self) -> int:
@@ -116,7 +118,7 @@ class Schedule:
             # Each arm gets one block that is thrown away: its first steps build what the later ones find ready.
             self._rounds_before = 1 if self._num_arms > 1 else 0
             self._in_block = 0
-            return self._go(self._at(block=0, new=True))
+            return self._go(self._next_block(0))
         self._in_block += 1
         if self.move.recorded:
             self._recorded += 1
@@ -124,10 +126,10 @@ class Schedule:
                 return self._go(replace(self.move, recorded=False, new_block=False, done=True))
         if self._in_block < self._block_steps:
             if self.move.new_block:
-                self._same = self._at(block=self.move.block, new=False)
+                self._same = replace(self.move, new_block=False)
             return self._go(self._same)
         self._in_block = 0
-        return self._go(self._at(block=self.move.block + 1, new=True))
+        return self._go(self._next_block(self.move.block + 1))
 
     def is_late(self, elapsed_s: float) -> bool:
         """`elapsed_s` after the first step: it is time for what comes next. (Never where arms or processes compare.)"""
@@ -150,12 +152,14 @@ class Schedule:
             self._go(replace(self.move, recorded=False, new_block=False, done=True))
         else:
             self._warm, self._in_block = True, 0
-            self._go(self._at(block=0, new=True))
+            self._go(self._next_block(0))
 
-    def _at(self, *, block: int, new: bool) -> Move:
+    def _next_block(self, block: int) -> Move:
         round_, place = divmod(block, self._num_arms)
-        arm = place if round_ % 2 == 0 else self._num_arms - 1 - place
-        return Move(recorded=round_ >= self._rounds_before, arm=arm, block=block, new_block=new)
+        recorded = round_ >= self._rounds_before
+        if recorded and not place:
+            self._order = next(self._rounds)
+        return Move(recorded=recorded, arm=self._order[place], block=block, new_block=True)
 
     def _go(self, move: Move) -> Move:
         self.move = move

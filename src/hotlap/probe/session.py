@@ -1,5 +1,6 @@
 """One training process under a plan: hears the hooks, closes each step, and says when all is recorded."""
 
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -16,11 +17,15 @@ from hotlap.probe.collectives import Collectives
 from hotlap.probe.collector import collector_rests
 from hotlap.probe.device_clock import DeviceClock
 from hotlap.probe.ending import Ending
-from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use
+from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use, num_samples
 from hotlap.probe.facts import Facts
+from hotlap.probe.guard import Guard
 from hotlap.probe.ledger import Ledger, Row
+from hotlap.probe.planned import planned_steps
+from hotlap.probe.printed import Printed
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
+from hotlap.probe.states import States
 from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
 from hotlap.probe.thinning import Thinning
 from hotlap.probe.thread import TrainingThread
@@ -32,6 +37,9 @@ from hotlap.record.progress import STEPS, STOP, Progress
 # Which loaders serve training, and what the forward passes are, is known after so many steps.
 _LOADERS_SEEN_BY = 50
 
+# Batches drawn before the first step may have been looked at only; from here on each step draws its own.
+_SECOND_STEP = 2
+
 # Between two looks up from the road, for watches that want to be called: about so long, at most so many steps.
 _LOOK_S = 0.05
 _MOST_UNSEEN = 256
@@ -41,6 +49,24 @@ _MOST_UNSEEN = 256
 _MOST_UNREAD = 4096
 
 _SEVERAL = (tuple, list)
+
+# What the hooks call, and what a record lacks where that has failed.
+_LOOKS = {
+    "note_losses": "the losses",
+    "forward_made": "what modules are called with",
+    "optimizer_constructed": "the optimizers",
+    "update_begins": "the updates of optimizers",
+    "loader_made": "the loaders",
+    "loader_started": "the starts of epochs",
+    "batch_drawn": "the batches",
+    "compile_called": "calls of torch.compile",
+    "function_called": "calls of functions that set something",
+    "group_made": "the processes that train together",
+    "count_samples": "the number of samples in a batch",
+}
+_MEASURING = "the measurement of steps"
+# Without these there are no steps.
+_STEPS_NEED = ("update_made", "shorten", "_decide", "turn_page")
 
 Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
 """(module, args, kwargs, result) of an outermost forward pass."""
@@ -60,23 +86,23 @@ class Session:
         self.thread = TrainingThread()
         self.ending = Ending(self)
         self.collectives = Collectives(self.clock)
-        self.facts = Facts()
+        self.facts = Facts(keeps_data=plan.evidence)
         self.marker = StepMarker()
         self.ledger = Ledger(Thinning() if plan.whole else None)
         self.schedule = Schedule(plan)
         self.arms = Arms(plan)
-        self.windows = Windows(plan.watches)
-        self.updates = Updates()
+        self.guard = Guard()
+        self.windows = Windows(plan.watches, self.guard)
+        self.updates, self.states, self.printed = Updates(), States(plan.steps), Printed()
         self.on_forward: list[Forward] = []
         """Watches that want to see each outermost forward pass."""
         self.on_batch: list[Callable[[Any, Any], None]] = []
         """Watches that want to see each batch: (iterator, batch)."""
         self.attentive = True
         """Somebody wants to see forward passes and batches."""
-        self.in_forward = self.in_backward = False
+        self.in_forward = self.in_backward = self.hears_solves = False
         # Batches are free now.
         self.replaying = False
-        self.hears_solves = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
         """Steps made so far."""
@@ -89,8 +115,7 @@ class Session:
         self._words = self._progress.words
         self._token = Token(plan.turn)
         self._replay = Replay()
-        self._digest = Digest()
-        self._inputs = Digest()
+        self._digest, self._inputs = Digest(), Digest()
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
         self._drawn_from: list[int | None] = []
         self._went_backward = False
@@ -104,6 +129,23 @@ class Session:
         self._first_step_at: float | None = None
         # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
         self.due = self._wait_for_turn = self._in_window = False
+        self._guard_entries()
+
+    def _guard_entries(self) -> None:
+        """Everything that a hook calls, in the place of the methods; what the gate compares must be there or fail."""
+        for name, what in _LOOKS.items():
+            off = self.stop if self.plan.evidence else None
+            setattr(self, name, self.guard(getattr(self, name), what, off=off))
+        for name in _STEPS_NEED:
+            setattr(self, name, self.guard(getattr(self, name), _MEASURING, off=self.stop))
+
+    def stop(self) -> None:
+        """Hotlap has failed where it cannot go on: a trial ends, a training for real goes on without it."""
+        self.thread.retire()
+        if not self.plan.whole and not self.ending.finished:
+            self.ending.error = self.guard.notes[-1]
+            self.ending.finish(Status.CRASHED)
+        self.windows.close()
 
     # Reports of the hooks
 
@@ -116,18 +158,14 @@ class Session:
             self.facts.compiled |= type(module).__name__ == "OptimizedModule"
         if self.plan.evidence and torch.is_grad_enabled():
             self.own(lambda: self._inputs.add((args, kwargs)))
-            self.updates.saw(module)
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
     def backward_made(self, tensors: Any) -> None:
         """A backward pass is over; `tensors` is what it started from."""
         self._went_backward = True
-        for tensor in tensors if isinstance(tensors, _SEVERAL) else (tensors,):
-            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
-                # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
-                value = tensor.item() if tensor.is_cpu else tensor.detach().clone()
-                self.clock.note((phases.LOSS, value, None))
+        if tensors is not None:
+            self.note_losses(tensors)
         marker = self.marker
         if marker.only is not None and marker.backwards < MAX_ACCUMULATION:
             marker.backwards += 1
@@ -135,6 +173,14 @@ class Session:
             self.boundary(self.clock.now())
             if self.due:
                 self.turn_page()
+
+    def note_losses(self, tensors: Any) -> None:
+        """Scalars that a backward pass started from."""
+        for tensor in tensors if isinstance(tensors, _SEVERAL) else (tensors,):
+            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
+                # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
+                value = tensor.item() if tensor.is_cpu else tensor.detach().clone()
+                self.clock.note((phases.LOSS, value, None))
 
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer was made."""
@@ -160,6 +206,10 @@ class Session:
         if self.marker.stepped(id(optimizer)):
             self.boundary(end)
 
+    def loader_made(self, loader: Any) -> None:
+        """A loader was made."""
+        self.facts.made_loader(loader)
+
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
         self.clock.note((phases.EPOCH, True, None))
@@ -176,13 +226,25 @@ class Session:
         for told in self.on_batch:
             told(iterator, batch)
 
+    def count_samples(self, batch: Any) -> int | None:
+        """Length of a batch."""
+        return num_samples(batch)
+
     def compile_called(self) -> None:
         """The script asked for torch.compile."""
         self.facts.compiled = True
 
-    def replay(self, iterator: Any) -> Any:
-        """A batch that was drawn before, in place of the next one."""
-        return self._replay.next(iterator)
+    def function_called(self, name: str) -> None:
+        """A call that matters as such."""
+        self.facts.called(name)
+
+    def replay(self, draw: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """In place of `draw(iterator)`: a batch that was drawn before."""
+        return lambda iterator: self._replay.next(iterator, draw)
+
+    def shorten(self) -> None:
+        """The tape is long, in the middle of a step."""
+        self.clock.shorten()
 
     def group_made(self) -> None:
         """A process group may be there now."""
@@ -224,16 +286,24 @@ class Session:
                 self.facts.drawn_for_training(self._drawn_from)
             if self.steps in (1, _LOADERS_SEEN_BY):
                 self.facts.note_optimizers()
+            self._note_loops()
             self._drawn_from, self._went_backward = [], False
             self._go_on()
             self.replaying = self.plan.free_input and self.schedule.warm
         self._until = min(self._sure_until, self.steps + self._affordable(begun))
         self.own_s += time.perf_counter() - begun
+        if not self.plan.whole:
+            self._wait()
+        self.clock.own(begun)
+
+    def _wait(self) -> None:
+        """Between two steps of a trial: for its turn, and no longer than there is a hotlap to read its record."""
+        if parting.hotlap_is_gone():
+            self.ending.leave()
         if self._wait_for_turn:
             self._wait_for_turn = False
             self._token.wait(self.ending.leave, warm=self.schedule.warm)
             self._looked = time.perf_counter(), self.steps
-        self.clock.own(begun)
 
     def _must_read(self, now: float) -> bool:
         """Something is to be decided, or enough was written; until then reading would only cost."""
@@ -343,16 +413,19 @@ class Session:
                 lap.num_samples,
                 lap.num_updates,
                 lap.epoch_started,
+                lap.num_forwards,
             )
         )
         if self.plan.evidence:
             batch, inputs = self._digest.take(), self._inputs.take()
             self.ledger.note_evidence(batch or inputs, self.facts.optimizers())
             self.updates.after(self._read)
+            self.states.step_ended(self._read, epoch_started=lap.epoch_started)
 
     def _note_first_step(self, now: float) -> None:
         self._first_step_at = now
-        self.setup_s = time.time() - parting.process_start()
+        self.setup_s = parting.age_s()
+        self.facts.imported.look()
         self.num_threads = torch.get_num_threads()
         self.group_made()
         if self.plan.whole and not self.windows.idle:
@@ -360,6 +433,10 @@ class Session:
         # Those that train together must end their windows at the same step, and each has a clock of its own.
         if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
             self.schedule.left_s = self.plan.limit_s - self.setup_s
+
+    def _note_loops(self) -> None:
+        if self.steps == _SECOND_STEP:
+            self.facts.planned_steps = planned_steps(sys._getframe(), batches_a_step=len(self._drawn_from))
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm
@@ -392,5 +469,5 @@ def _length(loader: Any) -> int | None:
     """Batches of an epoch; None where the loader cannot tell."""
     try:
         return len(loader)
-    except TypeError:
+    except Exception:  # a sampler of the script's may say anything here
         return None

@@ -14,8 +14,8 @@ from hotlap.record import CallSite, Scalar
 
 _OURS = str(Path(__file__).resolve().parents[1])
 
-# Python takes `__main__.__file__` away when a script has come to its end, before what is registered with atexit runs.
-_SCRIPT = getattr(sys.modules.get("__main__"), "__file__", None)
+# Also those of another environment, whose packages this one reaches through PYTHONPATH or a .pth file.
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
 @cache
@@ -23,6 +23,8 @@ def _foreign_roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     roots = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     roots |= {*site.getsitepackages(), site.getusersitepackages(), _OURS}
+    # One that was built from source, or came along by a .pth file, lies anywhere.
+    roots |= set(getattr(sys.modules.get("torch"), "__path__", ()))
     return tuple(str(Path(root).resolve()) + "/" for root in roots)
 
 
@@ -32,7 +34,7 @@ def is_users(filename: str) -> bool:
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()
-    return path.is_file() and not str(path).startswith(_foreign_roots())
+    return path.is_file() and _PACKAGES.isdisjoint(path.parts) and not str(path).startswith(_foreign_roots())
 
 
 @cache
@@ -80,10 +82,14 @@ def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> Call
     )
 
 
-def users_sources() -> dict[str, str]:
+def script() -> str | None:
+    """The file that is run; None once it has come to its end, when Python takes `__main__.__file__` away."""
+    return getattr(sys.modules.get("__main__"), "__file__", None)
+
+
+def users_sources(main: str | None) -> dict[str, str]:
     """Path -> sha256 of all loaded source files that are the user's, the main script first."""
-    main = getattr(sys.modules.get("__main__"), "__file__", None) or _SCRIPT
-    files = [main, *(getattr(module, "__file__", None) for module in list(sys.modules.values()))]
+    files = [script() or main, *(getattr(module, "__file__", None) for module in list(sys.modules.values()))]
     found: dict[str, str] = {}
     for name in files:
         if name and name.endswith((".py", ".pyw")) and is_users(name):

@@ -25,19 +25,27 @@ def start(plan: Plan) -> Session:
     session = Session(plan)
     session.arms.install_always()
     patch = Patch()
-    hooks.install(session, patch)
-    session.windows.install(session, patch)
+    try:
+        hooks.install(session, patch)
+        session.windows.install(session, patch)
+        if plan.evidence:
+            session.printed.install(patch, session.guard, lambda: session.steps)
+    except Exception:
+        patch.undo()
+        raise
     if plan.whole:
-        session.windows.each_step += (Partial(session).step_ended,)
+        session.windows.each_step += (session.guard(Partial(session).step_ended, "the record on the way"),)
     atexit.register(session.ending.script_ends)
     after_import("torch._dynamo", unseen.by_dynamo)
-    os.register_at_fork(after_in_child=session.ending.forked)
+    os.register_at_fork(after_in_child=session.guard(session.ending.forked, "a fork of the process"))
     offspring.follow(session)
     show = sys.excepthook
+    failed = session.guard(session.ending.failed, "the script's error")
+    without_ours = session.guard(traces.without_ours, "the script's error", instead=lambda error: error.__traceback__)
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
-        session.ending.failed(error)
-        show(kind, error, traces.without_ours(error))
+        failed(error)
+        show(kind, error, without_ours(error))
 
     sys.excepthook = excepthook
     return session

@@ -31,11 +31,20 @@ class StepMarker:
         self._order: list[int] = []
         self._anchor: int | None = None
         self._waited = 0
+        self._begun = False
+        """An optimizer has stepped since the last one was made."""
         self.by_backward = False
         """No optimizer is at work; backward passes mark the steps."""
 
     def made(self, optimizer: int) -> None:
-        """An optimizer was constructed; it is known by a number of its own."""
+        """An optimizer was constructed; it is known by a number of its own.
+
+        In the midst of training it begins a stage: those before it belong to its cycle once they step again.
+        """
+        if self._begun:
+            self._begun = False
+            self._optimizers.clear()
+            self._forget()
         self._optimizers.add(optimizer)
         self.only = None
 
@@ -50,7 +59,10 @@ class StepMarker:
         """An optimizer has stepped: does a training step end here?"""
         self.backwards = 0
         self.by_backward = False
-        self._optimizers.add(optimizer)
+        self._begun = True
+        if optimizer not in self._optimizers:
+            self._optimizers.add(optimizer)
+            self._forget()
         self.only = optimizer if len(self._optimizers) == 1 else None
         if self.only is not None:
             return True

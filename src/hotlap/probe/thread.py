@@ -1,20 +1,49 @@
 """Which thread trains? The hooks pass over all others."""
 
-from threading import get_ident, main_thread
+from threading import Thread, current_thread, get_ident, main_thread
 
 
 class TrainingThread:
-    """The main thread, unless the first backward pass is called from another."""
+    """The main thread, unless the first backward pass is called from another; when it has ended, the next to call one.
+
+    Where several train at a time, the steps of one are those of the record.
+    """
 
     def __init__(self) -> None:
         self.id = main_thread().ident
         """As `threading.get_ident` answers in it; None: no thread, until one goes backward."""
         self.sure = False
         """A backward pass was seen."""
+        self.others: set[int] = set()
+        """Threads that went backward as well while this one was alive."""
+        self._thread: Thread | None = None
+        self._over = False
 
-    def trains(self) -> None:
-        """A backward pass begins in the thread that asks."""
-        self.id, self.sure = get_ident(), True
+    def trains(self) -> bool:
+        """A backward pass begins in the thread that asks: is it the one that trains?"""
+        here = get_ident()
+        if self._over:
+            return False
+        if self.sure and here == self.id:
+            return True
+        if self.sure and self._thread is not None and self._thread.is_alive():
+            self.others.add(here)
+            return False
+        self.id, self.sure, self._thread = here, True, current_thread()
+        return True
+
+    def retire(self) -> None:
+        """From now on none does: all hooks pass over every thread."""
+        self.id, self._over = None, True
+
+    def note(self) -> str | None:
+        """A sentence for the record where others train as well."""
+        if not self.others:
+            return None
+        return (
+            f"{1 + len(self.others)} threads of this process train: steps, times and losses are those of one of them, "
+            "beside the others."
+        )
 
     def forget(self) -> None:
         """In a forked process: most are workers, whose calls of modules (transforms are such) are no training."""

@@ -2,10 +2,9 @@
 
 import os
 import select
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
+from hotlap.probe import parting
 from hotlap.record import Turn
 from hotlap.record.progress import READY, WARMING
 
@@ -18,7 +17,6 @@ class Token:
 
     def __init__(self, turn: Turn | None) -> None:
         self._turn = turn
-        self._parent = os.environ.get("HOTLAP_PARENT", "")
         self._files: tuple[int, int] | None = None
 
     def wait(self, leave: Callable[[], object], *, warm: bool) -> None:
@@ -29,7 +27,10 @@ class Token:
             self._files = (os.open(self._turn.ready, os.O_WRONLY), os.open(self._turn.go, os.O_RDONLY))
         ready, go = self._files
         os.write(ready, READY if warm else WARMING)
-        while not select.select([go], [], [], _WAIT_S)[0]:
-            if self._parent and not Path(f"/proc/{self._parent}").exists() and sys.platform == "linux":
+        # Not `select`, which knows the first 1,024 descriptors of a process only: loaders with workers have many.
+        waiting = select.poll()
+        waiting.register(go, select.POLLIN)
+        while not waiting.poll(1e3 * _WAIT_S):
+            if parting.hotlap_is_gone():
                 leave()
         os.read(go, 1)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.lever import Patch
+from hotlap.probe.guard import Guard
 from hotlap.probe.watches import ALL, Watch
 
 if TYPE_CHECKING:
@@ -13,14 +14,18 @@ if TYPE_CHECKING:
 class Windows:
     """Told of each step; opens and closes the watches. A watch that fails is left out, with a note."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], guard: Guard | None = None) -> None:
+        self._guard = guard or Guard()
         self._watches: list[Watch] = [ALL[name]() for name in names if name in ALL]
         self._waiting = [watch for watch in self._watches if watch.num_steps]
         self._open: Watch | None = None
         self._made = 0
-        self.notes: list[str] = [f"This version of hotlap has no watch {name}." for name in names if name not in ALL]
+        self.notes = self._guard.notes
+        self.notes += [f"This version of hotlap has no watch {name}." for name in names if name not in ALL]
+        for watch in self._watches:
+            watch.under(self._guard, lambda watch=watch: self._drop(watch))  # type: ignore[misc]
         self.each_step: tuple[Callable[[int], None], ...] = tuple(
-            watch.step_ended for watch in self._watches if type(watch).step_ended is not Watch.step_ended
+            watch.guarded(watch.step_ended) for watch in self._watches if type(watch).step_ended is not Watch.step_ended
         )
         """What passive watches want to be called with after each step."""
 
@@ -52,7 +57,7 @@ class Windows:
     def _goes_on(self) -> bool:
         """The open watch wants one more step."""
         watch = self._open
-        if watch is None or self._made >= watch.num_steps:
+        if watch not in self._watches or self._made >= watch.num_steps:
             return False
         answer = False
 
@@ -102,13 +107,17 @@ class Windows:
         try:
             action()
         except Exception as error:
-            self.notes.append(f"The watch {type(watch).__name__} gave up: {type(error).__name__}: {error}"[:300])
-            if watch in self._watches:
-                self._watches.remove(watch)
-            if watch in self._waiting:
-                self._waiting.remove(watch)
+            self._guard.failed(watch.title(), error, lambda: self._drop(watch))
             return False
         return True
+
+    def _drop(self, watch: Watch) -> None:
+        """It is left out; the one that is open is closed when the step is over."""
+        for watches in (self._watches, self._waiting):
+            if watch in watches:
+                watches.remove(watch)
+        if not watch.num_steps:
+            watch.close(0)
 
 
 def _merge(found: dict[str, Any], fields: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The types that are handed from part to part, and their JSON."""
 
 from hotlap.record.arms import of_arm
-from hotlap.record.codec import decode, encode, load, save
+from hotlap.record.codec import decode, encode, escaped, load, save
 from hotlap.record.comparison import Change, Comparison, PhaseChange
 from hotlap.record.facts import (
     CallFacts,
@@ -10,6 +10,7 @@ from hotlap.record.facts import (
     HotLine,
     LoaderFacts,
     MemorySample,
+    Neighbour,
     Operator,
     OperatorWindow,
     OptimizerFacts,
@@ -17,6 +18,7 @@ from hotlap.record.facts import (
     RankFacts,
     ShapeFacts,
     Sighting,
+    StateDigest,
     SwitchFacts,
     Update,
     WhatIf,
@@ -89,6 +91,7 @@ __all__ = [
     "Machine",
     "Meeting",
     "MemorySample",
+    "Neighbour",
     "Noise",
     "NonFinite",
     "Number",
@@ -114,6 +117,7 @@ __all__ = [
     "Sighting",
     "SightingKind",
     "State",
+    "StateDigest",
     "Status",
     "StepLimits",
     "Stretch",
@@ -135,6 +139,7 @@ __all__ = [
     "as_number",
     "decode",
     "encode",
+    "escaped",
     "load",
     "of_arm",
     "save",

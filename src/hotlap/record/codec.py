@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,17 +19,17 @@ def encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_escaped(msgspec.to_builtins(value)))
+        return msgspec.json.encode(escaped(msgspec.to_builtins(value)))
 
 
-def _escaped(value: Any) -> Any:
+def escaped(value: Any) -> Any:
     """Bytes that the system could not decode (lone surrogates) as text that any reader takes."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")
     if isinstance(value, dict):
-        return {_escaped(key): _escaped(part) for key, part in value.items()}
+        return {escaped(key): escaped(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_escaped(part) for part in value]
+        return [escaped(part) for part in value]
     return value
 
 
@@ -64,9 +65,16 @@ def upgrade(raw: dict[str, Any], version: int) -> dict[str, Any]:
 def save(value: Any, path: Path) -> None:
     """Write `value` to `path` so that a reader sees the old file or the new one, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    data = encode(value)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(encode(value))
-    os.replace(part, path)
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    except OSError:
+        # Half a file on a disk that is full helps nobody.
+        with suppress(OSError):
+            part.unlink()
+        raise
 
 
 def load(path: Path, kind: type[T]) -> T:

@@ -83,7 +83,10 @@ class OptimizerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What one step changed in the parameters (recorded at some steps only)."""
+    """What one step changed in the parameters (recorded at some steps only).
+
+    Of a parameter with more than 65,000 elements, so many at fixed places stand for all.
+    """
 
     step: int
     norms: tuple[Number, ...]
@@ -101,8 +104,26 @@ class Update:
     """(P,) distance of the update from what the optimizer's own formula makes of the gradient that it found, as a part
     of the change; None where no formula is known for the optimizer."""
     buffers: tuple[Number, ...] | None = None
-    """(B,) how far the buffers of the trained modules (statistics of batch normalisation) are from where they were
-    when first seen, as an L2 norm."""
+    """(B,) how far the tensors `Run.untrained` are from where they were at the first step, as an L2 norm; None for one
+    that is gone, or has another shape."""
+    directions: tuple[str | None, ...] | None = None
+    """(P + B,) signs of 64 random projections, as 16 hexadecimal digits, of each parameter's gradient and of the way
+    that each of `buffers` has come: the part of the signs in which two differ, times pi, is about the angle between
+    them. None where it is 0, or nothing is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateDigest:
+    """What an object held that can be saved with a training (it has a `state_dict`)."""
+
+    step: int
+    """At whose end."""
+    name: str
+    """Of its class; several may have the same."""
+    digest: str
+    """Of all that it held (of tensors with more than 65,000 elements, of so many)."""
+    counts: str
+    """Of its integers, truth values and texts alone: no rounding changes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +241,20 @@ class SwitchFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another process that computes on the same cores while this one trains."""
+
+    pid: int
+    name: str
+    """Its script, "main.py"; empty where that is not known."""
+    threads: float
+    """torch's intra-op threads in a process of the same command; of another one, threads that wanted a core, on
+    average."""
+    ours: bool
+    """It trains as a part of the same command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
     """Processor time while the recorded steps went on."""
 
@@ -234,6 +269,8 @@ class CpuUse:
     """Part of the time in which the cgroup's quota held the process still, in [0, 1]."""
     busiest_worker: float | None = None
     """As `runnable`, of the one child process that has the most such threads; None without children."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """Other processes that train, or other Python programs that compute, on the same cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +334,7 @@ class CallFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """The same training under another setting, in turns with its own, block by block."""
+    """The same training under another setting, in turns with its own: block by block, or run by run."""
 
     setting: str
     """"threads", "anomaly-mode", "deterministic", "profiler"."""
@@ -308,7 +345,9 @@ class WhatIf:
     other_s: float
     """Median step under `other`."""
     agree: float
-    """Part of the pairs of blocks that say the same as the medians, in [0, 1]."""
+    """Part of the pairs of blocks (or runs) that say the same as the medians, in [0, 1]."""
+    whole_runs: bool = False
+    """Whole runs were compared, in which every process of the command had the other setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Complaint:
     """What is so, with the numbers."""
     cost: str
     """What it costs."""
-    mend: str
+    fix: str
     """What to do about it."""
     about: str = ""
     """The device concerned, where there are several."""

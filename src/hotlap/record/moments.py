@@ -96,5 +96,7 @@ class SightingKind(StrEnum):
     """A forward pass with gradients whose result never reaches a backward pass."""
     ATTENTION_OVER_BATCH = "attention-over-batch"
     """A module with `batch_first=False` is given what looks like batch-first input."""
+    DISTRIBUTION_CHECKS = "distribution-checks"
+    """`torch.distributions` checks the arguments of a distribution, or a sample, before it computes."""
     RECOMPILE = "recompile"
     """A compiled function is compiled again."""

@@ -37,6 +37,8 @@ class Plan:
     """Sets of levers. One arm: installed from the start. Several: switched between steps, block by block."""
     always: tuple[LeverSpec, ...] = ()
     """Levers installed in every arm, from the start."""
+    order_seed: int = 0
+    """Draws the order in which arms, or the processes of a heat, take turns (`hotlap.record.order`)."""
     block: int = 11
     """Steps in a block. Odd, so that the bursts of a loader with a few workers do not keep step with the blocks."""
     steps: int = 200
@@ -69,6 +71,8 @@ class Plan:
     watches: tuple[str, ...] = ()
     """Names of what else to look at (`hotlap.probe.watches.ALL`); those that need steps of their own get them after
     the recorded ones."""
+    afresh: bool = False
+    """Start a process of its own, as the user does, not a fork of one that has made the script's imports."""
     whole: bool = False
     """Never end the process: record on and on, thinned out, until the script ends by itself."""
     replaced: Mapping[str, str] = field(default_factory=dict)

@@ -30,7 +30,11 @@ class Progress:
     def __init__(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            os.ftruncate(descriptor, SIZE)
+            if os.fstat(descriptor).st_size < SIZE:
+                os.ftruncate(descriptor, SIZE)
+                if hasattr(os, "posix_fallocate"):
+                    # Writing to a mapped page that has no room on the disk would end the training (SIGBUS).
+                    os.posix_fallocate(descriptor, 0, SIZE)
             self._map = mmap.mmap(descriptor, SIZE)
         finally:
             os.close(descriptor)

@@ -1,6 +1,7 @@
 """One execution of the script, step by step. Seconds, bytes, shares in [0, 1].
 
-Shape letters: S recorded steps (index i is the same step in every (S,) field), G parameter groups, P parameters.
+Shape letters: S recorded steps (index i is the same step in every (S,) field), G parameter groups, P parameters,
+B tensors that are not trained.
 """
 
 import math
@@ -20,6 +21,7 @@ from hotlap.record.facts import (
     RankFacts,
     ShapeFacts,
     Sighting,
+    StateDigest,
     SwitchFacts,
     Update,
     WhatIf,
@@ -55,9 +57,13 @@ class Run:
     arms: tuple[tuple[LeverSpec, ...], ...] = ((),)
     always: tuple[LeverSpec, ...] = ()
     setup_s: float | None = None
-    """From the start of the process to its first step."""
+    """From the start of the process to the end of its first step."""
+    forked: bool = False
+    """The process began as a fork of one that had made the script's imports, so `setup_s` holds none of them."""
     first_steps_s: tuple[float, ...] = ()
     """Durations of the warm-up steps, the first included (at most 2,000 kept)."""
+    planned_steps: int | None = None
+    """Steps that the training will make, as the loops around its steps say; None where they do not."""
     step_s: tuple[float, ...] = ()
     """(S,) wall time from the end of one step to the end of the next."""
     phase_s: Mapping[Phase, tuple[float, ...] | None] = field(default_factory=dict)
@@ -66,6 +72,8 @@ class Run:
     """Phase -> (S,) by device events; empty without a device. Another clock than `phase_s`: never add the two."""
     input_s: Mapping[InputPart, float | None] = field(default_factory=dict)
     """Part -> mean seconds a step, within the input phase; None where it could not be measured."""
+    order_seed: int = 0
+    """As in the plan: drew the order in which arms, or the processes of a heat, took turns."""
     arm: tuple[int, ...] = ()
     """(S,) index into `arms`."""
     block: tuple[int, ...] = ()
@@ -80,6 +88,8 @@ class Run:
     """(S,) samples drawn from loaders, or None without one."""
     num_updates: tuple[int, ...] = ()
     """(S,) optimizer steps that were made."""
+    num_forwards: tuple[int, ...] = ()
+    """(S,) outermost calls of modules (a loss module counts as one), and solves: how much work the step was."""
     learning_rates: tuple[tuple[float, ...], ...] | None = None
     """(S, G) of all optimizers; None when not recorded."""
     batch_digest: tuple[str | None, ...] | None = None
@@ -91,6 +101,12 @@ class Run:
     settings_digest: tuple[str, ...] | None = None
     """(S,) digest of the optimizers' settings except learning rates and the choice of kernel."""
     updates: tuple[Update, ...] | None = None
+    untrained: tuple[str, ...] = ()
+    """(B,) tensors that the script holds and no optimizer trains: buffers, averaged weights ("Net.bn.running_var")."""
+    states: tuple[StateDigest, ...] | None = None
+    """At some steps; None when not recorded."""
+    printed: tuple[tuple[int, str], ...] = ()
+    """(steps made before, line) of what the script wrote to stdout after its first step, in runs for the gate."""
     skipped_updates: int = 0
     """Steps that a GradScaler left out."""
     loaders: tuple[LoaderFacts, ...] = ()
@@ -140,6 +156,14 @@ class Run:
         parts = self.phase_s.get(phase)
         total = sum(self.step_s)
         return sum(parts) / total if parts is not None and total > 0 else None
+
+    def epoch_steps(self) -> int | None:
+        """Steps of an epoch of the loader that is trained on; None where there is none, or several."""
+        serving = [(one.num_items, one.batch_size) for one in self.loaders if one.trained_on]
+        if len(serving) != 1:
+            return None
+        ((num_items, batch_size),) = serving
+        return math.ceil(num_items / batch_size) if num_items and batch_size else None
 
     def median_step_s(self) -> float:
         """Median step time; NaN without a step."""

@@ -1,5 +1,6 @@
 """Everything known about one script: findings, ceilings, trials, the result."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -63,6 +64,12 @@ class Finding:
     """Names of the levers worth a trial, most promising first."""
     urgent: bool = False
     """It ends the training before long, whatever a step costs until then."""
+    before: str = ""
+    """Source as it stands, where a person is to change it by hand; empty where no text is proposed."""
+    after: str = ""
+    """The same as it could be."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables under which the command would not have the fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +121,7 @@ class Trial:
     """"lever", "leave-one-out" (is what `levers` name still worth its place?), or "patch" (the patched copy)."""
     scope: str = "step"
     speedup: Interval | None = None
-    """None when no timing came about; `why` says why."""
+    """None where fewer than three processes were timed: what they saw (`log_ratios`) is no claim."""
     verdict: Verdict = Verdict.UNDECIDED
     accepted: bool = False
     why: str = ""
@@ -128,6 +135,13 @@ class Trial:
     runs: tuple[Run, ...] = ()
     failure: Failure | None = None
     """Why there are no times, as one of a few states; `why` is the sentence."""
+
+    @property
+    def seen(self) -> float | None:
+        """Geometric mean of the speed-ups of all processes; None when no timing came about."""
+        if self.log_ratios:
+            return math.exp(math.fsum(self.log_ratios) / len(self.log_ratios))
+        return self.speedup.mid if self.speedup is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +173,21 @@ class Result:
     levers: tuple[LeverSpec, ...]
     """Accepted, in the order in which they were stacked."""
     speedup: Interval
-    """Over the script as written, in fresh processes."""
+    """Of a typical step over the script as written, in fresh processes."""
     verdict: Verdict
     why: str
     """One sentence: what was compared, how much of it, and what was not."""
+    total_speedup: Interval | None = None
+    """Of the time of the whole training (`Study.total_steps`; the long run where they are not known): its start, what
+    is paid once, starts of epochs and validations included. None where nothing was compared in processes of their own.
+    """
     one_time_s: float | None = None
     """What all levers together cost once; None where that could not be told from chance."""
     break_even_step: int | None = None
     """From this step on that has paid itself back."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the script is to be started with, beside the patch: they are read before Python runs, so that no
+    line of source can set them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +262,7 @@ class Study:
     purpose: Purpose = Purpose.TUNE
     sweep: Sweep | None = None
     """The step at several numbers of threads; None where that was not tried."""
-    horizon: int | None = None
+    total_steps: int | None = None
     """Steps that the user's training makes: as given, or as seen; None where that is not known. One-time costs must
     have paid themselves back by then."""
     recipe: Recipe | None = None

@@ -184,7 +184,8 @@ def _what_ifs(run: Run) -> Detail | None:
     rows = tuple(
         (
             f"{duration(one.now_s)} -> {duration(one.other_s)}",
-            f"{one.setting}: {one.other} instead of {one.now}, in turns within one process",
+            f"{one.setting}: {one.other} instead of {one.now}, "
+            + ("in every process, in whole runs" if one.whole_runs else "in turns within one process"),
         )
         for one in run.what_ifs
     )

@@ -27,8 +27,8 @@ def page(found: Sequence[Prediction], *, title: str, measured: tuple[str, float]
     heading = _text(title)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{heading}: foretold</title>'
-        f"<style>{_STYLE}</style><h1>{heading}, foretold</h1>{plot(found, measured=measured)}"
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{heading}: predicted</title>'
+        f"<style>{_STYLE}</style><h1>{heading}, predicted</h1>{plot(found, measured=measured)}"
         f"<p>Bars are 80% intervals: eight of ten truths should lie inside.</p>"
         f"<h2>Assumed</h2><ul>{listed}</ul></html>\n"
     )

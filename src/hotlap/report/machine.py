@@ -125,7 +125,7 @@ def quantity(value: float, unit: Unit) -> str:
 
 
 def complaints(found: Sequence[Complaint]) -> RenderableType:
-    """What is wrong, weightiest first; what it costs; how to mend it."""
+    """What is wrong, weightiest first; what it costs; how to fix it."""
     if not found:
         return Text("\nNothing is wrong with it, as far as hotlap can see.")
     parts: list[RenderableType] = [Text("\nWhat is wrong with it", style="bold")]
@@ -133,7 +133,7 @@ def complaints(found: Sequence[Complaint]) -> RenderableType:
         head = Text.assemble(
             (f"{one.weight.value}  ", _STYLES[one.weight]), (clean_line(one.code), "bold"), ": ", clean_line(one.what)
         )
-        rest = Text(f"{clean_line(one.cost)}\nMend: {clean_line(one.mend)}")
+        rest = Text(f"{clean_line(one.cost)}\nFix: {clean_line(one.fix)}")
         parts += [head, Padding(rest, (0, 0, 0, 4))]
     return Group(*parts)
 

@@ -76,6 +76,12 @@ def _findings(study: Study) -> Iterator[str]:
         (finding.code, f"{duration(finding.cost_s)} ({percent(finding.share)})", finding.evidence) for finding in ranked
     ]
     yield from _table(("finding", "a step", "evidence"), rows)
+    for finding in ranked:
+        command = story.command_under(study, finding.environment)
+        if command is not None:
+            yield from _fence(clean_line(command), language="sh")
+        if finding.after:
+            yield from _fence("\n".join(story.change_lines(finding)), language="diff")
 
 
 def _ceilings(study: Study) -> Iterator[str]:
@@ -124,6 +130,11 @@ def _details(study: Study) -> Iterator[str]:
 
 
 def _patch(study: Study) -> Iterator[str]:
+    start = outcome.start_lines(study)
+    if start:
+        yield ""
+        yield _text(start[0])
+        yield from _fence(clean_line(start[1]), language="sh")
     if not study.patch:
         return
     caution = outcome.caution(study)

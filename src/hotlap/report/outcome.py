@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hotlap.record import LEAST_GAIN, LeverSpec, Purpose, Run, State, Status, Study, Verdict
-from hotlap.report.story import interval, least_gain, lever_titles, plural, timed
+from hotlap.record import LEAST_GAIN, Interval, LeverSpec, Purpose, Run, State, Status, Study, Verdict
+from hotlap.report.story import command_under, interval, least_gain, lever_titles, plural, timed
 from hotlap.units import duration, factor, percent
 
 
@@ -82,7 +82,7 @@ _NOT_MEASURED = "The script did not come to a step that could be measured, so no
 def _concluded(study: Study) -> Conclusion:
     """The conclusion of a study with levers in its result."""
     assert study.result is not None
-    speedup = study.result.speedup
+    speedup, total = study.result.speedup, study.result.total_speedup
     gain = f"{factor(speedup.mid)} (95% interval {interval(speedup)})"
     if study.result.verdict is Verdict.HARMED:
         sentence = f"The step is {gain} as fast, but training is not what it was. Do not apply this."
@@ -93,8 +93,20 @@ def _concluded(study: Study) -> Conclusion:
     if not speedup.low > LEAST_GAIN:
         sentence = f"The step came out at {gain}: that is not told from no gain, so leave the script as it is."
         return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
-    sentence = f"95% interval {interval(speedup)} over the script as written. Training is unharmed."
-    return Conclusion(outcome=Outcome.GAIN, title=f"{factor(speedup.mid)} as fast", sentence=sentence)
+    if total is None:
+        sentence = f"95% interval {interval(speedup)} over the script as written. Training is unharmed."
+        return Conclusion(outcome=Outcome.GAIN, title=f"{factor(speedup.mid)} as fast", sentence=sentence)
+    sentence = f"{total_sentence(study, total)} A typical step: {gain}. Training is unharmed."
+    return Conclusion(outcome=Outcome.GAIN, title=f"{factor(total.mid)} as fast", sentence=sentence)
+
+
+def total_sentence(study: Study, total: Interval) -> str:
+    """How much sooner the whole training ends, and what that holds."""
+    if study.total_steps is None:
+        of = "In a long training, starts of epochs included"
+    else:
+        of = f"The whole training of {study.total_steps:,} steps, its start and first epoch included"
+    return f"{of}: {factor(total.mid)} as fast as written (95% interval {interval(total)})."
 
 
 def _tried(study: Study) -> int:
@@ -130,7 +142,21 @@ def patch_missing(study: Study) -> str:
         return "No patch: there is nothing to change."
     if study.state is not State.COMPLETE:
         return "No patch yet: it is written when the study is complete."
+    if start_lines(study):
+        return "No patch: nothing that was accepted is set in the source."
     return "No patch: the accepted levers could not be written into the source."
+
+
+def start_lines(study: Study) -> tuple[str, ...]:
+    """How the script is to be started, beside the patch; none where it is started as ever, or under what does harm."""
+    environment = study.result.environment if study.result is not None else {}
+    command = command_under(study, environment)
+    if command is None or conclusion(study).outcome is Outcome.HARM:
+        return ()
+    return (
+        "Start it with this in front, which is read before Python runs, so that no line of source can set it:",
+        command,
+    )
 
 
 def caution(study: Study) -> str | None:

@@ -7,6 +7,7 @@ from math import isfinite, sqrt
 
 from hotlap.record import (
     Ceiling,
+    Finding,
     Interval,
     LeverSpec,
     Noise,
@@ -18,6 +19,7 @@ from hotlap.record import (
     Trial,
     as_float,
 )
+from hotlap.report.clean import clean
 from hotlap.report.scale import mean
 from hotlap.units import duration, factor, percent
 
@@ -35,6 +37,12 @@ PHASE_ORDER = (
 
 UNKNOWN = "unknown"
 
+# A GAN's step makes six forward passes: three of its networks, and three losses that are modules.
+_MANY_FORWARDS = 8
+
+# Ours: from so many times as many forward passes on, two steps are told to be different work.
+_OTHER_WORK = 1.25
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasePart:
@@ -50,6 +58,26 @@ class PhasePart:
 def script(study: Study) -> str:
     """The command as the user would type it."""
     return shlex.join(study.command) or "a command that was not recorded"
+
+
+def command_under(study: Study, environment: Mapping[str, str]) -> str | None:
+    """The command as a shell takes it, with these variables in front; None without any."""
+    if not environment:
+        return None
+    words = study.command[1:] if study.command[:1] == ("--",) else ("python", *study.command)
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items()), shlex.join(words)])
+
+
+def change_lines(finding: Finding) -> tuple[str, ...]:
+    """What a person would change by hand, as lines of a diff; none where no text is proposed."""
+    if not finding.after:
+        return ()
+    before, after = clean(finding.before).splitlines(), clean(finding.after).splitlines()
+    kept = [line for line in after if line in before]
+    return (
+        *(f"- {line}" for line in before if line not in kept),
+        *(f"{' ' if line in kept else '+'} {line}" for line in after),
+    )
 
 
 def timed(study: Study) -> Run | None:
@@ -79,8 +107,8 @@ def durations(value: Interval) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """ "1 step", "1,880 steps"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    """ "1 step", "1,880 steps", "2 processes"."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def share_of(run: Run, cost_s: float) -> float | None:
@@ -105,15 +133,36 @@ def phases(run: Run) -> tuple[PhasePart, ...]:
 
 
 def step_sentence(run: Run) -> str:
-    """How long a step takes, where."""
+    """How long a step takes, where; and each forward pass, where it makes many."""
     if not run.step_s:
         return "No step was recorded."
+    return " ".join(filter(None, (_length_sentence(run), _forwards_sentence(run))))
+
+
+def _length_sentence(run: Run) -> str:
     threads = plural(run.num_threads, "thread") if run.num_threads is not None else "threads not known"
     usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
     if run.long is not None and run.long.num_steps > len(run.step_s):
         sample = f"a sample of {plural(len(run.step_s), 'step')} from {run.long.num_steps:,}"
         return f"{usual} over {sample} on {run.device}, {threads}."
     return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}, {threads}."
+
+
+def _forwards_sentence(run: Run) -> str | None:
+    """How long a step is for the work that it does; None where it makes as few forward passes as most."""
+    if len(run.num_forwards) != len(run.step_s) or mean(run.num_forwards) < _MANY_FORWARDS:
+        return None
+    number = mean(run.num_forwards)
+    each = f"A step makes {number:,.0f} forward passes in the mean: {duration(mean(run.step_s) / number)} for each."
+    ends = max(1, len(run.step_s) // 10)
+    first, last = ((mean(run.num_forwards[part]), mean(run.step_s[part])) for part in (slice(ends), slice(-ends, None)))
+    if min(first) <= 0 or 1 / _OTHER_WORK < last[0] / first[0] < _OTHER_WORK:
+        return each
+    return (
+        f"{each} Their number went from {first[0]:,.0f} in the first tenth of the steps to {last[0]:,.0f} in the last, "
+        f"and the time for each from {duration(first[1] / first[0])} to {duration(last[1] / last[0])}: compare steps "
+        "by that, not by their length."
+    )
 
 
 def failure(run: Run) -> str | None:
@@ -221,7 +270,7 @@ def cost_sentence(study: Study) -> str | None:
     result = study.result
     if result is None or not result.levers or result.one_time_s is None or result.break_even_step is None:
         return None
-    length = f", and the training makes {study.horizon:,}" if study.horizon is not None else ""
+    length = f", and the training makes {study.total_steps:,}" if study.total_steps is not None else ""
     return (
         f"It costs {duration(result.one_time_s)} once, which is paid back at step {result.break_even_step:,}{length}."
     )
@@ -248,10 +297,12 @@ def recipe_lines(study: Study) -> tuple[str, ...]:
 
 
 def trial_speedup(trial: Trial) -> str:
-    """ "1.83x (1.79-1.88x)", or that there is none."""
-    if trial.speedup is None:
-        return "no timing" if trial.scope != "none" else ""
-    return f"{factor(trial.speedup.mid)} ({interval(trial.speedup)})"
+    """ "1.83x (1.79-1.88x)", "1.8x in 1 process: no interval", or that there is none."""
+    if trial.speedup is not None:
+        return f"{factor(trial.speedup.mid)} ({interval(trial.speedup)})"
+    if trial.seen is not None:
+        return f"{factor(trial.seen)} in {plural(len(trial.log_ratios), 'process')}: no interval"
+    return "no timing" if trial.scope != "none" else ""
 
 
 def prediction_sentence(prediction: Prediction) -> str:

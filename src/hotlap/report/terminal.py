@@ -15,7 +15,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.record import Phase, Purpose, Run, Study, Trial, Verdict
+from hotlap.record import Finding, Phase, Purpose, Run, Study, Trial, Verdict
 from hotlap.report import diff, outcome, story
 from hotlap.report.clean import clean, clean_line, last_lines
 from hotlap.report.details import Detail, closer_look, details, sweep
@@ -122,9 +122,18 @@ def findings(study: Study) -> RenderableType:
     for finding in sorted(study.findings, key=lambda finding: finding.cost_s, reverse=True):
         cost = f"{duration(finding.cost_s)}, {story.share_of_step(finding.share)}"
         levers = ", ".join(finding.try_levers)
-        told = Group(_text(finding.evidence), _text(f"worth trying: {levers}" if levers else "no lever for it", "dim"))
+        tried = _text(f"worth trying: {levers}" if levers else "no lever for it", "dim")
+        told = Group(_text(finding.evidence), *_by_hand(study, finding), tried)
         table.add_row(_text(finding.code, "bold"), cost, told)
     return _section("Findings", table)
+
+
+def _by_hand(study: Study, finding: Finding) -> Iterator[RenderableType]:
+    """What a person would change, as text."""
+    command = story.command_under(study, finding.environment)
+    if command is not None:
+        yield _text(f"start it with: {command}")
+    yield from (Text(line, "red" if line.startswith("-") else "green") for line in story.change_lines(finding))
 
 
 def ceilings(study: Study) -> RenderableType:
@@ -192,8 +201,10 @@ def speedup(study: Study) -> RenderableType:
     over = study.result.speedup
     if not study.result.levers:
         return _section("Speed-up", Text("None: the script stays as it is."))
-    gain = f"{factor(over.mid)} as fast as written (95% interval {story.interval(over)}), in fresh processes."
-    lines: list[RenderableType] = [_text(gain, "bold")]
+    total = study.result.total_speedup
+    lines: list[RenderableType] = [_text(outcome.total_sentence(study, total), "bold")] if total is not None else []
+    gain = f"A typical step: {factor(over.mid)} as fast as written (95% interval {story.interval(over)})."
+    lines.append(_text(f"{gain} Both in fresh processes."))
     cost = story.cost_sentence(study)
     if cost is not None:
         lines.append(_text(cost))
@@ -204,15 +215,17 @@ def speedup(study: Study) -> RenderableType:
 
 def patch(study: Study) -> RenderableType:
     """The change as a diff, and how to apply it."""
+    lines = [_text(line) for line in outcome.start_lines(study)]
+    start = [Text(), _section("To start it", *lines)] if lines else []
     if not study.patch:
-        return _section("Patch", Text(outcome.patch_missing(study)))
+        return Group(_section("Patch", Text(outcome.patch_missing(study))), *start)
     # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
     changed = Text("\n").join(Text(line.text, DIFF_STYLES[line.kind]) for line in diff.lines(clean(study.patch)))
     changed.no_wrap, changed.overflow = True, "ignore"
     caution = outcome.caution(study)
     apply = [Text(caution, "bold")] if caution is not None else []
     apply.extend(_text(line, keep_blanks=True) for line in outcome.apply_lines(study))
-    return Group(_section("Patch", changed), Text(), _section("To apply it", *apply))
+    return Group(_section("Patch", changed), Text(), _section("To apply it", *apply), *start)
 
 
 def recipe(study: Study) -> RenderableType | None:

@@ -1,8 +1,8 @@
 """One file a diagnosis: (Run, Machine) -> Finding | None. `check` asks all and puts the answers in order.
 
 A finding's cost is what a step would save at most if its cause were gone. Costs may overlap, because causes lie one
-behind the other: anomaly mode makes calls dear, calls make the step launch-bound. So a cause takes the place of what it
-explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said where nothing else is.
+behind the other: anomaly mode makes calls expensive, calls make the step launch-bound. So a cause takes the place of
+what it explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said where nothing else is.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from hotlap.rules import (
     compute_bound,
     cpu_with_idle_gpu,
     debug_left_on,
+    distribution_checks,
     epoch_gap,
     host_bound,
     input_bound,
@@ -58,6 +59,7 @@ ALL: Mapping[str, Rule] = {
     "thread-starvation": thread_starvation.check,
     "debug-left-on": debug_left_on.check,
     "memory-growth": memory_growth.check,
+    "distribution-checks": distribution_checks.check,
     "wasted-forward": wasted_forward.check,
     "cpu-with-idle-gpu": cpu_with_idle_gpu.check,
     "too-small-for-gpu": too_small_for_gpu.check,
@@ -86,7 +88,7 @@ EXPLAINS: Mapping[str, frozenset[str]] = {
 # A cause explains another finding when it accounts for at least so much of its cost.
 _ENOUGH = 0.5
 
-# What has no fault to mend.
+# What has no fault to fix.
 _NO_FAULT = "compute-bound"
 
 

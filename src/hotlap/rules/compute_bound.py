@@ -1,7 +1,7 @@
 """compute-bound: the step is forward and backward passes, as it should be.
 
 What it says: nothing around the model costs much; only a faster model, other numerics or other hardware help. It is
-said last of all: only where no other finding has anything to mend.
+said last of all: only where no other finding has anything to fix.
 Why it matters: it says where not to look.
 Example: a transformer whose batches are ready in time.
 """

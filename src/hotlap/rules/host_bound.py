@@ -7,7 +7,8 @@ Example: a confusion matrix updated with Python loops after each batch.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import at_line, finding, hottest, longer_than_seen, on_cpu, parts, share_of
+from hotlap.rules import distribution_checks
+from hotlap.rules.step import at_line, finding, hottest, longer_than_seen, mean_step_s, on_cpu, parts, share_of
 from hotlap.units import duration, percent
 
 # XProf highlights host time outside of the input from 3% and calls it critical from 15% on; TraceML's residual warns at
@@ -34,9 +35,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         "host-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(share)} of it) in the script's own Python{where}"
-        f"{at_line(hottest(run, *phases))}.",
+        f"{_checks(run)}{at_line(hottest(run, *phases))}.",
         levers=(*(() if on_cpu(run) else ("deferred-scalars",)), *(("batched-windows",) if _stacks(run) else ())),
     )
+
+
+def _checks(run: Run) -> str:
+    checks_s = distribution_checks.share_of_steps(run) * mean_step_s(run)
+    return f", {duration(checks_s)} of it in checks of torch.distributions" if checks_s else ""
 
 
 def _stacks(run: Run) -> bool:

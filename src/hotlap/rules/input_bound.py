@@ -63,7 +63,7 @@ def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ..
     if loader is None:
         return ("workers", "cached-dataset")
     if loader.iterable:
-        return ("workers", "prefetch-thread")
+        return ("workers",)
     levers = []
     if loader.deterministic is not False:
         levers.append("cached-dataset")

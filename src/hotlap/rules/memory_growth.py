@@ -1,7 +1,8 @@
 """memory-growth: memory grows with every step.
 
 What it says: the process (or the tensors on the device) hold so many bytes more after each step, in the second half of
-the run as in the first, and what that costs a step where steps grow longer too.
+the run as in the first, and what that costs a step where steps grow longer too. A step that makes more forward passes
+than those before it (an episode that lasts longer) needs more memory and time for its work: that is no growth.
 Why it is bad: the run ends when memory does; until then the system pages, caches are evicted, and whoever walks over
 what was kept takes longer and longer.
 Where the memory that is free would be full within an hour, this comes first, however little a step pays so far.
@@ -53,7 +54,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     for what, values in (("on the device", _of_device(samples)), ("in the process", _of_process(samples))):
         grown = _steady_growth(values)
         steps = samples[-1].step - samples[0].step if samples else 0
-        if grown is None or steps <= 0 or _comes_with_shapes(run, samples, values):
+        if grown is None or steps <= 0 or _comes_with(_firsts(run), samples, values):
             continue
         per_step = grown / steps
         cost_s = max(_longer_s(run), per_step * _FAULT_S_PER_BYTE)
@@ -102,30 +103,44 @@ def _steady_growth(values: list[int]) -> int | None:
     return grown
 
 
-def _comes_with_shapes(run: Run, samples: list[MemorySample], values: list[int]) -> bool:
-    """True if memory grows where the model meets a shape for the first time, and hardly elsewhere.
+def _firsts(run: Run) -> tuple[tuple[int, ...], ...]:
+    """Numbers of the steps that needed memory as none before them: a shape that is new, or more work than ever.
 
     What is prepared for a shape is kept (oneDNN holds 1,024 primitives, cuDNN its plans), and ends when shapes do:
-    that is `shape-churn`.
+    that is `shape-churn`. What a longer step needed, the process keeps for the next one.
     """
-    shapes = run.shapes
-    if shapes is None or shapes.num_shapes < MIN_SHAPES or len(values) != len(samples):
-        return False
-    new = shapes.new_steps
+    shapes = run.shapes.new_steps if run.shapes is not None and run.shapes.num_shapes >= MIN_SHAPES else ()
+    most, longer = 0, []
+    for step, work in zip(run.step_index, run.num_forwards, strict=False):
+        if work > most:
+            most = work
+            longer.append(step)
+    return shapes, tuple(longer)
+
+
+def _comes_with(firsts: tuple[tuple[int, ...], ...], samples: list[MemorySample], values: list[int]) -> bool:
+    """True if memory grows at those steps, and hardly elsewhere."""
+    return len(values) == len(samples) and any(_grows_at(new, samples, values) for new in firsts if new)
+
+
+def _grows_at(new: tuple[int, ...], samples: list[MemorySample], values: list[int]) -> bool:
     grown, steps, known_grown, known_steps = 0, 0, 0, 0
     for (before, after), (low, high) in zip(pairwise(samples), pairwise(values), strict=True):
         grown, steps = grown + high - low, steps + after.step - before.step
         if bisect_right(new, after.step) == bisect_right(new, before.step):
             known_grown, known_steps = known_grown + high - low, known_steps + after.step - before.step
     if known_steps < _FEWEST:
-        return steps - known_steps > 0 and len(new) > 0
+        return steps > known_steps
     return known_grown / known_steps < _HARDLY * grown / steps
 
 
 def _longer_s(run: Run) -> float:
-    """By how much the mean step is longer than the steps of the first eighth."""
+    """By how much the mean step is longer than the steps of the first eighth, for the same number of forward passes."""
     length = len(run.step_s) // _EIGHTHS
     if length == 0:
         return 0.0
-    early_s, late_s = median(run.step_s[:length]), median(run.step_s[-length:])
-    return max(0.0, (late_s - early_s) / 2)
+    known = len(run.num_forwards) == len(run.step_s)
+    work = [max(1, num) for num in run.num_forwards] if known else [1] * len(run.step_s)
+    each_s = [seconds / num for seconds, num in zip(run.step_s, work, strict=True)]
+    early_s, late_s = median(each_s[:length]), median(each_s[-length:])
+    return max(0.0, (late_s - early_s) / 2) * median(work)

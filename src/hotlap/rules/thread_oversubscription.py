@@ -1,11 +1,14 @@
 """thread-oversubscription: more threads want to run than there are cores for them.
 
-What it says: torch, or each worker, was told to use more threads than this process has cores; this part of each step is
-lost over it.
+What it says: torch, or each worker, was told to use more threads than this process has cores, or several processes
+compute side by side with more threads than there are cores for all of them; this part of each step is lost over it.
 Why it is bad: the threads of one operator wait for each other at its end, so one that has to wait for a core holds up
 all; a step can take many times as long as with fewer threads.
-Example: OMP_NUM_THREADS=64 in a container with a quota of two cores, or workers that call `torch.set_num_threads(16)`.
+Example: OMP_NUM_THREADS=64 in a container with a quota of two cores, workers that call `torch.set_num_threads(16)`, or
+two processes of `torch.multiprocessing` (Hogwild), each with torch's own two threads on two cores.
 """
+
+from dataclasses import replace
 
 from hotlap.record import Finding, Machine, Phase, Run, WhatIf
 from hotlap.rules.step import finding, mean_step_s, share_of
@@ -17,6 +20,9 @@ MIN_SHARE = 0.10
 # Of the pairs of blocks, so many must say the same.
 MIN_AGREE = 0.75
 
+# Ours: from half as many threads again as cores on; two processes of one thread more do not hurt.
+MIN_CROWD = 1.5
+
 # torch gives each worker one thread. From so many on average a worker computes with several, and ...
 MIN_IN_WORKER = 1.5
 # ... only where so many threads want each core does that hurt.
@@ -25,11 +31,64 @@ MIN_PER_CORE = 2.0
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The same steps with as many threads as cores; else the threads that workers run at the same time."""
-    asked = next((what_if for what_if in run.what_ifs if what_if.setting == "threads"), None)
-    return _of_main(run, asked) or _of_workers(run)
+    asked = next((what_if for what_if in run.what_ifs if what_if.setting == "threads" and not what_if.whole_runs), None)
+    return _of_processes(run, asked) or _of_main(run, asked) or _of_workers(run)
+
+
+def fair_threads(run: Run) -> int | None:
+    """Threads for each of the processes that compute side by side; None where that is no fewer than now."""
+    cpu = run.cpu
+    if cpu is None or not cpu.neighbours or run.num_threads is None or run.device != "cpu":
+        return None
+    wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
+    fair = max(1, int(cpu.usable_cores / (1 + len(cpu.neighbours))))
+    return fair if run.num_threads > fair and wanted >= MIN_CROWD * cpu.usable_cores else None
+
+
+def threads_of_all(run: Run) -> WhatIf | None:
+    """What whole runs took with another number of threads in every process; None where they were not made."""
+    return next((one for one in run.what_ifs if one.setting == "threads" and one.whole_runs), None)
+
+
+def _of_processes(run: Run, asked: WhatIf | None) -> Finding | None:
+    """Several processes; what fewer threads bring was timed, or is estimated where all are of the same command: others
+    come and go."""
+    fair = fair_threads(run)
+    if fair is None or run.cpu is None or run.num_threads is None:
+        return None
+    cpu, timed = run.cpu, threads_of_all(run) or asked
+    if timed is None and not all(one.ours for one in cpu.neighbours):
+        return None
+    wanted = run.num_threads + sum(one.threads for one in cpu.neighbours)
+    share, gain = 1 - cpu.usable_cores / wanted, ""
+    if timed is not None:
+        share = 1 - timed.other_s / timed.now_s if timed.now_s > 0 else 0.0
+        if int(timed.other or 0) >= run.num_threads or share < MIN_SHARE or timed.agree < MIN_AGREE:
+            return None
+        how = "in whole runs" if timed.whole_runs else "in turns"
+        gain = f": {duration(timed.other_s)} in place of {duration(timed.now_s)}, timed {how}"
+    cost_s = share * mean_step_s(run)
+    others = ", ".join(dict.fromkeys(one.name or f"process {one.pid}" for one in cpu.neighbours))
+    found = finding(
+        run,
+        "thread-oversubscription",
+        cost_s,
+        f"{1 + len(cpu.neighbours)} processes compute on {cpu.usable_cores:g} cores with {wanted:.3g} threads in all, "
+        f"this one with {run.num_threads} (beside it: {others}). With {fair} each, a step would be "
+        f"{'' if timed else 'up to '}{duration(cost_s)} ({percent(share)}) shorter{gain}.",
+        levers=() if any(one.ours for one in cpu.neighbours) else ("threads",),
+    )
+    return replace(found, environment={"OMP_NUM_THREADS": str(fair)})
 
 
 def _of_main(run: Run, asked: WhatIf | None) -> Finding | None:
+    if (
+        run.cpu is not None
+        and run.cpu.neighbours
+        and asked is not None
+        and int(asked.other or 0) < run.cpu.usable_cores
+    ):
+        return None  # asked because of the others
     if asked is None or int(asked.now or 0) <= int(asked.other or 0) or asked.agree < MIN_AGREE or asked.now_s <= 0:
         return None
     share = 1 - asked.other_s / asked.now_s

@@ -22,7 +22,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 
 def _too_few(run: Run) -> Finding | None:
-    asked = next((what_if for what_if in run.what_ifs if what_if.setting == "threads"), None)
+    asked = next((what_if for what_if in run.what_ifs if what_if.setting == "threads" and not what_if.whole_runs), None)
     if asked is None or int(asked.now or 0) >= int(asked.other or 0) or asked.agree < MIN_AGREE or asked.now_s <= 0:
         return None
     share = 1 - asked.other_s / asked.now_s

@@ -1,7 +1,6 @@
 """Whether a step is faster natively or with torch's own matrix products: measured once on this machine, and kept."""
 
 import json
-import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +9,7 @@ from time import perf_counter
 
 import torch
 
+from hotlap.folders import cache_folder
 from hotlap.small.native import core
 
 ROUNDS = 5
@@ -30,8 +30,7 @@ Both = tuple[Callable[[], object], Callable[[], object]]
 
 def kept_at() -> Path:
     """The file of what was measured, in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "hotlap" / "crossover.json"
+    return cache_folder() / "crossover.json"
 
 
 def size_of(rows: int) -> int:
@@ -85,6 +84,7 @@ def _write(known: dict[str, tuple[float, float]]) -> None:
     path = kept_at()
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(known, file, indent=1)
-        Path(file.name).replace(path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            file = Path(scratch) / path.name
+            file.write_text(json.dumps(known, indent=1))
+            file.replace(path)

@@ -8,6 +8,7 @@ from torch import optim
 
 from hotlap.errors import UserError
 from hotlap.small import optimizers
+from hotlap.small.arguments import takes_time, takes_time_by_call, with_time
 from hotlap.small.fields import Compiled, Field, compiled_for, prepare
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
@@ -17,14 +18,18 @@ from hotlap.small.torch_solver import SolveFailed
 
 
 class NeuralODE:
-    """dy/dt = func(t, y), solved and trained with one method and tolerance.
+    """dy/dt = func(t, y) or func(y), solved and trained with one method and tolerance.
 
     Args:
-        func: a module of (t, y).
+        func: a module of (t, y), or of y alone, such as an `nn.Sequential`. Its signature tells which; where that does
+            not (*args), a first call without gradients does.
         method: as in odeint.
         rtol: relative tolerance.
         atol: absolute tolerance.
         options: as in odeint.
+
+    Raises:
+        UserError: func takes neither.
     """
 
     def __init__(
@@ -37,16 +42,23 @@ class NeuralODE:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.func = func
+        self._field = _known_field(func)
+        """`func` as a function of (t, y); None until a first call tells how it is called."""
         self.settings = read_settings(method, rtol, atol, options)
         self._options = options
         self.why_torch = ""
         """Why the last fit ran in torch; "" where it ran natively."""
 
+    def _field_for(self, y0: torch.Tensor, t: torch.Tensor) -> Field:
+        if self._field is None:
+            self._field = self.func if takes_time_by_call(self.func, t[0], y0) else with_time(self.func)
+        return self._field
+
     def __call__(self, y0: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         """y at the times `t`, inside autograd."""
         s = self.settings
         solution: torch.Tensor = odeint(
-            self.func, y0, t, rtol=s.rtol, atol=s.atol, method=s.method, options=self._options
+            self._field_for(y0, t), y0, t, rtol=s.rtol, atol=s.atol, method=s.method, options=self._options
         )
         return solution
 
@@ -97,7 +109,7 @@ class NeuralODE:
                 raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
             if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
                 raise Unsupported(f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known.")
-            compiled = compiled_for(self.func, y0, self.settings.method, time_gradient=False)
+            compiled = compiled_for(self._field_for(y0, t), y0, self.settings.method, time_gradient=False)
             method = optimizers.check_known(optimizer)
         except Unsupported as error:
             self._tell(str(error))
@@ -157,3 +169,10 @@ class NeuralODE:
             optimizer.step()
             history.append(float(value.detach()))
         return history
+
+
+def _known_field(func: Field) -> Field | None:
+    timed = takes_time(func)
+    if timed is None:
+        return None
+    return func if timed else with_time(func)

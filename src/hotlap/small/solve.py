@@ -8,6 +8,7 @@ import torch
 
 from hotlap.errors import UserError
 from hotlap.small import solve_settings, torch_solver
+from hotlap.small.arguments import check_takes_two
 from hotlap.small.fields import Compiled, Field, Lease, compiled_for, known_for, prepare
 from hotlap.small.native import core
 from hotlap.small.node import direct, is_plain
@@ -36,7 +37,7 @@ def odeint(
     the parameters of `func`. They are exact for the steps that were taken.
 
     Args:
-        func: module or function of (t, y).
+        func: module or function of (t, y); `NeuralODE` takes one of y alone as well.
         y0: the state; its last dimension are the variables, the others trajectories.
         t: increasing or decreasing times.
         rtol: relative tolerance of an adaptive method.
@@ -50,6 +51,7 @@ def odeint(
     try:
         return solve_natively(func, y0, t, settings)
     except Unsupported as error:
+        check_takes_two(func)
         _tell_once(str(error))
     return _in_torch(func, y0, t, settings)
 

@@ -8,12 +8,22 @@ import libcst as cst
 from hotlap.source import snippet
 from hotlap.source.edits import AddArgument, WrapArgument
 from hotlap.source.file import Refusal
-from hotlap.source.names import Names
+from hotlap.source.names import Names, any_same
 from hotlap.source.splices import Rank, Splice, insert
 from hotlap.source.tree import Tree
 
 # In `{**x}` these need no parentheses around them.
 _ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapper:
+    """A function that is to stand around an argument."""
+
+    name: str
+    """As it is written in this file."""
+    targets: frozenset[str]
+    """Its full name."""
 
 
 @dataclass(slots=True)
@@ -26,7 +36,7 @@ class Arguments:
     _merged: dict[cst.BaseExpression, dict[str, str]] = field(default_factory=dict)
     """New items of what is given as `**`, which may hold these keywords already."""
     _replaced: dict[cst.BaseExpression, str] = field(default_factory=dict)
-    _wrapped: dict[cst.BaseExpression, list[str]] = field(default_factory=dict)
+    _wrapped: dict[cst.BaseExpression, list[_Wrapper]] = field(default_factory=dict)
     """Functions around an argument, the innermost first."""
 
     def add(self, edit: AddArgument, call: cst.Call) -> None:
@@ -52,19 +62,24 @@ class Arguments:
 
     def wrap(self, edit: WrapArgument, call: cst.Call, names: Names) -> None:
         """Plan a `WrapArgument`."""
-        value = _argument(edit, call)
+        value = inner = _argument(edit, call)
         function = snippet.renamed(edit.function, names.spelled(edit.imports))
-        inner = value
         while isinstance(inner, cst.Call):
             if names.agree(self.tree.code(inner.func), function, imports=edit.imports):
                 return
-            if len(inner.args) != 1:
+            stays_around = value is inner and names.is_any(self.tree.code(inner.func), edit.inside)
+            if not inner.args or inner.args[0].keyword or inner.args[0].star:
+                break
+            if len(inner.args) != 1 and not stays_around:
                 break
             inner = inner.args[0].value  # another function may stand around it
+            value = inner if stays_around else value
         names.use(edit.imports)
-        functions = self._wrapped.setdefault(value, [])
-        if function not in functions:
-            functions.append(function)
+        wrapper = _Wrapper(function, frozenset(names.targets(function)))
+        planned = self._wrapped.setdefault(value, [])
+        if wrapper not in planned:
+            around = (k for k, other in enumerate(planned) if any_same(other.targets, edit.inside))
+            planned.insert(next(around, len(planned)), wrapper)
 
     def splices(self) -> Iterator[Splice]:
         """All that was planned."""
@@ -73,10 +88,10 @@ class Arguments:
             start, end = self.tree.span(value)
             if text[start:end] != new:
                 yield Splice(start, end, new)
-        for value, functions in self._wrapped.items():
+        for value, wrappers in self._wrapped.items():
             start, end = self.tree.outer(value)
-            yield insert(start, "".join(f"{function}(" for function in reversed(functions)), Rank.WRAP)
-            yield insert(end, ")" * len(functions), Rank.WRAP_END)
+            yield insert(start, "".join(f"{wrapper.name}(" for wrapper in reversed(wrappers)), Rank.WRAP)
+            yield insert(end, ")" * len(wrappers), Rank.WRAP_END)
         for value, items in self._merged.items():
             yield from self._merge_splices(value, items)
         for call, keywords in self._appended.items():

@@ -27,6 +27,9 @@ class WrapArgument:
     """Name put around it."""
     imports: str
     """Statement that binds that name: `from hotlap.data import cached`."""
+    inside: tuple[str, ...] = ()
+    """Full names of functions that stay around this one ("hotlap.data.lasting"): it goes within their calls, whether
+    they are in the file already or are put there by another edit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

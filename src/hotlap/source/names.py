@@ -1,7 +1,7 @@
 """Which names a file binds, and what an import that an edit needs is called there."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from hotlap.source import snippet
@@ -87,12 +87,20 @@ class Names:
 
     def agree(self, there: str, function: str, *, imports: str) -> bool:
         """`there`, the function of a call in this file, is `function`, which `imports` are for."""
-        root, _, rest = there.partition(".")
-        found = {f"{target}.{rest}".rstrip(".") for target in self._targets.get(root, set())}
+        found = self.targets(there)
         wanted = [binding.target for binding in needed(imports) if self._name(binding) == function]
         if found and wanted:
             return all(same_object(target, wanted[0]) for target in found)
         return all(self._present(binding) for binding in needed(imports)) and snippet.same(there, function)
+
+    def targets(self, there: str) -> set[str]:
+        """Full names of what `there` may stand for: `data.cached` -> "hotlap.data.cached"."""
+        root, _, rest = there.partition(".")
+        return {f"{target}.{rest}".rstrip(".") for target in self._targets.get(root, set())}
+
+    def is_any(self, there: str, full_names: Collection[str]) -> bool:
+        """`there` is surely one of these functions."""
+        return any_same(self.targets(there), full_names)
 
     def _name(self, binding: Binding) -> str:
         found = self._present(binding)
@@ -134,6 +142,11 @@ def same_object(one: str, other: str) -> bool:
     """Two full names of one thing: hotlap's public names are also those of the modules that have them."""
     first, second = one.split("."), other.split(".")
     return first == second or (first[0] == second[0] == "hotlap" and first[-1] == second[-1] and first[-1] != "hotlap")
+
+
+def any_same(found: Collection[str], full_names: Collection[str]) -> bool:
+    """All that a name may stand for is among these."""
+    return bool(found) and all(any(same_object(target, name) for name in full_names) for target in found)
 
 
 def bound(node: ast.AST) -> tuple[str, ...]:

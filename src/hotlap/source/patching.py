@@ -47,7 +47,7 @@ def patch(edits: Sequence[Edit], *, root: Path) -> Patched:
     """Make `edits`, on paper: no file is written. What an edit asks for and finds in place is left as it is.
 
     Args:
-        edits: In the order in which the levers were stacked; later ones go around earlier ones.
+        edits: Where it matters, later ones go around earlier ones, unless an edit says otherwise (`inside`).
         root: Folder that the paths in the diff are relative to, where they lie below it.
 
     Raises:

@@ -2,16 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
-from hotlap import statistics
+from hotlap.experiment import statistics
+from hotlap.experiment.batches import speedup_without
+from hotlap.experiment.statistics import Pool
 from hotlap.record import Ceiling, Phase, Run
-from hotlap.tune.batches import speedup_without
 
 
-def free_input(run: Run, log_ratios: Sequence[float], *, pooled: tuple[float, int] | None = None) -> Ceiling | None:
-    """The script with its batches replayed against the script as written, process by process.
+def ceilings(run: Run, *, free: Sequence[float] = (), pooled: Pool | None = None) -> tuple[Ceiling, ...]:
+    """Highest first: free batches as measured (`free`: log-ratios of processes), the others from the phases of the run:
+    what each thing costs is taken away from each step, and no change to it can bring more."""
+    measured = _free_input(run, free, pooled)
+    found = [ceiling for name, why, saved_s in _savings(run) if (ceiling := _bound(run, name, why, saved_s))]
+    if measured is not None:
+        found = [measured, *(ceiling for ceiling in found if ceiling.name != measured.name)]
+    return tuple(sorted(found, key=lambda ceiling: -ceiling.speedup.mid))
 
-    `pooled`: variance of comparisons of equal things; with it one process is enough.
-    """
+
+def _free_input(run: Run, log_ratios: Sequence[float], pooled: Pool | None) -> Ceiling | None:
+    """The script with its batches replayed against the script as written. With a pool one process is enough."""
     interval = statistics.interval(log_ratios, pooled_variance=pooled) if log_ratios else None
     if interval is None:
         return None
@@ -21,11 +29,6 @@ def free_input(run: Run, log_ratios: Sequence[float], *, pooled: tuple[float, in
         step_s=sum(run.step_s) / len(run.step_s) / interval.mid,
         speedup=interval,
     )
-
-
-def bounds(run: Run) -> tuple[Ceiling, ...]:
-    """What each thing costs, taken away from each step: no change to it can bring more. Those that were measured."""
-    return tuple(ceiling for name, why, saved_s in _savings(run) if (ceiling := _bound(run, name, why, saved_s)))
 
 
 def _savings(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:

@@ -6,9 +6,9 @@ from pathlib import PurePath
 from statistics import median
 
 from hotlap.errors import UserError
+from hotlap.experiment import batches
+from hotlap.experiment.statistics import LEAST_SD
 from hotlap.record import Change, Comparison, Interval, Phase, PhaseChange, Run, Study
-from hotlap.statistics import LEAST_SD
-from hotlap.tune import batches
 
 
 def differences(base: Study, other: Study) -> tuple[str, ...]:

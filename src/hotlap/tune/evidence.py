@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap import levers
+from hotlap.experiment import Pace, Runs, Sizes
 from hotlap.gate import Evidence, Ruling, apart, judge, saw_epoch_end
 from hotlap.record import LeverSpec, Plan, Run, Turn, Verdict
-from hotlap.tune.options import Options, Runs
-from hotlap.tune.sizes import Pace, Sizes
+from hotlap.search import Options
 
 Stack = tuple[LeverSpec, ...]
 
@@ -31,7 +31,7 @@ def numerics_of(stack: Stack) -> levers.Numerics:
     return max((levers.from_spec(spec).numerics for spec in stack), key=_ORDER.index, default=levers.Numerics.EXACT)
 
 
-class Court:
+class GateRuns:
     """Makes the runs that the gate needs, keeps those of the script as written for all cases, and asks the gate."""
 
     def __init__(
@@ -56,16 +56,21 @@ class Court:
         if not self._as_written():
             self.known += self._in_pairs([self._plan()])
 
-    def prepare(self, numerics: levers.Numerics) -> None:
-        """Make the runs of the script as written that this contract needs and that are not there yet."""
-        wanted = [self._plan() for _ in range(2 - len(self._as_written()))]
+    def prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
+        """Make the runs of the script as written that this contract needs and that are not there yet.
+
+        `again`: for a second look, with other seeds.
+        """
+        home = _home(numerics, again=again)
+        wanted = [self._plan(reseed=home) for _ in range((1 if home else 2) - len(self._as_written(home)))]
         if numerics is not levers.Numerics.EXACT or not self._repeatable():
-            done = {run.nudge for run in self.known}
-            # What rounding does is seen without an epoch's end, so these runs are not prolonged until there is one.
-            wanted += [self._plan(nudge=k) for k in range(1, _NUMBER_OF_NUDGED + 1) if k not in done]
+            done = {run.nudge for run in self.known if run.reseed == home}
+            # What rounding does is seen without an epoch's end, so these runs are not prolonged until there is one; but
+            # for the first, where the script prints something: most do so at an epoch's end.
+            wanted += [self._plan(reseed=home, nudge=k) for k in range(1, _NUMBER_OF_NUDGED + 1) if k not in done]
         if numerics is levers.Numerics.STATISTICAL:
             seen = {run.reseed for run in self.known}
-            wanted += [self._plan(reseed=k) for k in range(1, _NUMBER_OF_SEEDS) if k not in seen]
+            wanted += [self._plan(reseed=k) for k in _seeds(numerics, again=again) if k and k not in seen]
         self.known += self._in_pairs(wanted)
 
     def judge(self, stack: Stack, *, replaced: dict[str, str] | None = None) -> Ruling:
@@ -87,12 +92,24 @@ class Court:
         if lost is not None:
             return lost
         ruling = self._ask(numerics, found, pads=pads)
+        if ruling.verdict is Verdict.HARMED and ruling.by_chance and numerics is not levers.Numerics.EXACT:
+            return self._ask_again(stack, replaced, ruling, pads=pads)
         if ruling.verdict is Verdict.UNHARMED or numerics is not levers.Numerics.EXACT:
             return ruling
         # A run that equals the one as written bit for bit has repeated it, lever or not. Where it does not, a second
         # one as written shows whether the script repeats itself at all.
         self.prepare(numerics)
         return self._ask(numerics, found, pads=pads)
+
+    def _ask_again(self, stack: Stack, replaced: dict[str, str] | None, first: Ruling, *, pads: bool) -> Ruling:
+        """Harm that a statistical test found is believed where other seeds show harm as well."""
+        numerics = numerics_of(stack)
+        self.prepare(numerics, again=True)
+        found = self._in_pairs(self._plans_of(stack, numerics, replaced, again=True))
+        second = self._ask(numerics, found, pads=pads, again=True)
+        if second.verdict is Verdict.HARMED:
+            return replace(first, why=f"{first.why} With other seeds: {second.why}")
+        return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
 
     def _padding_apart(self, found: Sequence[Run]) -> Ruling | None:
         """A model that takes no notice of padding trains as it did but for rounding, and that takes no other seeds.
@@ -103,17 +120,22 @@ class Court:
         ruling = self._ask(levers.Numerics.ROUNDING, found, pads=True)
         return ruling if ruling.verdict is Verdict.UNHARMED else None
 
-    def _plans_of(self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str] | None) -> list[Plan]:
-        changed = {"always": stack, "replaced": {}} if replaced is None else {"always": (), "replaced": dict(replaced)}
-        seeds = range(_NUMBER_OF_SEEDS) if numerics is levers.Numerics.STATISTICAL else range(1)
-        return [replace(self._plan(reseed=k), **changed) for k in seeds]
+    def _plans_of(
+        self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str] | None, *, again: bool = False
+    ) -> list[Plan]:
+        installed = stack if replaced is None else levers.started_with(stack)
+        seeds = _seeds(numerics, again=again)
+        return [replace(self._plan(reseed=k), always=installed, replaced=dict(replaced or {})) for k in seeds]
 
-    def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, pads: bool) -> Ruling:
+    def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, pads: bool, again: bool = False) -> Ruling:
+        home = _home(numerics, again=again)
+        seeds = _seeds(levers.Numerics.STATISTICAL, again=again)
+        others = [run for run in self.known if not run.nudge and run.reseed in seeds and run.reseed != home]
         evidence = Evidence(
-            base=tuple(self._as_written()),
-            lever=tuple(run for run in found if not run.reseed),
-            nudged=tuple(run for run in self.known if run.nudge),
-            base_seeds=tuple(run for run in self.known if not run.nudge and _is_other_seed(run, self.known)),
+            base=tuple(self._as_written(home)),
+            lever=tuple(found[:1]),
+            nudged=tuple(run for run in self.known if run.nudge and run.reseed == home),
+            base_seeds=(*self._as_written(home)[:1], *others),
             lever_seeds=tuple(found),
         )
         unpadded = apart(evidence) if pads else None
@@ -128,9 +150,11 @@ class Court:
         numerics = numerics_of(stack)
         if numerics is not levers.Numerics.EXACT:
             long += max(0, 2 - len(self._as_written()))
-            short += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge))
+            short += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge and not run.reseed))
         if numerics is levers.Numerics.STATISTICAL:
-            seeds = 2 * (_NUMBER_OF_SEEDS - 1) - len({run.reseed for run in self.known if run.reseed})
+            seeds = 2 * (_NUMBER_OF_SEEDS - 1) - len(
+                {run.reseed for run in self.known if 0 < run.reseed < _NUMBER_OF_SEEDS}
+            )
         return self._pace.factor * (
             long * self._expected_s(self._plan())
             + short * self._expected_s(self._plan(nudge=1))
@@ -143,8 +167,8 @@ class Court:
         num_steps = max([plan.steps, *known]) if plan.whole_epoch else plan.steps
         return self._sizes.evidence_s(num_steps)
 
-    def _as_written(self) -> list[Run]:
-        return [run for run in self.known if not run.nudge and not run.reseed]
+    def _as_written(self, reseed: int = 0) -> list[Run]:
+        return [run for run in self.known if not run.nudge and run.reseed == reseed]
 
     def _repeatable(self) -> bool:
         """Two runs of one seed are known, and their losses are equal bit for bit."""
@@ -170,6 +194,9 @@ class Court:
         """A run as written went on for an epoch's end, and there was none: other seeds would not show one either."""
         return any(not saw_epoch_end([run]) for run in self._as_written())
 
+    def _prints(self) -> bool:
+        return any(run.printed for run in self._as_written())
+
     def _plan(self, *, reseed: int = 0, nudge: int = 0) -> Plan:
         return Plan(
             command=self._options.command,
@@ -177,7 +204,7 @@ class Court:
             out="",
             steps=self._sizes.evidence_steps,
             warmup=0,
-            whole_epoch=not nudge and not (reseed and self._in_vain()),
+            whole_epoch=(not nudge or (nudge == 1 and self._prints())) and not ((reseed or nudge) and self._in_vain()),
             evidence=True,
             seed=self._options.seed,
             reseed=reseed,
@@ -190,6 +217,13 @@ def _not_at_work(found: Sequence[Run]) -> Ruling | None:
     return None if lost is None else Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
 
 
-def _is_other_seed(run: Run, known: Sequence[Run]) -> bool:
-    """One run a seed: of the two with the script's own seed only the first."""
-    return run.reseed != 0 or run is next(other for other in known if not other.nudge and not other.reseed)
+def _seeds(numerics: levers.Numerics, *, again: bool) -> range:
+    """What is added to the script's own seed in the runs with the lever."""
+    if numerics is levers.Numerics.STATISTICAL:
+        return range(_NUMBER_OF_SEEDS, 2 * _NUMBER_OF_SEEDS) if again else range(_NUMBER_OF_SEEDS)
+    return range(int(again), int(again) + 1)
+
+
+def _home(numerics: levers.Numerics, *, again: bool) -> int:
+    """The seed of the runs that show what rounding does."""
+    return 0 if numerics is levers.Numerics.STATISTICAL else _seeds(numerics, again=again)[0]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.experiment import Runs
 from hotlap.record import Plan, Run, Status
-from hotlap.tune.desk import Desk
-from hotlap.tune.options import Options, Runs
+from hotlap.search import Options, StudyLog
 
 # Fewer steps than this cannot be told from chance.
 FEWEST_STEPS = 8
@@ -33,38 +33,35 @@ class Wanted:
     """Go on for a while to see one: starting workers anew, and a validation, come with it."""
 
 
-def first_look(desk: Desk, runs: Runs, wanted: Wanted = Wanted()) -> Run:
+def first_look(log: StudyLog, runs: Runs, wanted: Wanted = Wanted()) -> Run:
     """Time the script as written.
 
     Raises:
         ScriptFailed, NoSteps: with a sentence that says what happened and what to do.
     """
-    options = desk.options
+    options = log.options
     limit_s = max(options.timeout_s + 5.0, _SHARE * options.budget_s)
     limit_s = min(limit_s, options.budget_s)
-    plan = look_plan(options.command, cwd=options.cwd, seed=options.seed, wanted=wanted, limit_s=limit_s)
+    plan = look_plan(options.plan, wanted, limit_s=limit_s)
     (run,) = runs([plan], limit_s=limit_s)
     made = len(run.first_steps_s) + len(run.step_s)
     if run.status in (Status.ENDED, Status.LAPSED) and len(run.step_s) < wanted.warmup <= made + FEWEST_STEPS:
         # A short script, or a slow one: throw away less.
-        desk.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
+        log.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
         (run,) = runs([replace(plan, warmup=min(_SHORT_WARMUP, wanted.warmup))], limit_s=limit_s)
     return _usable(run, options)
 
 
-def look_plan(command: tuple[str, ...], *, cwd: str, seed: int | None, wanted: Wanted, limit_s: float) -> Plan:
-    """The script as written, for `limit_s` seconds at most."""
-    return Plan(
-        command=command,
-        cwd=cwd,
-        out="",
+def look_plan(plan: Plan, wanted: Wanted, *, limit_s: float) -> Plan:
+    """The plan, for `limit_s` seconds at most."""
+    return replace(
+        plan,
         steps=wanted.steps,
         warmup=wanted.warmup,
         enough_s=wanted.enough_s,
         watches=wanted.watches,
         whole_epoch=wanted.epoch_end,
         whole_epoch_s=_EPOCH_S,
-        seed=seed,
         limit_s=limit_s,
     )
 
@@ -98,7 +95,7 @@ def _crash_sentence(run: Run, title: str, made: int) -> str:
             " It reads standard input, and hotlap runs it several times: give it a file, as in "
             "`hotlap tune train.py < answers.txt`."
         )
-    return sentence + " Mend the script so that it runs by itself, then try again."
+    return sentence + " Fix the script so that it runs by itself, then try again."
 
 
 def _no_step_sentence(run: Run, options: Options) -> str:

@@ -8,26 +8,25 @@ from itertools import pairwise
 
 from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.experiment import Arm, Design, Executor, Runs, Sizes
+from hotlap.experiment.batches import level
+from hotlap.experiment.sweep import thread_sweep
 from hotlap.machine import cores, threads
-from hotlap.record import Ceiling, Machine, Noise, Phase, Plan, Run, State, Status, Study
-from hotlap.tune.batches import level
-from hotlap.tune.ceilings import bounds, free_input
-from hotlap.tune.desk import Desk
+from hotlap.record import Machine, Noise, Phase, Run, State, Status, Study
+from hotlap.search import Observer, Options, StudyLog
+from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
-from hotlap.tune.options import Observer, Options, Runs
-from hotlap.tune.sizes import Sizes
-from hotlap.tune.sweep import thread_sweep
-from hotlap.tune.timing import Arm, Timing
-from hotlap.tune.tuner import noise_of
+from hotlap.tune.noise import noise_of
+from hotlap.tune.side_by_side import trainers, with_fewer_threads
 
 # Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
 """Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
 recorded."""
-FULL = (*LOOKING, "operators", "calls", "syncs", "lines")
+FULL = (*LOOKING, "operators", "calls", "syncs", "distributions", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
-WATCHES = (*LOOKING, "what-if", "operators", "calls", "input", "syncs", "trips", "lines")
+WATCHES = (*LOOKING, "what-if", "operators", "calls", "input", "syncs", "trips", "distributions", "lines")
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
 What settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a
 short script has few."""
@@ -103,23 +102,23 @@ class Measurer:
         Raises:
             ScriptFailed: the script as written fails. NoSteps: it makes no, or too few, training steps.
         """
-        desk = Desk(study, self._options, self._observer, now=self._now)
-        desk.doing(f"running {self._options.title} as it is")
-        run = first_look(desk, self._runs, self._scope.wanted)
+        log = StudyLog(study, self._options, self._observer, now=self._now)
+        log.doing(f"running {self._options.title} as it is")
+        run = first_look(log, self._runs, self._scope.wanted)
         if run.status is not Status.COMPLETE:
-            run = self._with_windows(desk, run)
-        desk.change("baseline", baseline=(run,), machine=self._machine)
-        desk.change("findings", findings=rules.check(run, self._machine))
-        ceilings = bounds(run)
-        if self._scope.repeat:
-            ceilings = self._repeat(desk, run, ceilings)
-        desk.change("ceilings", ceilings=tuple(sorted(ceilings, key=lambda ceiling: -ceiling.speedup.mid)))
-        if self._scope.sweep:
-            self._sweep(desk, run)
-        desk.change("end", state=State.COMPLETE)
-        return desk.study
+            run = self._with_windows(log, run)
+        run = with_fewer_threads(log, self._runs, run)
+        log.change("baseline", baseline=(run,), machine=self._machine)
+        log.change("findings", findings=rules.check(run, self._machine))
+        alone = trainers(run) == 1
+        free = self._repeat(log, run) if self._scope.repeat and alone else []
+        log.change("ceilings", ceilings=ceilings(run, free=free))
+        if self._scope.sweep and alone:
+            self._sweep(log, run)
+        log.change("end", state=State.COMPLETE)
+        return log.study
 
-    def _with_windows(self, desk: Desk, run: Run) -> Run:
+    def _with_windows(self, log: StudyLog, run: Run) -> Run:
         """The script was over before every watch had its steps: run it again, and record fewer."""
         wanted = self._scope.wanted
         made = len(run.first_steps_s) + len(run.step_s)
@@ -128,35 +127,33 @@ class Measurer:
         again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
         if not wanted.watches or not again or steps >= made:
             return run
-        desk.doing(f"{self._options.title} makes few steps; running it again to look closer")
+        log.doing(f"{self._options.title} makes few steps; running it again to look closer")
         shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))
         try:
-            return _completed(run, first_look(desk, self._runs, shorter))
+            return _completed(run, first_look(log, self._runs, shorter))
         except (ScriptFailed, NoSteps) as error:
-            desk.warn(f"What needs steps of its own was not seen: {error}")
+            log.warn(f"What needs steps of its own was not seen: {error}")
             return run
 
-    def _repeat(self, desk: Desk, run: Run, ceilings: tuple[Ceiling, ...]) -> tuple[Ceiling, ...]:
-        """The ceilings with the one of free batches, and the noise between one run and the next."""
-        timing = Timing(self._runs, self._options, Sizes.of(run, self._machine), now=self._now)
+    def _repeat(self, log: StudyLog, run: Run) -> list[float]:
+        """Log-ratios of free batches; the noise between one run and the next is written into the study."""
+        sizes = Sizes.of(run, self._machine)
+        executor = Executor(self._runs, self._options.plan, sizes, limit=log.budget.limit_s, now=self._now)
         has_loader = any(loader.trained_on for loader in run.loaders)
-        arms = [Arm(), Arm(free_input=True)] if has_loader else [Arm()]
-        if _FEWEST_ROUNDS * timing.estimate_s(len(arms)) > _MOST_S:
-            desk.warn(
+        arms = (Arm(), Arm(free_input=True)) if has_loader else (Arm(),)
+        if _FEWEST_ROUNDS * executor.estimate_s(len(arms)) > _MOST_S:
+            log.warn(
                 "The script takes too long to start to be run again: the ceilings rest on its phases alone, and how "
                 "far one run differs from the next is not known."
             )
-            return ceilings
-        free, again = self._rounds(desk, timing, arms)
+            return []
+        free, again = self._rounds(log, executor, Design(arms=arms))
         noise = _noise_between(again)
         if noise is not None:
-            desk.change("noise", noise=(noise,))
-        measured = free_input(run, free)
-        if measured is None:
-            return ceilings
-        return (measured, *(ceiling for ceiling in ceilings if ceiling.name != "input"))
+            log.change("noise", noise=(noise,))
+        return free
 
-    def _sweep(self, desk: Desk, run: Run) -> None:
+    def _sweep(self, log: StudyLog, run: Run) -> None:
         """The step at other numbers of threads: why are the cores as busy as they are, and would fewer do?"""
         phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
         if run.device != "cpu" or sum(run.share(phase) or 0.0 for phase in phases) < _SWEPT_SHARE:
@@ -167,38 +164,31 @@ class Measurer:
         expected_s = sizes.setup_s + 2 * len(counts) * _SWEEP_BLOCKS * sizes.block * sizes.step_s
         if len(counts) < 2 or expected_s > _SWEEP_S:
             return
-        desk.doing(f"running {self._options.title} with {', '.join(map(str, counts))} threads in turns")
-        plan = Plan(
-            command=self._options.command,
-            cwd=self._options.cwd,
-            out="",
-            block=sizes.block,
-            warmup=sizes.warmup,
-            seed=self._options.seed,
-        )
+        log.doing(f"running {self._options.title} with {', '.join(map(str, counts))} threads in turns")
+        plan = replace(self._options.plan, block=sizes.block, warmup=sizes.warmup)
         found = thread_sweep(
             self._runs,
             plan,
             counts,
             cores=here,
             default_threads=run.num_threads,
-            limit_s=desk.limit_s(expected_s),
+            limit_s=log.budget.limit_s(expected_s),
         )
         if len(found.times) > 1:
-            desk.change("sweep", sweep=found)
+            log.change("sweep", sweep=found)
 
-    def _rounds(self, desk: Desk, timing: Timing, arms: Sequence[Arm]) -> tuple[list[float], list[Run]]:
+    def _rounds(self, log: StudyLog, executor: Executor, design: Design) -> tuple[list[float], list[Run]]:
         """Log-ratios of free batches, and the runs of the script as written."""
         free: list[float] = []
         again: list[Run] = []
         begun = self._now()
         for k in range(_ROUNDS):
-            estimate_s = timing.estimate_s(len(arms))
-            if k >= _FEWEST_ROUNDS and self._now() - begun + estimate_s > _ROUNDS_S:
+            late_s = self._now() - begun + executor.estimate_s(len(design.arms))
+            if k >= _FEWEST_ROUNDS and late_s > _ROUNDS_S:
                 break
-            what = "with and without its loader" if len(arms) > 1 else "again, to know how far runs differ"
-            desk.doing(f"running {self._options.title} {what} ({k + 1} of {_ROUNDS})")
-            heat = timing.duet((), arms, limit_s=desk.limit_s(estimate_s))
+            what = "with and without its loader" if len(design.arms) > 1 else "again, to know how far runs differ"
+            log.doing(f"running {self._options.title} {what} ({k + 1} of {_ROUNDS})")
+            heat = executor.heat(design)
             free += [ratio for ratio in heat.log_ratios if ratio is not None]
             again.append(heat.runs[0])
         return free, again

@@ -6,22 +6,8 @@ from pathlib import Path
 
 from hotlap import levers, source
 from hotlap.errors import UserError
-from hotlap.record import LeverSpec, Run, Study
-
-
-def facts(study: Study) -> Run:
-    """The script as written, with all that was found out about its loaders, and what the first look watched for."""
-    first = study.baseline[0]
-    run = next((run for run in study.baseline if run.batch_digest is not None), first)
-    known = {site.calls for site in run.call_sites}
-    watched = tuple(site for site in first.call_sites if site.calls not in known)
-    return replace(
-        run,
-        switches=first.switches,
-        shapes=first.shapes,
-        sightings=first.sightings,
-        call_sites=(*run.call_sites, *watched),
-    )
+from hotlap.record import LeverSpec, Study
+from hotlap.search import facts
 
 
 def part(study: Study, *, only: Sequence[str] = (), without: Sequence[str] = ()) -> Study:
@@ -38,11 +24,13 @@ def part(study: Study, *, only: Sequence[str] = (), without: Sequence[str] = ())
     kept = _kept(accepted, only=only, without=without)
     if kept == accepted:
         return study
-    edits = [edit for spec in kept for edit in levers.from_spec(spec).edits(facts(study))]
-    patched = source.patch(edits, root=Path(study.cwd))
+    patched = source.patch(levers.edits_of(kept, facts(study)), root=Path(study.cwd))
     if not patched.texts or study.result is None:
         raise UserError(f"{_names(kept)} alone would change no source file, so there is nothing to apply.")
-    return replace(study, result=replace(study.result, levers=kept), patch=patched.diff, changes=patched.changes)
+    names = levers.environment_of(levers.started_with(kept), {})
+    environment = {name: value for name, value in study.result.environment.items() if name in names}
+    result = replace(study.result, levers=kept, environment=environment)
+    return replace(study, result=result, patch=patched.diff, changes=patched.changes)
 
 
 def _kept(accepted: Sequence[LeverSpec], *, only: Sequence[str], without: Sequence[str]) -> tuple[LeverSpec, ...]:

@@ -5,17 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from hotlap import statistics
+from hotlap.experiment import Arm, Design, Executor, Heat, Runs, Sizes, statistics
+from hotlap.experiment.failure import failed
+from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
 from hotlap.levers.batch_size import batch_size_of, rate_factor
-from hotlap.record import LEAST_GAIN, BatchPoint, LeverSpec, Machine, Plan, Recipe, Run, Turn
-from hotlap.statistics import Progress
-from hotlap.tune.desk import Desk
-from hotlap.tune.failure import failed
-from hotlap.tune.options import Runs
-from hotlap.tune.part import facts
-from hotlap.tune.sizes import Sizes
-from hotlap.tune.time_to_loss import Race, race
+from hotlap.record import LEAST_GAIN, BatchPoint, LeverSpec, Machine, Recipe, Run
+from hotlap.search import StudyLog, facts
+from hotlap.tune.time_to_loss import TimeToLoss, times_to_loss
 from hotlap.units import duration
 
 # For one size of the curve: steps timed, in turns, after those in which the optimizer's state comes about.
@@ -37,7 +34,7 @@ _SEEDS = 4
 _LEAST_STEPS, _MOST_STEPS = 100, 4000
 # With larger batches the training may take so many times as many samples to the same loss; who needs more has lost.
 _MORE_SAMPLES = 2.0
-_RACE_TURN = 50
+_LONG_TURN = 50
 # From a size that lost to the next one.
 _STRIDE = 4
 
@@ -45,14 +42,15 @@ _STRIDE = 4
 class Recipes:
     """One study of batch sizes, on top of the levers that were accepted."""
 
-    def __init__(self, desk: Desk, runs: Runs, sizes: Sizes, machine: Machine) -> None:
-        self._desk = desk
-        self._runs = runs
+    def __init__(self, log: StudyLog, runs: Runs, sizes: Sizes, machine: Machine) -> None:
+        self._log = log
+        short = replace(sizes, block=_TURN, steps=_STEPS, warmup=_WARMUP)
+        self._executor = Executor(runs, log.options.plan, short)
         self._sizes = sizes
-        self._known = facts(desk.study)
+        self._known = facts(log.study)
         self._rejected = BatchSize().rejects(self._known, machine)
         self._before = batch_size_of(self._known) or 0
-        result = desk.study.result
+        result = log.study.result
         self._stack = result.levers if result is not None else ()
 
     def study(self) -> None:
@@ -73,19 +71,20 @@ class Recipes:
     def _curve(self) -> tuple[tuple[BatchPoint, ...], str]:
         """Sizes that ran, the script's own first; and why there are no more, as a clause."""
         points: list[BatchPoint] = []
-        # A curve alone says nothing about training: the other half of the time is for the races.
-        for_races_s = self._desk.left_s / 2
+        # A curve alone says nothing about training: the other half of the time is for the losses.
+        for_losses_s = self._log.budget.left_s / 2
         for size in self._sizes_to_try():
-            if self._desk.left_s < for_races_s + self._rounds() * self._sizes.expected_s(2):
+            if self._log.budget.left_s < for_losses_s + self._rounds() * self._sizes.heat_s(2):
                 return tuple(points), "; the time for more sizes was over"
-            self._desk.doing(f"timing batches of {size}")
-            pairs = [self._pair(size) for _ in range(self._rounds())]
-            fell = next((why for pair in pairs for run in pair[::-1] if (why := failed(run)) is not None), None)
+            self._log.doing(f"timing batches of {size}")
+            heats = [self._heat(size) for _ in range(self._rounds())]
+            fell = next((why for heat in heats for why in (*heat.failures, heat.base_failure) if why is not None), None)
             if fell is not None:
                 return tuple(points), f"; with {size} {fell.why}"
             if not points:
-                points.append(BatchPoint(size=self._before, samples_per_s=_samples_per_s(pairs[0][0]), speedup=None))
-            points.append(self._point(size, pairs))
+                as_written = _samples_per_s(heats[0].runs[0])
+                points.append(BatchPoint(size=self._before, samples_per_s=as_written, speedup=None))
+            points.append(self._point(size, heats))
             if _is_flat(points):
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
@@ -98,27 +97,25 @@ class Recipes:
             yield size
             size *= 2
 
-    def _pair(self, size: int) -> tuple[Run, Run]:
-        """Fresh processes at the script's own size and at `size`; in turns where memory holds both."""
-        plan = replace(self._plan(), steps=_STEPS, warmup=_WARMUP, block=_TURN)
-        plans = [plan, self._with(plan, size)]
+    def _heat(self, size: int) -> Heat:
+        """Fresh processes at the script's own size and at `size`."""
         growth = size / self._before
         limit_s = 4 * (self._sizes.setup_s + (1 + growth) * (_STEPS + _WARMUP) * self._sizes.step_s) + 30.0
-        runs = self._together(plans, turn=_TURN, limit_s=limit_s)
-        return runs[0], runs[1]
+        design = Design(stack=self._stack, arms=(Arm(), Arm(levers=(self._spec(size),))))
+        return self._executor.heat(design, limit_s=limit_s)
 
     def _rounds(self) -> int:
         """One where it is known how equal processes differ here; else two show it."""
-        return 1 if self._desk.pooled("process") is not None else 2
+        return 1 if self._log.pooled("process") is not None else 2
 
-    def _point(self, size: int, pairs: Sequence[tuple[Run, Run]]) -> BatchPoint:
-        ratios = []
-        for base, other in pairs:
-            ratio = statistics.log_ratio_of_runs(base, other)
-            if ratio is not None:
-                ratios.append(ratio + math.log(_samples_a_step(other) / _samples_a_step(base)))
-        speedup = statistics.interval(ratios, pooled_variance=self._desk.pooled("process")) if ratios else None
-        samples_per_s = fmean(_samples_per_s(other) for _, other in pairs)
+    def _point(self, size: int, heats: Sequence[Heat]) -> BatchPoint:
+        ratios = [
+            heat.log_ratios[0] + math.log(_samples_a_step(heat.runs[1]) / _samples_a_step(heat.runs[0]))
+            for heat in heats
+            if heat.log_ratios[0] is not None
+        ]
+        speedup = statistics.interval(ratios, pooled_variance=self._log.pooled("process")) if ratios else None
+        samples_per_s = fmean(_samples_per_s(heat.runs[1]) for heat in heats)
         return BatchPoint(size=size, samples_per_s=samples_per_s, speedup=speedup)
 
     # Time to a loss
@@ -130,9 +127,9 @@ class Recipes:
             num_steps = self._affordable_steps()
             if num_steps < _LEAST_STEPS:
                 break
-            races, lost = self._races(size, num_steps)
+            seeds, lost = self._seeds(size, num_steps)
             if lost is None:
-                self._note(self._ruled(self._recipe(curve, size), races))
+                self._note(self._ruled(self._recipe(curve, size), seeds))
                 return
             why = lost
             size //= _STRIDE
@@ -143,25 +140,25 @@ class Recipes:
         rates = {name: rate_factor(name, size / self._before) for name in sorted(names)}
         return Recipe(before=self._before, size=size, rates=rates, curve=curve)
 
-    def _races(self, size: int, num_steps: int) -> tuple[list[Race], str | None]:
-        """One race a seed; none but the first where that was lost, and why, without a full stop."""
-        races: list[Race] = []
+    def _seeds(self, size: int, num_steps: int) -> tuple[list[TimeToLoss], str | None]:
+        """One comparison a seed; none but the first where that was lost, and why, without a full stop."""
+        seeds: list[TimeToLoss] = []
         for seed in range(_SEEDS):
-            self._desk.doing(f"timing how soon batches of {size} reach a loss ({seed + 1} of {_SEEDS})")
-            one = self._race(size, num_steps, seed)
+            self._log.doing(f"timing how soon batches of {size} reach a loss ({seed + 1} of {_SEEDS})")
+            one = self._seed(size, num_steps, seed)
             if isinstance(one, str):
-                return races, one
-            races.append(one)
+                return seeds, one
+            seeds.append(one)
             if one.before_s < LEAST_GAIN * one.after_s and seed == 0:
-                return races, f"With batches of {size} the same loss was reached no sooner"
-        return races, None
+                return seeds, f"With batches of {size} the same loss was reached no sooner"
+        return seeds, None
 
-    def _ruled(self, recipe: Recipe, races: Sequence[Race]) -> Recipe:
-        ratios = [math.log(one.before_s / one.after_s) for one in races]
+    def _ruled(self, recipe: Recipe, seeds: Sequence[TimeToLoss]) -> Recipe:
+        ratios = [math.log(one.before_s / one.after_s) for one in seeds]
         progress = statistics.can_stop(ratios, pooled_variance=None, planned=len(ratios), line=LEAST_GAIN)
         accepted = progress is Progress.GAIN
-        before_s, after_s = fmean(one.before_s for one in races), fmean(one.after_s for one in races)
-        loss = fmean(one.loss for one in races)
+        before_s, after_s = fmean(one.before_s for one in seeds), fmean(one.after_s for one in seeds)
+        loss = fmean(one.loss for one in seeds)
         told = f"A loss of {loss:.4g} was reached in {duration(after_s)} instead of {duration(before_s)} of training"
         sure = "" if accepted else "; that cannot be told from chance"
         return replace(
@@ -171,46 +168,35 @@ class Recipes:
             after_s=after_s,
             speedup=statistics.interval(ratios),
             accepted=accepted,
-            why=f"{told}, over {len(races)} seeds{sure}. What the loss comes to in the end was not compared.",
+            why=f"{told}, over {len(seeds)} seeds{sure}. What the loss comes to in the end was not compared.",
         )
 
     def _affordable_steps(self) -> int:
-        """Steps as written in each race, so that all races of a size fit into what is left, and one of the next."""
-        each_s = self._desk.left_s / (_SEEDS + 1) - 2 * self._sizes.setup_s
+        """Steps as written for each seed, so that all seeds of a size fit into what is left, and one of the next."""
+        each_s = self._log.budget.left_s / (_SEEDS + 1) - 2 * self._sizes.setup_s
         # In the worst case the larger batches are no faster a sample, and see all samples that they may.
         step_s = self._sizes.step_s * (1 + _MORE_SAMPLES)
         return min(_MOST_STEPS, int(each_s / step_s))
 
-    def _race(self, size: int, num_steps: int, seed: int) -> Race | str:
-        plan = replace(self._plan(), steps=num_steps, warmup=0, reseed=seed)
+    def _seed(self, size: int, num_steps: int, seed: int) -> TimeToLoss | str:
+        plan = replace(self._log.options.plan, always=self._stack, steps=num_steps, warmup=0, reseed=seed)
         fewer = math.ceil(_MORE_SAMPLES * num_steps * self._before / size)
-        other = replace(self._with(plan, size), steps=fewer)
+        other = replace(plan, always=(*self._stack, self._spec(size)), steps=fewer)
         limit_s = 2 * (2 * self._sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * self._sizes.step_s) + 30.0
-        base, larger = self._together([plan, other], turn=_RACE_TURN, limit_s=limit_s)
+        base, larger = self._executor.together([plan, other], turn=_LONG_TURN, limit_s=limit_s)
         for name, run in (("the script as written", base), (f"batches of {size}", larger)):
             fell = failed(run)
             if fell is not None:
-                return f"The race to a loss broke off: with {name} {fell.why}"
-        return race(base, larger, growth=size / self._before)
+                return f"The comparison of losses broke off: with {name} {fell.why}"
+        return times_to_loss(base, larger, growth=size / self._before)
 
     # Both
 
-    def _together(self, plans: Sequence[Plan], *, turn: int, limit_s: float) -> list[Run]:
-        if self._sizes.together >= len(plans):
-            turns = [replace(plan, turn=Turn(steps=turn, ready="", go="")) for plan in plans]
-            return self._runs(turns, limit_s=limit_s)
-        return [self._runs([plan], limit_s=limit_s)[0] for plan in plans]
-
-    def _with(self, plan: Plan, size: int) -> Plan:
-        spec: LeverSpec = BatchSize(before=self._before, size=size).spec()
-        return replace(plan, always=(*plan.always, spec))
-
-    def _plan(self) -> Plan:
-        options = self._desk.options
-        return Plan(command=options.command, cwd=options.cwd, out="", always=self._stack, seed=options.seed)
+    def _spec(self, size: int) -> LeverSpec:
+        return BatchSize(before=self._before, size=size).spec()
 
     def _note(self, recipe: Recipe) -> None:
-        self._desk.change("recipe", recipe=recipe)
+        self._log.change("recipe", recipe=recipe)
 
 
 def knee(curve: Sequence[BatchPoint]) -> int:

@@ -16,12 +16,12 @@ _LIKE = 1.5
 # Of a mean that is kept up to date by adding and taking away.
 _ROUNDING = 1e-9
 
-# Standard errors by which the loss must have fallen within the window, or there is no loss to race to.
+# Standard errors by which the loss must have fallen within the window, or there is no loss to compare by.
 _CLEARLY = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Race:
+class TimeToLoss:
     """One seed."""
 
     loss: float
@@ -30,10 +30,10 @@ class Race:
     after_s: float
 
 
-def race(base: Run, larger: Run, *, growth: float) -> Race | str:
+def times_to_loss(base: Run, larger: Run, *, growth: float) -> TimeToLoss | str:
     """Both recorded from their first step on; `growth`: samples in a step of `larger` over those of `base`.
 
-    A sentence without its full stop where it cannot be run, or was lost.
+    A sentence without its full stop where they cannot be compared, or where the larger batches lost.
     """
     losses, others = _losses(base), _losses(larger)
     window = max(_FEWEST, int(_PART * len(losses)))
@@ -45,23 +45,23 @@ def race(base: Run, larger: Run, *, growth: float) -> Race | str:
     before_s, after_s = _time_to(base, losses, target, window), _time_to(larger, others, target, other_window)
     if after_s is None or before_s is None:
         return f"Larger batches did not reach a loss of {target:.4g} within twice the samples"
-    return Race(loss=target, before_s=before_s, after_s=after_s)
+    return TimeToLoss(loss=target, before_s=before_s, after_s=after_s)
 
 
 def _why_not(losses: list[float], others: list[float], window: int, other_window: int) -> str | None:
-    """Why there can be no race."""
+    """Why they cannot be compared."""
     if not losses:
-        return "The losses as written are not all numbers, so there is none to race to"
+        return "The losses as written are not all numbers, so there is none to compare by"
     if not others:
         return "With larger batches losses were not all finite numbers"
     if len(losses) < 3 * window or len(others) < 2 * other_window:
-        return "Too few steps were made for a race to a loss"
+        return "Too few steps were made to compare the times to a loss"
     ratio = abs(others[0] / losses[0]) if losses[0] else math.inf
     if not 1 / _LIKE < ratio < _LIKE:
         return "The loss of a larger batch is not a mean over its samples, so losses cannot be compared"
     last = losses[-window:]
     if fmean(losses[:window]) - fmean(last) < _CLEARLY * stdev(last) / math.sqrt(window):
-        return "As written the loss hardly falls within the steps that there was time for, so there is none to race to"
+        return "As written the loss hardly falls within the steps that there was time for: there is none to compare by"
     return None
 
 

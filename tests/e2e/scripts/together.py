@@ -15,7 +15,14 @@ parser.add_argument("--slow-rank", type=int, default=-1)
 parser.add_argument("--width", type=int, default=16)
 parser.add_argument("--by-hand", action="store_true")
 parser.add_argument("--crash", type=int, default=-1)
+parser.add_argument("--mark", help="path of a file to make after 40 steps")
 parser.add_argument("--steps", type=int, default=2000)
+
+
+def average_gradients(model):
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
 
 
 def train(rank, options):
@@ -32,14 +39,14 @@ def train(rank, options):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(options.steps):
         if rank == options.slow_rank:
-            time.sleep(0.02)
+            time.sleep(0.05)
         optimizer.zero_grad()
         model(torch.randn(4, 8)).pow(2).mean().backward()
         if options.by_hand:
-            for p in model.parameters():
-                dist.all_reduce(p.grad)
-                p.grad /= dist.get_world_size()
+            average_gradients(model)
         optimizer.step()
+        if step == 40 and rank == 0 and options.mark:
+            open(options.mark, "w").close()
         if step == options.crash and rank == 1:
             raise ValueError("this one has had enough")
     dist.destroy_process_group()

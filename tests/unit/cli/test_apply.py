@@ -23,6 +23,7 @@ from hotlap.record import (
     Status,
     Study,
     Verdict,
+    load,
     save,
 )
 from hotlap.source import InsertAtTop, Patched, patch
@@ -369,21 +370,24 @@ def several(project: Path) -> Path:
     """A study that came to two levers, each of which writes one statement."""
     script = project / "train.py"
     run = Run(status=Status.COMPLETE, device="cpu", num_threads=2, sources={str(script): sha256(script)})
-    levers_: tuple[LeverSpec, ...] = ({"name": "threads", "count": 1}, {"name": "huge-pages"})
-    edits = [edit for spec in levers_ for edit in levers.from_spec(spec).edits(run)]
-    made = patch(edits, root=project)
+    levers_: tuple[LeverSpec, ...] = ({"name": "threads", "count": 1}, {"name": "affinity"}, {"name": "huge-pages"})
+    made = patch(levers.edits_of(levers_, run), root=project)
     study = replace(
         study_of(project, diff=made.diff, changes=made.changes),
         baseline=(run,),
         result=Result(
-            levers=levers_, speedup=Interval(low=1.1, mid=1.2, high=1.3), verdict=Verdict.UNHARMED, why="Bit-equal."
+            levers=levers_,
+            speedup=Interval(low=1.1, mid=1.2, high=1.3),
+            verdict=Verdict.UNHARMED,
+            why="Bit-equal.",
+            environment={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
         ),
     )
     save(study, project / ".hotlap" / "x" / "study.json")
     return script
 
 
-@pytest.mark.parametrize("words", [("--only", "threads"), ("--without", "huge-pages")])
+@pytest.mark.parametrize("words", [("--only", "threads"), ("--without", "affinity,huge-pages")])
 def test_a_part_is_applied_and_taken_back(
     several: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -394,7 +398,7 @@ def test_a_part_is_applied_and_taken_back(
     assert hotlap(*words) == 0
     assert "gain of this part alone was not confirmed" in capsys.readouterr().out
     assert b"set_num_threads(1)" in several.read_bytes()
-    assert b"GLIBC_TUNABLES" not in several.read_bytes()
+    assert b"OMP_PROC_BIND" not in several.read_bytes()
     assert hotlap("--revert") == 0
     assert several.read_bytes() == before
 
@@ -406,7 +410,7 @@ def test_a_part_and_the_whole_are_not_applied_over_each_other(several: Path) -> 
     with pytest.raises(UserError, match=r"Another part .* is applied\. Take it back first"):
         hotlap()
     with pytest.raises(UserError, match=r"is applied\. Take it back first"):
-        hotlap("--only", "huge-pages")
+        hotlap("--only", "affinity")
     assert several.read_bytes() == part
     hotlap("--revert")
     hotlap()
@@ -419,8 +423,8 @@ def test_a_part_and_the_whole_are_not_applied_over_each_other(several: Path) -> 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--only", "warp-drive"), "did not come to a lever 'warp-drive'. Its levers: threads, huge-pages"),
-        (("--without", "threads,huge-pages"), "leaves no lever"),
+        (("--only", "warp-drive"), "did not come to a lever 'warp-drive'. Its levers: threads, affinity, huge-pages"),
+        (("--without", "threads,affinity,huge-pages"), "leaves no lever"),
         (("--only", ","), "--only names nothing"),
         (("--only", "threads", "--revert"), "do not go with it"),
     ],
@@ -433,6 +437,29 @@ def test_a_part_that_makes_no_sense_is_refused(several: Path, words: tuple[str, 
 
 
 def test_all_levers_named_are_the_whole_patch(several: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hotlap("--only", "huge-pages, threads")
+    hotlap("--only", "huge-pages, threads, affinity")
     assert "not confirmed" not in capsys.readouterr().out
     assert b"set_num_threads(1)" in several.read_bytes()
+
+
+def test_what_no_line_can_set_is_told_with_the_patch_and_with_the_part_that_has_it(
+    several: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python train.py"
+    before = several.read_bytes()
+    for words, told in (((), True), (("--only", "threads,huge-pages"), True), (("--without", "huge-pages"), False)):
+        hotlap(*words)
+        assert (command in capsys.readouterr().out) == told
+        assert b"GLIBC_TUNABLES" not in several.read_bytes()
+        hotlap("--revert")
+        assert several.read_bytes() == before
+        capsys.readouterr()
+
+
+def test_a_study_without_a_patch_tells_what_to_start_the_script_with(several: Path) -> None:
+    path = several.parent / ".hotlap" / "x" / "study.json"
+    save(replace(load(path, Study), patch=None, changes=()), path)
+    with pytest.raises(
+        UserError, match=r"has no patch\. Start it .*: GLIBC_TUNABLES=glibc\.malloc\.hugetlb=1 python train\.py"
+    ):
+        hotlap(str(path))

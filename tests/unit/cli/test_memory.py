@@ -23,6 +23,7 @@ def test_the_processes_of_a_study_are_told_and_the_levers_see_it(
 
     class Launcher:
         not_enclosed = None
+        why_afresh = None
 
         def __init__(self, **settings: Any) -> None:
             seen.update(settings)

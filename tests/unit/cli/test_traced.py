@@ -1,4 +1,4 @@
-"""A recorded run -> the workload that is foretold, with its input as the script has it."""
+"""A recorded run -> the workload that is predicted, with its input as the script has it."""
 
 from dataclasses import replace
 
@@ -37,10 +37,6 @@ def test_workers_that_the_step_waits_for_bound_it() -> None:
 
 def test_workers_that_keep_up_do_not_matter() -> None:
     assert traced._workload(run(workers=4, input_s=0.0005), "train.py").input_s is None
-
-
-def test_the_loader_says_how_many_steps_an_epoch_has() -> None:
-    assert traced._steps_per_epoch(run(workers=0, input_s=0.001)) == 100
 
 
 def test_several_processes_are_told() -> None:

@@ -1,6 +1,7 @@
 """Small data sets for the tests of the loaders, and what is compared."""
 
 import random
+import sys
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -38,12 +39,12 @@ class Counting(Pictures):
     computed: list[int]
 
     def __getitem__(self, index: Any) -> Any:
-        COMPUTED.append(int(index))
+        sys.modules[__name__].COMPUTED.append(int(index))
         return super().__getitem__(index)
 
 
 COMPUTED: list[int] = [-1] * 100
-"""Longer than a `Watch` looks into."""
+"""Where nobody looks: what is found through a name of `sys` is none that an item's code has."""
 
 
 def states() -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """batched(): the same batches of data that lies in memory, by one gather."""
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,14 @@ def test_is_the_data_set_to_all_who_look() -> None:
     assert raw.extra == 1
     with pytest.raises(IndexError):
         ours[50]
+
+
+def test_no_order_of_a_whole_epoch_is_held_for_a_loader_in_order() -> None:
+    loader = DataLoader(batched(TensorDataset(torch.zeros(1, dtype=torch.uint8).expand(3_000_000))), batch_size=32)
+    next(iter(loader))
+    tracemalloc.start()
+    try:
+        next(iter(loader))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000  # a list of its indices takes 24 MB and more
+    finally:
+        tracemalloc.stop()

@@ -25,7 +25,7 @@ pytestmark = [
 
 SHIFT = 3.0
 MADE = [0] * 100
-"""How often heads were made. Longer than a `Watch` looks into."""
+"""How often heads were made. Where nobody looks."""
 
 
 class ByHand(Dataset[Any]):
@@ -37,7 +37,7 @@ class ByHand(Dataset[Any]):
         return self.num_items
 
     def read(self, index: int) -> torch.Tensor:
-        MADE[0] += 1
+        sys.modules[__name__].MADE[0] += 1
         return torch.arange(16.0).view(4, 4) * self.__secret + index
 
 
@@ -156,7 +156,7 @@ SETS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 @pytest.mark.parametrize("name", SETS)
 def test_items_and_generators_are_those_of_the_data_set_as_written(name: str, num_workers: int) -> None:
     ours = cached_prefix(SETS[name]())

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import (
     DataLoader,
     IterableDataset,
+    RandomSampler,
     TensorDataset,
     default_collate,
 )
@@ -41,6 +42,22 @@ def test_hands_out_true_items_one_by_one(name: str) -> None:
     assert_same_epochs(epochs(kept, **settings), epochs(Pictures(50, BUILDS[name]), **settings))
     assert kept.full
     assert equal(kept[7], BUILDS[name](7))
+
+
+def test_a_sampler_that_draws_as_it_goes_is_asked_for_no_more_than_the_loop_takes() -> None:
+    """With replacement torch draws 32 indices at a time, from a generator that the script may use as well."""
+
+    def loop(dataset: Any) -> list[tuple[Any, Any]]:
+        generator = torch.Generator().manual_seed(3)
+        sampler = RandomSampler(dataset, replacement=True, num_samples=50, generator=generator)
+        loader = DataLoader(dataset, 8, sampler=sampler)
+        return [
+            (batch, generator.get_state().tolist()) for _ in range(3) for batch, _ in zip(loader, "abc", strict=False)
+        ]
+
+    kept = cached(Pictures(50))
+    assert_same_epochs(loop(kept), loop(Pictures(50)))
+    assert kept.num_cached > 0
 
 
 def test_computes_each_item_once_and_a_few_twice() -> None:

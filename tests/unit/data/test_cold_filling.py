@@ -60,7 +60,7 @@ def busy() -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("waits_s", [60.0, 0.005, 0.0], ids=["waited for", "waited for a moment", "beside"])
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 @pytest.mark.parametrize("disk", [False, True])
 def test_every_batch_holds_what_it_names(
     waits_s: float, num_workers: int, disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

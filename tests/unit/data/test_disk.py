@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Subset, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from hotlap.data import cached, opening, shelf
 from hotlap.data.fingerprint import NoKey, key_of
@@ -52,27 +52,20 @@ def files(folder: Path) -> list[str]:
     return sorted(path.suffix for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_the_next_run_starts_warm(tmp_path: Path) -> None:
+@pytest.mark.processes
+def test_the_next_run_starts_warm_unless_content_or_source_changed(tmp_path: Path) -> None:
     assert script(tmp_path) == ["False", "4900.0", "None\n"]
     assert script(tmp_path) == ["True", "4900.0", "None\n"]
     assert files(tmp_path / "cache") == [".cache"]
-
-
-def test_other_content_is_another_cache(tmp_path: Path) -> None:
-    script(tmp_path)
     assert script(tmp_path, scale="2.0") == ["False", "9800.0", "None\n"]
     assert files(tmp_path / "cache") == [".cache", ".cache"]
-
-
-def test_changed_source_is_another_cache_and_a_comment_is_not(tmp_path: Path) -> None:
-    script(tmp_path)
     changed = SOURCE.replace("* self.scale", "* self.scale + 1")
     assert script(tmp_path, changed) == ["False", "5100.0", "None\n"]
     assert script(tmp_path, changed.replace("def __len__", "# a comment\n        def __len__"))[0] == "True"
 
 
 @pytest.mark.parametrize("name", [name for name in BUILDS if name not in ("text", "texts", "bytes", "named")])
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_warm_items_of_every_kind_are_the_same(name: str, num_workers: int, tmp_path: Path) -> None:
     build = BUILDS[name]
@@ -282,3 +275,15 @@ class Opened:
 
     def __del__(self) -> None:
         self.file.close()
+
+
+def test_items_of_a_data_set_that_was_changed_meanwhile_are_not_left_for_the_next_run(tmp_path: Path) -> None:
+    data: Any = Pictures(50)
+    data.levels = [1.0] * 100
+    data.build = lambda number: torch.tensor(number * data.levels[number])
+    kept = cached(data, disk=tmp_path)
+    for number, _ in enumerate(DataLoader(kept, 8)):
+        if number == 2:
+            data.levels[40] = 2.0
+    assert kept.note is not None and "changed while its items were computed" in kept.note
+    assert not [*tmp_path.rglob("*.cache")]

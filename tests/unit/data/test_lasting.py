@@ -17,7 +17,10 @@ from hotlap.data.sending import sent
 from hotlap.errors import UserError
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +107,7 @@ class Draws(Pictures):
         return torch.tensor([index, random.random(), np.random.rand(), float(torch.rand(())), *told])
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 @pytest.mark.parametrize("settings", [{}, {"drop_last": True}, {"batch_size": None}, {"prefetch_factor": 4}])
 def test_samples_draws_and_states_are_those_of_new_workers(num_workers: int, settings: dict[str, Any]) -> None:
     if not num_workers and "prefetch_factor" in settings:

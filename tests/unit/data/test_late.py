@@ -1,6 +1,6 @@
 """late(): pictures stay bytes until they are a batch, and become the same numbers in the same places."""
 
-import time
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
-from hotlap.data import cached_prefix, lasting, late, overlapped, prefix
+from hotlap.data import cached_prefix, lasting, late, lateness, overlapped, prefix
 from hotlap.data.late_batches import Finisher, LateBatch
 from hotlap.data.lateness import LateDataset
 from hotlap.data.tails import Tail, tail_of
@@ -32,7 +32,10 @@ from tests.unit.data.pictures import (
 from tests.unit.data.pipelines import Compose, Flip, Noise
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, equal
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+    pytest.mark.usefixtures("any_head"),
+]
 
 SERVED: dict[str, Callable[[], Any]] = {
     "usual": usual,
@@ -99,14 +102,12 @@ def test_workers_send_bytes(persistent: bool, monkeypatch: pytest.MonkeyPatch) -
 
 
 def slow(picture: Any) -> Any:
-    """Takes most of an item's time, so that it is worth keeping."""
-    time.sleep(5e-4)
-    DECODED.append(len(picture))
+    sys.modules[__name__].DECODED.append(len(picture))
     return picture
 
 
 DECODED: list[int] = [0] * 100
-"""Longer than a `Watch` looks into."""
+"""Where nobody looks."""
 
 
 def slow_picture(picture: Any) -> Any:
@@ -132,7 +133,7 @@ class Turn:
 
 
 @pytest.mark.parametrize("stays", [False, True])
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 @pytest.mark.parametrize("name", KEPT)
 def test_around_kept_heads_both_are_done(name: str, num_workers: int, stays: bool) -> None:
     ours = late(cached_prefix(KEPT[name]()))
@@ -171,7 +172,7 @@ def test_a_second_pipeline_that_ends_otherwise_is_told() -> None:
     assert alone.note is None
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 def test_heads_dropped_while_it_goes_on_change_nothing(num_workers: int) -> None:
     def loop(wrap: Callable[[Any], Any]) -> Any:
         data = wrap(usual(make=slow))
@@ -200,11 +201,12 @@ def test_workers_that_stay_send_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ours.note is None and all(sent) and len(sent) == 9
 
 
+@pytest.mark.processes
 def test_spawned_workers_that_stay_make_items_as_ever() -> None:
     given: dict[str, Any] = {"num_workers": 1, "num_epochs": 2, "multiprocessing_context": "spawn"}
     ours = late(Pictures())
     assert_same_epochs(epochs(lasting(ours), **given), epochs(Pictures(), **given))
-    assert ours.note is not None and "no copies of this process" in ours.note
+    assert ours.note is not None and "share no memory" in ours.note
 
 
 def odd_sizes(picture: Any) -> Any:
@@ -435,7 +437,7 @@ def test_a_data_set_that_does_not_say_its_length_is_left_alone() -> None:
 
 
 def test_where_no_process_can_be_started_all_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: Any) -> Any:
+    def refuses(*_: Any, **__: Any) -> Any:
         raise AssertionError("daemonic processes are not allowed to have children")
 
     monkeypatch.setattr("hotlap.data.lateness.in_a_copy", refuses)
@@ -460,3 +462,28 @@ def test_a_large_batch_is_done_in_parts() -> None:
 @pytest.mark.parametrize("bad", [(), ("a",), [(1.0, 2.0)], None])
 def test_settings_of_another_kind_are_no_tail(bad: Any) -> None:
     assert tail_of([ToTensor(), Normalize(bad, STD)]) is None or bad == ()
+
+
+def test_a_refusal_is_remembered_until_the_data_set_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[Any] = []
+
+    def refuses(action: Any, **_: Any) -> str:
+        tries.append(action)
+        return "not here"
+
+    monkeypatch.setattr(lateness, "in_a_copy", refuses)
+    data = usual()
+    loader = DataLoader(late(data), batch_size=4)
+    for _ in range(3):
+        next(iter(loader))
+    assert len(tries) == 1
+    data.transform = Compose([ToTensor()])
+    next(iter(loader))
+    assert len(tries) == 2
+
+
+def test_memory_of_many_sizes_is_not_held() -> None:
+    finisher = Finisher()
+    for side in range(2, 20):
+        finisher._empty(1, (3, side, side), torch.empty(1), keeps_order=True)
+    assert len(finisher._buffers) <= 4

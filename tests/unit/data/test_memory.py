@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from hotlap.data import batched, cached, memory, shelf
-from hotlap.data.memory import Allowance, given_bytes, lies_in_memory, limit_bytes
+from hotlap.data.memory import Allowance, given_bytes, limit_bytes
 from hotlap.errors import UserError
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
@@ -85,31 +85,6 @@ def test_two_caches_take_no_more_than_one(tmp_path: Path, monkeypatch: pytest.Mo
         assert kept.full
     assert train.note is None
     assert val.note is not None and "so they are kept in a file in" in val.note
-
-
-MOUNTS = """\
-22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
-23 22 0:5 / /dev rw - devtmpfs udev rw
-25 22 0:26 / /tmp rw,nosuid shared:1 - tmpfs tmpfs rw
-26 25 254:1 / /tmp/disk rw - xfs /dev/vdb rw
-27 22 0:30 / /mnt/my\\040memory rw - tmpfs tmpfs rw
-"""
-
-
-@pytest.mark.parametrize(
-    ("folder", "in_memory"),
-    [
-        ("/tmp/a/b", True), ("/tmp/disk/a", False), ("/home/me/.cache", False), ("/tmpfile", False),
-        ("/dev/shm/x", True), ("/mnt/my memory/x", True),
-    ],
-)  # fmt: skip
-def test_a_folder_in_memory_is_told_from_one_on_disk(folder: str, in_memory: bool, tmp_path: Path) -> None:
-    (tmp_path / "mountinfo").write_text(MOUNTS)
-    assert lies_in_memory(Path(folder), mounts=tmp_path / "mountinfo") is in_memory
-
-
-def test_where_nobody_can_tell_a_folder_is_on_disk(tmp_path: Path) -> None:
-    assert not lies_in_memory(tmp_path, mounts=tmp_path / "none")
 
 
 def test_data_in_memory_already_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ VALUES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     starts=st.lists(st.integers(-3, 103), min_size=1, max_size=5),
     first=st.integers(-3, 3),

@@ -1,5 +1,6 @@
 """Batches on the road: who moves one is given the copy, and everybody else a tensor like any other."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -120,7 +121,7 @@ def big(number: int) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
 def test_batches_come_in_order_and_as_they_are(num_workers: int) -> None:
     made, lane = road()
     loader = DataLoader(Pictures(60, big), batch_size=8, num_workers=num_workers)
@@ -129,6 +130,52 @@ def test_batches_come_in_order_and_as_they_are(num_workers: int) -> None:
     seen = [(x.to("meta").shape, labels.tolist()) for x, labels in iterator]
     assert [labels for _, labels in seen] == [batch[1].tolist() for batch in DataLoader(Pictures(60, big), 8)]
     assert lane.sent == made.num_arrived == len(seen)
+
+
+def slow_at_0(number: int) -> Any:
+    """The second worker's batch is there before the first one's."""
+    if number == 0:
+        time.sleep(0.5)
+    if number == 27:
+        raise ArithmeticError("of the data set")
+    return big(number)
+
+
+def breaks_off(loader: Any) -> list[Any]:
+    """Labels of two epochs, the first of which is left at once; the error that the second one meets."""
+    labels = [next(iter(loader))[1].tolist()]
+    with pytest.raises(ArithmeticError):
+        for _, found in loader:
+            labels.append(found.tolist())
+    return labels
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_an_epoch_that_is_broken_off_leaves_no_batch_to_the_next() -> None:
+    settings: dict[str, Any] = {"batch_size": 8, "num_workers": 2, "persistent_workers": True}
+    made, _ = road()
+    loader = DataLoader(Pictures(60, slow_at_0), **settings)
+    iterator: Any = loader._get_iterator()
+    loader._iterator = iterator
+    send_ahead(iterator, made, Notes(), looks_ahead=True)
+    assert breaks_off(loader) == breaks_off(DataLoader(Pictures(60, slow_at_0), **settings))
+
+
+def fails_at_8(number: int) -> Any:
+    if number == 8:
+        raise ArithmeticError("of the data set")
+    return slow_at_0(number)
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_an_error_that_is_met_ahead_comes_with_its_own_batch() -> None:
+    made, _ = road()
+    iterator: Any = iter(DataLoader(Pictures(24, fails_at_8), batch_size=8, num_workers=2))
+    send_ahead(iterator, made, Notes(), looks_ahead=True)
+    assert next(iterator)[1].tolist() == [*range(8)]
+    with pytest.raises(ArithmeticError):
+        next(iterator)
+    assert next(iterator)[1].tolist() == [*range(16, 24)]
 
 
 def test_batches_that_memory_has_no_room_for_are_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:

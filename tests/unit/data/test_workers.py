@@ -19,6 +19,8 @@ from hotlap.data import cached
 from hotlap.data.iterators import InPlaceOfWorkers
 from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs, equal, seed, states
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def forks() -> Iterator[None]:
@@ -274,13 +276,12 @@ def test_processes_end_with_the_epoch_and_with_the_iterator() -> None:
     assert set(psutil.Process().children()) <= before
 
 
-def test_kept_items_are_computed_again_as_training_goes_on(tmp_path: Any) -> None:
-    file = tmp_path / "level"
-    file.write_text("1")
-    kept = cached(Pictures(50, lambda i: torch.tensor(i * float(file.read_text()))))
+def test_kept_items_are_computed_again_as_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEVEL", "1")
+    kept = cached(Pictures(50, lambda i: torch.tensor(i * float(os.environ["LEVEL"]))))
     loader = DataLoader(kept, 8, num_workers=2)
     list(loader)
-    file.write_text("2")
+    monkeypatch.setenv("LEVEL", "2")
     kept._hotlap_kept._for_workers._check_cost_s = 0.0
     with pytest.warns(RuntimeWarning, match="came out different"):
         for _ in range(2000):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.gate import Evidence, judge
-from hotlap.record import NonFinite, Number, Run, Status, Update, Verdict, as_float
+from hotlap.record import NonFinite, Number, Run, StateDigest, Status, Update, Verdict, as_float
 from tests.unit.gate.trainer import NUM_STEPS, Training, evidence, train
 
 CONTRACTS = ("exact", "rounding", "statistical")
@@ -309,8 +309,12 @@ def test_a_steady_offset_is_seen_although_runs_jump_about_by_more() -> None:
     assert judge("rounding", replace(e, nudged=nudged)).verdict is Verdict.UNHARMED
     losses = [[x for x in run.loss if isinstance(x, float)] for run in (e.base[0], *nudged)]
     largest = max(max(abs(a - b) for a, b in zip(losses[0], other, strict=True)) for other in losses[1:])
-    lifted = replace(e.base[0], loss=tuple(x + 0.9 * largest for x in losses[0]))
-    assert judge("rounding", replace(e, nudged=nudged, lever=(lifted,))).verdict is Verdict.HARMED
+    # Early steps do not jump about yet: there the same offset is refused step by step.
+    for offset in (0.9 * largest, -0.9 * largest):
+        late = replace(e.base[0], loss=tuple(x + offset * (step >= 40) for step, x in enumerate(losses[0])))
+        ruling = judge("rounding", replace(e, nudged=nudged, lever=(late,)))
+        assert ruling.verdict is Verdict.HARMED
+        assert "Late losses lie" in ruling.why
 
 
 def test_two_seeds_do_not_make_a_statistical_verdict() -> None:
@@ -323,6 +327,19 @@ def test_the_same_seed_twice_is_one_witness() -> None:
     e = evidence(PLAIN, num_seeds=2, order="bf16")
     twice = replace(e, base_seeds=e.base_seeds * 3, lever_seeds=e.lever_seeds * 3)
     assert judge("statistical", twice).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.05, Verdict.UNHARMED), (0.1, Verdict.UNDECIDED)])
+def test_seeds_are_equal_where_their_interval_lies_within_the_margin_not_their_mean(
+    by: float, verdict: Verdict
+) -> None:
+    e = evidence(PLAIN, num_seeds=5)
+    shifts = (by, -by, by, -by)  # 0 in the mean
+    shifted = tuple(
+        replace(run, loss=tuple((as_float(x) or 0.0) + shift for x in run.loss))
+        for run, shift in zip(e.lever_seeds, shifts, strict=True)
+    )
+    assert judge("statistical", replace(e, lever_seeds=shifted)).verdict is verdict
 
 
 def test_seeds_that_do_not_coincide_are_compared_unpaired() -> None:
@@ -478,3 +495,52 @@ def test_other_data_by_other_random_numbers_are_left_to_the_seeds() -> None:
     assert judge("statistical", replace(e, lever=redrawn(e.lever), lever_seeds=redrawn(e.lever_seeds))).verdict is (
         Verdict.UNHARMED
     )
+
+
+def saved(digest: str, counts: str = "3", name: str = "Average") -> tuple[StateDigest, ...]:
+    """What one object held at the last step."""
+    return (StateDigest(step=NUM_STEPS - 1, name=name, digest=digest, counts=counts),)
+
+
+def with_states(lever: tuple[StateDigest, ...], *base: tuple[StateDigest, ...]) -> Evidence:
+    """`base`: of the first runs as written; the last holds for the others."""
+    e = same()
+
+    def held(runs: tuple[Run, ...], by: list[tuple[StateDigest, ...]]) -> tuple[Run, ...]:
+        return tuple(replace(run, states=by[min(k, len(by) - 1)]) for k, run in enumerate(runs))
+
+    return Evidence(
+        base=held(e.base, list(base)),
+        lever=held(e.lever, [lever]),
+        nudged=held(e.nudged, [base[-1]]),
+        base_seeds=held(e.base_seeds, [base[-1]]),
+        lever_seeds=held(e.lever_seeds, [lever]),
+    )
+
+
+def test_other_content_of_what_is_saved_is_harm_where_bits_are_promised() -> None:
+    e = with_states(saved("other"), saved("same"))
+    ruling = judge("exact", e)
+    assert ruling.verdict is Verdict.HARMED
+    assert f"Average has other content than as written after step {NUM_STEPS - 1}" in ruling.why
+    assert judge("rounding", e).verdict is Verdict.UNHARMED
+    assert judge("exact", replace(e, base=e.base[:1])).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_other_counters_in_what_is_saved_are_harm_under_every_contract(contract: str) -> None:
+    ruling = judge(contract, with_states(saved("same", "2"), saved("same")))
+    assert ruling.verdict is Verdict.HARMED
+    assert "Average has other counters" in ruling.why
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_what_differs_among_runs_as_written_is_no_harm_of_the_levers(contract: str) -> None:
+    e = with_states(saved("third", "7"), saved("first", "1"), saved("second", "2"))
+    assert judge(contract, e).verdict is Verdict.UNHARMED
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_what_a_lever_adds_is_not_compared(contract: str) -> None:
+    added = with_states((*saved("same"), *saved("new", name="GradScaler")), saved("same"))
+    assert judge(contract, added).verdict is Verdict.UNHARMED

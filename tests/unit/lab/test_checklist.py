@@ -142,7 +142,7 @@ def test_without_a_traced_step_no_gpu_is_predicted() -> None:
 
 def test_a_wrong_build_is_what_the_container_would_mend() -> None:
     wrong = Complaint(
-        code="gpu-not-in-build", weight=Weight.BROKEN, what="No code for it.", cost="It runs nothing.", mend="Install."
+        code="gpu-not-in-build", weight=Weight.BROKEN, what="No code for it.", cost="It runs nothing.", fix="Install."
     )
     found = known()
     _, verdict, why = rows(replace(found, checkup=replace(found.checkup, complaints=(wrong,))))[

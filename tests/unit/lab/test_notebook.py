@@ -84,9 +84,9 @@ assert "torch" not in sys.modules and "IPython" not in sys.modules
 """
 
 
-@pytest.mark.parametrize("first", ["", "import hotlap.tune.options\n"])
+@pytest.mark.parametrize("first", ["", "import hotlap.tune.tuner\n"])
 def test_tune_is_a_package_and_a_function_whoever_imports_it_first(first: str) -> None:
-    subprocess.run([sys.executable, "-c", first + NAMES], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", first + NAMES], check=True, timeout=400)
 
 
 def test_wishes_that_make_no_sense_are_refused() -> None:

@@ -62,6 +62,17 @@ def test_speed_ups_are_over_the_script_as_written() -> None:
     assert "5.00x as fast" in result.story[0]
 
 
+def test_a_speed_up_has_an_interval_from_three_trainings_of_each_and_is_no_claim_from_one() -> None:
+    once = known(gpu="Some GPU")
+    assert row(pinning.tell(once, Settings(), epochs=5), pinning.HOTLAP)[2].low is None
+    assert "5.00x as fast in one training of each" in pinning.tell(once, Settings(), epochs=5).story[0]
+    slower = {way: finished(30.0, 1.0, waits_s=0.003, peak=400 << 20) for way in once.finished}
+    three = replace(once, again=(once.finished, slower))
+    ratio = row(pinning.tell(three, Settings(), epochs=5), pinning.HOTLAP)[2]
+    assert ratio.value == pytest.approx(5.0 ** (2 / 3))
+    assert ratio.low < 1 < ratio.high, "one round of three saw nothing"
+
+
 def test_the_small_data_set_shows_the_caveat() -> None:
     assert "The article's caveats hold here" in told().story[2]
     assert "3.00x slower" in told().story[2]

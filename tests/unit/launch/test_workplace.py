@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.launch.workplace import Workplace, base_folder, is_script
+from hotlap.launch.workplace import Workplace, is_script
 from hotlap.record import Plan, Turn, load
 
 
@@ -82,9 +82,3 @@ def test_a_turn_gets_its_two_pipes(tmp_path: Path) -> None:
     assert place.plan.turn is not None
     assert all(Path(name).is_fifo() for name in (place.plan.turn.ready, place.plan.turn.go))
     place.remove()
-
-
-def test_scratch_lies_outside_of_the_users_folders(tmp_path: Path) -> None:
-    assert base_folder((str(tmp_path),)).is_dir()
-    temporary = base_folder(())
-    assert base_folder((str(temporary),)) != temporary

@@ -12,7 +12,7 @@ from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.threads import Threads
 from hotlap.record import Phase, Run
-from hotlap.source import AddArgument, InsertAfterImports, InsertAtTop, WrapStatement
+from hotlap.source import AddArgument, InsertAfterImports, WrapStatement
 from tests.sample_runs import SCRIPT, SHA, machine, optimizer, run_with, site
 
 
@@ -196,11 +196,9 @@ def test_huge_pages_adds_its_tunable_behind_those_that_are_set() -> None:
     assert HugePages().environment({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}) == {}
 
 
-def test_huge_pages_restarts_the_script_from_its_first_line() -> None:
-    (edit,) = HugePages().edits(run_with())
-    assert isinstance(edit, InsertAtTop)
-    compile(edit.code, "restart", "exec")
-    assert '__name__ == "__main__"' in edit.code, "an import of the script must not restart anything"
+def test_huge_pages_write_nothing_into_the_script() -> None:
+    assert HugePages().by_environment
+    assert not HugePages().edits(run_with())
 
 
 def test_huge_pages_has_nothing_to_win_on_a_gpu_or_while_waiting() -> None:

@@ -149,7 +149,7 @@ CASES = [(code, facts) for code, machines in SICK.items() for facts in machines]
 @pytest.mark.parametrize(("code", "facts"), CASES, ids=[f"{code}-{k}" for k, (code, _) in enumerate(CASES)])
 def test_what_is_wrong_is_said_with_its_cost_and_its_remedy(code: str, facts: Facts) -> None:
     complaint = found(facts)[code]
-    for sentence in (complaint.what, complaint.cost, complaint.mend):
+    for sentence in (complaint.what, complaint.cost, complaint.fix):
         assert len(sentence) > 20 and "None" not in sentence and "  " not in sentence
     assert complaint.what.endswith((".", ")"))
     assert complaint.cost.endswith((".", ")"))
@@ -176,8 +176,8 @@ def test_the_weightiest_comes_first() -> None:
 def test_a_driver_that_is_too_old_is_told_from_a_gpu_that_is_hidden() -> None:
     old = with_torch(cuda="13.0", cuda_works=False, devices=())
     assert "gpu-not-reached" not in found(old)
-    assert "580" in found(old)["driver-too-old"].mend
-    assert "CUDA 12.x" in found(old)["driver-too-old"].mend
+    assert "580" in found(old)["driver-too-old"].fix
+    assert "CUDA 12.x" in found(old)["driver-too-old"].fix
     hidden = replace(with_torch(cuda_works=False, devices=()), environment={"CUDA_VISIBLE_DEVICES": "-1"})
     assert "CUDA_VISIBLE_DEVICES" in found(hidden)["gpu-not-reached"].what
 
@@ -191,7 +191,7 @@ def test_an_old_card_is_told_apart_from_one_that_is_too_new() -> None:
     none = found(with_torch(arch_list=("sm_70",)))["gpu-not-in-build"]
     assert ptx.weight is Weight.MINOR
     assert none.weight is Weight.BROKEN
-    assert "sm_90" in none.mend
+    assert "sm_90" in none.fix
 
 
 def test_what_tf32_brings_is_told_with_the_measured_factor() -> None:
@@ -250,7 +250,7 @@ def test_the_powersave_of_a_driver_that_chooses_itself_is_its_normal_state() -> 
 )
 def test_the_container_fits_the_torch_and_the_driver(version: str, driver: str, tag: str) -> None:
     facts = replace(with_torch(version=version), driver=Driver(version=driver, cuda=None, gpus=(CARD,)))
-    assert f"nvcr.io/nvidia/pytorch:{tag}-py3" in found(facts)["not-in-nvidia-container"].mend
+    assert f"nvcr.io/nvidia/pytorch:{tag}-py3" in found(facts)["not-in-nvidia-container"].fix
 
 
 def test_no_container_is_named_for_a_card_that_the_known_ones_have_no_code_for() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hotlap.machine import checkup as module
-from hotlap.machine.checkup import CannotMeasure, cache_folder, checkup, key_of
+from hotlap.machine.checkup import CannotMeasure, checkup, key_of
 from hotlap.machine.facts import Facts
 from hotlap.machine.measured import Measured
 from hotlap.record import Checkup, TorchBuild, decode, encode, save
@@ -125,14 +125,3 @@ def test_noise_and_failures_are_noted(child: Child, tmp_path: Path) -> None:
 def test_a_checkup_survives_the_way_through_json(child: Child, tmp_path: Path) -> None:
     found = quietly(tmp_path)
     assert decode(encode(found), Checkup) == found
-
-
-@pytest.mark.parametrize("value", ["", "relative/path"])
-def test_a_cache_home_that_is_not_absolute_counts_as_not_set(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", value)
-    assert cache_folder() == Path.home() / ".cache/hotlap"
-
-
-def test_the_cache_home_is_respected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "hotlap"

@@ -82,7 +82,7 @@ def test_without_any_time_nothing_is_best() -> None:
     st.floats(0, 0.003),
     st.integers(0, 99),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_parts_are_never_negative_and_the_model_is_near_what_was_measured(
     serial_s: float, parallel_s: float, memory_s: float, knee: float, waking_s: float, seed: int
 ) -> None:

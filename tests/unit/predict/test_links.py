@@ -77,7 +77,7 @@ def test_unknown_activations_are_not_guessed() -> None:
     assert memory.need(work) is None
 
 
-def test_levers_are_foretold_with_intervals() -> None:
+def test_levers_are_predicted_with_intervals() -> None:
     work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8)
     found = {one.lever: one for one in outlook.levers(work, target="A100")}
     assert {"bf16", "fp16", "tf32", "batch-x2"} <= set(found)

@@ -1,4 +1,4 @@
-"""Levers, memory, energy and price foretold."""
+"""Levers, memory, energy and price predicted."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def test_a_lever_that_does_little_may_well_be_slower(net_step: Workload) -> None
     assert names(net_step.scaled(1 / 32), "H100")["tf32"].slower_chance > 0.3
 
 
-def test_channels_last_is_foretold_for_convolutions_in_half_precision(net_step: Workload) -> None:
+def test_channels_last_is_predicted_for_convolutions_in_half_precision(net_step: Workload) -> None:
     mixed = replace(net_step, precision=Precision.BF16)
     assert names(mixed, "A100")["channels-last"].speedup.mid > 1.0
     assert "channels-last" not in names(net_step, "A100")

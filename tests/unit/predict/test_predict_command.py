@@ -32,7 +32,7 @@ END
 def call(*words: str) -> int:
     parser = argparse.ArgumentParser()
     predict.add_parser(parser.add_subparsers())
-    head, tail = split_command(["predict", *words])
+    head, tail = split_command(["predict", *words], parser)
     args = parser.parse_args(head)
     args.tail = tail
     code: int = args.run(args)
@@ -45,7 +45,8 @@ def script(folder: Path, *, batch: int = 20, end: str = "raise SystemExit('not r
     return str(path)
 
 
-def test_a_script_is_traced_and_foretold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.processes
+def test_a_script_is_traced_and_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = tmp_path / "step.json"
     words = ["--gpu", "4090", "--count", "1,2", "--json", "-", "--save-workload", str(kept), script(tmp_path)]
     assert call(*words, "--width", "8") == 0
@@ -61,11 +62,13 @@ def test_a_script_is_traced_and_foretold(tmp_path: Path, capsys: pytest.CaptureF
     assert work.batch_bytes == 20 * (10 * 4 + 8)
 
 
+@pytest.mark.processes
 def test_a_script_with_too_few_steps_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(NoSteps, match="before a step was traced"):
         call("--gpu", "4090", script(tmp_path, batch=200, end=""), "--width", "8")
 
 
+@pytest.mark.processes
 def test_a_script_that_fails_shows_its_own_error(tmp_path: Path) -> None:
     with pytest.raises(ScriptFailed) as failure:
         call("--gpu", "4090", script(tmp_path), "--width", "9")

@@ -177,7 +177,7 @@ def test_totals_without_a_precision_take_that_of_the_question() -> None:
     assert answers[0] == answers[1]
 
 
-def test_what_autocast_asks_of_a_gpu_is_foretold_there_and_not_here() -> None:
+def test_what_autocast_asks_of_a_gpu_is_predicted_there_and_not_here() -> None:
     from dataclasses import replace
 
     asked = replace(work(), autocast=Precision.FP16)

@@ -1,8 +1,12 @@
 """What the probe finds out about optimizers and models."""
 
 import functools
+import gc
+import weakref
 
+import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.probe import watches
 from hotlap.probe.facts import Facts
@@ -61,3 +65,29 @@ def test_a_library_between_the_users_line_and_the_call_is_told() -> None:
     through, direct = facts.all_call_sites()
     assert through.detail["through"] == "functools"
     assert "through" not in direct.detail
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_data_set_that_the_script_drops_is_gone_unless_items_are_wanted(keeps: bool) -> None:
+    facts = Facts(keeps_data=keeps)
+    data = TensorDataset(torch.ones(6, 2))
+    gone = weakref.ref(data)
+    facts.made_loader(DataLoader(data, batch_size=2))
+    (before,) = facts.loader_facts(sample=True)
+    assert before.deterministic is True
+    del data
+    gc.collect()
+    assert (gone() is None) is not keeps
+    (after,) = facts.loader_facts(sample=True)
+    assert (after.dataset, after.num_items, after.iterable) == ("TensorDataset", 6, False)
+    assert after.deterministic is (True if keeps else None)
+
+
+def test_a_list_is_a_data_set_for_as_long_as_its_loader() -> None:
+    facts = Facts()
+    loader: DataLoader[float] = DataLoader([1.0, 2.0])  # type: ignore[arg-type] # a list is a data set
+    facts.made_loader(loader)
+    assert facts.loader_facts(sample=True)[0].deterministic is True
+    del loader
+    gc.collect()
+    assert facts.loader_facts(sample=True)[0].deterministic is None

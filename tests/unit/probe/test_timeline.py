@@ -120,8 +120,8 @@ def test_kernels_of_one_graph_share_a_launch_and_have_no_gap() -> None:
 
 def test_copies_are_exposed_where_no_kernel_runs() -> None:
     copy = work(1, 4, 2, name="Memcpy HtoD (Pageable -> Device)", kind=Kind.COPY, lane=9)
-    window = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0, 2, name="cudaMemcpyAsync"), work(3, 6, 1), copy)
-    assert (window.copy_s, window.copy_exposed_s, window.device_busy_s) == (3, 2, 5)
+    window = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0, 2, name="cudaMemcpyAsync"), work(3, 8, 1), copy)
+    assert (window.copy_s, window.copy_exposed_s, window.device_busy_s) == (3, 2, 7)
 
 
 def test_communication_is_exposed_where_nothing_is_computed() -> None:

@@ -1,5 +1,10 @@
 """What watches conclude from what they saw, without a training."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -7,6 +12,7 @@ import torch
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from hotlap import cgroups
+from hotlap.probe import neighbours, procfs
 from hotlap.probe.watches import calls, cpu, what_if
 from hotlap.probe.watches import input as parts
 
@@ -35,10 +41,10 @@ def test_data_sets_are_found_inside_of_those_that_wrap_them() -> None:
 
 
 def look(at: float, own: float, worker: float | None, *, throttled_s: float | None = None) -> cpu._Look:
-    processes = {1: cpu._Process(own, 2 * own)}
+    processes = {1: procfs.Process(own, 2 * own)}
     if worker is not None:
-        processes[2] = cpu._Process(worker, 3 * worker)
-    return cpu._Look(at, 1, processes, throttled_s)
+        processes[2] = procfs.Process(worker, 3 * worker)
+    return cpu._Look(at, 1, processes, {}, throttled_s)
 
 
 def test_processor_time_is_told_per_process() -> None:
@@ -68,3 +74,49 @@ def test_a_what_if_says_how_many_pairs_agree() -> None:
     answer = what_if._answer(question)
     assert (answer.now_s, answer.other_s) == (2.0, 1.0)
     assert answer.agree == pytest.approx(2 / 3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_another_python_program_that_computes_is_a_neighbour_and_our_own_processes_are_not(tmp_path: Path) -> None:
+    script = tmp_path / "other.py"
+    script.write_text("while True: pass")
+    # Its shell leaves at once, so it is nobody's child here; the second one is ours.
+    told = subprocess.run(
+        ["sh", "-c", '"$0" "$1" >/dev/null 2>&1 & echo $!', sys.executable, str(script)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    stranger, mine = int(told.stdout), subprocess.Popen([sys.executable, str(script)])
+    try:
+        for pid in (stranger, mine.pid):
+            await_work(pid)
+        first = neighbours.strangers()
+        time.sleep(0.2)
+        found = neighbours.neighbours(tmp_path, first, neighbours.strangers(), 0.2)
+    finally:
+        os.kill(stranger, signal.SIGKILL)
+        mine.kill()
+        mine.wait()
+    assert [(one.name, one.ours) for one in found if one.pid in (stranger, mine.pid)] == [("other.py", False)]
+
+
+def await_work(pid: int) -> None:
+    """Until it has begun to compute: before, it may still be the shell."""
+    for _ in range(400):
+        seen = procfs.process(pid)
+        if seen is not None and seen.ran_s >= 0.05:
+            return
+        time.sleep(0.05)
+
+
+def test_processes_of_one_command_that_train_tell_each_other_their_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    neighbours.announce(tmp_path)
+    assert neighbours.neighbours(tmp_path, {}, {}, 1.0) == (), "nobody is its own neighbour"
+    (tmp_path / f"trainer-{os.getppid()}").write_text("2")
+    (tmp_path / "trainer-4194399").write_text("2")  # above the largest number of a process: gone
+    if sys.platform == "linux":
+        (found,) = neighbours.neighbours(tmp_path, {}, {}, 1.0)
+        assert (found.pid, found.threads, found.ours) == (os.getppid(), 2.0, True)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert neighbours.neighbours(tmp_path, {}, {}, 1.0) == (), "torchrun's share the cores by count"

@@ -34,7 +34,7 @@ FIGURE = Figure(
     threads=8,
 )
 COMPLAINT = Complaint(
-    code="small-shm", weight=Weight.COSTLY, what="It is small.", cost="Workers die.", mend="Make it larger."
+    code="small-shm", weight=Weight.COSTLY, what="It is small.", cost="Workers die.", fix="Make it larger."
 )
 CHECKUP = Checkup(
     machine=Machine(
@@ -85,7 +85,7 @@ def test_everything_that_is_known_is_shown() -> None:
         "700 TFLOP/s",
         "costly  small-shm: It is small.",
         "Workers die.",
-        "Mend: Make it larger.",
+        "Fix: Make it larger.",
         "Repeats lie 1% apart.",
         "2026-01-01",
     ):
@@ -105,7 +105,7 @@ def test_what_a_file_says_cannot_steer_the_terminal() -> None:
             CHECKUP,
             machine=replace(CHECKUP.machine, processor=evil, gpus=(evil,)),
             figures=(replace(FIGURE, name=evil, variant=evil, device=evil),),
-            complaints=(replace(COMPLAINT, code=evil, what=evil, cost=evil, mend=evil),),
+            complaints=(replace(COMPLAINT, code=evil, what=evil, cost=evil, fix=evil),),
             notes=(evil,),
         )
     )

@@ -1,11 +1,25 @@
 """The sentences that all reports share."""
 
 import dataclasses
+from html import unescape
 
 import pytest
 
-from hotlap.record import Ceiling, Interval, Noise, NonFinite, Phase, Result, Run, State, Status, Trial, Verdict
-from hotlap.report import outcome, story
+from hotlap.record import (
+    Ceiling,
+    Finding,
+    Interval,
+    Noise,
+    NonFinite,
+    Phase,
+    Result,
+    Run,
+    State,
+    Status,
+    Trial,
+    Verdict,
+)
+from hotlap.report import html, markdown, outcome, story, terminal
 from hotlap.report.outcome import Outcome
 from tests import samples
 
@@ -13,8 +27,9 @@ from tests import samples
 def test_a_gain_is_told_with_its_interval() -> None:
     conclusion = outcome.conclusion(samples.study_full())
     assert conclusion.outcome is Outcome.GAIN
-    assert conclusion.title == "4.87x as fast"
-    assert "4.71-5.04x" in conclusion.sentence
+    assert conclusion.title == "3.11x as fast", "the whole training's time"
+    assert "3.02-3.20x" in conclusion.sentence
+    assert "A typical step: 4.87x (95% interval 4.71-5.04x)" in conclusion.sentence
 
 
 @pytest.mark.parametrize(
@@ -138,3 +153,62 @@ def test_why_there_is_no_patch_depends_on_how_far_the_study_came() -> None:
     assert "when the study is complete" in outcome.patch_missing(interrupted)
     assert "could not be written" in outcome.patch_missing(dataclasses.replace(interrupted, state=State.COMPLETE))
     assert "nothing to change" in outcome.patch_missing(samples.study_without_gain())
+
+
+RENDERS = (terminal.render, markdown.render, html.render)
+
+
+def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
+    full = samples.study_full()
+    run = dataclasses.replace(
+        full.baseline[0],
+        step_s=tuple(0.001 * k for k in range(10, 110)),
+        num_forwards=tuple(range(10, 110)),
+        phase_s={},
+    )
+    for render in RENDERS:
+        text = " ".join(render(dataclasses.replace(full, baseline=(run,))).split())
+        assert "A step makes 60 forward passes in the mean: 1.00 ms for each." in text
+        assert "from 14 in the first tenth of the steps to 104 in the last" in text
+    few = dataclasses.replace(run, num_forwards=(2,) * len(run.step_s))
+    assert "forward passes" not in story.step_sentence(few)
+    alike = dataclasses.replace(run, num_forwards=(30,) * len(run.step_s))
+    assert story.step_sentence(alike).endswith("A step makes 30 forward passes in the mean: 1.98 ms for each.")
+
+
+def test_what_a_person_is_to_change_is_shown_in_every_report() -> None:
+    finding = Finding(
+        code="host-bound",
+        cost_s=0.01,
+        share=0.2,
+        evidence="Each step spends 10 ms (20%) on that.",
+        before="m = Categorical(p)",
+        after="once()\nm = Categorical(p)",
+        environment={"OMP_NUM_THREADS": "1"},
+    )
+    study = dataclasses.replace(samples.study_full(), command=("train.py", "--name", "a b"), findings=(finding,))
+    for render in RENDERS:
+        text = " ".join(render(study).replace("&#39;", "'").split())
+        assert "OMP_NUM_THREADS=1 python train.py --name 'a b'" in text
+        assert "+ once()" in text
+        assert "- m = Categorical(p)" not in text, "a line that stays is not taken away"
+    assert story.command_under(dataclasses.replace(study, command=("--", "torchrun", "a.py")), {"A": "1"}) == (
+        "A=1 torchrun a.py"
+    )
+
+
+@pytest.mark.parametrize("patch", [samples.PATCH, None])
+def test_variables_that_no_line_of_source_can_set_are_told_with_the_command(patch: str | None) -> None:
+    study = samples.study_full()
+    assert study.result is not None
+    assert outcome.start_lines(study) == ()
+    variables = {"GLIBC_TUNABLES": "a b"}
+    study = dataclasses.replace(
+        study, patch=patch, result=dataclasses.replace(study.result, environment=variables), command=("t.py",)
+    )
+    for render in (terminal.render, markdown.render, html.render):
+        assert "GLIBC_TUNABLES='a b' python t.py" in unescape(render(study))
+    assert "nothing that was accepted is set in the source" in outcome.patch_missing(study)
+    assert study.result is not None
+    harmed = dataclasses.replace(study.result, verdict=Verdict.HARMED)
+    assert outcome.start_lines(dataclasses.replace(study, result=harmed)) == ()

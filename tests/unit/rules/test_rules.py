@@ -10,6 +10,7 @@ from hotlap.record import (
     HotLine,
     InputPart,
     LoaderFacts,
+    Neighbour,
     Operator,
     Phase,
     Run,
@@ -148,6 +149,24 @@ def test_host_bound_names_the_line() -> None:
     finding = host_bound.check(run)
     assert finding is not None
     assert finding.evidence.endswith("own Python; 1.50 ms of that in line 31 of digits.py, main: log(loss).")
+
+
+def test_distribution_checks_are_a_part_of_the_recorded_steps_and_come_with_the_code() -> None:
+    run = firing("distribution-checks")
+    found = rules.ALL["distribution-checks"](run)
+    assert found is not None
+    assert found.share == pytest.approx(0.2), "of steps that were longer than those recorded"
+    assert found.before == "y = model(x)"
+    assert found.after.splitlines() == [
+        "torch.distributions.Distribution.set_default_validate_args(False)  # once, behind the imports", "y = model(x)"
+    ]  # fmt: skip
+    few = replace(run.sightings[0], detail={"share": 0.04})
+    assert rules.ALL["distribution-checks"](replace(run, sightings=(few,))) is None
+    assert " of it in checks of torch.distributions" in evidence_of(replace(firing("host-bound"), sightings=(few,)))
+
+
+def evidence_of(run: Run) -> str:
+    return rules.check(run)[0].evidence
 
 
 def test_host_bound_sees_python_within_the_forward_pass() -> None:
@@ -349,6 +368,33 @@ def test_memory_growth_leaves_to_shapes_what_comes_with_them() -> None:
     assert memory_growth.check(replace(leak, shapes=always)) is None, "nobody can tell"
 
 
+def test_memory_growth_leaves_alone_what_longer_steps_need() -> None:
+    """An episode a step, each longer than those before it: more forward passes, more memory, and as long for each."""
+    run = firing("memory-growth")
+    num = len(run.step_s)
+    longer = replace(
+        run, num_forwards=tuple(range(20, 20 + num)), step_s=tuple(0.001 * (20 + k) for k in range(num)), phase_s={}
+    )
+    assert memory_growth.check(longer) is None
+    # Episodes of which every tenth is longer than all before: memory that grows in the others as well is a leak.
+    leak = replace(longer, num_forwards=tuple(20 + k // 10 for k in range(num)), step_s=run.step_s)
+    assert memory_growth.check(leak) is not None
+
+
+def test_memory_growth_prices_what_one_forward_pass_takes_longer() -> None:
+    run = firing("memory-growth")
+    num = len(run.step_s)
+    slower = tuple(0.010 * (1 + k / num) for k in range(num))
+    costs = [
+        found.cost_s
+        for work in ((10,) * num, tuple(10 + 10 * k // num for k in range(num)))
+        if (found := memory_growth.check(replace(run, step_s=slower, num_forwards=work))) is not None
+    ]
+    assert len(costs) == 2, "with known work at most steps, growth is growth"
+    assert costs[0] > 0.003, "the same work takes longer and longer"
+    assert costs[1] < 0.001, "more work takes as long for each pass"
+
+
 def test_memory_growth_does_not_mind_pages_of_a_mapped_file() -> None:
     mapped = tuple(replace(sample, private_bytes=400 << 20) for sample in memory(per_step=1 << 20))
     assert memory_growth.check(replace(healthy(), memory=mapped)) is None
@@ -400,3 +446,45 @@ def test_the_threshold_is_where_it_is_said_to_be(check: rules.Rule, phase: str, 
 
     assert check(run_at(least * 1.001)) is not None
     assert check(run_at(least * 0.999)) is None
+
+
+def side_by_side(*others: Neighbour, num_threads: int = 2) -> Run:
+    use = CpuUse(usable_cores=2.0, main=0.9, others=0.0, neighbours=others)
+    return replace(healthy(), cpu=use, num_threads=num_threads, what_ifs=())
+
+
+def neighbour(*, threads: float = 2, ours: bool = True) -> Neighbour:
+    return Neighbour(pid=7, name="main.py", threads=threads, ours=ours)
+
+
+def test_oversubscription_counts_the_threads_of_all_processes_on_the_cores() -> None:
+    finding = rules.check(side_by_side(neighbour()))[0]
+    assert (finding.code, finding.environment) == ("thread-oversubscription", {"OMP_NUM_THREADS": "1"})
+    assert finding.evidence == (
+        "2 processes compute on 2 cores with 4 threads in all, this one with 2 (beside it: main.py). With 1 each, a "
+        "step would be up to 5.00 ms (50%) shorter."
+    )
+    codes = [found.code for found in rules.check(side_by_side(neighbour(threads=1), num_threads=1))]
+    assert codes == ["compute-bound"], "one thread each is as few as there can be"
+
+
+def test_oversubscription_by_other_programs_is_said_only_where_fewer_threads_were_timed() -> None:
+    other = side_by_side(neighbour(threads=1.9, ours=False))
+    assert thread_oversubscription.check(other) is None
+    timed = WhatIf(setting="threads", now=2, other=1, now_s=0.01, other_s=0.006, agree=1.0)
+    finding = thread_oversubscription.check(replace(other, what_ifs=(timed,)))
+    assert finding is not None
+    assert finding.evidence.endswith("4.00 ms (40%) shorter: 6.00 ms in place of 10.0 ms, timed in turns.")
+    assert finding.try_levers == ("threads",)
+    quiet = replace(side_by_side(neighbour(threads=0.6, ours=False)), what_ifs=(timed,))
+    assert thread_oversubscription.check(quiet) is None, "one busy half of the time leaves room"
+
+
+def test_oversubscription_of_processes_says_what_was_timed_in_whole_runs() -> None:
+    timed = WhatIf(setting="threads", now=2, other=1, now_s=0.9, other_s=0.09, agree=1.0, whole_runs=True)
+    run = replace(side_by_side(neighbour()), what_ifs=(timed,))
+    finding = rules.check(run)[0]
+    assert finding.share == pytest.approx(0.9)
+    assert finding.evidence.endswith("shorter: 90.0 ms in place of 900 ms, timed in whole runs.")
+    for other in (replace(timed, other_s=0.88), replace(timed, agree=0.5)):
+        assert thread_oversubscription.check(replace(run, what_ifs=(other,))) is None, "it was tried and did not help"

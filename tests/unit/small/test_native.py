@@ -35,6 +35,7 @@ def said_by(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.processes
 def test_an_install_without_a_compiler_trains_in_torch_and_says_what_to_do() -> None:
     said = said_by(TRAINS)
     assert "installed without its native core" in said
@@ -50,6 +51,7 @@ def test_it_can_be_turned_off() -> None:
 
 
 @pytest.mark.skipif(native.core().module is None, reason=f"no native core: {native.core().why_not}")
+@pytest.mark.processes
 def test_another_variant_can_be_asked_for_by_name() -> None:
     ask = "from hotlap.small.native import core; print(core().variant, core().why_not)"
     assert said_by(ask, HOTLAP_NATIVE="portable") == "portable"

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn, optim
 
+from hotlap.errors import UserError
 from hotlap.small.native import Core, core
 from hotlap.small.neural_ode import NeuralODE
-from hotlap.small.solve import NativeSolveSkipped
+from hotlap.small.solve import NativeSolveSkipped, odeint
 
 needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -88,3 +89,76 @@ def test_without_the_core_fit_trains_in_torch(monkeypatch: pytest.MonkeyPatch) -
     assert ode.why_torch == "there is none here."
     assert losses[2] < losses[0]
     assert not torch.equal(before.net[0].weight, ours.net[0].weight)
+
+
+class Mish(nn.Module):
+    """Of a layer that the native core does not know, so it is solved over torch operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net: Any = nn.Sequential(nn.Linear(2, 8), nn.Mish(), nn.Linear(8, 2))
+
+    def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.net(y)
+        return out
+
+
+class AnyArguments(nn.Module):
+    """Its signature says nothing, as that of a wrapper."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.calls: list[int] = []
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        self.calls.append(len(args))
+        out: torch.Tensor = self.inner(*args)
+        return out
+
+
+@pytest.mark.filterwarnings("ignore::hotlap.small.solve.NativeSolveSkipped")
+@pytest.mark.parametrize("kind", [pytest.param(Field, marks=needs_core), Mish])
+def test_a_module_of_y_alone_gives_the_values_gradients_and_training_of_one_of_t_and_y(kind: type[Any]) -> None:
+    timed, alone = kind().double(), kind().double().net
+    solutions = []
+    for func in (timed, alone):
+        y0, ode = Y0.clone().requires_grad_(), NeuralODE(func)
+        solution = ode(y0, T)
+        solution.square().sum().backward()  # type: ignore[no-untyped-call]
+        gradients = [p.grad.clone() for p in func.parameters()]
+        func.zero_grad()
+        losses = ode.fit(Y0, T, TARGET, optimizer=optim.Adam(func.parameters(), lr=0.01), iterations=3)
+        assert (ode.why_torch == "") == (kind is Field)  # each way of solving was at work
+        solutions.append((solution, y0.grad, *gradients, torch.tensor(losses), *func.parameters()))
+    assert all(torch.equal(a, b) for a, b in zip(*solutions, strict=True))
+    assert float(solutions[0][2].abs().max()) > 0
+
+
+@pytest.mark.filterwarnings("ignore::hotlap.small.solve.NativeSolveSkipped")
+def test_where_the_signature_does_not_tell_a_first_call_does() -> None:
+    for inner, count in ((Mish(), 2), (Mish().net, 1)):
+        func, expected = AnyArguments(inner).double(), Mish().double()
+        torch.testing.assert_close(NeuralODE(func)(Y0, T), NeuralODE(expected)(Y0, T), rtol=0, atol=0)
+        assert set(func.calls[-4:]) == {count}
+    torch.testing.assert_close(NeuralODE(torch.neg)(Y0, T)[-1], Y0 * torch.exp(-T[-1]), rtol=1e-3, atol=1e-6)
+
+
+def test_a_second_argument_that_may_be_left_out_is_a_constant_unless_the_first_is_the_time() -> None:
+    rate = NeuralODE(lambda y, rate=-2.0: rate * y)(Y0, T)
+    torch.testing.assert_close(rate[-1], Y0 * torch.exp(-2 * T[-1]), rtol=1e-3, atol=1e-6)
+    timed = NeuralODE(lambda t, y=None: -2 * t * y)(Y0, T)
+    torch.testing.assert_close(timed[-1], Y0 * torch.exp(-(T[-1] ** 2)), rtol=1e-3, atol=1e-6)
+
+
+def test_what_can_be_called_neither_way_is_refused_with_the_reason() -> None:
+    with pytest.raises(UserError, match=r"takes \(t, y\) or y alone, but .* takes \(a, b, c\)"):
+        NeuralODE(lambda a, b, c: a)
+    with pytest.raises(UserError, match=r"neither as func\(t, y\) \(.*\) nor as func\(y\) \(.*\)"):
+        NeuralODE(AnyArguments(nn.Linear(3, 3)).double())(Y0, T)
+
+
+def test_odeint_keeps_torchdiffeqs_call_and_says_so() -> None:
+    with pytest.raises(UserError, match=r"odeint calls func\(t, y\).* but Sequential takes \(input.*NeuralODE"):
+        odeint(Field().double().net, Y0, T)

@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,12 @@ def test_a_file_that_changed_since_is_refused(script: Path) -> None:
     edits = fused(script, TEXT)
     script.write_text(TEXT + "# a word\n")
     with pytest.raises(UserError, match=r"train\.py changed since it was measured\. Run `hotlap tune` again\."):
+        patch(edits, root=script.parent)
+
+
+def test_edits_of_which_one_was_recorded_before_the_file_changed_are_refused(script: Path) -> None:
+    edits = [*fused(script, TEXT), replace(threads(script), sha256="0" * 64)]
+    with pytest.raises(UserError, match=r"train\.py changed while it was measured\. Run `hotlap tune` again\."):
         patch(edits, root=script.parent)
 
 

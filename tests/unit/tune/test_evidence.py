@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from hotlap.experiment import Sizes
 from hotlap.record import LeverSpec, Plan, Run, Verdict
-from hotlap.tune.evidence import Court
-from hotlap.tune.sizes import Sizes
+from hotlap.tune.evidence import GateRuns
 from tests.unit.tune.world import World, options_for
 
 PADDED: tuple[LeverSpec, ...] = ({"name": "pad-shapes", "multiple": 16},)
@@ -35,8 +35,8 @@ class Lengths(World):
         )
 
 
-def court_of(world: World) -> Court:
-    return Court(world, options_for(world.path), SIZES, (), now=world.now)
+def gate_runs_of(world: World) -> GateRuns:
+    return GateRuns(world, options_for(world.path), SIZES, (), now=world.now)
 
 
 def lengths(**settings: object) -> Lengths:
@@ -45,7 +45,7 @@ def lengths(**settings: object) -> Lengths:
 
 def test_a_model_that_takes_no_notice_of_padding_needs_no_other_seeds() -> None:
     world = lengths()
-    ruling = court_of(world).judge(PADDED)
+    ruling = gate_runs_of(world).judge(PADDED)
     assert ruling.verdict is Verdict.UNHARMED
     assert ruling.why.startswith("Padding apart: ")
     assert not any(plan.reseed for plan in world.plans)
@@ -53,7 +53,7 @@ def test_a_model_that_takes_no_notice_of_padding_needs_no_other_seeds() -> None:
 
 def test_a_model_that_counts_padding_as_data_is_harmed() -> None:
     world = lengths(harms={"pad-shapes": 0.5})
-    ruling = court_of(world).judge(PADDED)
+    ruling = gate_runs_of(world).judge(PADDED)
     assert ruling.verdict is Verdict.HARMED
     assert any(plan.reseed for plan in world.plans), "it was asked whether other seeds bear it out"
 
@@ -61,7 +61,7 @@ def test_a_model_that_counts_padding_as_data_is_harmed() -> None:
 def test_batches_that_hold_other_data_are_no_matter_of_padding() -> None:
     world = lengths()
     world.data = "other data"
-    ruling = court_of(world).judge(PADDED)
+    ruling = gate_runs_of(world).judge(PADDED)
     assert ruling.verdict is Verdict.HARMED
     assert "another batch" in ruling.why
 
@@ -73,7 +73,7 @@ def test_a_lever_that_was_not_at_work_costs_one_run_and_no_other_seeds() -> None
             return replace(found, not_installed=("pad-shapes: no call",)) if plan.always else found
 
     world = Lost(path="/train.py", sha256="0" * 64)
-    ruling = court_of(world).judge(PADDED)
+    ruling = gate_runs_of(world).judge(PADDED)
     assert ruling.verdict is Verdict.UNDECIDED
     assert "not at work: pad-shapes: no call" in ruling.why
     assert len(world.plans) == 2, "one as written, one under the lever"
@@ -82,13 +82,63 @@ def test_a_lever_that_was_not_at_work_costs_one_run_and_no_other_seeds() -> None
 @pytest.mark.parametrize("stack", [PADDED, OTHER_NUMBERS])
 def test_what_is_known_is_not_counted_again(stack: tuple[LeverSpec, ...]) -> None:
     world = lengths(harms={"pad-shapes": 0.001})
-    court = court_of(world)
-    before_s = court.estimate_s(stack)
-    court.judge(stack)
+    gate = gate_runs_of(world)
+    before_s = gate.estimate_s(stack)
+    gate.judge(stack)
     made = len(world.plans)
-    after_s = court.estimate_s(stack)
-    court.judge(stack)
+    after_s = gate.estimate_s(stack)
+    gate.judge(stack)
     again = len(world.plans) - made
     assert again < made
     assert after_s < before_s
     assert after_s == pytest.approx(again * SIZES.evidence_s(200), rel=0.5)
+
+
+class Chance(World):
+    """A lever whose harm shows with some seeds only."""
+
+    unlucky: range = range(0)
+    lever: str = "bf16-autocast"
+
+    def run(self, plan: Plan) -> Run:
+        self.harms = {self.lever: 0.5} if plan.reseed in self.unlucky else {}
+        return super().run(plan)
+
+
+def chance(unlucky: range, lever: str = "bf16-autocast") -> Chance:
+    world = Chance(path="/train.py", sha256="0" * 64)
+    world.unlucky, world.lever = unlucky, lever
+    return world
+
+
+def test_harm_that_a_statistical_test_found_is_looked_for_with_other_seeds_before_it_is_believed() -> None:
+    world = chance(range(5))
+    ruling = gate_runs_of(world).judge(OTHER_NUMBERS)
+    assert ruling.verdict is Verdict.UNHARMED
+    assert "With the first seeds it was otherwise: " in ruling.why
+    with_lever = [plan.reseed for plan in world.plans if plan.always]
+    assert sorted(with_lever) == list(range(10)), "each seed once"
+
+
+def test_harm_that_other_seeds_show_as_well_is_harm() -> None:
+    ruling = gate_runs_of(chance(range(10))).judge(OTHER_NUMBERS)
+    assert ruling.verdict is Verdict.HARMED
+    assert "With other seeds: " in ruling.why
+
+
+@pytest.mark.parametrize(("unlucky", "verdict"), [(range(1), Verdict.UNHARMED), (range(2), Verdict.HARMED)])
+def test_losses_beyond_rounding_are_looked_for_from_another_start(unlucky: range, verdict: Verdict) -> None:
+    world = chance(unlucky, "channels-last")
+    assert gate_runs_of(world).judge(({"name": "channels-last"},)).verdict is verdict
+    assert {plan.reseed for plan in world.plans if plan.nudge} == {0, 1}
+
+
+def test_harm_that_is_no_matter_of_chance_is_not_looked_for_again() -> None:
+    class Lost(World):
+        def run(self, plan: Plan) -> Run:
+            found = super().run(plan)
+            return replace(found, num_updates=(0, *found.num_updates[1:])) if plan.always else found
+
+    world = Lost(path="/train.py", sha256="0" * 64)
+    assert gate_runs_of(world).judge(OTHER_NUMBERS).verdict is Verdict.HARMED
+    assert not any(plan.reseed >= 5 for plan in world.plans)

@@ -1,4 +1,4 @@
-"""Larger batches in a world without processes: the curve, the knee, and the race to a loss."""
+"""Larger batches in a world without processes: the curve, the knee, and the time to a loss."""
 
 import math
 import random
@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from hotlap.experiment import Sizes
 from hotlap.record import BatchPoint, Interval, LoaderFacts, OptimizerFacts, Plan, Recipe, Run, Status, Study
-from hotlap.tune.desk import Desk
+from hotlap.search import StudyLog
 from hotlap.tune.recipe import Recipes, knee
-from hotlap.tune.sizes import Sizes
 from tests.unit.tune.world import _ADAM as ADAM
-from tests.unit.tune.world import _LOADER as LOADER
-from tests.unit.tune.world import MACHINE, Silent, new_study, options_for
+from tests.unit.tune.world import LOADER, MACHINE, Silent, new_study, options_for
 
 BATCH = LOADER.batch_size or 0
 LARGE = replace(LOADER, num_items=100_000)
@@ -73,10 +72,10 @@ def study_batches(
         setup_s=4.0,
     )
     study: Study = replace(new_study(options), baseline=(first,))
-    desk = Desk(study, options, Silent(), now=lambda: world.clock)
-    Recipes(desk, world, replace(Sizes.of(first, MACHINE), together=together), MACHINE).study()
-    assert desk.study.recipe is not None
-    return desk.study.recipe
+    log = StudyLog(study, options, Silent(), now=lambda: world.clock)
+    Recipes(log, world, replace(Sizes.of(first, MACHINE), together=together), MACHINE).study()
+    assert log.study.recipe is not None
+    return log.study.recipe
 
 
 @pytest.mark.parametrize("together", [1, 8])
@@ -117,7 +116,7 @@ def test_sgd_takes_the_linear_rule() -> None:
     assert recipe.rates == {"SGD": recipe.size / BATCH}
 
 
-def test_where_the_knee_loses_the_race_a_smaller_size_may_win_it() -> None:
+def test_where_the_knee_takes_longer_to_the_loss_a_smaller_size_may_not() -> None:
     recipe = study_batches(Batches(start_s=0.05, useful=8.0))
     fastest = knee(recipe.curve)
     assert BATCH < recipe.size < fastest

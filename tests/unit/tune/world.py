@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 from hotlap.record import (
@@ -19,6 +20,7 @@ from hotlap.record import (
     Study,
     Update,
 )
+from hotlap.record.order import rounds
 from hotlap.tune import Options
 
 MACHINE = Machine(
@@ -82,7 +84,7 @@ class World:
         if (always | {str(spec["name"]) for arm in plan.arms for spec in arm}) & self.fails:
             return Run(status=Status.CRASHED, error="RuntimeError: planted", arms=plan.arms, always=plan.always)
         if plan.replaced:
-            always = self.written_levers(plan)
+            always |= self.written_levers(plan)
         level = math.exp(rng.gauss(0, self.process_sd))
         wanted = plan.steps * len(plan.arms)
         total = wanted if self.length is None else min(wanted, self.length - plan.warmup)
@@ -92,6 +94,7 @@ class World:
             self.step_s * level * block_noise[block] * self._cost(plan, always, arm) * rng.lognormvariate(0, 0.02)
             for arm, block in zip(arms, blocks, strict=True)
         ]
+        first = self._first_steps(plan, always, level)
         run = Run(
             status=Status.COMPLETE if total == wanted else Status.ENDED,
             device="cpu",
@@ -101,8 +104,8 @@ class World:
             nudge=plan.nudge,
             arms=plan.arms,
             always=plan.always,
-            setup_s=self.start_s,
-            first_steps_s=self._first_steps(plan, always, level),
+            setup_s=self.start_s + sum(first[:1]),
+            first_steps_s=first,
             step_s=tuple(steps),
             phase_s=_phases(steps),
             arm=tuple(arms),
@@ -112,7 +115,7 @@ class World:
             loss=tuple(self._losses(plan, always, total)),
             num_samples=(64,) * total,
             num_updates=(1,) * total,
-            loaders=(replace(_LOADER, **self.loader),),
+            loaders=(replace(LOADER, **self.loader),),
             optimizers=(_ADAM,),
             call_sites=self._sites(),
             sources={self.path: self.sha256},
@@ -124,7 +127,6 @@ class World:
         """What the patched text brings, read off it."""
         text = plan.replaced[self.path]
         marks = {"cached(": "cached-dataset", "fused=True": "fused-optimizer", "set_num_threads": "threads"}
-        marks["hugetlb"] = "huge-pages"
         return {lever for mark, lever in marks.items() if mark in text}
 
     def _cost(self, plan: Plan, always: set[str], arm: int) -> float:
@@ -170,7 +172,7 @@ class World:
 
 SCRIPT = "import torch\nloader = DataLoader(items)\nadam = Adam(weights)\n"
 
-_LOADER = LoaderFacts(
+LOADER = LoaderFacts(
     id=0,
     dataset="Digits",
     num_items=1000,
@@ -204,10 +206,9 @@ _ADAM = OptimizerFacts(
 
 def _blocks(plan: Plan, total: int) -> tuple[list[int], list[int]]:
     size = plan.turn.steps if plan.turn else plan.block
-    num_arms = len(plan.arms)
     blocks = [k // size for k in range(total)]
-    places = [(block // num_arms % 2, block % num_arms) for block in blocks]
-    return [place if even == 0 else num_arms - 1 - place for even, place in places], blocks
+    turns = list(islice(chain.from_iterable(rounds(len(plan.arms), plan.order_seed)), total // size + 1))
+    return [turns[block] for block in blocks], blocks
 
 
 def _phases(steps: Sequence[float]) -> dict[Phase, tuple[float, ...] | None]:

@@ -19,7 +19,7 @@ def cpu_build_beside_gpu(facts: Facts) -> Complaint | None:
         weight=Weight.BROKEN,
         what=f"torch {torch.version} is built without CUDA, and this machine has {names}.",
         cost="Every training runs on the processor; the GPU idles.",
-        mend="Install a CUDA build of torch with the command that https://pytorch.org/get-started/locally shows"
+        fix="Install a CUDA build of torch with the command that https://pytorch.org/get-started/locally shows"
         f"{driver}.",
     )
 
@@ -38,7 +38,7 @@ def driver_too_old(facts: Facts) -> Complaint | None:
         weight=Weight.BROKEN,
         what=f"Driver {facts.driver.version} is too old for this torch, which is built for CUDA {facts.torch.cuda}.",
         cost="torch cannot use the GPU at all, and training falls back to the processor or ends with an error.",
-        mend=f"Install driver {cuda.OLDEST_DRIVER[built[0]]} or newer{other}.",
+        fix=f"Install driver {cuda.OLDEST_DRIVER[built[0]]} or newer{other}.",
     )
 
 
@@ -55,7 +55,7 @@ def driver_behind(facts: Facts) -> Complaint | None:
         what=f"torch is built for CUDA {facts.torch.cuda}; driver {facts.driver.version} knows {facts.driver.cuda}.",
         cost="Most of it works, but kernels that are compiled at run time for a newer CUDA fail with an error "
         '("unsupported toolchain").',
-        mend=f"Install a driver that shows CUDA {facts.torch.cuda} or newer in nvidia-smi.",
+        fix=f"Install a driver that shows CUDA {facts.torch.cuda} or newer in nvidia-smi.",
     )
 
 
@@ -66,21 +66,21 @@ def gpu_not_reached(facts: Facts) -> Complaint | None:
         return None
     visible = facts.environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in ("", "-1", "NoDevFiles"):
-        why, mend = f'CUDA_VISIBLE_DEVICES is "{visible}"', "Unset it, or name the GPU to use: CUDA_VISIBLE_DEVICES=0."
+        why, fix = f'CUDA_VISIBLE_DEVICES is "{visible}"', "Unset it, or name the GPU to use: CUDA_VISIBLE_DEVICES=0."
     elif facts.container and not facts.nvidia_nodes:
         why = "this container was not given the device"
-        mend = "Start it with --gpus all (docker) or ask for nvidia.com/gpu (Kubernetes)."
+        fix = "Start it with --gpus all (docker) or ask for nvidia.com/gpu (Kubernetes)."
     elif facts.driver is None:
-        why, mend = "NVIDIA's driver does not answer", "Install the driver, or load its module: modprobe nvidia."
+        why, fix = "NVIDIA's driver does not answer", "Install the driver, or load its module: modprobe nvidia."
     else:
         why = f"torch.cuda.is_available() is False with driver {facts.driver.version}"
-        mend = "Run python -c 'import torch; torch.zeros(1).cuda()': its error says what is missing."
+        fix = "Run python -c 'import torch; torch.zeros(1).cuda()': its error says what is missing."
     return Complaint(
         code="gpu-not-reached",
         weight=Weight.BROKEN,
         what=f"There is an NVIDIA GPU, and torch {torch.version} cannot use it: {why}.",
         cost="Every training runs on the processor.",
-        mend=mend,
+        fix=fix,
     )
 
 
@@ -100,7 +100,7 @@ def gpu_not_in_build(facts: Facts) -> Complaint | None:
                 weight=Weight.MINOR,
                 what=what,
                 cost="Kernels are compiled at their first use, which takes minutes, and are not made for this GPU.",
-                mend=f"Install a build of torch that lists sm_{major}{minor}.",
+                fix=f"Install a build of torch that lists sm_{major}{minor}.",
                 about=f"cuda:{number}",
             )
         return Complaint(
@@ -108,7 +108,7 @@ def gpu_not_in_build(facts: Facts) -> Complaint | None:
             weight=Weight.BROKEN,
             what=what,
             cost='Operators fail with "no kernel image is available for execution on the device".',
-            mend=f"Install a build of torch for sm_{major}{minor}: a newer one for a new GPU; for an old one, the last "
+            fix=f"Install a build of torch for sm_{major}{minor}: a newer one for a new GPU; for an old one, the last "
             "build for CUDA 12.6 or 11.8.",
             about=f"cuda:{number}",
         )
@@ -126,7 +126,7 @@ def no_tensor_cores(facts: Facts) -> Complaint | None:
             weight=Weight.MINOR,
             what=f"{device.name} has no tensor cores.",
             cost="Mixed precision saves memory there, but hardly any time.",
-            mend="Nothing but another card helps: cards of capability 7.0 and above have them, save the GTX 16 series.",
+            fix="Nothing but another card helps: cards of capability 7.0 and above have them, save the GTX 16 series.",
             about=f"cuda:{number}",
         )
     return None
@@ -149,7 +149,7 @@ def tensor_cores_idle(facts: Facts) -> Complaint | None:
             weight=Weight.MINOR,
             what=f"float32 matrix products do not use the tensor cores of {device.name}: torch's default.",
             cost=f"Where training is in float32, {gain}; under autocast it does not matter.",
-            mend='torch.set_float32_matmul_precision("high") in the script; inputs are then rounded to 10 bits of '
+            fix='torch.set_float32_matmul_precision("high") in the script; inputs are then rounded to 10 bits of '
             "mantissa, so compare the losses (hotlap tune does).",
             about=name,
         )
@@ -165,7 +165,7 @@ def blocking_launches(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what="CUDA_LAUNCH_BLOCKING=1 is set.",
         cost="The host waits for each kernel, so its own work is never hidden behind the GPU's.",
-        mend="Unset it; it is for finding the line of a CUDA error.",
+        fix="Unset it; it is for finding the line of a CUDA error.",
     )
 
 

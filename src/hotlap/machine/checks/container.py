@@ -16,8 +16,8 @@ def not_in_nvidia_container(facts: Facts) -> Complaint | None:
     # The releases that are known here hold no code for what came before Turing.
     if have is None or any(capability < cuda.OLDEST_CAPABILITY[13] for capability in capabilities):
         return None
-    mend = _tag(facts, have[0])
-    if mend is None:
+    fix = _tag(facts, have[0])
+    if fix is None:
         return None
     return Complaint(
         code="not-in-nvidia-container",
@@ -25,7 +25,7 @@ def not_in_nvidia_container(facts: Facts) -> Complaint | None:
         what="torch does not come from NVIDIA's PyTorch container.",
         cost="Nothing by itself: there, driver, CUDA, cuDNN and torch are known to fit each other, and its kernels are "
         "newer.",
-        mend=mend,
+        fix=fix,
     )
 
 

@@ -37,7 +37,7 @@ def shared(facts: Facts) -> Complaint | None:
         what=f"{_names(gpus)} already holds {held}{busy}, for others{who}.",
         cost="Training gets what they leave: steps are slower and vary, batches that fit otherwise run out of memory, "
         "and every timing here is of both.",
-        mend="Wait for them, end them if they are yours, or take another GPU with CUDA_VISIBLE_DEVICES.",
+        fix="Wait for them, end them if they are yours, or take another GPU with CUDA_VISIBLE_DEVICES.",
         about=_places(gpus),
     )
 
@@ -60,7 +60,7 @@ def power_limited(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"{_names(gpus)} may draw {gpu.power_limit_w:.0f} W, its default is {gpu.power_limit_default_w:.0f} W.",
         cost="Large products run at lower clocks; what waits for memory or for the host is hardly slower.",
-        mend=f"If nobody wants it so: sudo nvidia-smi -pl {gpu.power_limit_default_w:.0f} (with -i for one GPU).",
+        fix=f"If nobody wants it so: sudo nvidia-smi -pl {gpu.power_limit_default_w:.0f} (with -i for one GPU).",
         about=_places(gpus),
     )
 
@@ -72,7 +72,7 @@ def too_hot(facts: Facts) -> Complaint | None:
         _THERMAL,
         code="too-hot",
         because="it is too hot",
-        mend="See to its cooling: dust, fans, the airflow of the case or rack, the power limit (sudo nvidia-smi -pl).",
+        fix="See to its cooling: dust, fans, the airflow of the case or rack, the power limit (sudo nvidia-smi -pl).",
     )
 
 
@@ -83,11 +83,11 @@ def power_brake(facts: Facts) -> Complaint | None:
         _POWER,
         code="power-brake",
         because="its power supply asks for it",
-        mend="Look at the power cables and the supply; in a server, at the power cap of the chassis.",
+        fix="Look at the power cables and the supply; in a server, at the power cap of the chassis.",
     )
 
 
-def _slowed(facts: Facts, reasons: tuple[str, ...], *, code: str, because: str, mend: str) -> Complaint | None:
+def _slowed(facts: Facts, reasons: tuple[str, ...], *, code: str, because: str, fix: str) -> Complaint | None:
     for load in facts.under_load:
         if set(reasons) & set(load.slowdowns):
             return Complaint(
@@ -95,7 +95,7 @@ def _slowed(facts: Facts, reasons: tuple[str, ...], *, code: str, because: str, 
                 weight=Weight.COSTLY,
                 what=f"{load.device} lowered its clocks while it multiplied matrices, because {because}{_state(load)}.",
                 cost="Clocks under load are below what the GPU could do, and timings drift with its temperature.",
-                mend=mend,
+                fix=fix,
                 about=load.device,
             )
     gpus = _which(facts, lambda gpu: bool(set(reasons) & set(gpu.slowdowns)))
@@ -106,7 +106,7 @@ def _slowed(facts: Facts, reasons: tuple[str, ...], *, code: str, because: str, 
         weight=Weight.COSTLY,
         what=f"{_names(gpus)} has lowered its clocks, because {because}.",
         cost="Clocks under load are below what the GPU could do, and timings drift with its temperature.",
-        mend=mend,
+        fix=fix,
         about=_places(gpus),
     )
 
@@ -124,7 +124,7 @@ def narrow_link(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"{_names(gpus)} is connected by {gpu.link_width} PCIe lanes of {gpu.link_width_most}.",
         cost=f"Batches travel at {percent((gpu.link_width or 0) / (gpu.link_width_most or 1))} of the possible rate.",
-        mend="Seat the card anew, without a riser, in a slot with all lanes (the board's manual says which share).",
+        fix="Seat the card anew, without a riser, in a slot with all lanes (the board's manual says which share).",
         about=_places(gpus),
     )
 
@@ -157,7 +157,7 @@ def _link(about: str, name: str, have: int, could: int, when: str) -> Complaint:
         what=f"{name} speaks PCIe {have} {when}, and could speak PCIe {could}.",
         cost=f"Batches travel at {percent(_LANE_BYTES_S.get(have, 0) / _LANE_BYTES_S.get(could, 1))} of the rate that "
         "the card could take.",
-        mend="Use the slot nearest to the processor, and let the BIOS choose the generation (no riser, no fixed Gen3).",
+        fix="Use the slot nearest to the processor, and let the BIOS choose the generation (no riser, no fixed Gen3).",
         about=about,
     )
 
@@ -181,7 +181,7 @@ def slow_copies(facts: Facts) -> Complaint | None:
             what=f"Pinned copies to {load.device} reach {max(rates) / 1e9:.1f} GB/s of the {nominal / 1e9:.1f} GB/s "
             f"that PCIe {load.link_generation} with {load.link_width} lanes carries.",
             cost="Each batch takes longer to travel than it has to.",
-            mend="On a machine with several sockets, run on the memory node of the GPU (nvidia-smi topo -m, then "
+            fix="On a machine with several sockets, run on the memory node of the GPU (nvidia-smi topo -m, then "
             "numactl --cpunodebind=N --membind=N); in a virtual machine, ask for a passed-through card.",
             about=load.device,
         )
@@ -199,7 +199,7 @@ def memory_errors(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"{_names(gpus)} counts {gpu.ecc_uncorrected} memory errors that could not be corrected.",
         cost="Processes that touch the page are ended; a result before that may be wrong.",
-        mend="Reset the GPU or restart the machine, so that rows are replaced; if errors come back, replace the card.",
+        fix="Reset the GPU or restart the machine, so that rows are replaced; if errors come back, replace the card.",
         about=_places(gpus),
     )
 
@@ -214,7 +214,7 @@ def ecc_on_graphics_memory(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what=f"Error correction is on for {_names(gpus)}, which has no memory of its own for the check bits.",
         cost="Some percent of bandwidth, and on most such cards a sixteenth of the memory.",
-        mend="If you can live without it: sudo nvidia-smi -e 0, then start anew.",
+        fix="If you can live without it: sudo nvidia-smi -e 0, then start anew.",
         about=_places(gpus),
     )
 
@@ -229,7 +229,7 @@ def no_persistence(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what=f"Persistence mode is off for {_names(gpus)}.",
         cost="Where no other program holds the GPU, each start of a training waits a second or more for the driver.",
-        mend="sudo systemctl enable --now nvidia-persistenced (or sudo nvidia-smi -pm 1 until the next boot).",
+        fix="sudo systemctl enable --now nvidia-persistenced (or sudo nvidia-smi -pm 1 until the next boot).",
         about=_places(gpus),
     )
 
@@ -244,7 +244,7 @@ def instances(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what=f"{_names(gpus)} is cut into instances (MIG).",
         cost="A process gets the multiprocessors and the memory of one instance, and one process cannot use several.",
-        mend="If you need the whole GPU, ask whoever runs the machine: sudo nvidia-smi -mig 0.",
+        fix="If you need the whole GPU, ask whoever runs the machine: sudo nvidia-smi -mig 0.",
         about=_places(gpus),
     )
 

@@ -23,7 +23,7 @@ def limit(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY if left < _LITTLE_BYTES else Weight.MINOR,
         what=f"A cgroup limits memory to {size(most)} of {size(total)}; {size(left)} is left.",
         cost='A process that goes beyond is killed without a message ("Killed", exit code 137).',
-        mend="Raise the container's limit (--memory, resources.limits.memory), or use fewer workers, smaller caches.",
+        fix="Raise the container's limit (--memory, resources.limits.memory), or use fewer workers, smaller caches.",
     )
 
 
@@ -37,7 +37,7 @@ def short(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"{size(left)} of {size(facts.machine.memory_bytes)} memory is free.",
         cost="Training swaps, or is killed by the system.",
-        mend="End what else is running, or take a smaller batch and fewer loader workers.",
+        fix="End what else is running, or take a smaller batch and fewer loader workers.",
     )
 
 
@@ -52,7 +52,7 @@ def swapping(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"{size(used)} lies in swap, and {percent(facts.machine.available_bytes / total)} of memory is free.",
         cost="What is fetched back from disk takes a thousand times as long as from memory.",
-        mend="End what else is running; a smaller data cache, batch, or number of loader workers helps too.",
+        fix="End what else is running; a smaller data cache, batch, or number of loader workers helps too.",
     )
 
 
@@ -67,7 +67,7 @@ def shared_memory(facts: Facts) -> Complaint | None:
         what=f"/dev/shm holds {size(whole)}.",
         cost='Loader workers hand batches over there; when it is full they die ("bus error ... insufficient shared '
         'memory").',
-        mend="Start the container with --shm-size=8g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory.",
+        fix="Start the container with --shm-size=8g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory.",
     )
 
 
@@ -81,7 +81,7 @@ def huge_pages(facts: Facts) -> Complaint | None:
         what="Transparent huge pages are switched off.",
         cost="Large tensors lie in pages of 4 KiB. Huge pages made small CPU trainings up to a third faster on a busy "
         "machine, and no faster on a quiet one (docs/design.md).",
-        mend="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled; hotlap tune then tries them.",
+        fix="echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled; hotlap tune then tries them.",
     )
 
 
@@ -96,7 +96,7 @@ def allocator(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what="Tensors on the CPU come from glibc's malloc as it comes.",
         cost="Blocks above 32 MiB go back to the system when freed, and each new one is cleared page by page.",
-        mend="Try the lever huge-pages of hotlap tune (GLIBC_TUNABLES=glibc.malloc.hugetlb=1), or LD_PRELOAD of "
+        fix="Try the lever huge-pages of hotlap tune (GLIBC_TUNABLES=glibc.malloc.hugetlb=1), or LD_PRELOAD of "
         "jemalloc or tcmalloc; measure, as it depends on the model.",
     )
 

@@ -29,7 +29,7 @@ def quota(facts: Facts) -> Complaint | None:
             if too_many
             else "Training gets no more than that, however many processors idle."
         ),
-        mend=f"Start with OMP_NUM_THREADS={count} (hotlap tune tries it), few loader workers, or raise the "
+        fix=f"Start with OMP_NUM_THREADS={count} (hotlap tune tries it), few loader workers, or raise the "
         "container's limit (--cpus, resources.limits.cpu).",
     )
 
@@ -44,7 +44,7 @@ def affinity(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY if cores.allowed * 2 <= cores.logical else Weight.MINOR,
         what=f"This process may run on {cores.allowed} of {cores.logical} logical processors.",
         cost="Operators and loader workers share these; the others idle, or belong to somebody else.",
-        mend="If it was not meant: start without taskset or numactl, ask the batch system for more (--cpus-per-task), "
+        fix="If it was not meant: start without taskset or numactl, ask the batch system for more (--cpus-per-task), "
         "or widen the container's cpuset.",
     )
 
@@ -62,7 +62,7 @@ def one_thread(facts: Facts) -> Complaint | None:
             what=f"{name}={count} is set, on {cores} cores.",
             cost=f"An operator on the processor uses {percent(count / cores)} of them; torchrun sets it to 1 when it "
             "starts several processes.",
-            mend=f"For one process set {name}={int(_most(facts))}; for several, that number divided by theirs.",
+            fix=f"For one process set {name}={int(_most(facts))}; for several, that number divided by theirs.",
         )
     return None
 
@@ -78,7 +78,7 @@ def many_threads(facts: Facts) -> Complaint | None:
             weight=Weight.COSTLY,
             what=f"{name}={count} is set, and {_usable(facts)} processors may be used.",
             cost="Threads wait for one another: a step can take several times as long.",
-            mend=f"Set {name}={int(_most(facts))} or less.",
+            fix=f"Set {name}={int(_most(facts))} or less.",
         )
     return None
 
@@ -94,7 +94,7 @@ def bound_threads(facts: Facts) -> Complaint | None:
             weight=Weight.MINOR,
             what=f"{name}={value} is set.",
             cost="Good for one process; several (loader workers, ranks) are all bound to the same processors.",
-            mend="Keep it only if a run with it is faster than one without; workers inherit it.",
+            fix="Keep it only if a run with it is faster than one without; workers inherit it.",
         )
     return None
 
@@ -108,7 +108,7 @@ def busy(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR if facts.load < facts.cores.allowed else Weight.COSTLY,
         what=f"{facts.load:.1f} processes wanted a processor in the last minute; there are {facts.cores.allowed}.",
         cost="Steps are slower and vary, and the figures of this machine come out low.",
-        mend="Find them with top; measure again when they are done (--fresh).",
+        fix="Find them with top; measure again when they are done (--fresh).",
     )
 
 
@@ -125,7 +125,7 @@ def cores_do_not_add(facts: Facts) -> Complaint | None:
         what=f"{together.threads} threads multiply float32 matrices at {together.value.mid / 1e9:.0f} GFLOP/s, one "
         f"alone at {alone.value.mid / 1e9:.0f}.",
         cost="More threads than one do not make a step faster here.",
-        mend="Somebody else computes, or the processors of a virtual machine are halves of one core: measure again "
+        fix="Somebody else computes, or the processors of a virtual machine are halves of one core: measure again "
         "(--fresh), look for its neighbours, and let hotlap tune try fewer threads.",
     )
 
@@ -149,7 +149,7 @@ def governor(facts: Facts) -> Complaint | None:
         cost="They stay at or near their lowest clock."
         if not chooses_itself
         else "Their clock rises late and less far.",
-        mend="sudo cpupower frequency-set -g performance; on a laptop, the power profile of the desktop.",
+        fix="sudo cpupower frequency-set -g performance; on a laptop, the power profile of the desktop.",
     )
 
 
@@ -162,7 +162,7 @@ def turbo(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what="Turbo clocks are switched off.",
         cost="What runs on few threads (a script's own Python, small operators) is slower, often by a quarter.",
-        mend="If nobody wants it so: echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 | "
+        fix="If nobody wants it so: echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 1 | "
         "sudo tee /sys/devices/system/cpu/cpufreq/boost.",
     )
 
@@ -180,7 +180,7 @@ def hyper_threads(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what=f"torch starts {threads} threads on {cores.physical} cores: two share a core.",
         cost="Both halves of a core share its arithmetic units, so large products gain nothing, and small ones lose.",
-        mend=f"Try OMP_NUM_THREADS={cores.physical} (the lever threads of hotlap tune does).",
+        fix=f"Try OMP_NUM_THREADS={cores.physical} (the lever threads of hotlap tune does).",
     )
 
 
@@ -195,7 +195,7 @@ def efficiency_cores(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what=f"{slow} of {cores.physical} cores are of a slower kind.",
         cost="An operator that is cut into equal parts waits for the slowest core, so these can make a step slower.",
-        mend=f"Try OMP_NUM_THREADS={cores.fast}, and leave the slower cores to the loader's workers.",
+        fix=f"Try OMP_NUM_THREADS={cores.fast}, and leave the slower cores to the loader's workers.",
     )
 
 
@@ -210,7 +210,7 @@ def memory_nodes(facts: Facts) -> Complaint | None:
         what=f"The processors belong to {nodes} memory nodes.",
         cost="Memory of another node is further away: a training on the processor that spreads over all of them can be "
         "slower than on one, and copies to a GPU are slower from the wrong one.",
-        mend="Try numactl --cpunodebind=0 --membind=0 for one process, and one process for each node.",
+        fix="Try numactl --cpunodebind=0 --membind=0 for one process, and one process for each node.",
     )
 
 

@@ -23,7 +23,7 @@ def open_files(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what=f"A process may hold {files} files open.",
         cost='With many loader workers or small files a run ends with "Too many open files".',
-        mend=f"ulimit -n {most} before the start"
+        fix=f"ulimit -n {most} before the start"
         + ("." if most > files else ", after raising the hard limit (/etc/security/limits.conf, --ulimit nofile)."),
     )
 
@@ -38,7 +38,7 @@ def processes(facts: Facts) -> Complaint | None:
         weight=Weight.COSTLY,
         what=f"This user may have {count} processes and threads.",
         cost='Workers and threads of operators fail to start ("Resource temporarily unavailable").',
-        mend="ulimit -u 65536 before the start, or raise the hard limit (--ulimit nproc, pids.max of the cgroup).",
+        fix="ulimit -u 65536 before the start, or raise the hard limit (--ulimit nproc, pids.max of the cgroup).",
     )
 
 
@@ -52,7 +52,7 @@ def locked(facts: Facts) -> Complaint | None:
         weight=Weight.MINOR,
         what=f"A process may lock {size(most)} of memory.",
         cost="Between machines, NCCL over InfiniBand needs more and fails or falls back to TCP. (pin_memory does not.)",
-        mend="ulimit -l unlimited, or start the container with --ulimit memlock=-1.",
+        fix="ulimit -l unlimited, or start the container with --ulimit memlock=-1.",
     )
 
 

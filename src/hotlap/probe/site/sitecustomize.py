@@ -1,26 +1,13 @@
 """Runs first in every Python that the user's command starts: waits for torch, then starts the probe.
 
 It must leave no trace that the script could trip over: its folder leaves `sys.path`, and the user's own
-`sitecustomize`, which this one shadows, runs as it would have. (`PYTHONPATH` in the environment stays, or the processes
-that a launcher starts would not be reached.)
+`sitecustomize`, which this one shadows, is imported as Python would have imported it, whatever becomes of the probe.
+(`PYTHONPATH` in the environment stays, or the processes that a launcher starts would not be reached.) A Python that
+starts when hotlap has gone, and its plan with it, is left alone.
 """
 
 import os
 import sys
-
-
-def _run_the_users_own() -> None:
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
-
-    spec = PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is None or spec.loader is None:
-        return
-    module = module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
 
 
 def _start(plan: str) -> None:
@@ -34,11 +21,29 @@ def _start(plan: str) -> None:
         await_torch(plan)
 
 
-if os.environ.get("HOTLAP_PLAN"):
+def _start_if_wanted(plan: str) -> None:
+    if not os.path.exists(plan):
+        return
     try:
-        _start(os.environ["HOTLAP_PLAN"])
-    except ImportError as error:
+        _start(plan)
+    except Exception as error:
         # The parent tells the user; the script itself must run on as if nothing had been tried.
-        with open(os.path.join(os.path.dirname(os.environ["HOTLAP_PLAN"]), "no-probe"), "a") as told:
-            told.write(f"{sys.executable}: {error}\n")
-_run_the_users_own()
+        try:
+            with open(os.path.join(os.path.dirname(plan), "no-probe"), "a") as told:
+                told.write("%s: %s\n" % (sys.executable, error))  # noqa: UP031 - for any Python
+        except OSError:
+            return
+
+
+_template = os.environ.pop("HOTLAP_TEMPLATE", "")
+if _template:
+    from hotlap.probe.template import serve
+
+    serve(_template)  # goes on in the processes that it forks
+_start_if_wanted(os.environ.get("HOTLAP_PLAN", ""))
+_here = os.path.dirname(__file__)
+sys.path[:] = [entry for entry in sys.path if entry != _here]
+sys.path_importer_cache.pop(_here, None)
+sys.modules.pop(__name__, None)
+# What it raises, also that there is none, is handled by Python's `site`, which is importing this one.
+import sitecustomize  # type: ignore[import-not-found] # noqa: E402, F401 - the user's, if there is one

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hotlap.probe.watches.calls import Calls
 from hotlap.probe.watches.cpu import Cpu
+from hotlap.probe.watches.distributions import Distributions
 from hotlap.probe.watches.gradients import Gradients
 from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.lines import Lines
@@ -35,6 +36,7 @@ ALL: Mapping[str, type[Watch]] = {
     "input": Input,
     "syncs": Syncs,
     "trips": Trips,
+    "distributions": Distributions,
     "workload": WorkloadWatch,
     # Last: it may take many steps, and a short script has few.
     "lines": Lines,

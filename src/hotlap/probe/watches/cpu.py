@@ -3,35 +3,26 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hotlap import cgroups
 from hotlap.levers.lever import Patch
+from hotlap.probe import neighbours
+from hotlap.probe.procfs import PROC, Process, process
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CpuUse
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
-_PROC = Path("/proc")
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """Seconds since it began."""
-
-    ran_s: float
-    wanted_s: float | None
-    """Its threads ran or waited for a core; None where the kernel does not count that."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Look:
     at: float
     own: int
-    processes: Mapping[int, _Process]
+    processes: Mapping[int, Process]
+    strangers: Mapping[int, Process]
     throttled_s: float | None
 
 
@@ -42,6 +33,7 @@ class Cpu(Watch):
         self._session: Session | None = None
         self._first: _Look | None = None
         self._last: _Look | None = None
+        self._announced = False
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Only the schedule is needed."""
@@ -49,6 +41,9 @@ class Cpu(Watch):
 
     def step_ended(self, step: int) -> None:
         """The warm-up is over, or the last recorded step."""
+        if self._session is not None and not self._announced:
+            self._announced = True
+            neighbours.announce(self._session.out)
         if self._session is None or self._last is not None:
             return
         schedule = self._session.schedule
@@ -63,7 +58,12 @@ class Cpu(Watch):
         last = self._last or (_look() if self._first is not None else None)
         if self._first is None or last is None or last.at <= self._first.at:
             return {}
-        return {"cpu": _use(self._first, last)}
+        use = _use(self._first, last)
+        if self._session is None:
+            return {"cpu": use}
+        elapsed_s = last.at - self._first.at
+        found = neighbours.neighbours(self._session.out, self._first.strangers, last.strangers, elapsed_s)
+        return {"cpu": replace(use, neighbours=found)}
 
 
 def usable_cores() -> float:
@@ -74,10 +74,10 @@ def usable_cores() -> float:
 
 
 def _look() -> _Look | None:
-    if not (_PROC / "self/task").exists():
+    if not (PROC / "self/task").exists():
         return None
-    processes = {pid: seen for pid in _tree(os.getpid()) if (seen := _process(pid)) is not None}
-    return _Look(time.perf_counter(), os.getpid(), processes, cgroups.throttled_s())
+    processes = {pid: seen for pid in _tree(os.getpid()) if (seen := process(pid)) is not None}
+    return _Look(time.perf_counter(), os.getpid(), processes, neighbours.strangers(), cgroups.throttled_s())
 
 
 def _tree(root: int) -> list[int]:
@@ -85,28 +85,11 @@ def _tree(root: int) -> list[int]:
     found = [root]
     for pid in found:
         try:
-            for task in (_PROC / str(pid) / "task").iterdir():
+            for task in (PROC / str(pid) / "task").iterdir():
                 found += map(int, (task / "children").read_text().split())
         except OSError:  # it is gone, or the kernel has no such file
             continue
     return found
-
-
-def _process(pid: int) -> _Process | None:
-    try:
-        words = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        ran_s = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError):
-        return None
-    wanted_ns = 0
-    try:
-        # https://docs.kernel.org/scheduler/sched-stats.html: time on a core, time waiting for one.
-        for task in (_PROC / str(pid) / "task").iterdir():
-            ran, waited, _ = (task / "schedstat").read_text().split()
-            wanted_ns += int(ran) + int(waited)
-    except (OSError, ValueError):
-        return _Process(ran_s, None)
-    return _Process(ran_s, wanted_ns / 1e9)
 
 
 def _use(first: _Look, last: _Look) -> CpuUse:
@@ -115,7 +98,7 @@ def _use(first: _Look, last: _Look) -> CpuUse:
     wanted: dict[int, float | None] = {}
     for pid, now in last.processes.items():
         # A process that began in between (a worker of a new epoch) began at zero.
-        before = first.processes.get(pid, _Process(0.0, 0.0))
+        before = first.processes.get(pid, Process(0.0, 0.0))
         ran[pid] = max(0.0, now.ran_s - before.ran_s) / elapsed_s
         known = now.wanted_s is not None and before.wanted_s is not None
         # Threads that ended in between take their counters with them.

@@ -1,6 +1,5 @@
 """Backward passes that compute gradients which are cleared before any optimizer reads them."""
 
-import contextlib
 import functools
 import sys
 import time
@@ -15,6 +14,7 @@ from torch.optim import optimizer as optimizer_module
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import unseen
+from hotlap.probe.guard import Function
 from hotlap.probe.sites import call_site, users_frame
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallSite, Scalar
@@ -118,9 +118,9 @@ class Gradients(Watch):
             (self._step_begins, optimizer_module.register_optimizer_step_pre_hook),
             (self._step_ends, optimizer_module.register_optimizer_step_post_hook),
         ):
-            self._patch.on_undo(register(_never_compiled(hook)).remove)
+            self._patch.on_undo(register(_never_compiled(self.guarded(hook))).remove)
         # What is compiled computes its gradients in one piece: nothing can be saved, and hooks would be in the way.
-        unseen.when_compiled(self._stop)
+        unseen.when_compiled(self.guarded(self._stop))
 
     def fields(self) -> Mapping[str, Any]:
         """None of its own: it adds to the call sites."""
@@ -130,35 +130,34 @@ class Gradients(Watch):
     # What is heard
 
     def _hook_backward(self, session: "Session") -> None:
+        def following(backward: Function) -> Function:
+            def followed(self_: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+                if session.in_backward or get_ident() != session.thread.id:
+                    return backward(self_, *args, **kwargs)
+                place = self._place("backward")
+                self._do(lambda: self._begins(self_, place, given=bool(args or kwargs)))
+                begin = time.perf_counter()
+                result = backward(self_, *args, **kwargs)
+                seconds = time.perf_counter() - begin
+                self._do(lambda: self._ends(place, seconds))
+                return result
+
+            return followed
+
         backward: Any = torch.Tensor.backward
-
-        @functools.wraps(backward)
-        def followed(self_: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if unseen.is_compiling() or session.in_backward or get_ident() != session.thread.id:
-                return backward(self_, *args, **kwargs)
-            place = self._place("backward")
-            self._do(lambda: self._begins(self_, place, given=bool(args or kwargs)))
-            begin = time.perf_counter()
-            result = backward(self_, *args, **kwargs)
-            seconds = time.perf_counter() - begin
-            self._do(lambda: self._ends(place, seconds))
-            return result
-
-        self._patch.set(torch.Tensor, "backward", followed)
+        self._patch.set(torch.Tensor, "backward", self.around(backward, following))
 
     def _hook_zero_grad(self, kind: Any) -> None:
-        zero_grad = kind.zero_grad
+        def following(zero_grad: Function) -> Function:
+            def followed(self_: Any, *args: Any, **kwargs: Any) -> Any:
+                self._do(self._look)
+                result = zero_grad(self_, *args, **kwargs)
+                self._do(lambda: self._look(by_zero_grad=True))
+                return result
 
-        @functools.wraps(zero_grad)
-        def followed(self_: Any, *args: Any, **kwargs: Any) -> Any:
-            if unseen.is_compiling():
-                return zero_grad(self_, *args, **kwargs)
-            self._do(self._look)
-            result = zero_grad(self_, *args, **kwargs)
-            self._do(lambda: self._look(by_zero_grad=True))
-            return result
+            return followed
 
-        self._patch.set(kind, "zero_grad", followed)
+        self._patch.set(kind, "zero_grad", self.around(kind.zero_grad, following))
 
     def _step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         place = self._place("optimizer.step")
@@ -169,15 +168,18 @@ class Gradients(Watch):
             self._stepping.pop()
 
     def _do(self, work: Callable[[], None]) -> None:
-        """Our own work within a step of the user's, which must not break it: after an error nothing is claimed."""
+        """Our own work within a step of the user's: after an error nothing is claimed."""
         session = self._session
         if session is None or self._over or get_ident() != session.thread.id:
             return
         try:
             session.own(work)
         except Exception:
+            # The hooks stay where they are: an optimizer may be going through them.
+            self._over = True
             self._lines.clear()
-            self._stop()
+            self._leaves.clear()
+            raise  # to the guard of the hook, which notes it
 
     def _steps_with(self, optimizer: torch.optim.Optimizer, place: _Place | None) -> None:
         assert self._session is not None
@@ -263,12 +265,12 @@ class Gradients(Watch):
             return
         self._over = True
         self._patch.undo()
-        # Nor may this break what the script does: where it fails nothing is claimed.
-        with contextlib.suppress(Exception):
+        try:
             self._look()
             self._note(self._session)
-        self._leaves.clear()
-        self._lines.clear()
+        finally:
+            self._leaves.clear()
+            self._lines.clear()
 
     def _note(self, session: "Session") -> None:
         found = [site for place, line in self._lines.items() for site in self._judged(place, line)]

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, dataloader
 from hotlap.data.stand_in import behind
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
+from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import InputPart, Phase
 
@@ -49,34 +50,38 @@ class Input(Watch):
     def install(self, session: "Session", patch: Patch) -> None:
         """Time each start of an iterator."""
         self._session = session
-        begin = DataLoader.__iter__
 
-        def timed_begin(loader: "DataLoader[Any]") -> Any:
-            begun = time.perf_counter()
-            iterator = begin(loader)
-            if session.schedule.move.recorded:
-                self._start_s += time.perf_counter() - begun
-            self._workers |= loader.num_workers > 0
-            return iterator
+        def timing(begin: Function) -> Function:
+            def timed_begin(loader: "DataLoader[Any]") -> Any:
+                begun = time.perf_counter()
+                iterator = begin(loader)
+                if session.schedule.move.recorded:
+                    self._start_s += time.perf_counter() - begun
+                self._workers |= loader.num_workers > 0
+                return iterator
 
-        patch.set(DataLoader, "__iter__", timed_begin)
+            return timed_begin
+
+        patch.set(DataLoader, "__iter__", self.around(DataLoader.__iter__, timing))
 
     def open(self) -> None:
         """Time the parts of each single-process iterator, as it is met."""
         kind = dataloader._SingleProcessDataLoaderIter
-        next_data = kind._next_data
 
-        def prepared(iterator: Any) -> Any:
-            if id(iterator) not in self._seen:
-                self._seen.add(id(iterator))
-                self._prepare(iterator)
-            begun = time.perf_counter()
-            try:
-                return next_data(iterator)  # type: ignore[no-untyped-call]
-            finally:
-                self._window_s += time.perf_counter() - begun
+        def preparing(next_data: Function) -> Function:
+            def prepared(iterator: Any) -> Any:
+                if id(iterator) not in self._seen:
+                    self._seen.add(id(iterator))
+                    self._prepare(iterator)
+                begun = time.perf_counter()
+                try:
+                    return next_data(iterator)
+                finally:
+                    self._window_s += time.perf_counter() - begun
 
-        self._patch.set(kind, "_next_data", prepared)
+            return prepared
+
+        self._patch.set(kind, "_next_data", self.around(kind._next_data, preparing))
 
     def goes_on(self, num_steps: int) -> bool:
         """Where batches come from loaders at all; of long steps fewer, and none where loading takes next to nothing."""
@@ -95,22 +100,26 @@ class Input(Watch):
                 if callable(getattr(owner, name, None)):
                     self._time(owner, name, InputPart.TRANSFORMS)
                     break
-        fetch = fetcher.fetch
 
-        def timed_fetch(indices: Any) -> Any:
-            begun, inside = time.perf_counter(), self._inside()
-            batch = fetch(indices)
-            self._add(InputPart.ITEMS, time.perf_counter() - begun - (self._inside() - inside))
-            return batch
+        def timing(fetch: Function) -> Function:
+            def timed_fetch(indices: Any) -> Any:
+                begun, inside = time.perf_counter(), self._inside()
+                batch = fetch(indices)
+                self._add(InputPart.ITEMS, time.perf_counter() - begun - (self._inside() - inside))
+                return batch
 
-        self._patch.set(fetcher, "fetch", timed_fetch)
+            return timed_fetch
+
+        self._patch.set(fetcher, "fetch", self.around(fetcher.fetch, timing))
 
     def _inside(self) -> float:
         return self._spent.get(InputPart.COLLATE, 0.0) + self._spent.get(InputPart.TRANSFORMS, 0.0)
 
     def _time(self, owner: Any, name: str, part: InputPart) -> None:
-        function = getattr(owner, name)
-        self._patch.set(owner, name, _timed(function, lambda seconds: self._add(part, seconds)))
+        def timing(function: Function) -> Function:
+            return _timed(function, lambda seconds: self._add(part, seconds))
+
+        self._patch.set(owner, name, self.around(getattr(owner, name), timing))
 
     def _add(self, part: InputPart, seconds: float) -> None:
         self._spent[part] = self._spent.get(part, 0.0) + seconds

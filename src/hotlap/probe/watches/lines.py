@@ -73,7 +73,7 @@ class Lines(Watch):
         sys.setswitchinterval(_SWITCH_S)
         self._begun = time.perf_counter()
         self._sampler = threading.Thread(
-            target=self._sample, args=(threading.get_ident(),), name="hotlap-lines", daemon=True
+            target=self.guarded(self._sample), args=(threading.get_ident(),), name="hotlap-lines", daemon=True
         )
         self._sampler.start()
 

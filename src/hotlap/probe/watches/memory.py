@@ -61,9 +61,13 @@ class Memory(Watch):
             self._samples = self._samples[::2]
             self._gap_s *= 2
 
-    def fields(self) -> Mapping[str, Any]:
-        """`Run.memory`."""
+    def close(self, num_steps: int) -> None:
+        """Nothing more is read."""
         if self._statm is not None:
             self._statm.close()
             self._statm = None
+
+    def fields(self) -> Mapping[str, Any]:
+        """`Run.memory`."""
+        self.close(0)
         return {"memory": tuple(self._samples)}

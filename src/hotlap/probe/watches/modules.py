@@ -11,6 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.evidence import leaves
+from hotlap.probe.guard import Function
 from hotlap.probe.sites import users_frame
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Sighting, SightingKind
@@ -81,13 +82,15 @@ class Modules(Watch):
         self._first_dims: set[int] = set()
         self._out_shapes: list[tuple[int, ...]] = []
         self._depth = 0
+        self._hears_batches: Function = self._batch_drawn
         self._attention_patch: Patch | None = None
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of forward passes; look into attention for the first steps."""
         self._session = session
-        session.on_forward.append(self._forward_made)
-        session.on_batch.append(self._batch_drawn)
+        session.on_forward.append(self.guarded(self._forward_made))
+        self._hears_batches = self.guarded(self._batch_drawn)
+        session.on_batch.append(self._hears_batches)
         self._attention_patch = Patch()
         for kind in (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder, torch.nn.TransformerEncoderLayer,
                      torch.nn.TransformerDecoderLayer, torch.nn.MultiheadAttention):  # fmt: skip
@@ -161,7 +164,7 @@ class Modules(Watch):
             self._attention_patch.undo()
             self._attention_patch = None
             if self._session is not None:
-                self._session.on_batch.remove(self._batch_drawn)
+                self._session.on_batch.remove(self._hears_batches)
 
     def _judge(self, *, before: int) -> None:
         for passed in self._passes:
@@ -183,7 +186,7 @@ class Modules(Watch):
 
     def _batch_drawn(self, iterator: Any, batch: Any) -> None:
         if self._step < _ATTENTION_STEPS:
-            first = next((leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.dim()), None)
+            first = next((leaf for leaf in _results(batch) if leaf.dim()), None)
             if first is not None:
                 self._batch_sizes.add(first.shape[0])
 
@@ -192,20 +195,21 @@ class Modules(Watch):
         self._out_shapes += [tuple(leaf.shape) for leaf in _results(result) if leaf.dim()]
 
     def _look_into(self, kind: Any, patch: Patch) -> None:
-        forward = kind.forward
+        def looking(forward: Function) -> Function:
+            def looked_into(module: Any, *args: Any, **kwargs: Any) -> Any:
+                if self._depth == 0 and torch.is_grad_enabled():
+                    given = next((leaf for leaf in _results((args, kwargs)) if leaf.dim() == 3), None)
+                    if given is not None and not _batch_first(module):
+                        self._saw_attention(type(module).__name__, given)
+                self._depth += 1
+                try:
+                    return forward(module, *args, **kwargs)
+                finally:
+                    self._depth -= 1
 
-        def looked_into(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._depth == 0 and torch.is_grad_enabled():
-                given = next((leaf for leaf in _results((args, kwargs)) if leaf.dim() == 3), None)
-                if given is not None and not _batch_first(module):
-                    self._saw_attention(type(module).__name__, given)
-            self._depth += 1
-            try:
-                return forward(module, *args, **kwargs)
-            finally:
-                self._depth -= 1
+            return looked_into
 
-        patch.set(kind, "forward", looked_into)
+        patch.set(kind, "forward", self.around(kind.forward, looking))
 
     def _saw_attention(self, name: str, given: torch.Tensor) -> None:
         assert self._session is not None
@@ -296,11 +300,12 @@ def _batch_first(module: Any) -> bool:
 
 
 def _results(value: Any) -> list[torch.Tensor]:
-    """The tensors in what a module takes or gives back (attributes of an output object as well)."""
+    """The tensors in what a module takes or gives back (attributes of an output object as well), but for nested ones,
+    which have no shape."""
     found = []
     for leaf in leaves(value):
         if isinstance(leaf, torch.Tensor):
             found.append(leaf)
         elif hasattr(leaf, "__dataclass_fields__"):
             found += [part for part in vars(leaf).values() if isinstance(part, torch.Tensor)]
-    return found
+    return [tensor for tensor in found if not tensor.is_nested]

@@ -1,10 +1,9 @@
 """`operators`: one step counted operator by operator, and a few under torch's profiler, aggregated here."""
 
-import functools
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +16,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.counting import Counting
 from hotlap.probe.evidence import cuda_in_use
+from hotlap.probe.guard import Function
 from hotlap.probe.timeline import Event, Kind, aggregate, is_operator
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import OperatorWindow
@@ -77,7 +77,7 @@ class Operators(Watch):
         """Hear of profilers that the script makes: two at a time are an error, which must never hit the script."""
         self._session = session
         for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, kineto_profiler._KinetoProfile):
-            patch.set(kind, "__init__", self._noticing(kind.__init__))
+            patch.set(kind, "__init__", self.around(kind.__init__, self._noticing))
 
     def open(self) -> None:
         """Count first: how much a profiler would have to keep is known then."""
@@ -163,8 +163,7 @@ class Operators(Watch):
 
     # The profiler's sessions
 
-    def _noticing(self, construct: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(construct)
+    def _noticing(self, construct: Function) -> Function:
         def __init__(it: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
             if not self._ours:
                 self._theirs = True

@@ -40,20 +40,22 @@ class Shapes(Watch):
             self._looked_at = looked_at = step
             self._num_steps += 1
             # One tensor and nothing else is what nearly all models take.
-            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor:
+            if len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and not args[0].is_nested:
                 shapes: tuple[Any, ...] = args[0].shape
             else:
-                shapes = tuple([value.shape for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)])
+                given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+                # A nested tensor has no shape of its own.
+                shapes = tuple([() if value.is_nested else value.shape for value in given])
             if shapes not in seen and len(seen) < _MAX_SHAPES:
                 seen.add(shapes)
                 self._new_steps.append(step)
                 self._note_largest(args, kwargs)
 
-        session.on_forward.append(forward_made)
+        session.on_forward.append(self.guarded(forward_made))
 
     def _note_largest(self, args: Any, kwargs: Any) -> None:
         """Once another tensor came along, one alone does not say what the largest batch is."""
-        alone = len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor
+        alone = len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and not args[0].is_nested
         self._always_alone = self._always_alone and alone
         if alone and args[0].numel() > math.prod(self._largest or (0,)):
             self._largest, self._dtype = tuple(args[0].shape), str(args[0].dtype).removeprefix("torch.")

@@ -1,6 +1,5 @@
 """Global switches of torch and of the environment, looked at now and then while the script trains."""
 
-import functools
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hotlap.levers.lever import Patch
+from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import SwitchFacts
 
@@ -49,14 +49,15 @@ class Switches(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Anomaly mode may be on only around a backward pass: then no look between steps would meet it."""
-        set_anomaly = torch.set_anomaly_enabled
 
-        @functools.wraps(set_anomaly)
-        def noted(mode: bool, check_nan: bool = True) -> None:
-            self._anomaly_set |= mode and session.steps > 0
-            set_anomaly(mode, check_nan)
+        def noting(set_anomaly: Function) -> Function:
+            def noted(mode: bool, check_nan: bool = True) -> None:
+                self._anomaly_set |= mode and session.steps > 0
+                set_anomaly(mode, check_nan)
 
-        patch.set(torch, "set_anomaly_enabled", noted)
+            return noted
+
+        patch.set(torch, "set_anomaly_enabled", self.around(torch.set_anomaly_enabled, noting))
 
     def step_ended(self, step: int) -> None:
         """Look, but for the first step: what it sets up may come before it or within."""

@@ -4,17 +4,18 @@ torch itself tells of them, as warnings, in its synchronisation debug mode. How 
 mode: a warning comes when the call from Python is over, so it belongs to what was dispatched since the last one.
 """
 
-import functools
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
+from hotlap.probe.guard import Function
 from hotlap.probe.modes import Onlooker
 from hotlap.probe.notion import CUDA, Notion
 from hotlap.probe.tally import Tally, here
@@ -131,11 +132,11 @@ class Syncs(Watch):
         return {"sightings": self._tally.sightings(), "notes": (self._note,) if self._note else ()}
 
     def _listen(self) -> None:
-        show = warnings.showwarning
+        heard, show = self.guarded(self._heard), warnings.showwarning
 
         def showwarning(message: Any, category: Any, filename: str, lineno: int, *args: Any, **kwargs: Any) -> None:
             if _TEXT in str(message):
-                self._heard()
+                heard()
             else:
                 show(message, category, filename, lineno, *args, **kwargs)
 
@@ -149,10 +150,9 @@ class Syncs(Watch):
             (torch.cuda.Stream, "synchronize", "Stream.synchronize"),
             (torch.cuda.Event, "synchronize", "Event.synchronize"),
         ):
-            self._patch.set(owner, name, self._timed(getattr(owner, name), what))
+            self._patch.set(owner, name, self.around(getattr(owner, name), partial(self._timed, what)))
 
-    def _timed(self, function: Callable[..., Any], what: str) -> Callable[..., Any]:
-        @functools.wraps(function)
+    def _timed(self, what: str, function: Function) -> Function:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if self._explicit:
                 return function(*args, **kwargs)

@@ -1,6 +1,5 @@
 """`trips`: data that travel between host and device for nothing, or while the host waits, or too late to be read."""
 
-import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,6 +8,7 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
+from hotlap.probe.guard import Function
 from hotlap.probe.journeys import Journeys
 from hotlap.probe.notion import CUDA, Notion
 from hotlap.probe.tally import Tally
@@ -48,7 +48,8 @@ class Trips(Watch):
         journeys.is_loading = lambda: self._session.clock.phase() is Phase.INPUT
         modes.put_on(journeys)
         self._journeys = journeys
-        self._session.on_batch.append(self._batch)
+        self._hears_batches = self.guarded(self._batch)
+        self._session.on_batch.append(self._hears_batches)
         self._hook(journeys)
         self._begun = time.perf_counter()
 
@@ -69,7 +70,7 @@ class Trips(Watch):
         self._patch.undo()
         if self._journeys is not None:
             modes.take_off(self._journeys)
-            self._session.on_batch.remove(self._batch)
+            self._session.on_batch.remove(self._hears_batches)
 
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line and kind."""
@@ -86,14 +87,14 @@ class Trips(Watch):
         """What reads or waits without an operator."""
 
         def before(owner: Any, name: str, told: Callable[..., None]) -> None:
-            function = getattr(owner, name)
+            def telling(function: Function) -> Function:
+                def wrapper(*args: Any, **kwargs: Any) -> Any:
+                    told(*args[:1])
+                    return function(*args, **kwargs)
 
-            @functools.wraps(function)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                told(*args[:1])
-                return function(*args, **kwargs)
+                return wrapper
 
-            self._patch.set(owner, name, wrapper)
+            self._patch.set(owner, name, self.around(getattr(owner, name), telling))
 
         for name in ("numpy", "tolist"):
             before(torch.Tensor, name, journeys.read)

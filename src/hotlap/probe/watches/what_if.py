@@ -1,6 +1,5 @@
 """What a setting costs, seen by leaving it off: blocks of steps with it and without it, in turns."""
 
-import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from hotlap.levers.lever import Patch
+from hotlap.probe.guard import Function
+from hotlap.probe.neighbours import neighbours, strangers
+from hotlap.probe.procfs import Process
 from hotlap.probe.watches.cpu import usable_cores
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Scalar, WhatIf
@@ -53,6 +55,8 @@ class WhatIfs(Watch):
         self._block: list[float] = []
         self._block_steps = _BLOCK
         self._last = 0.0
+        self._at_begin: tuple[float, Mapping[int, Process]] = (0.0, {})
+        """When, and the other programs then."""
         self._anomaly = False
         """The script turns anomaly mode on, all the time or now and then."""
         self._no_anomaly = False
@@ -61,18 +65,21 @@ class WhatIfs(Watch):
     def install(self, session: "Session", patch: Patch) -> None:
         """Anomaly mode is turned on again by each `detect_anomaly` block: so that can be answered for a while."""
         self._session = session
-        set_anomaly = self._set_anomaly = torch.set_anomaly_enabled
+        self._at_begin = time.perf_counter(), strangers()
+        self._set_anomaly = torch.set_anomaly_enabled
 
-        @functools.wraps(set_anomaly)
-        def answered(mode: bool, check_nan: bool = True) -> None:
-            self._anomaly |= mode and session.steps > 0
-            set_anomaly(mode and not self._no_anomaly, check_nan)
+        def answering(set_anomaly: Function) -> Function:
+            def answered(mode: bool, check_nan: bool = True) -> None:
+                self._anomaly |= mode and session.steps > 0
+                set_anomaly(mode and not self._no_anomaly, check_nan)
 
-        patch.set(torch, "set_anomaly_enabled", answered)
+            return answered
+
+        patch.set(torch, "set_anomaly_enabled", self.around(torch.set_anomaly_enabled, answering))
 
     def open(self) -> None:
         """Which settings are there to be asked about?"""
-        threads, cores = torch.get_num_threads(), max(1, math.floor(usable_cores()))
+        threads, cores = torch.get_num_threads(), self._cores()
         if threads != cores:
             self._questions.append(_Question("threads", threads, cores, torch.set_num_threads))
         if self._anomaly or torch.is_anomaly_enabled():
@@ -94,6 +101,16 @@ class WhatIfs(Watch):
         if self._session is not None and sum(self._session.clock.last_spent or ()) > _LONG_STEP_S:
             self._block_steps = _LEAST_BLOCK
         self._begun = self._last = time.perf_counter()
+
+    def _cores(self) -> int:
+        """This process's part of them where other programs compute on them as well. (Of several processes of one
+        command each would ask at another time: hotlap runs them again.)"""
+        cores = max(1, math.floor(usable_cores()))
+        begun, first = self._at_begin
+        if self._session is None or time.perf_counter() <= begun:
+            return cores
+        found = neighbours(self._session.out, first, strangers(), time.perf_counter() - begun)
+        return cores if any(one.ours for one in found) else max(1, cores // (1 + len(found)))
 
     def _allow_anomaly(self) -> Callable[[Any], None]:
         always = torch.is_anomaly_enabled()

@@ -14,6 +14,7 @@ from torch.utils.data import dataloader
 from hotlap.levers.lever import Patch
 from hotlap.predict.precision import Precision
 from hotlap.predict.trace import Tracer
+from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import encode
 
@@ -48,41 +49,47 @@ class WorkloadWatch(Watch):
     def install(self, session: "Session", patch: Patch) -> None:
         """Loading a batch is no work of the device: what runs within it is left out."""
         self._session = session
-        session.on_batch.append(self._drawn)
-        session.on_forward.append(self._called)
+        session.on_batch.append(self.guarded(self._drawn))
+        session.on_forward.append(self.guarded(self._called))
         kind = dataloader._BaseDataLoaderIter
-        draw = kind.__next__
 
-        def __next__(iterator: Any) -> Any:  # noqa: N807 - it becomes that method
-            if self._tracer is None:
-                return draw(iterator)
-            with self._tracer.aside():
-                return draw(iterator)
+        def drawing(draw: Function) -> Function:
+            def __next__(iterator: Any) -> Any:  # noqa: N807 - it becomes that method
+                if self._tracer is None:
+                    return draw(iterator)
+                with self._tracer.aside():
+                    return draw(iterator)
 
-        patch.set(kind, "__next__", __next__)
+            return __next__
+
+        patch.set(kind, "__next__", self.around(kind.__next__, drawing))
         if not torch.cuda.is_available():
             self._listen_to_autocast(patch)
 
     def _listen_to_autocast(self, patch: Patch) -> None:
         """Without a GPU, torch disables autocast for one: what was asked is known when it is made, and counts if it is
         entered in the traced step."""
-        made: Callable[..., None] = torch.autocast.__init__
-        entered: Callable[[Any], Any] = torch.autocast.__enter__
-        asked = signature(made)
+        asked = signature(torch.autocast.__init__)
 
-        def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-            made(one, *args, **kwargs)
-            given = asked.bind(one, *args, **kwargs).arguments
-            if one.device == "cuda" and given.get("enabled", True):
-                self._autocasts[one] = one.fast_dtype
+        def making(made: Function) -> Function:
+            def __init__(one: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
+                made(one, *args, **kwargs)
+                given = asked.bind(one, *args, **kwargs).arguments
+                if one.device == "cuda" and given.get("enabled", True):
+                    self._autocasts[one] = one.fast_dtype
 
-        def __enter__(one: Any) -> Any:  # noqa: N807 - it becomes that method
-            if self._tracer is not None:
-                self._autocast = self._autocasts.get(one, self._autocast)
-            return entered(one)
+            return __init__
 
-        patch.set(torch.autocast, "__init__", __init__)
-        patch.set(torch.autocast, "__enter__", __enter__)
+        def entering(entered: Function) -> Function:
+            def __enter__(one: Any) -> Any:  # noqa: N807 - it becomes that method
+                if self._tracer is not None:
+                    self._autocast = self._autocasts.get(one, self._autocast)
+                return entered(one)
+
+            return __enter__
+
+        patch.set(torch.autocast, "__init__", self.around(torch.autocast.__init__, making))
+        patch.set(torch.autocast, "__enter__", self.around(torch.autocast.__enter__, entering))
 
     def open(self) -> None:
         """WINDOW: trace from here."""

@@ -15,7 +15,7 @@ class Pictures(Dataset[Any]):
         return 64
 
     def __getitem__(self, index: int) -> Any:
-        return self.transform(torch.full((8,), float(index))), torch.ones(1)
+        return self.transform(torch.full((8,), index / 64)), torch.ones(1)
 
 
 data = Pictures(transform=nn.Sequential(nn.ReLU(), nn.Dropout(0.1)))

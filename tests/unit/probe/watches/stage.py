@@ -1,6 +1,7 @@
 """A stage for one watch: what it needs of a session, and a script that is stepped through by hand."""
 
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
@@ -50,6 +51,7 @@ class Stage:
         self.facts = Facts()
         self.on_batch: list[Callable[[Any, Any], None]] = []
         self.on_forward: list[Any] = []
+        self.out = Path("nowhere")
 
 
 def play(watch: Watch, step: Callable[[], object], *, stage: Stage | None = None, num_steps: int = 4) -> dict[str, Any]:

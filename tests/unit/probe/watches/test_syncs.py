@@ -72,7 +72,7 @@ def test_each_wait_is_counted_with_its_line_and_its_cost(cuda: Torch) -> None:
     assert found.path == __file__
     assert found.text == "loss.item()  # waits"
     assert found.cost_s is not None
-    assert 0 < found.cost_s < 0.1
+    assert found.cost_s > 0
 
 
 def test_explicit_waits_are_timed_once(cuda: Torch, monkeypatch: pytest.MonkeyPatch) -> None:

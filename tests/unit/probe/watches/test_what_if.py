@@ -6,13 +6,17 @@ import pytest
 import torch
 
 from hotlap.probe.watches.what_if import WhatIfs
-from hotlap.record import WhatIf
+from hotlap.record import Neighbour, WhatIf
 from tests.unit.probe.watches.stage import play
 
 
 @pytest.fixture(autouse=True)
-def as_many_threads_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def others(monkeypatch: pytest.MonkeyPatch) -> list[Neighbour]:
+    """As many threads as cores, and these programs beside."""
+    found: list[Neighbour] = []
     monkeypatch.setattr("hotlap.probe.watches.what_if.usable_cores", lambda: float(torch.get_num_threads()))
+    monkeypatch.setattr("hotlap.probe.watches.what_if.neighbours", lambda *_: found)
+    return found
 
 
 def asked(step: Callable[[], object]) -> dict[str, WhatIf]:
@@ -21,6 +25,22 @@ def asked(step: Callable[[], object]) -> dict[str, WhatIf]:
 
 def test_nothing_is_asked_where_nothing_is_set() -> None:
     assert asked(lambda: torch.ones(3)) == {}
+
+
+def test_this_programs_part_of_the_cores_is_tried_where_another_one_computes(others: list[Neighbour]) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        others.append(Neighbour(pid=1, name="other.py", threads=2.0, ours=False))
+        used: list[int] = []
+        found = asked(lambda: used.append(torch.get_num_threads()))
+        assert (found["threads"].now, found["threads"].other) == (2, 1)
+        assert set(used) == {1, 2}
+        assert torch.get_num_threads() == 2
+        others.append(Neighbour(pid=2, name="main.py", threads=2.0, ours=True))
+        assert asked(lambda: None) == {}, "those of one command would each ask at another time"
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_profiler_of_the_scripts_is_left_off_for_some_steps_and_goes_on() -> None:

@@ -1,0 +1,151 @@
+"""Files that items are read from: their times and sizes as they were, in this process and in copies of it."""
+
+import contextlib
+import os
+import stat
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+# Read while items are computed, but nothing of theirs.
+_CODE = (".py", ".pyc", ".so", ".pth")
+
+# (time of the last change in ns, bytes, length of the name), in front of each name.
+_HEAD = struct.Struct("<qqi")
+
+Stamp = tuple[int, int]
+"""(time of the last change in ns, bytes); (-1, -1) for what is not there."""
+
+
+@final
+class OpenedFiles:
+    """Names of files and folders, and what they were like when they were noted."""
+
+    def __init__(self, *, shared: bool = False) -> None:
+        """`shared`: copies of this process, made from now on, note files here as well (Linux only)."""
+        self._stamps: dict[str, Stamp] = {}
+        self._differs: str | None = None
+        self._process = os.getpid()
+        self._read_bytes = 0
+        self._log = os.memfd_create("hotlap", os.MFD_CLOEXEC) if shared and sys.platform == "linux" else -1
+        if self._log >= 0:
+            import fcntl
+
+            fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # each write whole, whoever else writes
+
+    def __bool__(self) -> bool:
+        self._read_log()
+        return bool(self._stamps)
+
+    def __del__(self) -> None:
+        if getattr(self, "_log", -1) >= 0:
+            os.close(self._log)
+
+    @contextlib.contextmanager
+    def opened_by_items(self) -> Iterator[None]:
+        """Within this, each file that Python opens for reading, in any thread, is noted before it is."""
+        _listen()
+        _NOTING.append(self)
+        try:
+            yield
+        finally:
+            _NOTING.remove(self)
+
+    def note(self, path: Any, *, only_files: bool = False) -> None:
+        """A file, or a folder whose entries matter; `only_files`: nothing is noted if it is none."""
+        try:
+            name = os.path.abspath(os.fsdecode(path))
+            if name in self._stamps:
+                return
+            found = os.stat(name)
+        except (OSError, ValueError, TypeError):
+            if only_files:
+                return
+            found = None
+        if found is not None and not stat.S_ISREG(found.st_mode) and (only_files or not stat.S_ISDIR(found.st_mode)):
+            return
+        stamp = (-1, -1) if found is None else (found.st_mtime_ns, found.st_size)
+        self._stamps[name] = stamp
+        if self._log >= 0 and os.getpid() != self._process:
+            data = os.fsencode(name)
+            os.write(self._log, _HEAD.pack(*stamp, len(data)) + data)
+
+    def changed(self) -> str | None:
+        """The first that is no longer what it was, or was not the same for all who read it."""
+        self._read_log()
+        for name, stamp in self._stamps.items():
+            try:
+                found = os.stat(name)
+            except OSError:
+                now = (-1, -1)
+            else:
+                now = (found.st_mtime_ns, found.st_size)
+            if now != stamp:
+                return name
+        return self._differs
+
+    def _read_log(self) -> None:
+        if self._log < 0 or os.getpid() != self._process:
+            return
+        data = b""
+        while part := os.pread(self._log, 1 << 20, self._read_bytes + len(data)):
+            data += part
+        at = 0
+        while at + _HEAD.size <= len(data):
+            time_ns, size, length = _HEAD.unpack_from(data, at)
+            end = at + _HEAD.size + length
+            name = os.fsdecode(data[at + _HEAD.size : end])
+            at = end
+            if self._stamps.setdefault(name, (time_ns, size)) != (time_ns, size):
+                self._differs = name
+        self._read_bytes += at
+
+
+# Who is to be told, the last one first. Hooks of Python's own auditing cannot be taken away again, so there is one for
+# the process, which returns at once when nobody listens (0.1 us; nothing that training does in a step is audited).
+_NOTING: list[OpenedFiles] = []
+_LISTENING: list[bool] = []
+
+
+def _listen() -> None:
+    if not _LISTENING:
+        _LISTENING.append(True)
+        sys.addaudithook(_hear)
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _NOTING or event not in ("open", "os.listdir", "os.scandir"):
+        return
+    path = arguments[0]
+    if isinstance(path, int) or path is None:
+        return
+    with contextlib.suppress(Exception):  # what is raised here would stop the script from opening its file
+        if event == "open":
+            flags = arguments[2]
+            writes = flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            if writes or os.fsdecode(path).endswith(_CODE):
+                return
+        _NOTING[-1].note(path)
+
+
+def reads_unnamed_files(action: Callable[[], object]) -> bool:
+    """True if this thread reads from somewhere while it does that (Linux; False elsewhere)."""
+    before = _num_reads()
+    action()
+    after = _num_reads()
+    return before is not None and after is not None and after - before > 1  # to ask is one itself
+
+
+def _num_reads() -> int | None:
+    try:
+        descriptor = os.open("/proc/thread-self/io", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        # "rchar: 2012\nwchar: 0\nsyscr: 7\n...": https://docs.kernel.org/filesystems/proc.html
+        return int(os.read(descriptor, 512).split()[5])
+    except (OSError, ValueError, IndexError):
+        return None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,23 @@
+"""Is B faster than A? Designs of arms that take turns -> heats -> log-ratios -> effects with intervals."""
+
+from hotlap.experiment.design import AS_WRITTEN, Arm, Design, Runs, Sizes, Stack
+from hotlap.experiment.effects import PLANNED, Effect, Rule, compare
+from hotlap.experiment.exclusive import Exclusive
+from hotlap.experiment.executor import Executor, Heat, Pace
+
+__all__ = [
+    "AS_WRITTEN",
+    "PLANNED",
+    "Arm",
+    "Design",
+    "Effect",
+    "Exclusive",
+    "Executor",
+    "Heat",
+    "Pace",
+    "Rule",
+    "Runs",
+    "Sizes",
+    "Stack",
+    "compare",
+]

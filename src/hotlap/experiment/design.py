@@ -1,0 +1,158 @@
+"""What is compared, and how long: sets of levers, and sizes of runs -> plans."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from hotlap.record import LeverSpec, Machine, Plan, Run, Turn
+from hotlap.record.order import whole_rounds
+
+Stack = tuple[LeverSpec, ...]
+
+# Time measured for each arm of each process. Longer does not help: the noise is between processes (docs/measuring.md).
+_ARM_S = 1.5
+_MIN_ROUNDS, _MAX_ROUNDS = 6, 40
+
+# And made before: caches of processor and allocator fill in the first steps.
+_WARM_S = 1.0
+_MIN_WARM, _MAX_WARM = 3, 20
+
+# What a run for the gate may take, an epoch's end not counted.
+_EVIDENCE_S = 5.0
+_MIN_EVIDENCE, _MAX_EVIDENCE = 60, 400
+# Digests of what a step reads and changes: up to so many times a short step, and about so long for a longer one. (What
+# they take here is known after the first such run: `Pace`.)
+_DIGESTS, _DIGESTS_S = 2.0, 20e-3
+
+# Part of the free memory that several processes together may take.
+_MEMORY_SHARE = 0.8
+
+
+class Runs(Protocol):
+    """Runs plans, at the same time when there are several; `hotlap.launch.Launcher` is the real one."""
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        """One Run per plan; each is asked to end after `limit_s`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How long to measure. Made from the first, timed run of the script as written."""
+
+    step_s: float
+    setup_s: float
+    """From the start of a trial's process to its first step."""
+    block: int
+    steps: int
+    """To be timed, for each arm."""
+    warmup: int
+    evidence_steps: int
+    together: int
+    """Processes that may be alive at once."""
+    cores: float
+    afresh_setup_s: float | None = None
+    """As `setup_s`, where trials are forks and this one is not (`Plan.afresh`). None: they are not."""
+
+    @classmethod
+    def of(cls, run: Run, machine: Machine) -> "Sizes":
+        """From the script as written on this machine."""
+        step_s = sum(run.step_s) / len(run.step_s)
+        # Short blocks for long steps: rounds must stay affordable.
+        block = 11 if step_s < 0.05 else 5 if step_s < 0.1 else 3
+        rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_ARM_S / (block * step_s))))
+        evidence = min(_MAX_EVIDENCE, max(_MIN_EVIDENCE, round(_EVIDENCE_S / step_s)))
+        # A quarter on top: levers keep batches, caches, copies.
+        each = 1.25 * (run.rss_peak_bytes or 0)
+        together = 8 if each == 0 else max(1, int(_MEMORY_SHARE * machine.available_bytes / each))
+        return cls(
+            step_s=step_s,
+            setup_s=run.setup_s or 5.0,
+            block=block,
+            steps=rounds * block,
+            warmup=min(_MAX_WARM, max(_MIN_WARM, round(_WARM_S / step_s))),
+            evidence_steps=evidence,
+            together=min(together, 8) if run.device == "cpu" else 1,
+            cores=machine.usable_cores,
+        )
+
+    def after(self, starts_s: Sequence[float], *, forked: bool) -> "Sizes":
+        """With starts of later processes: the first one of all may have read torch from the disk, or compiled it."""
+        setup_s = min(self.setup_s, statistics.median(starts_s))
+        return replace(self, setup_s=setup_s, afresh_setup_s=self.setup_s if forked else None)
+
+    def heat_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
+        """What one heat takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a
+        fork."""
+        processes = 1 if switched else num_arms
+        setup_s = self.afresh_setup_s or self.setup_s if afresh else self.setup_s
+        starts = setup_s * max(1.0, processes / min(max(1.0, self.cores), max(1, self.together)))
+        return starts + (num_arms * self.steps + processes * self.warmup) * self.step_s + 1.0
+
+    def evidence_s(self, num_steps: int | None = None) -> float:
+        """What one run for the gate takes on a quiet machine, of so many steps or of `evidence_steps`."""
+        each_s = self.step_s + min(_DIGESTS * self.step_s, _DIGESTS_S)
+        return self.setup_s + (num_steps or self.evidence_steps) * each_s + 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """What one of those that are compared differs in."""
+
+    levers: Stack = ()
+    """On top of what all have."""
+    free_input: bool = False
+    replaced: dict[str, str] = field(default_factory=dict)
+    bare: bool = False
+    """Without what all have: the script as written, or its patched copy."""
+    warmup: int = 0
+    """At least so many steps before it is timed."""
+
+
+AS_WRITTEN = Arm(bare=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """One heat: arms that take turns, the first of which is the base."""
+
+    arms: tuple[Arm, ...] = (Arm(),)
+    stack: Stack = ()
+    """Levers that all arms have."""
+    switched: bool = False
+    """Between steps within one process; else each arm has a process of its own."""
+    epoch_end: bool = False
+    """Go on until the start of the second epoch was seen, where it is not far."""
+    afresh: bool = False
+    """Each process is started as the user starts the script, so that its start is timed as well."""
+
+    def plans(self, common: Plan, sizes: Sizes, *, order_seed: int) -> list[Plan]:
+        """One for each process. `common`: what all have, the command foremost."""
+        block = sizes.block
+        plan = replace(
+            common,
+            steps=block * whole_rounds(sizes.steps // block, len(self.arms)),
+            block=block,
+            warmup=sizes.warmup,
+            whole_epoch=self.epoch_end,
+            afresh=self.afresh,
+            order_seed=order_seed,
+        )
+        if self.switched:
+            return [replace(plan, always=self.stack, arms=tuple(arm.levers for arm in self.arms))]
+        return [
+            replace(
+                plan,
+                always=(() if arm.bare else self.stack) + arm.levers,
+                free_input=arm.free_input,
+                replaced=arm.replaced,
+                warmup=max(plan.warmup, arm.warmup),
+            )
+            for arm in self.arms
+        ]
+
+
+def in_turns(plans: Sequence[Plan], steps: int) -> list[Plan]:
+    """The plans as those of processes that are alive together, each making so many steps in its turn."""
+    return [replace(plan, turn=Turn(steps=steps, ready="", go="")) for plan in plans]

@@ -1,0 +1,161 @@
+"""Several arms against one base, heat after heat, until it is decided of each whether it is faster."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from hotlap.experiment import statistics
+from hotlap.experiment.design import Arm, Design
+from hotlap.experiment.executor import Executor, Heat
+from hotlap.experiment.failure import Failed
+from hotlap.experiment.statistics import Pool, Progress
+from hotlap.experiment.total import break_even_step, one_time_s
+from hotlap.record import LEAST_GAIN, Failure, Interval, Run, of_arm
+
+# Heats at most for one comparison. Fewer when it is clear before.
+PLANNED = 5
+
+# A heat whose base failed says nothing of the others, and is run again; not more often than this.
+_MOST_LOST = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When a comparison ends; what each part does is said at `statistics.can_stop`."""
+
+    planned: int = PLANNED
+    """Heats at most. Said before the first, as looks are counted."""
+    line: float = LEAST_GAIN
+    false_gain: float = statistics.FALSE_GAIN
+    patient: bool = False
+    """An interval is wanted, so no fewer processes than that takes are timed, however clear it is."""
+
+    def progress(self, log_ratios: Sequence[float], pooled: Pool | None) -> Progress:
+        """Where a comparison stands that saw these."""
+        if self.patient and len(log_ratios) < statistics.FEWEST_SHOWN:
+            return Progress.GO_ON
+        return statistics.can_stop(
+            log_ratios,
+            pooled_variance=pooled,
+            planned=self.planned,
+            line=self.line,
+            patient=self.patient,
+            false_gain=self.false_gain,
+        )
+
+
+@dataclass(slots=True)
+class Effect:
+    """What one arm does to the step of the base, as far as it is known."""
+
+    arm: Arm
+    log_ratios: list[float] = field(default_factory=list)
+    """One per heat."""
+    progress: Progress = Progress.GO_ON
+    failure: Failed | None = None
+    runs: list[tuple[Run, Run]] = field(default_factory=list)
+    """Of each heat the processes of the base and of the arm; one and the same where arms were switched in it."""
+
+    @property
+    def open(self) -> bool:
+        """More heats are wanted."""
+        return self.failure is None and self.progress is Progress.GO_ON
+
+    @property
+    def gained(self) -> bool:
+        """It is faster than the line."""
+        return self.failure is None and self.progress is Progress.GAIN
+
+    @property
+    def mean(self) -> float:
+        """Log-ratio to the base, so far."""
+        return sum(self.log_ratios) / len(self.log_ratios) if self.log_ratios else 0.0
+
+    @property
+    def seen(self) -> float | None:
+        """Over the base, in the mean of what processes saw so far; None where none was timed."""
+        return math.exp(self.mean) if self.log_ratios else None
+
+    def speedup(self, pooled: Pool | None) -> Interval | None:
+        """Over the base; None where too few processes were timed to show an interval."""
+        if len(self.log_ratios) < statistics.FEWEST_SHOWN:
+            return None
+        return statistics.interval(self.log_ratios, pooled_variance=pooled)
+
+    @property
+    def pairs(self) -> list[tuple[Run, Run]]:
+        """Base and own process of each heat, where they are two."""
+        return [(base, run) for base, run in self.runs if base is not run]
+
+    @property
+    def one_time_s(self) -> float | None:
+        """What it costs once; None where that was not seen, or may be chance."""
+        return one_time_s(self.pairs)
+
+    @property
+    def break_even_step(self) -> int | None:
+        """The step from which on that has paid itself back; None where it costs nothing, or never does."""
+        cost_s = self.one_time_s
+        if cost_s is None:
+            return None
+        before_s, after_s = (fmean(run.step_s) for run in self.pairs[-1])
+        return break_even_step(cost_s, before_s, after_s)
+
+    @property
+    def run(self) -> Run | None:
+        """The last process that it ran in; of one with several arms only its own steps."""
+        if not self.runs:
+            return None
+        run = self.runs[-1][1]
+        if len(run.arms) == 1:
+            return run
+        return of_arm(run, next(k for k, levers in enumerate(run.arms) if levers == self.arm.levers))
+
+
+_USUAL = Rule()
+
+
+def compare(
+    effects: Sequence[Effect],
+    executor: Executor,
+    design: Design,
+    *,
+    pooled: Pool | None,
+    rule: Rule = _USUAL,
+    time_left: Callable[[], bool] = lambda: True,
+) -> None:
+    """Run heats of the base and of what is still open, until nothing is, one that gains is ahead of all that is open,
+    or the time is over.
+
+    `design`: its only arm is the base. What is still open behind a gain would have to be compared again on top of it.
+    """
+    number = num_lost = 0
+    while number + num_lost < rule.planned and time_left():
+        still = [effect for effect in effects if effect.open]
+        gains = [effect.mean for effect in effects if effect.gained]
+        if not still or (gains and all(effect.mean < max(gains) for effect in still)):
+            return
+        outcome = executor.heat(replace(design, arms=(design.arms[0], *(effect.arm for effect in still))))
+        if outcome.base_failure is None:
+            number += 1
+        else:
+            num_lost += 1
+        _note(still, outcome, lambda ratios: rule.progress(ratios, pooled), lost=num_lost > _MOST_LOST)
+
+
+def _note(
+    still: Sequence[Effect], outcome: Heat, progress: Callable[[Sequence[float]], Progress], *, lost: bool
+) -> None:
+    """`lost`: heats were lost to the base so often that there is no comparison."""
+    for k, effect in enumerate(still):
+        ratio, failure, base_failure = outcome.log_ratios[k], outcome.failures[k], outcome.base_failure
+        if failure is None and base_failure is not None:
+            if lost:
+                effect.failure = Failed(base_failure.kind, f"the script without it failed: {base_failure.why}")
+        elif failure is not None or ratio is None:
+            effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
+        else:
+            effect.log_ratios.append(ratio)
+            effect.runs.append((outcome.runs[0], outcome.runs[k + 1 if len(outcome.runs) > 1 else 0]))
+            effect.progress = progress(effect.log_ratios)

@@ -1,0 +1,49 @@
+"""Trainings that cannot be alive at the same time: one port, or one locked file, that each wants for itself."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hotlap.experiment.design import Runs
+from hotlap.record import Plan, Run, Status
+
+# What Python, libuv (torch.distributed), gRPC, SQLite and file locks say when another process was first.
+_TAKEN = re.compile(
+    r"address already in use|EADDRINUSE|address is already in use|database is locked|resource temporarily unavailable"
+    r"|already locked|acquire (the )?lock|lock (file )?(is )?held|another (instance|process)",
+    re.IGNORECASE,
+)
+
+
+class Exclusive:
+    """A launcher that starts one process after the other once two of a heat were in each other's way."""
+
+    def __init__(self, runs: Runs, warn: Callable[[str], None]) -> None:
+        self._runs = runs
+        self._warn = warn
+        self._alone = False
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        """As `hotlap.experiment.Runs`."""
+        if len(plans) == 1:
+            return self._runs(plans, limit_s=limit_s)
+        if not self._alone:
+            found = self._runs(plans, limit_s=limit_s)
+            reason = _in_the_way(found)
+            if reason is None:
+                return found
+            self._alone = True
+            self._warn(
+                f"Two of these trainings cannot run at the same time ({reason}), so they are compared one after the "
+                "other, which takes longer to tell small gains from noise."
+            )
+        each_s = limit_s / len(plans)
+        return [self._runs([replace(plan, turn=None)], limit_s=each_s)[0] for plan in plans]
+
+
+def _in_the_way(found: Sequence[Run]) -> str | None:
+    """What one of them said, if it failed for want of what another one had."""
+    if all(run.status is Status.CRASHED for run in found):
+        return None  # nobody had it: another program has
+    said = [_TAKEN.search(f"{run.error}\n{run.output}") for run in found if run.status is Status.CRASHED]
+    return next((match.group() for match in said if match is not None), None)

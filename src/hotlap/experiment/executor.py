@@ -1,0 +1,154 @@
+"""Designs -> processes -> log-ratios: the one place that starts what is compared, and knows how long it takes here."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hotlap import levers
+from hotlap.experiment.design import Design, Runs, Sizes, Stack, in_turns
+from hotlap.experiment.failure import Failed, failed
+from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
+from hotlap.record import Failure, LeverSpec, Plan, Run
+from hotlap.record.order import rounds
+
+# A run that ended early still counts when it has this many steps of each arm.
+_ENOUGH_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """What one heat brought: for each arm but the first, the log-ratio to the first, or why there is none."""
+
+    log_ratios: tuple[float | None, ...]
+    failures: tuple[Failed | None, ...]
+    runs: tuple[Run, ...]
+    """One per process."""
+    base_failure: Failed | None = None
+    """Why the base gave no times: then there are no ratios, and that is no fault of the others."""
+
+
+class Pace:
+    """How much longer things take here and now than expected; learnt from each heat."""
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+
+    def note(self, *, expected_s: float, took_s: float) -> None:
+        """A heat is over. The newest counts half: other people's work on a machine comes and goes."""
+        if expected_s > 0:
+            self.factor = min(20.0, max(0.5, (self.factor + took_s / expected_s) / 2))
+
+
+def _patient(estimate_s: float) -> float:
+    return 3 * estimate_s + 60.0
+
+
+class Executor:
+    """Runs heats of the right size.
+
+    `common`: what all plans have, the command foremost. `limit`: seconds that a heat should take -> after which it is
+    ended. `now`: a clock in seconds (a fake one in tests).
+    """
+
+    def __init__(
+        self,
+        runs: Runs,
+        common: Plan,
+        sizes: Sizes,
+        *,
+        limit: Callable[[float], float] = _patient,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runs = runs
+        self._common = common
+        self._limit = limit
+        self._now = now
+        self._pace = Pace()
+        self._num_heats = 0
+        self._last: tuple[Design, Sequence[Run], float] | None = None
+        """The last heat, and seconds that it took."""
+        self.sizes = sizes
+        """What heats are planned by."""
+
+    def estimate_s(self, num_arms: int = 2, *, switched: bool = False, afresh: bool = False) -> float:
+        """What a heat will take, as far as earlier ones tell."""
+        return self._pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
+
+    def heat(self, design: Design, *, limit_s: float | None = None) -> Heat:
+        """Run it, and compare each arm with the first. `limit_s`: None: what is usual for its size."""
+        limit_s = limit_s or self._limit(self._pace.factor * self._expected_s(design))
+        self._num_heats += 1
+        plans = design.plans(self._common, self.sizes, order_seed=self._num_heats)
+        begun = self._now()
+        runs = self.together(plans, turn=self.sizes.block, limit_s=limit_s)
+        self._last = design, runs, self._now() - begun
+        self._learn()
+        return _of_arms(runs[0], design) if design.switched else _of_processes(runs)
+
+    def together(self, plans: Sequence[Plan], *, turn: int, limit_s: float) -> list[Run]:
+        """Processes that take turns of so many steps, where memory holds all; else one after the other, and none of
+        them always first."""
+        if len(plans) == 1:
+            return self._runs(plans, limit_s=limit_s)
+        if len(plans) <= self.sizes.together:
+            return self._runs(in_turns(plans, turn), limit_s=limit_s)
+        order = next(rounds(len(plans), self._num_heats))
+        alone = {k: self._runs([plans[k]], limit_s=limit_s / len(plans))[0] for k in order}
+        return [alone[k] for k in range(len(plans))]
+
+    def settle(self) -> None:
+        """From now on starts are taken to be as long as those of the last heat."""
+        runs = self._last[1] if self._last is not None else ()
+        starts_s = [run.setup_s for run in runs if run.setup_s is not None]
+        if starts_s:
+            self.sizes = self.sizes.after(starts_s, forked=any(run.forked for run in runs))
+            self._pace = Pace()
+            self._learn()
+
+    def _learn(self) -> None:
+        if self._last is not None:
+            design, _, took_s = self._last
+            self._pace.note(expected_s=self._expected_s(design), took_s=took_s)
+
+    def _expected_s(self, design: Design) -> float:
+        return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)
+
+
+def _of_arms(run: Run, design: Design) -> Heat:
+    """One process, in which arms took turns by blocks."""
+    failure = _failure(run, len(design.arms))
+    ratios = {} if failure else log_ratios_of_arms(run)
+    return Heat(
+        log_ratios=tuple(ratios.get(k) for k in range(1, len(design.arms))),
+        failures=tuple(_not_at_work(run, arm.levers) or failure for arm in design.arms[1:]),
+        runs=(run,),
+    )
+
+
+def _of_processes(runs: Sequence[Run]) -> Heat:
+    """One process for each arm."""
+    base_failure, *failures = (_failure(run, 1) or _not_at_work(run, run.always) for run in runs)
+    ratios = [
+        None if base_failure or failure else log_ratio_of_runs(runs[0], run)
+        for run, failure in zip(runs[1:], failures, strict=True)
+    ]
+    return Heat(log_ratios=tuple(ratios), failures=tuple(failures), runs=tuple(runs), base_failure=base_failure)
+
+
+def _failure(run: Run, num_arms: int) -> Failed | None:
+    """Why a run gives no times; None if it does."""
+    if len(run.step_s) < _ENOUGH_STEPS * num_arms:
+        return failed(run) or Failed(Failure.TOO_FEW_STEPS, f"only {len(run.step_s)} steps could be timed")
+    return failed(run)
+
+
+def _not_at_work(run: Run, stack: Stack) -> Failed | None:
+    """Why the levers of one arm were not at work, if so."""
+    text = next((text for spec in stack for text in not_installed(run, spec)), None)
+    return None if text is None else Failed(Failure.NOT_INSTALLED, text)
+
+
+def not_installed(run: Run, spec: LeverSpec) -> list[str]:
+    """What the run says of a lever that it could not put to work."""
+    title = levers.from_spec(spec).title()
+    return [text for text in run.not_installed if text.startswith(f"{title}:")]

@@ -1,0 +1,64 @@
+"""A run that gives no times -> why: one of a few states, and a sentence."""
+
+from dataclasses import dataclass
+
+from hotlap.record import Failure, Run, Status
+
+# What torch, Python and C++ say; the first that is found counts, so the more special stand first.
+_SAID = (
+    ("DataLoader worker (pid", Failure.LOST_WORKERS),
+    ("DataLoader timed out", Failure.LOST_WORKERS),
+    ("fetched from a DataLoader worker", Failure.LOST_WORKERS),  # hotlap.probe.cut_off
+    # A worker was gone before its batch could be opened: connection reset, refused, or a file that is not there.
+    ("in rebuild_storage_fd", Failure.LOST_WORKERS),
+    ("out of memory. Tried to allocate", Failure.DEVICE_MEMORY),
+    ("CUDA out of memory", Failure.DEVICE_MEMORY),
+    ("CUDA error: out of memory", Failure.DEVICE_MEMORY),
+    ("OutOfMemoryError", Failure.DEVICE_MEMORY),
+    ("MemoryError", Failure.HOST_MEMORY),
+    ("can't allocate memory", Failure.HOST_MEMORY),
+    ("Cannot allocate memory", Failure.HOST_MEMORY),
+    ("std::bad_alloc", Failure.HOST_MEMORY),
+)
+
+_NO_TIMES = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What is written into the trial."""
+
+    kind: Failure
+    why: str
+    """One clause."""
+
+
+def failed(run: Run) -> Failed | None:
+    """Why the run itself gives no times; None if it does."""
+    if run.status not in _NO_TIMES:
+        return None
+    kind = _kind(run)
+    what = _WORDS.get(kind)
+    return Failed(kind, f"{what} ({run.error})" if what else f"{run.status}: {run.error}")
+
+
+_WORDS = {
+    Failure.HOST_MEMORY: "the machine's memory ran out",
+    Failure.DEVICE_MEMORY: "the GPU's memory ran out",
+    Failure.LOST_WORKERS: "the loader lost its workers",
+    Failure.HUNG: "it hung",
+}
+
+
+def _kind(run: Run) -> Failure:
+    if run.status is Status.HUNG:
+        return Failure.HUNG
+    if run.status is Status.KILLED and "SIGKILL" in (run.error or ""):
+        # Nobody but hotlap, which notes when it does, and the system's out-of-memory killer ends a trial like that.
+        return Failure.HOST_MEMORY
+    # The error first: what a script prints may speak of errors that it has overcome.
+    for text in (run.error or "", run.output):
+        for words, kind in _SAID:
+            if words in text:
+                return kind
+    return Failure.CRASHED

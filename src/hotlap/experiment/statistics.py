@@ -1,0 +1,205 @@
+"""Log-ratios of step times, one per process -> what may be said about them. The process is the unit of chance.
+
+A ratio here is the logarithm of (step time as written / step time with the lever): above 0 the lever is faster.
+One process (or one pair of processes that took turns) gives one such number, however many steps it made: within a
+process step times share its memory layout, its clock and its neighbours, so its steps are no independent witnesses.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from hotlap.record import LEAST_GAIN, Interval
+
+Pool = tuple[float, int]
+"""Variance within several comparisons of one kind, and its degrees of freedom."""
+
+# The steadiest comparison measured while hotlap was designed (blocks switched inside one process, quiet machine) had a
+# standard deviation of 0.7% between processes. A sample below this is luck, not precision. (The clock plays no part:
+# perf_counter reads to better than 0.1 us, and a ratio rests on some hundreds of steps.)
+LEAST_SD = 0.005
+# A comparison whose own variance is this unlikely under the pool does not belong to it, and stands alone.
+FOREIGN_P = 0.01
+# What all looks of one trial together may spend on a false "gain". Half of the 1% that hotlap promises: the other
+# half is for noise that is not normal (see `can_stop`).
+FALSE_GAIN = 0.005
+# The same for each of the two comparisons that confirm a study (the patched copy, and the levers if that fails), which
+# is of what gained already. If forty levers that bring nothing were tried, in a fifth of all studies (40 x FALSE_GAIN)
+# one of them came so far; twice this leaves a false claim in 0.5% of all studies, again half of the 1%.
+FALSE_CONFIRMATION = 0.0125
+# An interval is shown from so many processes on: one or two may agree by luck, and what they saw is no more than seen.
+FEWEST_SHOWN = 3
+# What one look may spend on dropping a lever that is worth it. Generous: a lever near the line is worth little.
+FALSE_DROP = 0.05
+
+
+class Progress(StrEnum):
+    """Where a trial stands after some processes."""
+
+    GAIN = "gain"
+    """Faster than the line, clearly enough to stop. The only answer that may be accepted."""
+    NO_GAIN = "no-gain"
+    """Clearly not above the line."""
+    GO_ON = "go-on"
+    """Not clear yet, and more processes are planned."""
+    UNSHOWN = "unshown"
+    """Not clear, and no more processes are planned, or those that are would hardly make it so."""
+
+
+def pool(groups: Iterable[Sequence[float]]) -> Pool | None:
+    """Log-ratios of several comparisons -> the variance within them; None where none has two."""
+    squares, freedom = 0.0, 0
+    for group in groups:
+        if len(group) > 1:
+            center = math.fsum(group) / len(group)
+            squares += math.fsum((x - center) ** 2 for x in group)
+            freedom += len(group) - 1
+    return (squares / freedom, freedom) if freedom else None
+
+
+def contrasts(logs: Sequence[float]) -> list[float]:
+    """Logarithms of n equal things measured side by side -> n - 1 independent log-ratios, each as varied as a pair's.
+
+    The k-th compares one with the mean of those before it (Helmert's contrasts), scaled to the variance of the
+    difference of two. Three processes of one heat give as many as two pairs of processes, without the fourth start.
+    """
+    found = []
+    for k in range(1, len(logs)):
+        before = math.fsum(logs[:k]) / k
+        found.append((before - logs[k]) * math.sqrt(2 * k / (k + 1)))
+    return found
+
+
+def interval(log_ratios: Sequence[float], *, pooled_variance: Pool | None = None) -> Interval | None:
+    """Log-ratios, one per process -> the 95% interval of the speed-up; None where nothing can be said.
+
+    A t-interval of the mean, with the variance of this comparison and of the others of its scope (`pooled_variance`,
+    from `pool`, this one not included) taken together, unless this one varies significantly more than they do. Never
+    narrower than `LEAST_SD` allows. One process alone is enough only with a pool.
+
+    Coverage in simulations (tests/property/test_statistics.py): 95% (94% at worst) for normal noise, for heavy tails
+    (Student's t, 3 degrees) and for processes in a fast and a slow mode, from three processes on, or from two with a
+    pool. It falls short for two processes in two modes without a pool (87%: both pairs may show the same false ratio,
+    and nothing betrays it), and for one process with a pool of 4 (92% under heavy tails, 93% with a rare slow mode).
+    So a claim needs `can_stop`, which knows this.
+    """
+    bounds = _bounds(log_ratios, pooled_variance, tail=0.025)
+    if bounds is None:
+        return None
+    low, mid, high = (math.exp(min(x, 700.0)) for x in bounds)
+    return Interval(low=low, mid=mid, high=high)
+
+
+def smallest_gain(log_ratios: Sequence[float], *, num_processes: int) -> float:
+    """A/A log-ratios -> the smallest true speed-up that `num_processes` would show (lower bound above 1) 4 times in 5.
+
+    The truth of A/A is 0, so its spread is taken around 0: an offset of one side over the other counts as noise too.
+    """
+    if not log_ratios or num_processes < 1:
+        raise ValueError("the smallest gain needs an A/A ratio, and a process to show it")
+    from scipy.special import stdtrit
+
+    freedom = len(log_ratios) + num_processes - 1
+    sd = max(LEAST_SD, math.sqrt(math.fsum(x * x for x in log_ratios) / len(log_ratios)))
+    reach = float(stdtrit(freedom, 0.975)) + float(stdtrit(freedom, 0.8))
+    return math.exp(min(reach * sd / math.sqrt(num_processes), 700.0))
+
+
+def can_stop(
+    log_ratios: Sequence[float],
+    *,
+    pooled_variance: Pool | None,
+    planned: int,
+    line: float = LEAST_GAIN,
+    patient: bool = False,
+    false_gain: float = FALSE_GAIN,
+) -> Progress:
+    """After each process of a trial: is it clear whether the speed-up is above `line`? `planned`: processes at most.
+
+    Each look spends a part of `false_gain`; look k gets twice as much as look k - 1 (less than that where more than
+    eight are planned), so a large gain stops early and most is left for the last look. The parts are simply added up
+    (Bonferroni), which holds however looks depend on one another. A trial that could not become a GAIN even if its
+    upper bound were the truth ends early as well, unless `patient`: then the interval counts, not only whether it is a
+    GAIN. Whatever is a GAIN here has a 95% interval above `line`; the reverse does not hold, so accept on GAIN only.
+    """
+    n = len(log_ratios)
+    looks = max(planned, n, 1)
+    goal = math.log(line)
+    strict = _bounds(log_ratios, pooled_variance, tail=_spend(n, looks, false_gain))
+    if strict is not None and strict[0] > goal and _enough_witnesses(n, pooled_variance):
+        return Progress.GAIN
+    loose = _bounds(log_ratios, pooled_variance, tail=FALSE_DROP)
+    if loose is not None and loose[2] < goal:
+        return Progress.NO_GAIN
+    hopeless = (
+        not patient
+        and n > 1
+        and loose is not None
+        and loose[2] < goal + _margin(log_ratios, pooled_variance, looks, false_gain)
+    )
+    return Progress.UNSHOWN if hopeless or n >= planned else Progress.GO_ON
+
+
+def _spend(look: int, looks: int, false_gain: float) -> float:
+    """What one look of so many may spend on a false gain."""
+    growth: float = 2.0 ** min(1.0, 8 / looks)
+    return false_gain * growth ** (look - 1) * (growth - 1) / (growth**looks - 1)
+
+
+def _margin(log_ratios: Sequence[float], pooled_variance: Pool | None, looks: int, false_gain: float) -> float:
+    """How far beyond the line the last look would have to find the mean log-ratio, if the spread stays what it is.
+
+    A trial whose true gain is below this even at best would more likely than not come to nothing: the time is better
+    spent on others.
+    """
+    from scipy.special import stdtrit
+
+    variance, freedom = _variance(log_ratios, pooled_variance)
+    freedom += looks - len(log_ratios)
+    sd = max(LEAST_SD, math.sqrt(variance))
+    return float(stdtrit(freedom, 1 - _spend(looks, looks, false_gain))) * sd / math.sqrt(looks)
+
+
+def _enough_witnesses(n: int, pooled_variance: Pool | None) -> bool:
+    """False when fast and slow processes could have fallen so as to look like a steady gain.
+
+    Let u <= 1/4 be the chance that a pair falls (slow, fast). Two pairs do so, and 4 A/A pairs all look quiet, in
+    u^2 (1 - 2u)^4 <= 0.55% of cases (two A/A triples: u^2 (1 - 3u)^2 <= 0.69%); four pairs without any pool in
+    u^4 <= 0.4%. Fewer would break the promised 1%.
+    """
+    freedom = n - 1 + (pooled_variance[1] if pooled_variance else 0)
+    return n >= 4 or (n >= 2 and freedom >= 4)
+
+
+def _bounds(
+    log_ratios: Sequence[float], pooled_variance: Pool | None, *, tail: float
+) -> tuple[float, float, float] | None:
+    """(low, mean, high) of the mean log-ratio, each bound missed with probability `tail`."""
+    from scipy.special import stdtrit
+
+    n = len(log_ratios)
+    variance, freedom = _variance(log_ratios, pooled_variance)
+    if n == 0 or freedom == 0:
+        return None
+    mean = math.fsum(log_ratios) / n
+    half = float(stdtrit(freedom, 1 - tail)) * max(LEAST_SD, math.sqrt(variance)) / math.sqrt(n)
+    return mean - half, mean, mean + half
+
+
+def _variance(log_ratios: Sequence[float], pooled_variance: Pool | None) -> tuple[float, int]:
+    """This comparison's variance and degrees of freedom, joined with the pool where they agree.
+
+    Few processes that happen to agree must not make the pool smaller (two of the same mode always agree), so what is
+    below the pool joins it only when it has more degrees of freedom itself.
+    """
+    from scipy.special import fdtrc
+
+    own = pool([log_ratios])
+    if own is None or pooled_variance is None or pooled_variance[1] == 0:
+        return own or pooled_variance or (0.0, 0)
+    (v, k), (pooled, m) = own, pooled_variance
+    if float(fdtrc(k, m, v / max(pooled, LEAST_SD**2))) < FOREIGN_P:
+        return own
+    if v < pooled and k <= m:
+        return pooled_variance
+    return (k * v + m * pooled) / (k + m), k + m

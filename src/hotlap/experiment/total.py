@@ -1,0 +1,109 @@
+"""Runs of some steps -> what the whole training takes, the ratio of two, and what something costs once.
+
+A typical step is not the run: a cache is filled in the first epoch at full price, workers start anew with each epoch,
+and a validation has its own. So each ratio is told twice: of a typical step (`hotlap.experiment.table`), and of total
+time.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from hotlap.experiment import statistics
+from hotlap.record import Interval, Run
+
+Pairs = Sequence[tuple[Run, Run]]
+"""Processes that ran side by side, (base, other): the unit of chance."""
+
+# From one process to the next the start takes a few tenths of a second more or less, on a busy machine. A cost is
+# believed where no process without it took as long to start as any with it, where it is more than this part of the
+# script's own start,
+_OF_THE_START = 0.1
+# and where processes agree on it: where the smallest that was seen is at least this part of the middle one. (Not of the
+# largest: what the first process compiled the others find in a cache.)
+_AGREE = 0.5
+
+
+def total_s(run: Run, *, num_steps: int, epoch_steps: int | None) -> float:
+    """Seconds from the start of the process to the end of step `num_steps`; what comes after that is not in it.
+
+    `epoch_steps`: steps of an epoch; None where that is not known. No step is cut down: pauses are a part of the time.
+    """
+    first = run.first_steps_s[:num_steps]
+    later = num_steps - len(first)
+    # The first step begins with the recording, before data sets and models are made: `setup_s` holds it.
+    begun_s = sum(first) if run.setup_s is None else run.setup_s + sum(first[1:])
+    return begun_s + later * long_step_s(run, epoch_steps=epoch_steps)
+
+
+def long_step_s(run: Run, *, epoch_steps: int | None) -> float:
+    """Seconds a step in a long training: the mean of steps within an epoch, and each step's part of its start and of
+    the validation, as far as the run saw one. NaN without a step."""
+    starts = set(run.epoch_starts)
+    within = [step_s for i, step_s in enumerate(run.step_s) if i not in starts]
+    if not within or epoch_steps is None:
+        return fmean(run.step_s) + run.validation_s / len(run.step_s) if run.step_s else math.nan
+    step_s = fmean(within)
+    start_s = fmean(run.step_s[i] for i in starts) - step_s if starts else 0.0
+    validation_s = run.validation_s / run.num_validations if run.num_validations else 0.0
+    return step_s + (start_s + validation_s) / epoch_steps
+
+
+def total_speedup(
+    pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None, pooled: statistics.Pool | None
+) -> Interval | None:
+    """How many times less time the others take in all.
+
+    `num_steps`: of the whole training; None: in the long run, where what is paid once does not count.
+    """
+    ratios = []
+    for pair in pairs:
+        if num_steps is None:
+            took = [long_step_s(run, epoch_steps=epoch_steps) for run in pair]
+        else:
+            took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps) for run in pair]
+        if all(math.isfinite(seconds) and seconds > 0 for seconds in took):
+            ratios.append(math.log(took[0] / took[1]))
+    return statistics.interval(ratios, pooled_variance=pooled) if ratios else None
+
+
+def one_time_s(pairs: Pairs) -> float | None:
+    """What the others cost once (compiling, filling a cache); None where it is nothing, or chance.
+
+    Processes of a heat start side by side. The base waits for whatever the other does on all cores then (it compiles),
+    so its own start is the shortest that was seen.
+    """
+    bases_s = [found for base, _ in pairs if (found := start_s(base)) is not None]
+    starts_s = [found for _, other in pairs if (found := start_s(other)) is not None]
+    if len(starts_s) < 2 or not bases_s or min(starts_s) <= max(bases_s):
+        return None
+    own_s = min(bases_s)
+    costs_s = [start - own_s for start in starts_s]
+    if min(costs_s) <= _OF_THE_START * abs(own_s) or min(costs_s) < _AGREE * median(costs_s):
+        return None
+    return median(costs_s)
+
+
+def start_s(run: Run) -> float | None:
+    """Seconds that the start of `run`, a fresh process, took beyond its own steady steps; None without steps.
+
+    Its first steps hold what comes before them: imports, data sets, compiling.
+    """
+    if not run.step_s or not run.first_steps_s:
+        return None
+    return sum(run.first_steps_s) - len(run.first_steps_s) * fmean(run.step_s)
+
+
+def break_even_step(one_time_s: float, step_before_s: float, step_after_s: float) -> int | None:
+    """The step from which on a one-time cost has paid itself back; None if it never does."""
+    saved_s = step_before_s - step_after_s
+    if not (saved_s > 0 and math.isfinite(one_time_s / saved_s)):
+        return None
+    return math.ceil(max(0.0, one_time_s) / saved_s)
+
+
+def too_late(step: int | None, total_steps: int | None) -> str | None:
+    """Why a cost that is paid back at `step` is not worth it in a run of `total_steps` steps; None if it is."""
+    if step is None or total_steps is None or step <= total_steps:
+        return None
+    return f"what it costs once is paid back at step {step:,}, and the training makes {total_steps:,} steps"

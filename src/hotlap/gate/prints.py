@@ -1,0 +1,171 @@
+"""Numbers that the script prints (a validation, say), set against those as written: a line at a time, word for word.
+
+Lines are matched by the step at which they come and by their words. What finds no match is not compared, and neither
+are times, speeds and amounts of memory, which levers are there to change.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
+from hotlap.record import Run
+
+Slot = tuple[str, int]
+"""(words of the line, which of its numbers)."""
+Values = dict[Slot, list[tuple[int, str, str]]]
+"""Slot -> (step, as printed in one run, in the other) of each line with these words."""
+
+_NUMBER = re.compile(r"(?<![\w.])(?<!\d[:-])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)(?!\w|[:-]\d)", re.IGNORECASE)
+_OF_THE_MACHINE = re.compile(
+    r"(?:time|elapsed|eta|took|speed|mem\w*|alloc\w*|reserved|peak|throughput|fps|sec\w*|duration|latency)\W{0,4}$",
+    re.IGNORECASE,
+)
+_UNIT = re.compile(r"\W?\s?(?:[mun]?s|sec\w*|min\w*|h|hours?|\w*/s\w*|[kmgt]i?b|fps)\b", re.IGNORECASE)
+
+# Of a number with fewer digits, two runs as written may show the same one by chance, though it is a time.
+MIN_DIGITS = 3
+# A hundredth of what is printed: one item of a hundred that is classified otherwise.
+FLOOR = 0.01
+# Of a validation by the same weights: another kernel, or an item of a thousand on the other side of a decision.
+EQUAL_FLOOR = 1e-3
+# As for losses: where rounding has grown, its largest effect in few runs may be a third of that in another one.
+MARGIN = 3.0
+FALSE_ALARM = 0.01
+MIN_SEEDS = 3
+
+
+def other_text(pairs: Sequence[Pair], as_written: Sequence[Run]) -> Ruling | None:
+    """HARMED where a number is another one, to the last digit, that is the same in all runs `as_written`."""
+    own = _own(as_written)
+    for pair in pairs:
+        for slot, (step, mine, other) in _differing(pair.base, pair.lever):
+            if slot not in own:
+                return harmed(
+                    f"After step {step} the script prints {other} where it prints {mine} as written{_in(slot)}."
+                )
+    return None
+
+
+def differ(a: Run, b: Run) -> bool:
+    """True if a number is printed otherwise."""
+    return bool(_differing(a, b))
+
+
+def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -> Ruling | None:
+    """HARMED where numbers lie further from those as written, on average, than rounding takes them.
+
+    `equal`: the losses are bit-equal. Then rounding had no time to grow in the weights either, and no more than
+    `EQUAL_FLOOR` is left for numbers that are the same in repeated runs as written.
+    """
+    references = [_gaps(_matched(evidence.base[0], run)) for run in evidence.nudged]
+    loose = _own(evidence.base) if equal and len(evidence.base) > 1 else None
+    for pair in pairs:
+        for slot, (gap, size) in _gaps(_matched(pair.base, pair.lever)).items():
+            known = [abs(found[slot][0]) for found in references if slot in found]
+            if not known:
+                continue
+            steady = loose is not None and slot not in loose
+            limit = EQUAL_FLOOR * size if steady else max(MARGIN * max(known), FLOOR * size)
+            if not abs(gap) <= max(limit, _resolution(pair.base, slot)):
+                return harmed(
+                    f"What the script prints is {gap:+.2g} from {size:.3g} as written{_in(slot)}.", by_chance=True
+                )
+    return None
+
+
+def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
+    """HARMED where numbers differ from those as written, over seeds, by more than chance and more than a hundredth."""
+    import numpy as np
+    from scipy.special import stdtrit
+
+    by_slot: dict[Slot, list[float]] = defaultdict(list)
+    floors: dict[Slot, float] = {}
+    for pair in pairs:
+        for slot, (gap, size) in _gaps(_matched(pair.base, pair.lever)).items():
+            if size > 0:
+                by_slot[slot].append(gap / size)
+                floors[slot] = max(floors.get(slot, FLOOR), _resolution(pair.base, slot) / size)
+    enough = {slot: np.array(found) for slot, found in by_slot.items() if len(found) >= MIN_SEEDS}
+    for slot, gaps in enough.items():
+        error = gaps.std(ddof=1) / math.sqrt(len(gaps))
+        half = float(stdtrit(len(gaps) - 1, 1 - FALSE_ALARM / (2 * len(enough)))) * error
+        if not abs(gaps.mean()) - half <= floors[slot]:
+            return harmed(
+                f"What the script prints is {gaps.mean():+.1%} +- {half:.1%} from as written{_in(slot)}.",
+                by_chance=True,
+            )
+    return None
+
+
+def _own(as_written: Sequence[Run]) -> set[Slot]:
+    """What is printed otherwise by repeated runs of the script itself."""
+    return {slot for a, b in combinations(as_written, 2) for slot, _ in _differing(a, b)}
+
+
+def _differing(a: Run, b: Run) -> list[tuple[Slot, tuple[int, str, str]]]:
+    """The first difference in each slot that holds more than a digit or two."""
+    found = []
+    for slot, values in _matched(a, b).items():
+        digits = sum(character.isdigit() for _, mine, _ in values for character in mine)
+        first = next((value for value in values if value[1] != value[2]), None)
+        if first is not None and digits >= MIN_DIGITS:
+            found.append((slot, first))
+    return found
+
+
+def _matched(a: Run, b: Run) -> Values:
+    found: Values = defaultdict(list)
+    mine, other = _lines(a), _lines(b)
+    for (step, words, count), numbers in mine.items():
+        for k, (x, y) in enumerate(zip(numbers, other.get((step, words, count), ()), strict=False)):
+            found[words, k].append((step, x, y))
+    return found
+
+
+def _lines(run: Run) -> dict[tuple[int, str, int], list[str]]:
+    """(step, words, how many such lines came before at the step) -> the numbers in it."""
+    found, seen = {}, Counter[tuple[int, str]]()
+    for step, text in run.printed:
+        numbers: list[str] = []
+
+        def word(match: re.Match[str], numbers: list[str] = numbers) -> str:
+            if _OF_THE_MACHINE.search(match.string[: match.start()]) or _UNIT.match(match.string[match.end() :]):
+                return "~"
+            numbers.append(match.group())
+            return "#"
+
+        words = " ".join(_NUMBER.sub(word, text).split())
+        found[step, words, seen[step, words]] = numbers
+        seen[step, words] += 1
+    return found
+
+
+def _gaps(matched: Values) -> dict[Slot, tuple[float, float]]:
+    """Slot -> (mean gap of the second run, mean size in the first); where only the second is not a number, a NaN."""
+    found = {}
+    for slot, values in matched.items():
+        numbers = [(float(mine), float(other)) for _, mine, other in values]
+        known = [(mine, other) for mine, other in numbers if math.isfinite(mine)]
+        if known:
+            gap = _mean(other - mine for mine, other in known)
+            found[slot] = gap, _mean(abs(mine) for mine, _ in known)
+    return found
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed)
+
+
+def _resolution(run: Run, slot: Slot) -> float:
+    """Two units in the last place that is printed."""
+    words, k = slot
+    texts = [numbers[k] for (_, found, _), numbers in _lines(run).items() if found == words]
+    return 2 * max(10.0 ** -len(text.lower().partition("e")[0].partition(".")[2]) for text in texts)
+
+
+def _in(slot: Slot) -> str:
+    return f' (in "{slot[0][:60]}")'

@@ -1,0 +1,15 @@
+"""Descriptors, seconds -> those that can be read now."""
+
+import select
+from collections.abc import Iterable
+
+
+def readable(descriptors: Iterable[int], seconds: float) -> list[int]:
+    """Waits until one of them can be read or was closed at the other end, `seconds` at most.
+
+    Not `select.select`, which knows the first 1,024 descriptors of a process only.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(1e3 * seconds)]

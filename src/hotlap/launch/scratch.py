@@ -1,0 +1,201 @@
+"""The folder in which trials leave what they write: chosen for its room, watched while they run, gone afterwards."""
+
+import contextlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from hotlap.errors import UserError
+from hotlap.folders import cache_folder, file_system, lies_in_memory, room_bytes
+from hotlap.units import size
+
+if sys.platform != "win32":
+    import fcntl
+
+_PREFIX = "hotlap-"
+_LOCK = "lock"
+
+# What is left to everybody else on that disk, or in memory. A disk takes 2 GB/s, so this passes between two looks.
+_LEFT_BYTES = 256 << 20
+_LEFT_SHARE = 0.05
+
+# A look takes 0.2 ms; a tenth of a percent of one core.
+_LOOK_S = 0.25
+
+# An overlay cannot have its upper layer there. https://docs.kernel.org/filesystems/overlayfs.html#upper-and-lower
+_NO_UPPER = ("overlay", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "vfat", "exfat")
+
+
+_ON_DISK = 1
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+class Scratch:
+    """A folder of this process; what earlier processes left behind, because they were killed, is removed first.
+
+    Arguments:
+        covered: the user's folders (resolved): the scratch lies outside of them, so that a layer never covers itself.
+
+    Raises:
+        UserError: there is no such place with room.
+    """
+
+    def __init__(self, covered: tuple[str, ...]) -> None:
+        for folder, _ in _candidates():
+            _remove_abandoned(folder)
+        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_base(covered)))
+        self._lock = _locked(self.folder)
+        self._looked_s = 0.0
+
+    def check(self, *, now: bool = False) -> None:
+        """Call often: every so often, or `now`, it looks whether there is still room.
+
+        Raises:
+            UserError: there is none.
+        """
+        time_s = time.monotonic()
+        if not now and time_s < self._looked_s + _LOOK_S:
+            return
+        self._looked_s = time_s
+        room = room_bytes(self.folder)
+        if room < _least_bytes(self.folder):
+            where = " (in memory)" if lies_in_memory(self.folder) else ""
+            raise UserError(
+                f"What the script wrote in its trial, {size(_used_bytes(self.folder))}, leaves only {size(room)} in "
+                f"{self.folder.parent}{where}, where it is kept until the trial ends. Free some room there, or set "
+                "TMPDIR to a folder with more."
+            )
+
+    def close(self) -> None:
+        """Nothing is left."""
+        delete(self.folder)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def delete(folder: Path) -> None:
+    """A folder with all that is in it, whatever rights a script gave what it made."""
+    # The kernel makes an overlay's work folder unreadable, too.
+    for root, names, _ in os.walk(folder):
+        for path in (os.path.join(root, name) for name in names):
+            if not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _base(covered: tuple[str, ...]) -> Path:
+    """The best place outside of `covered`.
+
+    A folder that the user named in TMPDIR; else the first one on a disk, because checkpoints may be larger than
+    memory; else one in memory; else one that layers cannot lie on; /dev/shm last, for the loaders need that.
+    """
+    found: list[tuple[int, Path]] = []
+    refused: list[str] = []
+    for folder, named in _candidates():
+        place = folder.resolve()
+        why_not = _why_not(folder, covered)
+        if why_not is not None:
+            refused.append(why_not)
+        elif (rank := 0 if named else _rank(place)) <= _ON_DISK:
+            return place
+        else:
+            found.append((rank, place))
+    if not found:
+        raise UserError(
+            f"There is no folder for what the script writes in its trials: {', '.join(dict.fromkeys(refused))}. Free "
+            "some room, or set TMPDIR to another folder."
+        )
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def _why_not(folder: Path, covered: tuple[str, ...]) -> str | None:
+    if any(folder.resolve().is_relative_to(other) for other in covered):
+        return f"{folder} is the training's own"
+    if not _can_be_written(folder):
+        return f"{folder} cannot be written"
+    room = room_bytes(folder)
+    return f"{folder} has only {size(room)} left" if room < _least_bytes(folder) else None
+
+
+def _candidates() -> Iterator[tuple[Path, bool]]:
+    """Folders, each with whether the user named it."""
+    with contextlib.suppress(FileNotFoundError):  # there is none that can be written
+        folder = tempfile.gettempdir()
+        yield Path(folder), folder == os.environ.get("TMPDIR")
+    for name in ("/tmp", "/var/tmp"):
+        yield Path(name), False
+    yield cache_folder(), False
+    yield _SHARED_MEMORY, False
+
+
+def _can_be_written(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _rank(folder: Path) -> int:
+    """The lower, the better."""
+    kind = file_system(folder)
+    if folder == _SHARED_MEMORY:
+        return 4
+    if kind in _NO_UPPER or kind.startswith("fuse"):
+        return 3
+    return 2 if lies_in_memory(folder) else _ON_DISK
+
+
+def _least_bytes(folder: Path) -> int:
+    """Room that trials must leave."""
+    return min(_LEFT_BYTES, int(_LEFT_SHARE * shutil.disk_usage(folder).total))
+
+
+def _used_bytes(folder: Path) -> int:
+    """Taken on the disk by all files below."""
+    used = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # deleted meanwhile
+                used += os.lstat(os.path.join(root, name)).st_blocks * 512
+    return used
+
+
+def _locked(folder: Path) -> "IO[str] | None":
+    """Marks the folder as in use until this process ends, however it does."""
+    if sys.platform == "win32":
+        return None
+    # Locked before it has its name: a folder that has a lock which nobody holds is an abandoned one.
+    draft = folder / f"{_LOCK}.draft"
+    file = draft.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        draft.rename(folder / _LOCK)
+    except OSError:  # a file system without locks
+        file.close()
+        return None
+    return file
+
+
+def _remove_abandoned(base: Path) -> None:
+    """Folders of ours whose processes were killed. (Their trials ended with them.)"""
+    if sys.platform == "win32":
+        return
+    for folder in base.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            facts = folder.lstat()
+            # Anybody may put anything into a folder for temporary files.
+            if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+                continue
+            with (folder / _LOCK).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                delete(folder)

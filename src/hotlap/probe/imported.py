@@ -1,0 +1,62 @@
+"""What a process has imported by its first step, for a template that imports it ahead (`hotlap.probe.template`)."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from hotlap.probe import imports
+from hotlap.probe.sites import is_users, script
+
+# Only the first run is watched, and these two belong to the template itself.
+_NOT_AHEAD = ("hotlap.probe.watches.", "hotlap.probe.template", "hotlap.probe.preloaded")
+
+
+class Imported:
+    """Looks once, and writes when the process leaves."""
+
+    def __init__(self) -> None:
+        self.script = script()
+        """The file that is run."""
+        self._modules: dict[str, ModuleType | None] = {}
+        self._environ: dict[str, str] = {}
+
+    def look(self) -> None:
+        """The first step is over: the script has imported what it needs, but for what comes later."""
+        self._modules = dict(sys.modules)
+        self._environ = dict(os.environ)
+
+    def write(self, out: Path) -> None:
+        """`imports.json`, if this is the process that the command started, and it has made a step.
+
+        Not where there is a GPU: what its driver keeps of a process is not made to be forked.
+        """
+        if not self._modules or sys.platform != "linux" or os.getsid(0) != os.getpid() or torch.cuda.is_available():
+            return
+        modules: list[tuple[str, str | None]] = []
+        users: list[str] = []
+        for name, module in self._modules.items():
+            origin = getattr(getattr(module, "__spec__", None), "origin", None)
+            if name == "__main__" or name.startswith(_NOT_AHEAD):
+                continue
+            if origin and is_users(origin):
+                users.append(name)
+            else:
+                modules.append((name, origin))
+        # As the script asked for them, what it did not import by way of another one first.
+        outer = {"", *users}
+        asked = [name for name, importer in imports.begun if importer in outer]
+        place = {name: k for k, name in enumerate(asked)} | dict.fromkeys(imports.present, -1)
+        modules.sort(key=lambda pair: place.get(pair[0], len(asked)))
+        record = {
+            "command": sys.orig_argv,
+            "modules": modules,
+            "users": users,
+            "barred": [name for name, module in self._modules.items() if module is None],
+            "environ": self._environ,
+            "dlopenflags": sys.getdlopenflags(),
+        }
+        (out / "imports.json").write_text(json.dumps(record), encoding="utf-8")

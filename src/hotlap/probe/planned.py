@@ -1,0 +1,161 @@
+"""The loops around a training step -> how many steps the training will make, as far as its source says.
+
+`for epoch in range(args.epochs)` around `for batch in loader`: the iterables of the loops that are under way are worked
+out from the variables of their frames. Only what cannot do anything is worked out: names, attributes that lie in an
+object's own dictionary, whole numbers and arithmetic on them, `len` and `range` of such, and the usual wrappers of an
+iterable (enumerate, tqdm). A `while` loop, or anything else, is not known.
+"""
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from hotlap.probe.sites import is_users
+
+_WRAPPERS = frozenset({"enumerate", "tqdm", "tqdm_notebook", "track", "list", "iter", "reversed"})
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_CONTAINERS = frozenset({list, tuple, dict, range})
+
+
+class _Unknown(Exception):  # noqa: N818 - no error: the answer is that it cannot be told
+    """The source does not say."""
+
+
+def planned_steps(frame: FrameType | None, *, batches_a_step: int) -> int | None:
+    """Steps of the training whose step was made below `frame`; None where its loops do not say.
+
+    `batches_a_step`: drawn from loaders for one step; several where gradients are accumulated.
+    """
+    iterations = 1
+    over_loader = found = False
+    try:
+        for outer in _outwards(frame):
+            said = _said_by_trainer(outer)
+            if said is not None:
+                return said
+            for loop in _loops_around(outer) if is_users(outer.f_code.co_filename) else ():
+                if isinstance(loop, ast.While):
+                    return None
+                count, of_loader = _count(loop.iter, outer)
+                over_loader |= of_loader
+                iterations *= count
+                found = True
+    except Exception:  # whatever the script's objects do: then it is not known
+        return None
+    each = max(1, batches_a_step) if over_loader else 1
+    return iterations // each if found else None
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _said_by_trainer(frame: FrameType) -> int | None:
+    trainer = frame.f_locals.get("self")
+    for kind in type(trainer).__mro__:
+        say = _TRAINERS.get(f"{kind.__module__}.{kind.__qualname__}")
+        if say is not None:
+            steps = say(trainer)
+            return steps if isinstance(steps, int) and steps > 0 else None
+    return None
+
+
+def _of_lightning(trainer: Any) -> int | None:
+    if trainer.max_steps > 0:
+        return int(trainer.max_steps)
+    steps = trainer.max_epochs * trainer.num_training_batches / trainer.accumulate_grad_batches
+    return math.floor(steps) if trainer.max_epochs > 0 and math.isfinite(steps) else None
+
+
+# Trainers that know their own number of steps: class -> that number, None where it is not set.
+_TRAINERS: Mapping[str, Callable[[Any], int | None]] = {
+    "transformers.trainer.Trainer": lambda trainer: trainer.state.max_steps,
+    "lightning.pytorch.trainer.trainer.Trainer": _of_lightning,
+    "pytorch_lightning.trainer.trainer.Trainer": _of_lightning,
+}
+
+
+def _loops_around(frame: FrameType) -> list[ast.For | ast.While]:
+    """Loops of the frame's own function in whose body it stands, the innermost first."""
+    found: list[ast.For | ast.While] = []
+    node: ast.AST | None = _parsed(frame.f_code.co_filename)
+    while node is not None:
+        inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, frame.f_lineno)), None)
+        if isinstance(inner, _FUNCTIONS):
+            found.clear()
+        elif isinstance(inner, ast.For | ast.While) and any(_holds(part, frame.f_lineno) for part in inner.body):
+            found.insert(0, inner)
+        node = inner
+    return found
+
+
+@cache
+def _parsed(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_bytes())
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return first is not None and last is not None and first <= line <= last
+
+
+def _count(iterable: ast.expr, frame: FrameType) -> tuple[int, bool]:
+    """How often a loop over it goes round, and whether it goes over a loader."""
+    if isinstance(iterable, ast.Call):
+        name = ast.unparse(iterable.func).rpartition(".")[2]
+        if name in _WRAPPERS and iterable.args:
+            return _count(iterable.args[0], frame)
+        if name in ("range", "trange"):
+            return len(range(*(_number(argument, frame) for argument in iterable.args))), False
+    if isinstance(iterable, ast.Tuple | ast.List):
+        return len(iterable.elts), False
+    value = _sized(iterable, frame)
+    return len(value), isinstance(value, DataLoader)
+
+
+def _number(expression: ast.expr, frame: FrameType) -> int:
+    value = _value(expression, frame)
+    if not isinstance(value, int | float) or value != int(value):
+        raise _Unknown
+    return int(value)
+
+
+def _value(expression: ast.expr, frame: FrameType) -> Any:
+    match expression:
+        case ast.Constant():
+            return expression.value
+        case ast.Name(id=name):
+            return (frame.f_locals if name in frame.f_locals else frame.f_globals)[name]
+        case ast.Attribute():
+            return vars(_value(expression.value, frame))[expression.attr]
+        case ast.BinOp():
+            return _ARITHMETIC[type(expression.op)](_number(expression.left, frame), _number(expression.right, frame))
+        case ast.Call(func=ast.Name(id="len"), args=[argument]):
+            return len(_sized(argument, frame))
+        case ast.Subscript(value=owner, slice=key):
+            return _sized(owner, frame)[_value(key, frame)]
+    raise _Unknown
+
+
+def _sized(expression: ast.expr, frame: FrameType) -> Any:
+    """A loader or a container of Python's own: asking those for their length or an item runs nothing of the script's
+    but a sampler's length."""
+    value = _value(expression, frame)
+    if type(value) not in _CONTAINERS and not isinstance(value, DataLoader):
+        raise _Unknown
+    return value

@@ -1,0 +1,34 @@
+"""What the kernel counted of one process, from /proc."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Seconds since it began."""
+
+    ran_s: float
+    wanted_s: float | None
+    """Its threads ran or waited for a core; None where the kernel does not count that."""
+
+
+def process(pid: int) -> Process | None:
+    """None where it is gone."""
+    try:
+        words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        ran_s = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):
+        return None
+    wanted_ns = 0
+    try:
+        # https://docs.kernel.org/scheduler/sched-stats.html: time on a core, time waiting for one.
+        for task in (PROC / str(pid) / "task").iterdir():
+            ran, waited, _ = (task / "schedstat").read_text().split()
+            wanted_ns += int(ran) + int(waited)
+    except (OSError, ValueError):
+        return Process(ran_s, None)
+    return Process(ran_s, wanted_ns / 1e9)

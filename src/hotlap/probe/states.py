@@ -1,0 +1,196 @@
+"""What a training could save, found alive in the process: modules, optimizers, schedulers, scalers, averaging helpers.
+
+A broken average of the weights, or a schedule that stands still, shows in no loss of the steps that are compared.
+"""
+
+import gc
+import hashlib
+import weakref
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from hotlap.probe.sampling import sampled
+from hotlap.record import StateDigest
+
+# Integers up to this size count something; a larger tensor of them holds data.
+_MAX_COUNTERS = 16
+
+# A helper that holds more tensors than the largest models have parameters holds data.
+_MAX_LEAVES = 10_000
+
+
+class Place(NamedTuple):
+    """Where a tensor is found: another one may be put there in each step."""
+
+    owner: "weakref.ref[Any]"
+    keys: tuple[Any, ...]
+    """From the attributes of the owner on."""
+    label: str
+    """For people: "Net.bn1.running_mean"."""
+
+    def tensor(self) -> torch.Tensor | None:
+        """What is there now; None where it is gone."""
+        found = getattr(self.owner(), "__dict__", None)
+        try:
+            for key in self.keys:
+                found = found[key]  # type: ignore[index]
+        except (LookupError, TypeError):
+            return None
+        return found if isinstance(found, torch.Tensor) else None
+
+
+def untrained(trained: Iterable[torch.Tensor]) -> list[Place]:
+    """All floating tensors of modules and helpers that no optimizer trains, in an order that is the same in each run.
+
+    `trained`: the parameters of all optimizers.
+    """
+    known = {id(p) for p in trained}
+    found = []
+    for owner, keys, label, leaf in _held(frozenset(known)):
+        if id(leaf) not in known and _is_comparable(leaf):
+            known.add(id(leaf))
+            found.append(Place(weakref.ref(owner), keys, label))
+    return found
+
+
+def _held(trained: frozenset[int]) -> Iterator[tuple[Any, tuple[Any, ...], str, Any]]:
+    """(owner, keys, label, what is there) of all attributes that may hold tensors. `trained`: by address."""
+    modules, others = _alive()
+    for root in sorted(modules, key=lambda module: _order(module, trained)):
+        for name, part in root.named_modules():
+            for keys, leaf in _paths({key: getattr(part, key) for key in ("_parameters", "_buffers")}):
+                yield part, keys, ".".join(filter(None, (type(root).__name__, name, keys[-1]))), leaf
+    for other in sorted(others, key=lambda other: type(other).__name__):
+        if not isinstance(other, torch.optim.Optimizer) and type(other).__weakrefoffset__:
+            for keys, leaf in islice(_paths(getattr(other, "__dict__", {})), _MAX_LEAVES):
+                yield other, keys, ".".join(map(str, (type(other).__name__, *keys))), leaf
+
+
+def states(step: int) -> Iterator[StateDigest]:
+    """A digest of each, at the end of that step."""
+    modules, others = _alive()
+    for module in modules:
+        yield _digest(step, type(module).__name__, [t for _, t in _named(module)])
+    for other in others:
+        yield _digest(step, type(other).__name__, _content(other))
+
+
+class States:
+    """Collects digests: in the middle and at the end of the planned steps, and where the first epoch is over."""
+
+    def __init__(self, num_steps: int) -> None:
+        self.seen: list[StateDigest] = []
+        self._wanted = {num_steps // 2, num_steps - 1}
+        self._epoch_seen = False
+
+    def step_ended(self, step: int, *, epoch_started: bool) -> None:
+        """`epoch_started`: a loader was started within the step."""
+        epoch_over = epoch_started and step > 0 and not self._epoch_seen
+        self._epoch_seen |= epoch_over
+        if epoch_over or step in self._wanted:
+            self.seen += states(step)
+
+
+def _alive() -> tuple[list[nn.Module], list[Any]]:
+    """(outermost modules that hold tensors, all else that has a `state_dict`)."""
+    gc.collect()  # what is dead is collected at another time in each run
+    kinds: dict[type, bool] = {}
+    found = [thing for thing in gc.get_objects() if _has_state(type(thing), kinds)]
+    modules = [thing for thing in found if issubclass(type(thing), nn.Module)]
+    parts = {id(part) for module in modules for part in module._modules.values()}
+    roots = {id(root): root for module in modules if id(module) not in parts for root in [_unwrapped(module)]}
+    others = [thing for thing in found if not issubclass(type(thing), nn.Module)]
+    return [root for root in roots.values() if next(_named(root), None)], others
+
+
+def _has_state(kind: type, known: dict[type, bool]) -> bool:
+    # By the type alone: `isinstance` and `hasattr` of a thing would run code of proxies that load what they stand for.
+    if kind not in known:
+        ours = str(kind.__module__).partition(".")[0] == "hotlap"
+        known[kind] = not ours and any("state_dict" in vars(part) for part in kind.__mro__)
+    return known[kind]
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    """The module within one that adds nothing but a name, as what torch.compile returns."""
+    while not module._parameters and not module._buffers and len(module._modules) == 1:
+        (inner,) = module._modules.values()
+        if inner is None:
+            break
+        module = inner
+    return module
+
+
+def _named(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+
+
+def _order(module: nn.Module, trained: frozenset[int]) -> tuple[bool, str, str, str]:
+    """The same in each run: a copy of a model has its shapes, but is not trained; copies differ in content.
+
+    Buffers have no part in it, for a forward pass may have changed them. Of copies with equal weights, which is made
+    first comes first as a rule.
+    """
+    named = [(name, p) for name, p in module.named_parameters() if not _is_lazy(p)]
+    shapes = repr([(name, tuple(p.shape)) for name, p in named])
+    is_trained = any(id(p) in trained for _, p in named)
+    return not is_trained, type(module).__name__, shapes, _digest(0, "", [p for _, p in named]).digest
+
+
+def _content(thing: Any) -> Any:
+    if isinstance(thing, torch.optim.Optimizer):
+        return list(thing.state.values())
+    try:
+        return thing.state_dict()
+    except Exception:  # the user's code, which may not be ready to be saved
+        return None
+
+
+def _paths(value: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """(keys that lead to it, leaf) of nested mappings, lists and tuples."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _paths(part, (*keys, key))
+    elif isinstance(value, list | tuple):
+        for k, part in enumerate(value):
+            yield from _paths(part, (*keys, k))
+    else:
+        yield keys, value
+
+
+def _digest(step: int, name: str, content: Any) -> StateDigest:
+    whole, counts = hashlib.blake2b(digest_size=12), hashlib.blake2b(digest_size=12)
+    for keys, leaf in _paths(content):
+        if isinstance(leaf, torch.Tensor):
+            if _is_lazy(leaf):
+                continue
+            told = f"{keys}{tuple(leaf.shape)}".encode() + _bytes(leaf)
+            whole.update(told)
+            if not leaf.is_floating_point() and leaf.numel() <= _MAX_COUNTERS:
+                counts.update(told)
+        elif leaf is None or isinstance(leaf, str | bytes | int | float | complex):
+            whole.update(f"{keys}{leaf!r}".encode())
+            if not isinstance(leaf, float | complex):
+                counts.update(f"{keys}{leaf!r}".encode())
+    return StateDigest(step=step, name=name, digest=whole.hexdigest(), counts=counts.hexdigest())
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return b""
+    flat: Any = sampled(tensor).resolve_conj().resolve_neg().cpu().contiguous()
+    return bytes(flat.view(torch.uint8).numpy())
+
+
+def _is_comparable(leaf: Any) -> bool:
+    known = isinstance(leaf, torch.Tensor) and not _is_lazy(leaf)
+    return known and leaf.is_floating_point() and leaf.layout == torch.strided
+
+
+def _is_lazy(tensor: torch.Tensor) -> bool:
+    return tensor.is_meta or nn.parameter.is_lazy(tensor)

@@ -1,0 +1,52 @@
+"""distribution-checks: torch.distributions checks arguments and samples in every step.
+
+What it says: this part of each step passes in the checks that `torch.distributions` makes whenever a distribution is
+made or asked for the probability of a value, and the line that makes most of them.
+Why it is bad: each check is several operators on tensors of a few elements, which cost as much as what they guard: a
+policy that draws one action at a time spends more on them than on its network. Once a training runs, they only confirm
+what was true in the step before. (They are what notices a NaN in the parameters of a distribution: keep them while a
+fault is searched for.)
+Example: `Categorical(probs)` for each action; `torch.distributions.Distribution.set_default_validate_args(False)` once,
+behind the imports, leaves the checks out.
+"""
+
+from dataclasses import replace
+
+from hotlap.record import Finding, Machine, Run, Sighting, SightingKind
+from hotlap.rules.step import at_sighting, finding, mean_step_s
+from hotlap.units import duration, percent
+
+# Ours: a line of source is worth changing for a twentieth of the step.
+MIN_SHARE = 0.05
+
+_OFF = "torch.distributions.Distribution.set_default_validate_args(False)  # once, behind the imports"
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """The checks' part of the steps in which they were timed, of the steps that were recorded."""
+    seen = checks(run)
+    share = share_of_steps(run)
+    if not seen or share < MIN_SHARE:
+        return None
+    worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0)
+    cost_s = share * mean_step_s(run)
+    number = sum(sighting.per_step for sighting in seen)
+    found = finding(
+        run,
+        "distribution-checks",
+        cost_s,
+        f"torch.distributions makes {number:,.0f} checks of arguments and samples a step, which take "
+        f"{duration(cost_s)} ({percent(share)}); most of that for {worst.what}{at_sighting(worst)}.",
+    )
+    return replace(found, before=worst.text, after=f"{_OFF}\n{worst.text}" if worst.text else _OFF)
+
+
+def checks(run: Run) -> list[Sighting]:
+    """Where checks were seen."""
+    return [one for one in run.sightings if one.kind is SightingKind.DISTRIBUTION_CHECKS]
+
+
+def share_of_steps(run: Run) -> float:
+    """What part of a step all of them take, in [0, 1]: steps differ in length, their parts hardly."""
+    shares = (one.detail.get("share") for one in checks(run))
+    return min(1.0, sum(share for share in shares if isinstance(share, float)))

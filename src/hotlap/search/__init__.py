@@ -1,0 +1,24 @@
+"""What is tried next, on top of what, within a budget; and what is confirmed in the end."""
+
+from hotlap.search.budget import Budget
+from hotlap.search.candidates import Candidate, Candidates
+from hotlap.search.confirmation import Confirmation, nothing_tried
+from hotlap.search.leave_one_out import leave_each_out
+from hotlap.search.options import Observer, Options
+from hotlap.search.search import Gate, Search
+from hotlap.search.study_log import StudyLog, facts
+
+__all__ = [
+    "Budget",
+    "Candidate",
+    "Candidates",
+    "Confirmation",
+    "Gate",
+    "Observer",
+    "Options",
+    "Search",
+    "StudyLog",
+    "facts",
+    "leave_each_out",
+    "nothing_tried",
+]

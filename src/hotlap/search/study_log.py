@@ -1,0 +1,85 @@
+"""The study that is being written, and who is told of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hotlap.experiment import Effect, Stack
+from hotlap.experiment.statistics import Pool, pool
+from hotlap.record import Run, Study, Trial
+from hotlap.search.budget import Budget
+from hotlap.search.options import Observer, Options
+
+
+class StudyLog:
+    """Shared by the stages of a study. `now` is a clock in seconds (a fake one in tests)."""
+
+    def __init__(
+        self, study: Study, options: Options, observer: Observer, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.study = study
+        self.options = options
+        self._observer = observer
+        self.budget = Budget(options.budget_s, longer_s=options.long_budget_s, spent_s=study.elapsed_s, now=now)
+
+    def change(self, part: str, **fields: object) -> None:
+        """The study knows more now."""
+        self.study = replace(self.study, elapsed_s=self.budget.spent_s, **fields)  # type: ignore[arg-type]
+        self._observer.changed(self.study, part)
+
+    def trial(
+        self, effect: Effect, *, levers: Stack, on_top_of: Stack = (), kind: str = "lever", scope: str = "process"
+    ) -> Trial:
+        """What a comparison came to, as a trial; what it means is for others to fill in."""
+        return Trial(
+            levers=levers,
+            on_top_of=on_top_of,
+            kind=kind,
+            scope=scope,
+            speedup=effect.speedup(self.pooled(scope)),
+            log_ratios=tuple(effect.log_ratios),
+            failure=effect.failure.kind if effect.failure else None,
+        )
+
+    def add(self, trial: Trial, *, known: Sequence[Run] = ()) -> None:
+        """One thing was tried. `known`: runs of the script as written with evidence, where there may be new ones."""
+        baseline = (self.study.baseline[0], *known) if known else self.study.baseline
+        self.change("trial", trials=(*self.study.trials, trial), baseline=baseline)
+
+    def extend(self) -> bool:
+        """The study is one that needs the longer budget, where the user left the choice to us: True if it has it now
+        and had not before."""
+        if not self.budget.extend():
+            return False
+        self.change("budget", budget_s=self.budget.total_s)
+        return True
+
+    def doing(self, text: str) -> None:
+        """What is being done now, a few words."""
+        self._observer.doing(text)
+
+    def warn(self, sentence: str) -> None:
+        """Something that the reader must know; said once."""
+        if sentence not in self.study.warnings:
+            self.change("warnings", warnings=(*self.study.warnings, sentence))
+
+    def pooled(self, scope: str) -> Pool | None:
+        """Variance of all comparisons of this scope so far, those of equal things included."""
+        groups = [noise.log_ratios for noise in self.study.noise if noise.scope == scope]
+        groups += [trial.log_ratios for trial in self.study.trials if trial.scope == scope]
+        return pool(groups)
+
+
+def facts(study: Study) -> Run:
+    """The script as written, with all that was found out about its loaders, and what the first look watched for."""
+    first = study.baseline[0]
+    run = next((run for run in study.baseline if run.batch_digest is not None), first)
+    known = {site.calls for site in run.call_sites}
+    watched = tuple(site for site in first.call_sites if site.calls not in known)
+    return replace(
+        run,
+        switches=first.switches,
+        shapes=first.shapes,
+        sightings=first.sightings,
+        call_sites=(*run.call_sites, *watched),
+    )

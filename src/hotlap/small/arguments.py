@@ -1,0 +1,115 @@
+"""What the right-hand side of an ODE is called with: (t, y) or y alone."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from hotlap.errors import UserError
+from hotlap.small.lowering import name_of
+
+TIMES = ("t", "time", "ts", "times")
+"""Names of a first argument that is the time, where the second one may be left out."""
+
+
+class OfState(nn.Module):
+    """A module of y alone as one of (t, y)."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.__name__ = name_of(module)
+
+    def forward(self, t: torch.Tensor, y: torch.Tensor) -> Any:
+        """dy/dt, the same at all times."""
+        return self.module(y)
+
+
+def takes_time(func: Callable[..., Any]) -> bool | None:
+    """True: called as func(t, y); False: as func(y). None: its signature does not tell (*args, a builtin).
+
+    An argument that may be left out is not one of the two, unless the first one is named as a time is: in
+    `lambda y, a=a: a @ y` the second is a constant.
+
+    Raises:
+        UserError: it takes neither.
+    """
+    signature = _signature(func)
+    if signature is None:
+        return None
+    parameters = signature.parameters.values()
+    if not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        num_required = sum(p.default is p.empty for p in positional)
+        if num_required == 2:
+            return True
+        if num_required <= 1 and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            return None
+        if positional and num_required <= 1:
+            return len(positional) > 1 and positional[0].name in TIMES
+    raise UserError(f"a right-hand side takes (t, y) or y alone, but {name_of(func)} takes {signature}.")
+
+
+def check_takes_two(func: Callable[..., Any]) -> None:
+    """For odeint, which calls func(t, y) as torchdiffeq does.
+
+    Raises:
+        UserError: it cannot be called with two arguments.
+    """
+    signature = _signature(func)
+    try:
+        _ = signature and signature.bind(None, None)
+    except TypeError:
+        raise UserError(
+            f"odeint calls func(t, y), as torchdiffeq does, but {name_of(func)} takes {signature}. "
+            "NeuralODE takes a function of y alone as well."
+        ) from None
+
+
+def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(func.forward if isinstance(func, nn.Module) else func)
+    except (TypeError, ValueError):  # a builtin
+        return None
+
+
+def with_time(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A function or module of y alone -> one of (t, y)."""
+    if isinstance(func, nn.Module):
+        return OfState(func)
+
+    def of_state(t: torch.Tensor, y: Any) -> Any:
+        return func(y)
+
+    of_state.__name__ = name_of(func)
+    return of_state
+
+
+def takes_time_by_call(func: Callable[..., Any], t: torch.Tensor, y: Any) -> bool:
+    """As `takes_time`, by a first call of each kind; random numbers that it draws are given back.
+
+    Raises:
+        UserError: both fail, or give something of another shape than `y`.
+    """
+    failures = []
+    for timed, arguments in ((True, (t, y)), (False, (y,))):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            try:
+                found = func(*arguments)
+            except Exception as error:  # the user's own code: whatever it raises says that it is not called like this
+                failures.append(str(error).partition("\n")[0])
+                continue
+        if _shapes(found) == _shapes(y):
+            return timed
+        failures.append(f"it returns {_shapes(found) or type(found).__name__} for a state of {_shapes(y)}")
+    raise UserError(
+        f"{name_of(func)} can be called neither as func(t, y) ({failures[0]}) nor as func(y) ({failures[1]})."
+    )
+
+
+def _shapes(state: Any) -> Any:
+    if isinstance(state, torch.Tensor):
+        return tuple(state.shape)
+    return [_shapes(part) for part in state] if isinstance(state, tuple) else None

@@ -1,0 +1,84 @@
+"""The script compared with itself, here and now: what is the smallest gain that could be shown?"""
+
+import math
+from collections.abc import Sequence
+
+from hotlap.experiment import Arm, Design, Executor, statistics
+from hotlap.experiment.table import log_ratio_within
+from hotlap.record import Noise, Phase, Run
+from hotlap.search import StudyLog
+from hotlap.tune.ceilings import ceilings
+from hotlap.units import factor
+
+# Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later heats
+# share. With four a trial whose outcome is clear needs two heats only (statistics.can_stop). Three equal processes in
+# a heat give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
+_RATIOS = 4
+EQUAL = 3
+HEATS = math.ceil(_RATIOS / (EQUAL - 1))
+
+# Input that takes less of a step cannot bring a gain that counts (record.LEAST_GAIN).
+_LEAST_SHARE = 0.02
+
+# Most levers bring less than this, each alone: noise that hides it makes a study say little.
+_MUCH_NOISE = 1.25
+
+# Knowing the noise must leave this part of the budget for trials.
+_LEAVE = 0.6
+
+
+def calibrate(log: StudyLog, executor: Executor) -> None:
+    """Equal things compared (A/A), and the script with its input for free."""
+    if log.study.noise:
+        return
+    run = log.study.baseline[0]
+    processes: list[float] = []
+    blocks: list[float] = []
+    free: list[float] = []
+    num_equal = EQUAL if executor.sizes.together > EQUAL else 2
+    num_heats = math.ceil(_RATIOS / (num_equal - 1))
+    for k in range(num_heats):
+        # Once: a bound needs no narrow interval, and the noise comes from the equal ones.
+        with_free = not k and _input_matters(run)
+        arms = (Arm(),) * num_equal + (Arm(free_input=True),) * with_free
+        keep_s = _LEAVE * (log.budget.total_s - log.budget.later_s)
+        if k and not log.budget.affords(executor.estimate_s(len(arms)), keep_s=keep_s):
+            break
+        log.doing(f"comparing the script with itself, to know the noise ({k + 1} of {num_heats})")
+        heat = executor.heat(Design(arms=arms))
+        equal = heat.log_ratios[: num_equal - 1]
+        processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
+        free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
+        blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
+    log.change("ceilings", ceilings=ceilings(run, free=free, pooled=statistics.pool([processes])))
+    executor.settle()
+    noise = [noise_of("process", processes), noise_of("step", blocks)]
+    log.change("noise", noise=tuple(part for part in noise if part is not None))
+    if noise[0] is not None and noise[0].smallest_gain > _MUCH_NOISE:
+        log.extend()
+        log.warn(
+            "Runs of the unchanged script differ so much here that gains below "
+            f"{factor(noise[0].smallest_gain)} between processes are hard to show. Most often other programs use the "
+            "machine: run it again when they have ended, or raise --budget."
+        )
+
+
+def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:
+    """What comparing equal things came to; None where it says nothing."""
+    interval = statistics.interval(log_ratios, pooled_variance=None)
+    if interval is None:
+        return None
+    return Noise(
+        scope=scope,
+        speedup=interval,
+        smallest_gain=statistics.smallest_gain(log_ratios, num_processes=4),
+        num_processes=len(log_ratios),
+        log_ratios=tuple(log_ratios),
+    )
+
+
+def _input_matters(run: Run) -> bool:
+    """It could bring a gain that counts. What a loader in the background costs its neighbours is in no phase."""
+    serving = [loader for loader in run.loaders if loader.trained_on]
+    share = run.share(Phase.INPUT)
+    return any(serving) and (share is None or share >= _LEAST_SHARE or any(one.num_workers for one in serving))

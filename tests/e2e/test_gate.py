@@ -1,0 +1,83 @@
+"""What the gate refuses, from real runs of tiny scripts."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from hotlap.experiment import Sizes
+from hotlap.launch import Launcher
+from hotlap.record import Verdict, as_float
+from hotlap.tune import Options
+from hotlap.tune.evidence import GateRuns
+from tests.e2e.running import SCRIPTS
+
+pytestmark = pytest.mark.e2e
+
+SIZES = Sizes(step_s=0.001, setup_s=5.0, block=11, steps=60, warmup=5, evidence_steps=24, together=4, cores=2.0)
+SCRIPT = SCRIPTS / "refused.py"
+SAVED = SCRIPTS / "saved.py"
+
+
+def gate_runs(launcher: Launcher, kind: str) -> GateRuns:
+    options = Options(command=(sys.executable, str(SCRIPT), kind), cwd=str(SCRIPTS), title=SCRIPT.name)
+    return GateRuns(launcher, options, SIZES, ())
+
+
+def test_an_update_that_misses_rows_of_a_strided_parameter_is_refused(launcher: Launcher) -> None:
+    """Fused by hand: the lever itself steps aside for such a parameter."""
+    text = SCRIPT.read_text()
+    fused = text.replace("lr=0.01)", "lr=0.01, fused=True)")
+    assert fused != text
+    judging = gate_runs(launcher, "strided")
+    ruling = judging.judge(({"name": "fused-optimizer"},), replaced={str(SCRIPT): fused})
+    assert ruling.verdict is Verdict.HARMED, ruling.why
+    same = judging.judge(({"name": "fused-optimizer"},), replaced={str(SCRIPT): f"{text}# nothing changed\n"})
+    assert same.verdict is Verdict.UNHARMED, "it is not the script that is refused"
+
+
+def test_a_loss_that_is_nan_from_the_start_leaves_nothing_to_pass(launcher: Launcher) -> None:
+    judging = gate_runs(launcher, "nan")
+    ruling = judging.judge(({"name": "zero-grad-none"},))
+    assert ruling.verdict is not Verdict.UNHARMED
+    assert "finite" in ruling.why or "NaN" in ruling.why
+    losses = [as_float(loss) for run in judging.known for loss in run.loss]
+    assert losses and all(loss != loss for loss in losses)  # noqa: PLR0124 - NaN is what differs from itself
+
+
+@pytest.fixture(scope="module")
+def saving() -> Iterator[GateRuns]:
+    """Judges changes of a script that makes more than trained weights; its runs as written are made once."""
+    options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0) as launcher:
+        yield GateRuns(launcher, options, replace(SIZES, evidence_steps=60), ())
+
+
+UNSEEN_IN_THE_LOSS = {
+    "an average of the weights that is not updated": ("            average.update(model)\n", "", "Average.shadow"),
+    "an averaged copy that is not updated": (
+        "old.lerp_(new, 0.1)",
+        "pass",
+        "Sequential.0.weight, which is not trained",
+    ),
+    "an averaged copy with another decay": ("old.lerp_(new, 0.1)", "old.lerp_(new, 0.2)", "times as far as as written"),
+    "statistics that stand still": ("BatchNorm1d(32)", "BatchNorm1d(32, momentum=0.0)", "running_mean"),
+    "a validation that is wrong": ("{held_out:.4f}", "{1.05 * held_out:.4f}", "the script prints"),
+    "a schedule that is not stepped": ("            schedule.step()\n", "", "StepLR has other counters"),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN_IN_THE_LOSS)
+def test_what_no_training_loss_shows_is_refused(saving: GateRuns, name: str) -> None:
+    old, new, said = UNSEEN_IN_THE_LOSS[name]
+    text = SAVED.read_text()
+    assert old in text
+    ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)})
+    assert ruling.verdict is Verdict.HARMED
+    assert said in ruling.why
+
+
+def test_the_same_script_by_another_text_passes(saving: GateRuns) -> None:
+    ruling = saving.judge((), replaced={str(SAVED): f"{SAVED.read_text()}# nothing changed\n"})
+    assert ruling.verdict is Verdict.UNHARMED

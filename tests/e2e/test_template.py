@@ -1,0 +1,238 @@
+"""Trainings in forks of a template: the numbers are those of a fresh process, bit for bit, and so is all else."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from hotlap.launch import Launcher, starting
+from hotlap.launch.template import can_fork
+from hotlap.record import Plan, Run, Status, Study, Turn, load
+from tests.e2e.running import SCRIPTS, hotlap, place
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not can_fork((sys.executable, "train.py")), reason="templates are for Linux"),
+]
+
+# What the gate compares, and what levers look at.
+_EQUAL = (
+    *("loss", "batch_digest", "rng_digest", "updates", "learning_rates", "num_samples", "num_updates", "step_index"),
+    *("call_sites", "sources", "loaders", "optimizers", "num_threads", "status", "exit_code", "error", "output"),
+)
+
+_KINDS = ("lever", "patch")
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
+        yield launcher
+
+
+def plan_for(*words: str, cwd: Path = SCRIPTS, **settings: object) -> Plan:
+    settings = {"steps": 24, "warmup": 0, "evidence": True, **settings}
+    return Plan(command=(sys.executable, *words), cwd=str(cwd), out="", **settings)  # type: ignore[arg-type]
+
+
+def run(launcher: Launcher, plan: Plan) -> Run:
+    (found,) = launcher([plan], limit_s=400.0)
+    return found
+
+
+def seen(run: Run) -> dict[str, object]:
+    untimed = replace(run, loaders=tuple(replace(loader, item_s=None) for loader in run.loaders))
+    return {name.name: getattr(untimed, name.name) for name in fields(untimed) if name.name in _EQUAL}
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["plain.py", "workers.py", "gan.py", "lbfgs.py", "scaler.py", "sentences.py", "late_items.py",
+     "attention.py"],
+)  # fmt: skip
+def test_a_fork_trains_as_a_process_of_its_own(launcher: Launcher, script: str) -> None:
+    plan = plan_for(script)
+    afresh = run(launcher, plan)
+    assert len(afresh.loss) > 4
+    assert not afresh.forked
+    for _ in range(2):
+        fork = run(launcher, plan)
+        assert launcher.why_afresh is None
+        assert fork.forked
+        assert seen(fork) == seen(afresh)
+    if afresh.status is Status.COMPLETE:
+        assert run(launcher, replace(plan, reseed=1)).loss != afresh.loss
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["lightning_fit.py", "transformers_train.py", "accelerate_loop.py"])
+def test_so_it_does_with_a_framework(launcher: Launcher, script: str) -> None:
+    pytest.importorskip(script.partition("_")[0])
+    test_a_fork_trains_as_a_process_of_its_own(launcher, script)
+
+
+DRAWS_FIRST = """
+import random, os, sys
+first = random.random()
+import numpy as np
+second = np.random.rand()
+print("torch" in sys.modules, first, second)
+import torch
+from torch.utils.data import DataLoader
+print(random.random(), np.random.rand(), torch.rand(1))
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    data = [torch.randn(4) for _ in range(64)]
+    for method in ("fork", "spawn"):
+        loader = DataLoader(data, 4, shuffle=True, num_workers=1, multiprocessing_context=method)
+        for batch in loader:
+            optimizer.zero_grad()
+            loss = model(batch).square().mean() * random.random()
+            loss.backward()
+            optimizer.step()
+    print(loss.item(), random.random(), np.random.rand(), file=sys.stderr)
+    raise SystemExit(3)
+"""
+
+
+def test_random_numbers_before_and_after_the_import_of_torch_are_the_same(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(DRAWS_FIRST)
+    plan = plan_for("train.py", cwd=tmp_path, steps=1000)
+    afresh = run(launcher, plan)
+    assert afresh.exit_code == 3
+    assert len(afresh.loss) == 32
+    fork = run(launcher, plan)
+    assert fork.forked
+    assert seen(fork) == seen(afresh)
+
+
+WRAPPER = """
+import random
+early = random.random()
+import torch
+drawn = random.getrandbits(24)
+from torch import manual_seed, set_num_threads
+from torch.autograd import backward
+"""
+
+USES_WRAPPER = """
+import random, sys
+first = random.random()
+import wrapper
+import torch
+same = [getattr(wrapper, name) is getattr(torch, name) for name in ("manual_seed", "set_num_threads")]
+same.append(wrapper.backward is torch.autograd.backward)
+print(first, wrapper.drawn >= 0, random.random(), same, file=sys.stderr, flush=True)
+wrapper.manual_seed(3)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(40):
+    optimizer.zero_grad()
+    wrapper.backward(model(torch.randn(8, 4)).square().mean())
+    optimizer.step()
+"""
+
+
+def test_what_follows_torch_in_an_import_finds_its_seeds_and_hooks(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "wrapper.py").write_text(WRAPPER)
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    (tmp_path / "train.py").write_text(USES_WRAPPER)
+    plain = plan_for("train.py", cwd=tmp_path)
+    for plan in (plain, replace(plain, reseed=1)):
+        with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0) as fresh:
+            afresh = run(fresh, plan)
+        assert len(afresh.loss) == 24
+        assert "[True, True, True]" in afresh.output
+        run(launcher, plan)
+        fork = run(launcher, plan)
+        assert fork.forked
+        assert seen(fork) == seen(afresh)
+
+
+def test_processes_of_a_heat_take_turns_as_forks(launcher: Launcher) -> None:
+    turn = Turn(steps=5, ready="", go="")
+    plan = plan_for("plain.py", steps=30, warmup=5, evidence=False, turn=turn)
+    assert not any(run.forked for run in launcher([plan, plan], limit_s=400.0))
+    found = launcher([plan, replace(plan, always=({"name": "threads", "count": 1},))], limit_s=400.0)
+    assert [run.status for run in found] == [Status.COMPLETE] * 2
+    assert [run.forked for run in found] == [True, True]
+    assert found[1].num_threads == 1
+
+
+def test_what_is_written_in_a_fork_is_not_kept(tmp_path: Path) -> None:
+    text = SCRIPTS.joinpath("plain.py").read_text() + "\nopen('written', 'w').write('by the script')\n"
+    (tmp_path / "train.py").write_text(text)
+    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:
+        plan = plan_for("train.py", cwd=tmp_path, steps=10_000)
+        runs = [run(launcher, plan) for _ in range(2)]
+        if launcher.not_enclosed:
+            pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
+    assert [run.forked for run in runs] == [False, True]
+    assert [run.status for run in runs] == [Status.ENDED] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_what_must_be_started_afresh_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    levers = {"threads": {"OMP_NUM_THREADS": "1"}}
+
+    def environment(plan: Plan) -> dict[str, str]:
+        return {name: value for spec in plan.always for name, value in levers[str(spec["name"])].items()}
+
+    plain = plan_for("plain.py")
+    with Launcher(environment=environment, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
+        run(launcher, plain)
+        lever = replace(plain, always=({"name": "threads", "count": 1},))
+        assert [run.forked for run in launcher([plain, lever], limit_s=400.0)] == [False, False], "all start alike"
+        path = SCRIPTS / "plain.py"
+        assert not run(launcher, replace(plain, replaced={str(path): path.read_text()})).forked
+        assert not run(launcher, replace(plain, watches=("memory",))).forked
+        assert not run(launcher, replace(plain, afresh=True)).forked
+        assert run(launcher, plain).forked
+        assert launcher.why_afresh is None
+    monkeypatch.setenv(starting.VARIABLE, "1")
+    with Launcher(environment=environment, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
+        assert not any(run(launcher, plain).forked for _ in range(2))
+
+
+def test_a_script_that_sets_what_libraries_read_is_started_afresh(tmp_path: Path) -> None:
+    text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n" + SCRIPTS.joinpath("plain.py").read_text()
+    (tmp_path / "train.py").write_text(text)
+    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:
+        runs = [run(launcher, plan_for("train.py", cwd=tmp_path)) for _ in range(2)]
+        assert launcher.why_afresh == "the script sets OMP_NUM_THREADS in its environment"
+    assert not any(run.forked for run in runs)
+    assert [run.num_threads for run in runs] == [1, 1]
+
+
+def test_a_study_forks_its_trials_and_confirms_afresh(tmp_path: Path) -> None:
+    place("plain.py", tmp_path)
+    done = hotlap("tune", "--budget", "120s", "--levers", "threads,fused-optimizer", "plain.py", "100000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob(".hotlap/*/study.json")
+    study = load(path, Study)
+    assert not study.baseline[0].forked
+    assert all(run.forked for run in study.baseline[1:])
+    runs = {kind: [run for trial in study.trials if trial.kind == kind for run in trial.runs] for kind in _KINDS}
+    assert study.trials
+    assert all(run.forked for run in runs["lever"] if run.step_s)
+    assert not any(run.forked for run in runs["patch"])
+    assert not any("imports anew" in warning for warning in study.warnings)
+
+
+def test_a_study_says_once_why_nothing_was_forked(tmp_path: Path) -> None:
+    text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n" + SCRIPTS.joinpath("plain.py").read_text()
+    (tmp_path / "train.py").write_text(text)
+    done = hotlap("tune", "--budget", "120s", "--levers", "fused-optimizer", "train.py", "100000", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob(".hotlap/*/study.json")
+    study = load(path, Study)
+    (warning,) = [warning for warning in study.warnings if "imports anew" in warning]
+    assert "the script sets OMP_NUM_THREADS in its environment" in warning

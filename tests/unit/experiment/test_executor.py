@@ -1,0 +1,100 @@
+"""Designs become processes of the right size, in turns where memory holds them; each arm gets a ratio or a reason."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.record import Failure, LeverSpec, Plan, Run, Status
+from tests.unit.tune.world import World
+
+SIZES = Sizes(step_s=0.003, setup_s=4.0, block=11, steps=110, warmup=20, evidence_steps=0, together=4, cores=2.0)
+COMMON = Plan(command=("python", "/train.py"), cwd="/", out="", seed=0)
+FUSED: LeverSpec = {"name": "fused-optimizer"}
+THREADS: LeverSpec = {"name": "threads", "count": 1}
+
+
+def world(**settings: object) -> World:
+    return World(path="/train.py", sha256="0" * 64, **settings)  # type: ignore[arg-type]
+
+
+def test_arms_that_are_switched_share_a_process_and_others_have_their_own() -> None:
+    here = world(costs={"fused-optimizer": 0.8, "threads": 0.5})
+    executor = Executor(here, COMMON, SIZES, now=here.now)
+    arms = (Arm(), Arm(levers=(FUSED,)), Arm(levers=(THREADS,)))
+    switched = executor.heat(Design(arms=arms, switched=True))
+    processes = executor.heat(Design(arms=arms))
+    assert (len(switched.runs), len(processes.runs)) == (1, 3)
+    for heat in (switched, processes):
+        ratios = [ratio for ratio in heat.log_ratios if ratio is not None]
+        assert ratios == [pytest.approx(-math.log(0.8), abs=0.1), pytest.approx(-math.log(0.5), abs=0.1)]
+    assert here.plans[0].arms == ((), (FUSED,), (THREADS,))
+    assert here.plans[0].steps % (3 * SIZES.block) == 0, "each arm stands at each place equally often"
+    assert len({plan.order_seed for plan in here.plans}) == 2, "each heat has an order of its own"
+
+
+def test_what_all_have_is_left_out_of_the_script_as_written_alone() -> None:
+    here = world()
+    Executor(here, COMMON, SIZES, now=here.now).heat(Design(stack=(FUSED,), arms=(AS_WRITTEN, Arm(levers=(THREADS,)))))
+    assert [plan.always for plan in here.plans] == [(), (FUSED, THREADS)]
+    assert all(plan.turn is not None for plan in here.plans)
+
+
+def test_where_memory_does_not_hold_them_they_run_one_after_the_other_and_none_is_always_first() -> None:
+    here = world()
+    executor = Executor(here, COMMON, replace(SIZES, together=1), now=here.now)
+    for _ in range(12):
+        assert [run.always for run in executor.heat(Design(arms=(Arm(), Arm(levers=(FUSED,))))).runs] == [(), (FUSED,)]
+    assert not any(plan.turn for plan in here.plans)
+    assert {len(plan.always) for plan in here.plans[::2]} == {0, 1}
+
+
+def test_estimates_follow_the_machine() -> None:
+    here = world(start_s=40.0)
+    executor = Executor(here, COMMON, SIZES, now=here.now)
+    before_s = executor.estimate_s()
+    for _ in range(4):
+        executor.heat(Design(arms=(Arm(), Arm())))
+    assert executor.estimate_s() > 2 * before_s
+
+
+def test_a_lever_that_was_not_at_work_has_a_reason_and_no_ratio() -> None:
+    class Idle(World):
+        def run(self, plan: Plan) -> Run:
+            return replace(super().run(plan), not_installed=("fused-optimizer: no optimizer",) if plan.always else ())
+
+    here = Idle(path="/train.py", sha256="0" * 64)
+    heat = Executor(here, COMMON, SIZES, now=here.now).heat(Design(arms=(Arm(), Arm(levers=(FUSED,)))))
+    assert heat.log_ratios == (None,)
+    assert heat.failures[0] is not None and heat.failures[0].kind is Failure.NOT_INSTALLED
+    assert heat.base_failure is None
+
+
+def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:
+    here = world(costs={"fused-optimizer": 0.5})
+    faster, same = Effect(Arm(levers=(FUSED,))), Effect(Arm(levers=(THREADS,)))
+    executor = Executor(here, COMMON, SIZES, now=here.now)
+    compare([faster, same], executor, Design(switched=True), pooled=(1e-4, 6))
+    assert faster.gained and faster.seen == pytest.approx(2.0, rel=0.05)
+    assert not same.gained
+    assert faster.speedup((1e-4, 6)) is None, "two processes show no interval"
+    assert faster.run is not None and len(faster.run.step_s) < len(here.run(here.plans[0]).step_s), (
+        "its own steps alone"
+    )
+    patient = Effect(Arm(levers=(FUSED,)))
+    compare([patient], executor, Design(switched=True), pooled=(1e-4, 6), rule=Rule(patient=True))
+    assert patient.speedup((1e-4, 6)) is not None
+
+
+def test_no_heat_begins_when_the_time_is_over() -> None:
+    class Never(World):
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            return [Run(status=Status.CRASHED) for _ in plans]
+
+    here = Never(path="/train.py", sha256="0" * 64)
+    effect = Effect(Arm(levers=(FUSED,)))
+    executor = Executor(here, COMMON, SIZES, now=here.now)
+    compare([effect], executor, Design(), pooled=None, time_left=lambda: False)
+    assert effect.open and effect.failure is None and here.num_runs == 0

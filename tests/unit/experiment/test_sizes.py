@@ -1,0 +1,18 @@
+"""How long heats are expected to take."""
+
+import pytest
+
+from hotlap.experiment import Sizes
+
+FIRST = Sizes(step_s=0.01, setup_s=6.0, block=11, steps=100, warmup=20, evidence_steps=60, together=2, cores=2.0)
+
+
+def test_starts_that_were_learnt_hold_for_the_confirmation_too_where_all_start_alike() -> None:
+    sizes = FIRST.after([3.0, 2.0, 4.0], forked=False)
+    assert sizes.heat_s(2) == sizes.heat_s(2, afresh=True) == FIRST.heat_s(2) - 3.0
+
+
+def test_the_confirmation_makes_the_imports_that_forks_need_not_make() -> None:
+    sizes = FIRST.after([1.0], forked=True)
+    assert sizes.heat_s(2) == pytest.approx(FIRST.heat_s(2) - 5.0)
+    assert sizes.heat_s(2, afresh=True) == FIRST.heat_s(2)

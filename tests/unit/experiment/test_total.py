@@ -1,0 +1,60 @@
+"""hotlap.experiment.total: what a whole training takes, and how that compares."""
+
+import math
+
+import pytest
+
+from hotlap.experiment.total import long_step_s, total_s, total_speedup
+from hotlap.record import Run, Status
+from tests.unit.tune.world import LOADER
+
+
+def training(step_s: float, *, fill_s: float = 0.0, start_s: float = 0.0, validation_s: float = 0.0) -> Run:
+    """A process that recorded 40 steps, one of which starts an epoch of 100; its first 10 fill something."""
+    steps = [step_s] * 40
+    steps[20] += start_s
+    return Run(
+        status=Status.COMPLETE,
+        setup_s=2.0 + step_s + fill_s / 10,
+        first_steps_s=(1.5 + step_s + fill_s / 10, *[step_s + fill_s / 10] * 9),
+        step_s=tuple(steps),
+        epoch_starts=(20,),
+        validation_s=validation_s,
+        num_validations=1 if validation_s else 0,
+    )
+
+
+def test_start_fill_epoch_starts_and_validations_are_in_the_total() -> None:
+    run = training(0.01, fill_s=1.0, start_s=0.5, validation_s=0.3)
+    # 2 s of start, 10 first steps with the fill, 990 later ones, each with its part of what an epoch costs once.
+    assert total_s(run, num_steps=1000, epoch_steps=100) == pytest.approx(2.0 + 0.1 + 1.0 + 990 * (0.01 + 0.8 / 100))
+
+
+def test_a_training_that_is_shorter_than_its_warm_up_takes_its_own_steps_only() -> None:
+    assert total_s(training(0.01, fill_s=1.0), num_steps=5, epoch_steps=100) == pytest.approx(2.0 + 0.05 + 0.5)
+
+
+def test_where_epochs_are_not_known_their_starts_count_as_they_came() -> None:
+    run = training(0.01, start_s=0.4, validation_s=0.2)
+    assert long_step_s(run, epoch_steps=None) == pytest.approx(0.01 + 0.6 / 40)
+    assert math.isnan(long_step_s(Run(status=Status.CRASHED), epoch_steps=None))
+
+
+def test_what_is_paid_once_counts_in_a_short_training_and_not_in_the_long_run() -> None:
+    pairs = [(training(0.010), training(0.005, fill_s=3.0))] * 4
+    short = total_speedup(pairs, num_steps=400, epoch_steps=100, pooled=None)
+    long = total_speedup(pairs, num_steps=None, epoch_steps=100, pooled=None)
+    assert short is not None and long is not None
+    assert short.mid == pytest.approx((2.0 + 4.0) / (2.0 + 3.0 + 2.0))
+    assert long.mid == pytest.approx(2.0)
+
+
+def test_one_pair_of_processes_alone_has_no_interval() -> None:
+    assert total_speedup([(training(0.01), training(0.005))], num_steps=100, epoch_steps=None, pooled=None) is None
+    assert total_speedup([], num_steps=100, epoch_steps=None, pooled=None) is None
+
+
+def test_an_epoch_is_that_of_the_one_loader_that_is_trained_on() -> None:
+    assert Run(status=Status.COMPLETE, loaders=(LOADER,)).epoch_steps() == 16
+    assert Run(status=Status.COMPLETE, loaders=(LOADER, LOADER)).epoch_steps() is None
+    assert Run(status=Status.COMPLETE).epoch_steps() is None

@@ -1,0 +1,115 @@
+"""Where gradients point: a layer that climbs instead of descending is seen, and rounding is not taken for that."""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+from hotlap.gate import Evidence, judge
+from hotlap.probe.evidence import Nudge, Updates
+from hotlap.probe.sampling import direction
+from hotlap.record import Run, Status, Verdict, as_number
+
+NUM_STEPS, FLIPPED_FROM = 120, 60
+
+
+def angle(a: torch.Tensor, b: torch.Tensor) -> float:
+    mine, other = direction(a), direction(b)
+    assert mine is not None and other is not None
+    return math.pi * (int(mine, 16) ^ int(other, 16)).bit_count() / 64
+
+
+@pytest.mark.parametrize("shape", [(3,), (50,), (300, 20), (100_000,)])
+def test_a_direction_turns_with_the_sign_and_not_with_the_size(shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    assert angle(x, 1e-20 * x) == 0.0
+    assert angle(x, -3 * x) == math.pi
+    assert angle(x, x.bfloat16()) < 0.1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
+def test_the_angle_is_about_that_of_the_tensors(share: float) -> None:
+    found = []
+    for seed in range(20):
+        x, y = torch.randn(2, 5000, generator=torch.Generator().manual_seed(seed))
+        found.append(angle(x, share * x + math.sqrt(1 - share**2) * y))
+    assert sum(found) / len(found) == pytest.approx(math.acos(share), abs=0.15)
+
+
+@pytest.mark.parametrize("x", [torch.zeros(5), torch.empty(0), torch.tensor([1.0, math.nan]), torch.tensor([math.inf])])
+def test_what_points_nowhere_has_no_direction(x: torch.Tensor) -> None:
+    assert direction(x) is None
+
+
+@cache
+def run(*, seed: int = 0, nudge: int = 0, bf16: bool = False, flipped: bool = False) -> Run:
+    """A perceptron whose first layer learns so slowly that the loss does not tell which way it goes."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(10, 32), nn.Tanh(), nn.Linear(32, 1))
+    slow, fast = list(model[0].parameters()), list(model[2].parameters())
+    optimizer = torch.optim.SGD([{"params": slow, "lr": 1e-7}, {"params": fast, "lr": 0.02}])
+    updates, nudges = Updates(), Nudge(nudge)
+    losses = []
+    for step in range(NUM_STEPS):
+        x = torch.randn(16, 10)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = (model(x).float() - x[:, :1].sin()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        if flipped and step >= FLIPPED_FROM:
+            for p in slow:
+                assert p.grad is not None
+                p.grad.neg_()
+        if updates.wanted(step):
+            updates.before([*slow, *fast], optimizer)
+        optimizer.step()
+        updates.stepped()
+        updates.after(step)
+        if nudge:
+            nudges.apply(model.parameters())
+        losses.append(as_number(float(loss.detach())))
+    same = tuple(f"{seed}-{k}" for k in range(NUM_STEPS))
+    return Run(
+        status=Status.COMPLETE,
+        seed=seed,
+        step_index=tuple(range(NUM_STEPS)),
+        epoch_starts=(0, NUM_STEPS // 2),
+        loss=tuple(losses),
+        num_samples=(16,) * NUM_STEPS,
+        num_updates=(1,) * NUM_STEPS,
+        batch_digest=same,
+        rng_digest=same,
+        settings_digest=("same",) * NUM_STEPS,
+        learning_rates=((0.1,),) * NUM_STEPS,
+        updates=tuple(updates.seen),
+    )
+
+
+def evidence(*, bf16: bool, flipped: bool) -> Evidence:
+    lever = [run(seed=seed, bf16=bf16, flipped=flipped) for seed in range(5)]
+    return Evidence(
+        base=(run(), run()),
+        lever=(lever[0],),
+        nudged=tuple(run(nudge=k) for k in (1, 2, 3)),
+        base_seeds=tuple(run(seed=seed) for seed in range(5)),
+        lever_seeds=tuple(lever),
+    )
+
+
+@pytest.mark.parametrize(("contract", "bf16"), [("rounding", False), ("statistical", False), ("statistical", True)])
+def test_a_layer_that_climbs_from_some_step_on_is_seen_though_the_loss_is_the_same(contract: str, bf16: bool) -> None:
+    ruling = judge(contract, evidence(bf16=bf16, flipped=True))
+    assert ruling.verdict is Verdict.HARMED
+    assert "degrees away from where it points as written" in ruling.why
+    assert judge(contract, evidence(bf16=bf16, flipped=False)).verdict is Verdict.UNHARMED
+
+
+def test_gradients_of_other_draws_may_point_anywhere_but_backwards() -> None:
+    """Of another seed, as if the lever drew other numbers from the first step on."""
+    e = evidence(bf16=False, flipped=False)
+    others = tuple(replace(run(seed=10 + seed), seed=seed) for seed in range(5))
+    ruling = judge("statistical", replace(e, lever=others[:1], lever_seeds=others))
+    assert "degrees" not in ruling.why

@@ -1,0 +1,92 @@
+"""hotlap.probe.planned: how many steps the loops around a step will make."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from hotlap.probe.planned import planned_steps
+
+HEAD = """
+import argparse
+from torch.utils.data import DataLoader
+class Settings:
+    epochs = 3
+def tqdm(x, **k): return x
+args = argparse.Namespace(epochs=5)
+config = {"steps": 70}
+loader = DataLoader(list(range(100)), batch_size=10)
+def train(epoch):
+    for number, batch in enumerate(tqdm(loader, desc="x")):
+        step()
+"""
+
+
+def planned(tmp_path: Path, body: str, *, batches_a_step: int = 1) -> list[int | None]:
+    """What is known at the first step of a script."""
+    path = tmp_path / "train.py"
+    path.write_text(HEAD + textwrap.dedent(body))
+    found: list[int | None] = []
+
+    def step() -> None:
+        if not found:
+            found.append(planned_steps(sys._getframe(1), batches_a_step=batches_a_step))
+
+    exec(compile(path.read_text(), str(path), "exec"), {"step": step})  # as runpy does
+    return found
+
+
+@pytest.mark.parametrize(
+    ("body", "steps"),
+    [
+        ("for epoch in range(args.epochs):\n    for batch in loader:\n        step()", 50),
+        ("for epoch in range(1, args.epochs + 1):\n    train(epoch)", 50),
+        ("for step_ in range(config['steps']):\n    step()", 70),
+        ("for epoch in tqdm(range(2)):\n    for i in range(len(loader)):\n        step()", 20),
+        ("def main():\n    n = 4\n    for e in range(n * 2):\n        if e >= 0:\n            train(e)\nmain()", 80),
+        ("for seed in (1, 2):\n    for e in range(3):\n        train(e)", 60),
+        ("for batch in loader:\n    step()\nfor e in range(9):\n    pass", 10),
+    ],
+)
+def test_loops_over_ranges_and_loaders_are_counted(tmp_path: Path, body: str, steps: int) -> None:
+    assert planned(tmp_path, body) == [steps]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while True:\n    step()\n    break",
+        "for e in iter(int, 1):\n    step()\n    break",
+        "import itertools\nfor e in itertools.count():\n    train(e)\n    break",
+        "for e in range(Settings().epochs):\n    train(e)",  # it may be a property
+        "step()",
+    ],
+)
+def test_what_the_source_does_not_say_is_not_known(tmp_path: Path, body: str) -> None:
+    assert planned(tmp_path, body) == [None]
+
+
+def test_accumulated_batches_are_one_step(tmp_path: Path) -> None:
+    assert planned(tmp_path, "for e in range(4):\n    train(e)", batches_a_step=5) == [8]
+
+
+def test_nothing_of_the_script_is_run_to_find_out(tmp_path: Path) -> None:
+    body = """
+    class Loud:
+        @property
+        def epochs(self):
+            raise SystemExit("asked")
+    class Count:
+        calls = 0
+        def __len__(self):
+            Count.calls += 1
+            return 3
+        def __iter__(self):
+            return iter((1, 2, 3))
+    loud = Loud()
+    for e in Count():
+        step()
+    assert not Count.calls
+    """
+    assert planned(tmp_path, body) == [None]

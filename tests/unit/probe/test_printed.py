@@ -1,0 +1,41 @@
+"""What is heard of a script's stdout."""
+
+import io
+import sys
+
+import pytest
+
+from hotlap.levers.lever import Patch
+from hotlap.probe.guard import Guard
+from hotlap.probe.printed import Printed
+
+
+def test_lines_after_the_first_step_are_kept_and_written_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", stream)
+    printed, patch, steps = Printed(), Patch(), [0]
+    printed.install(patch, Guard(), lambda: steps[0])
+    print("before the first step")
+    steps[0] = 3
+    print("loss", end=" ")
+    print(0.5)
+    print("50%\r60%\r")
+    print()
+    sys.stdout.write("two\nlines\n")
+    patch.undo()
+    print("when it is over")
+    assert printed.lines == [(3, "loss 0.5"), (3, "two"), (3, "lines")]
+    stream.seek(0)
+    assert stream.read().splitlines()[:2] == ["before the first step", "loss 0.5"]
+
+
+def test_a_stream_that_cannot_be_changed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fixed(io.StringIO):
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError(name)
+
+    monkeypatch.setattr(sys, "stdout", Fixed())
+    printed = Printed()
+    printed.install(Patch(), Guard(), lambda: 1)
+    print("text")
+    assert not printed.lines

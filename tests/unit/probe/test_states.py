@@ -1,0 +1,131 @@
+"""What is found alive in the process: which tensors, in which order, and without keeping any of it alive."""
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+from hotlap.probe.states import States, states, untrained
+
+
+class Net(nn.Module):
+    """A layer with statistics behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.norm = nn.BatchNorm1d(2)
+
+
+class Average:
+    """Holds tensors that are in no module."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.params = list(model.parameters())
+        self.shadow = {"layer": [p.detach().clone() for p in model.parameters()][:1]}
+        self.num_updates = 0
+
+    def state_dict(self) -> dict[str, object]:
+        return {"shadow": self.shadow, "num_updates": self.num_updates}
+
+
+class Broken:
+    """Is not ready to be saved."""
+
+    def state_dict(self) -> dict[str, object]:
+        raise RuntimeError
+
+
+def labels(model: nn.Module) -> list[str]:
+    """Those of the classes above: the process of the tests holds more."""
+    return [p.label for p in untrained(model.parameters()) if p.label.startswith(("Net", "Average"))]
+
+
+def digest(name: str) -> tuple[str, str]:
+    (found,) = (state for state in states(0) if state.name == name)
+    return found.digest, found.counts
+
+
+STATISTICS = ["Net.norm.running_mean", "Net.norm.running_var"]
+WEIGHTS = ["Net.layer.weight", "Net.layer.bias", "Net.norm.weight", "Net.norm.bias"]
+
+
+def test_copies_and_helpers_are_found_behind_the_model_that_is_trained() -> None:
+    model = Net()
+    copied = copy.deepcopy(model)
+    average = Average(model)
+    expected = [*STATISTICS, *WEIGHTS, *STATISTICS, "Average.shadow.layer.0"]
+    assert labels(model) == expected
+    assert labels(copied) == expected, "whichever of the two is trained comes first"
+    assert average.model is model
+
+
+def test_a_module_that_only_wraps_another_counts_as_that() -> None:
+    """As what torch.compile returns."""
+    model = Net()
+    wrapped = nn.Sequential(model)
+    assert labels(model) == STATISTICS
+    del wrapped
+
+
+def test_a_place_follows_what_is_put_there_and_does_not_keep_it_alive() -> None:
+    model = Net()
+    place = next(p for p in untrained(model.parameters()) if p.label == STATISTICS[0])
+    model.norm.running_mean = torch.full((2,), 7.0)
+    found = place.tensor()
+    assert found is not None and found.tolist() == [7.0, 7.0]
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+    assert place.tensor() is None
+
+
+def test_a_digest_tells_counters_from_other_content() -> None:
+    average = Average(Net())
+    before = digest("Average")
+    average.shadow["layer"][0] += 1.0
+    moved = digest("Average")
+    average.num_updates += 1
+    counted = digest("Average")
+    assert before[0] != moved[0] != counted[0]
+    assert before[1] == moved[1] != counted[1]
+
+
+def test_a_scheduler_that_is_stepped_counts() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    schedule = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda _: 1.0)
+    before = digest("MultiplicativeLR")
+    optimizer.step()
+    schedule.step()
+    assert digest("MultiplicativeLR")[1] != before[1]
+
+
+def test_the_same_content_at_other_strides_has_the_same_digest() -> None:
+    average = Average(Net())
+    before = digest("Average")
+    weight = average.shadow["layer"][0]
+    average.shadow["layer"][0] = weight.t().contiguous().t()
+    assert digest("Average") == before
+
+
+def test_an_object_that_cannot_be_saved_is_no_failure() -> None:
+    broken = Broken()
+    assert digest("Broken")
+    del broken
+
+
+@pytest.mark.parametrize(("num_steps", "epoch", "expected"), [(100, 30, {30, 50, 99}), (100, None, {50, 99})])
+def test_they_are_taken_in_the_middle_at_the_end_and_where_the_first_epoch_is_over(
+    num_steps: int, epoch: int | None, expected: set[int]
+) -> None:
+    model = Net()
+    taken = States(num_steps)
+    for step in range(num_steps):
+        taken.step_ended(step, epoch_started=step == 0 or (epoch is not None and step % epoch == 0))
+    assert {state.step for state in taken.seen if state.name == "Net"} == expected
+    assert model
