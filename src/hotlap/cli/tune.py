@@ -163,9 +163,7 @@ class _Tuning:
 
         bench, options = self._bench, self._options
         seen = replace(machine.look(), memory_limit_bytes=options.memory_bytes)
-        with bench.launching(
-            self._aim, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes, templates=True
-        ) as launcher:
+        with bench.launching(self._aim, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes) as launcher:
             bench.study = Tuner(launcher, options, seen, bench).run(bench.study)
 
     def _show_known(self, study: "Study") -> None:

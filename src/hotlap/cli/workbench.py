@@ -160,9 +160,7 @@ class Workbench:
     # Runs
 
     @contextmanager
-    def launching(
-        self, aim: "Target", *, timeout_s: float, memory_bytes: int | None = None, templates: bool = False
-    ) -> Iterator["Launcher"]:
+    def launching(self, aim: "Target", *, timeout_s: float, memory_bytes: int | None = None) -> Iterator["Launcher"]:
         """Starts runs that change nothing of the user's; what could not be protected is told in a warning."""
         from hotlap.launch import Launcher
 
@@ -172,7 +170,7 @@ class Workbench:
             folders=folders,
             timeout_s=timeout_s,
             interrupted=lambda: self.interrupt.asked,
-            templates=templates,
+            templates=True,
         ) as launcher:
             yield launcher
             self._warn(launcher.not_enclosed, _not_enclosed)
