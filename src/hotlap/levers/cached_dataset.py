@@ -12,6 +12,7 @@ from hotlap.levers.loaders import (
     NO_LOADER,
     hardly_waits,
     has_items,
+    made_anew,
     memory_bytes,
     refused_by_all,
     replace_datasets,
@@ -87,6 +88,8 @@ def why_not_kept(loader: LoaderFacts, machine: Machine) -> str | None:
         return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
     if loader.deterministic is False:
         return f"Items of {loader.dataset} are not always the same: {loader.why_not or 'two computations differed'}."
+    if loader.dataset_anew:
+        return made_anew(loader)
     if loader.item_bytes is None:
         return None
     needed = loader.item_bytes * loader.num_items

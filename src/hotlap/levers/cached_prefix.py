@@ -9,6 +9,7 @@ from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
+    made_anew,
     refused_by_all,
     replace_datasets_once,
     saves_at_most_s,
@@ -75,6 +76,8 @@ class CachedPrefix(Lever):
 def _refuses(loader: LoaderFacts) -> str | None:
     if loader.num_items is None:
         return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
+    if loader.dataset_anew:
+        return made_anew(loader)
     if loader.deterministic is True:
         return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
     if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):

@@ -34,6 +34,14 @@ def refused_by_all(run: Run, why: Callable[[LoaderFacts], str | None]) -> str | 
     return None if None in reasons else reasons[0]
 
 
+def made_anew(loader: LoaderFacts) -> str:
+    """Why nothing can be kept of a data set that lives for an epoch."""
+    return (
+        f"The script makes {loader.dataset} anew for a later epoch, and what is kept goes with the old one: make it "
+        "once, before the loop over epochs."
+    )
+
+
 def hardly_waits(run: Run) -> str | None:
     """A sentence if faster batches could gain nothing."""
     share = run.share(Phase.INPUT)

@@ -52,6 +52,13 @@ class _Loader:
     prefetch_factor: int | None
     start_method: str | None
     trained_on: bool = False
+    """A loader made at this place was."""
+    drawn: bool = False
+    """This one was trained on."""
+    last_data: Callable[[], Any] | None = None
+    """What was trained on last, of the loaders made at this place; gives None when the script has dropped it."""
+    dataset_anew: bool = False
+    """They were trained on one data set, and on another when that was dropped."""
 
 
 class Facts:
@@ -87,8 +94,8 @@ class Facts:
         self._loader_ids[loader] = number
         if number not in self._loaders:
             self._add(site)
-        trained_on = number in self._loaders and self._loaders[number].trained_on
-        self._loaders[number] = _Loader(
+        earlier = self._loaders.get(number)
+        made = _Loader(
             dataset=_reference(loader, keep=self._keeps_data),
             kind=type(loader.dataset).__name__,
             iterable=isinstance(loader.dataset, IterableDataset),
@@ -100,8 +107,11 @@ class Facts:
             persistent_workers=bool(loader.persistent_workers),
             prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
             start_method=_start_method(loader),
-            trained_on=trained_on,
         )
+        if earlier is not None:
+            made.trained_on, made.dataset_anew = earlier.trained_on, earlier.dataset_anew
+            made.last_data = earlier.last_data
+        self._loaders[number] = made
 
     def loader_id(self, loader: "DataLoader[Any]") -> int | None:
         """The number of a loader; None if it is not known."""
@@ -110,8 +120,11 @@ class Facts:
     def drawn_for_training(self, loaders: list[int | None]) -> None:
         """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
         for number in loaders:
-            if number is not None:
-                self._loaders[number].trained_on = True
+            if number is not None and not (loader := self._loaders[number]).drawn:
+                loader.drawn = loader.trained_on = True
+                if loader.last_data is not None and loader.last_data() is None:
+                    loader.dataset_anew = True
+                loader.last_data = _weak_reference(loader.dataset())
 
     def made_optimizer(self, optimizer: torch.optim.Optimizer) -> int:
         """An optimizer was constructed, or steps for the first time; returns its number."""
@@ -223,6 +236,7 @@ def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
         persistent_workers=loader.persistent_workers,
         prefetch_factor=loader.prefetch_factor,
         start_method=loader.start_method,
+        dataset_anew=loader.dataset_anew,
     )
 
 
@@ -236,6 +250,14 @@ def _reference(loader: "DataLoader[Any]", *, keep: bool) -> Callable[[], Any]:
     except TypeError:  # a list, say
         kept = weakref.ref(loader)
         return lambda: getattr(kept(), "dataset", None)
+
+
+def _weak_reference(dataset: Any) -> Callable[[], Any] | None:
+    """None for a list, say, of which there are none."""
+    try:
+        return weakref.ref(dataset)
+    except TypeError:
+        return None
 
 
 def _num_items(dataset: Any) -> int | None:

@@ -52,6 +52,8 @@ class LoaderFacts:
     prefetch_factor: int | None = None
     start_method: str | None = None
     """How its workers are started, "fork", "spawn" or "forkserver"; None without workers."""
+    dataset_anew: bool = False
+    """The script made another data set for a later epoch, and dropped the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,11 @@ def test_is_worth_a_trial_on_a_small_map_style_data_set() -> None:
             "The 1000000000000 items of Digits would take 2859 TiB, more than the 15.2 GiB of memory that may be used, "
             "and more than the disk has room for.",
         ),
+        (
+            {"dataset_anew": True},
+            "The script makes Digits anew for a later epoch, and what is kept goes with the old one: make it once, "
+            "before the loop over epochs.",
+        ),
     ],
 )
 def test_says_why_a_data_set_is_not_served(facts: dict[str, Any], reason: str) -> None:

@@ -3,6 +3,8 @@
 import functools
 import gc
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -91,3 +93,32 @@ def test_a_list_is_a_data_set_for_as_long_as_its_loader() -> None:
     del loader
     gc.collect()
     assert facts.loader_facts(sample=True)[0].deterministic is None
+
+
+class Numbers(torch.utils.data.Dataset[int]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def anew(*datasets: Callable[[], Any]) -> bool:
+    """Each is made, and trained on; all loaders are made at one line, as in the head of a loop."""
+    facts = Facts(keeps_data=True)
+    for make in datasets:
+        loader: DataLoader[Any] = DataLoader(make())
+        facts.made_loader(loader)
+        facts.drawn_for_training([facts.loader_id(loader)])
+    (found,) = facts.loader_facts(sample=False)
+    return found.dataset_anew
+
+
+def test_a_data_set_that_is_made_anew_for_each_epoch_is_told_from_one_that_stays() -> None:
+    first, second = Numbers(), Numbers()
+    some = [1, 2]
+    assert anew(Numbers, Numbers)
+    assert not anew(Numbers)
+    assert not anew(lambda: first, lambda: first)
+    assert not anew(lambda: first, lambda: second, lambda: first), "shards of which each comes again"
+    assert not anew(lambda: some, lambda: some)
