@@ -3,26 +3,20 @@
 import multiprocessing
 import random
 import sys
-import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from hotlap.levers.compiling import has_torch_forward
-from hotlap.probe.evidence import Digest, leaves, rng_digest
 from hotlap.probe.imported import Imported
+from hotlap.probe.items import Sample, sample_items
 from hotlap.probe.sites import call_site, called_through
 from hotlap.record import CallSite, LoaderFacts, OptimizerFacts, Scalar
-
-# Items computed twice to see whether a data set is deterministic, and for how long at most.
-_SAMPLE_ITEMS = 12
-_SAMPLE_S = 2.0
 
 # Forward calls are looked up in the source until this many different ones are known.
 _MAX_FORWARD_SITES = 8
@@ -44,6 +38,7 @@ class _Loader:
     kind: str
     iterable: bool
     num_items: int | None
+    num_batches: int | None
     num_workers: int
     batch_size: int | None
     default_collate: bool
@@ -100,6 +95,7 @@ class Facts:
             kind=type(loader.dataset).__name__,
             iterable=isinstance(loader.dataset, IterableDataset),
             num_items=_num_items(loader.dataset),
+            num_batches=_num_batches(loader),
             num_workers=loader.num_workers,
             batch_size=loader.batch_size,
             default_collate=any(loader.collate_fn is known for known in (default_collate, default_convert)),
@@ -116,6 +112,10 @@ class Facts:
     def loader_id(self, loader: "DataLoader[Any]") -> int | None:
         """The number of a loader; None if it is not known."""
         return self._loader_ids.get(loader)
+
+    def num_batches(self, number: int | None) -> int | None:
+        """Of an epoch of this loader, where torch's own samplers say so."""
+        return self._loaders[number].num_batches if number in self._loaders else None
 
     def drawn_for_training(self, loaders: list[int | None]) -> None:
         """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
@@ -218,7 +218,7 @@ def type_name(value: Any) -> str:
 def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
     dataset = loader.dataset()
     num_items = loader.num_items if dataset is None else _num_items(dataset)
-    sampled = _sample_items(dataset, num_items) if sample and dataset is not None and num_items else _Sample()
+    sampled = sample_items(dataset, num_items) if sample and dataset is not None and num_items else Sample()
     return LoaderFacts(
         id=number,
         dataset=loader.kind,
@@ -270,79 +270,22 @@ def _num_items(dataset: Any) -> int | None:
         return None
 
 
+def _num_batches(loader: "DataLoader[Any]") -> int | None:
+    """None where a sampler of the script's would be asked."""
+    if type(loader.batch_sampler) is not BatchSampler or type(loader.sampler) not in (RandomSampler, SequentialSampler):
+        return None
+    try:
+        return len(loader)
+    except Exception:  # a data set of the user's may say anything here
+        return None
+
+
 def _start_method(loader: "DataLoader[Any]") -> str | None:
     if not loader.num_workers:
         return None
     context: Any = loader.multiprocessing_context or multiprocessing
     # Asked like that, it does not settle a choice that the script has yet to make.
     return str(context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0])
-
-
-@dataclass(slots=True)
-class _Sample:
-    deterministic: bool | None = None
-    why_not: str | None = None
-    item_s: float | None = None
-    item_bytes: int | None = None
-
-
-def _sample_items(dataset: Any, num_items: int) -> _Sample:
-    """Compute some items twice: equal, and without a draw?"""
-    sample = _Sample(deterministic=True)
-    seconds: list[float] = []
-    sizes: list[int] = []
-    begin = time.perf_counter()
-    for k in range(min(_SAMPLE_ITEMS, num_items)):
-        index = k * num_items // min(_SAMPLE_ITEMS, num_items)
-        try:
-            reason = _compare_item(dataset, index, seconds, sizes)
-        except Exception as error:  # the user's code; it is the script's affair when it meets it
-            return _Sample(deterministic=None, why_not=f"item {index} could not be computed alone: {error!r}"[:200])
-        if reason is not None:
-            sample.deterministic, sample.why_not = False, reason
-            break
-        if time.perf_counter() - begin > _SAMPLE_S:
-            break
-    sample.item_s = median(seconds) if seconds else None
-    sample.item_bytes = round(sum(sizes) / len(sizes)) if sizes else None
-    return sample
-
-
-def _compare_item(dataset: Any, index: int, seconds: list[float], sizes: list[int]) -> str | None:
-    before = rng_digest()
-    start = time.perf_counter()
-    first = dataset[index]
-    seconds.append(time.perf_counter() - start)
-    if rng_digest() != before:
-        return f"item {index} draws from a random generator"
-    second = dataset[index]
-    digests = []
-    for item in (first, second):
-        digest = Digest()
-        digest.add(_comparable(item))
-        digests.append(digest.take())
-    sizes.append(sum(_size(leaf) for leaf in leaves(first)))
-    return None if digests[0] == digests[1] else f"item {index} came out different the second time"
-
-
-def _comparable(item: Any) -> Any:
-    """Arrays and images as tensors, so that their bytes are compared and not their names."""
-    if hasattr(item, "__array__") and not isinstance(item, torch.Tensor):
-        import numpy as np
-
-        array = np.ascontiguousarray(item)
-        return torch.from_numpy(array) if array.dtype.kind in "biufc" and array.flags.writeable else array.tobytes()
-    if isinstance(item, dict):
-        return {key: _comparable(value) for key, value in item.items()}
-    if isinstance(item, list | tuple):
-        return [_comparable(value) for value in item]
-    return item
-
-
-def _size(leaf: Any) -> int:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.numel() * leaf.element_size()
-    return int(getattr(leaf, "nbytes", 0)) or sys.getsizeof(leaf)
 
 
 def _optimizer_facts(

@@ -34,10 +34,11 @@ class _Unknown(Exception):  # noqa: N818 - no error: the answer is that it canno
     """The source does not say."""
 
 
-def planned_steps(frame: FrameType | None, *, batches_a_step: int) -> int | None:
+def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: int | None = None) -> int | None:
     """Steps of the training whose step was made below `frame`; None where its loops do not say.
 
-    `batches_a_step`: drawn from loaders for one step; several where gradients are accumulated.
+    `batches_a_step`: drawn from loaders for one step; several where gradients are accumulated. `num_batches`: of the
+    loader that they were drawn from; a loader that is made in the head of its loop has no name to find it by.
     """
     iterations = 1
     over_loader = found = False
@@ -49,7 +50,7 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int) -> int | None
             for loop in _loops_around(outer) if is_users(outer.f_code.co_filename) else ():
                 if isinstance(loop, ast.While):
                     return None
-                count, of_loader = _count(loop.iter, outer)
+                count, of_loader = _count(loop.iter, outer, num_batches)
                 over_loader |= of_loader
                 iterations *= count
                 found = True
@@ -114,14 +115,16 @@ def _holds(node: ast.AST, line: int) -> bool:
     return first is not None and last is not None and first <= line <= last
 
 
-def _count(iterable: ast.expr, frame: FrameType) -> tuple[int, bool]:
+def _count(iterable: ast.expr, frame: FrameType, num_batches: int | None) -> tuple[int, bool]:
     """How often a loop over it goes round, and whether it goes over a loader."""
     if isinstance(iterable, ast.Call):
         name = ast.unparse(iterable.func).rpartition(".")[2]
         if name in _WRAPPERS and iterable.args:
-            return _count(iterable.args[0], frame)
+            return _count(iterable.args[0], frame, num_batches)
         if name in ("range", "trange"):
             return len(range(*(_number(argument, frame) for argument in iterable.args))), False
+        if num_batches is not None and _value(iterable.func, frame) is DataLoader:
+            return num_batches, True
     if isinstance(iterable, ast.Tuple | ast.List):
         return len(iterable.elts), False
     value = _sized(iterable, frame)

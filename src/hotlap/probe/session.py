@@ -436,7 +436,12 @@ class Session:
 
     def _note_loops(self) -> None:
         if self.steps == _SECOND_STEP:
-            self.facts.planned_steps = planned_steps(sys._getframe(), batches_a_step=len(self._drawn_from))
+            drawn_from = self._drawn_from
+            self.facts.planned_steps = planned_steps(
+                sys._getframe(),
+                batches_a_step=len(drawn_from),
+                num_batches=self.facts.num_batches(drawn_from[-1]) if drawn_from else None,
+            )
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm

@@ -23,7 +23,7 @@ def train(epoch):
 """
 
 
-def planned(tmp_path: Path, body: str, *, batches_a_step: int = 1) -> list[int | None]:
+def planned(tmp_path: Path, body: str, *, batches_a_step: int = 1, num_batches: int | None = None) -> list[int | None]:
     """What is known at the first step of a script."""
     path = tmp_path / "train.py"
     path.write_text(HEAD + textwrap.dedent(body))
@@ -31,7 +31,7 @@ def planned(tmp_path: Path, body: str, *, batches_a_step: int = 1) -> list[int |
 
     def step() -> None:
         if not found:
-            found.append(planned_steps(sys._getframe(1), batches_a_step=batches_a_step))
+            found.append(planned_steps(sys._getframe(1), batches_a_step=batches_a_step, num_batches=num_batches))
 
     exec(compile(path.read_text(), str(path), "exec"), {"step": step})  # as runpy does
     return found
@@ -69,6 +69,14 @@ def test_what_the_source_does_not_say_is_not_known(tmp_path: Path, body: str) ->
 
 def test_accumulated_batches_are_one_step(tmp_path: Path) -> None:
     assert planned(tmp_path, "for e in range(4):\n    train(e)", batches_a_step=5) == [8]
+
+
+def test_a_loader_that_is_made_in_the_head_of_its_loop_is_known_by_its_batches(tmp_path: Path) -> None:
+    anew = "for e in range(4):\n    for i, b in enumerate(DataLoader([1, 2, 3])):\n        step()"
+    assert planned(tmp_path, anew, num_batches=3) == [12]
+    assert planned(tmp_path, anew) == [None]
+    other = "def batches(): return [1, 2]\nfor e in range(4):\n    for b in batches():\n        step()"
+    assert planned(tmp_path, other, num_batches=3) == [None]
 
 
 def test_nothing_of_the_script_is_run_to_find_out(tmp_path: Path) -> None:

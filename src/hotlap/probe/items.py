@@ -1,0 +1,84 @@
+"""Some items of a data set, each computed twice: are they equal, without a random draw, and what do they take?"""
+
+import sys
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+from hotlap.probe.evidence import Digest, leaves, rng_digest
+
+# So many items, for so long at most.
+_SAMPLE_ITEMS = 12
+_SAMPLE_S = 2.0
+
+
+@dataclass(slots=True)
+class Sample:
+    """What some items show of a data set, as `LoaderFacts` has it; None where it was not seen."""
+
+    deterministic: bool | None = None
+    why_not: str | None = None
+    item_s: float | None = None
+    item_bytes: int | None = None
+
+
+def sample_items(dataset: Any, num_items: int) -> Sample:
+    """Compute some items twice: equal, and without a draw?"""
+    sample = Sample(deterministic=True)
+    seconds: list[float] = []
+    sizes: list[int] = []
+    begin = time.perf_counter()
+    for k in range(min(_SAMPLE_ITEMS, num_items)):
+        index = k * num_items // min(_SAMPLE_ITEMS, num_items)
+        try:
+            reason = _compare_item(dataset, index, seconds, sizes)
+        except Exception as error:  # the user's code; it is the script's affair when it meets it
+            return Sample(deterministic=None, why_not=f"item {index} could not be computed alone: {error!r}"[:200])
+        if reason is not None:
+            sample.deterministic, sample.why_not = False, reason
+            break
+        if time.perf_counter() - begin > _SAMPLE_S:
+            break
+    sample.item_s = median(seconds) if seconds else None
+    sample.item_bytes = round(sum(sizes) / len(sizes)) if sizes else None
+    return sample
+
+
+def _compare_item(dataset: Any, index: int, seconds: list[float], sizes: list[int]) -> str | None:
+    before = rng_digest()
+    start = time.perf_counter()
+    first = dataset[index]
+    seconds.append(time.perf_counter() - start)
+    if rng_digest() != before:
+        return f"item {index} draws from a random generator"
+    second = dataset[index]
+    digests = []
+    for item in (first, second):
+        digest = Digest()
+        digest.add(_comparable(item))
+        digests.append(digest.take())
+    sizes.append(sum(_size(leaf) for leaf in leaves(first)))
+    return None if digests[0] == digests[1] else f"item {index} came out different the second time"
+
+
+def _comparable(item: Any) -> Any:
+    """Arrays and images as tensors, so that their bytes are compared and not their names."""
+    if hasattr(item, "__array__") and not isinstance(item, torch.Tensor):
+        import numpy as np
+
+        array = np.ascontiguousarray(item)
+        return torch.from_numpy(array) if array.dtype.kind in "biufc" and array.flags.writeable else array.tobytes()
+    if isinstance(item, dict):
+        return {key: _comparable(value) for key, value in item.items()}
+    if isinstance(item, list | tuple):
+        return [_comparable(value) for value in item]
+    return item
+
+
+def _size(leaf: Any) -> int:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.numel() * leaf.element_size()
+    return int(getattr(leaf, "nbytes", 0)) or sys.getsizeof(leaf)
