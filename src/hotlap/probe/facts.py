@@ -47,13 +47,10 @@ class _Loader:
     prefetch_factor: int | None
     start_method: str | None
     trained_on: bool = False
-    """A loader made at this place was."""
-    drawn: bool = False
-    """This one was trained on."""
     last_data: Callable[[], Any] | None = None
-    """What was trained on last, of the loaders made at this place; gives None when the script has dropped it."""
+    """What loaders made at this place went through last; gives None when the script has dropped it."""
     dataset_anew: bool = False
-    """They were trained on one data set, and on another when that was dropped."""
+    """They went through one data set, and through another when that was dropped."""
 
 
 class Facts:
@@ -109,9 +106,15 @@ class Facts:
             made.last_data = earlier.last_data
         self._loaders[number] = made
 
-    def loader_id(self, loader: "DataLoader[Any]") -> int | None:
-        """The number of a loader; None if it is not known."""
-        return self._loader_ids.get(loader)
+    def started_loader(self, loader: "DataLoader[Any]") -> int | None:
+        """An epoch of it begins; its number, None if it is not known."""
+        number = self._loader_ids.get(loader)
+        if number is not None:
+            known = self._loaders[number]
+            if known.last_data is not None and known.last_data() is None:
+                known.dataset_anew = True
+            known.last_data = _weak_reference(loader.dataset)
+        return number
 
     def num_batches(self, number: int | None) -> int | None:
         """Of an epoch of this loader, where torch's own samplers say so."""
@@ -120,11 +123,8 @@ class Facts:
     def drawn_for_training(self, loaders: list[int | None]) -> None:
         """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
         for number in loaders:
-            if number is not None and not (loader := self._loaders[number]).drawn:
-                loader.drawn = loader.trained_on = True
-                if loader.last_data is not None and loader.last_data() is None:
-                    loader.dataset_anew = True
-                loader.last_data = _weak_reference(loader.dataset())
+            if number is not None:
+                self._loaders[number].trained_on = True
 
     def made_optimizer(self, optimizer: torch.optim.Optimizer) -> int:
         """An optimizer was constructed, or steps for the first time; returns its number."""

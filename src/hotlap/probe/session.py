@@ -213,7 +213,7 @@ class Session:
     def loader_started(self, loader: Any, iterator: Any) -> None:
         """`iter(loader)`."""
         self.clock.note((phases.EPOCH, True, None))
-        self._replay.started(iterator, loader_id=self.facts.loader_id(loader), length=_length(loader))
+        self._replay.started(iterator, loader_id=self.facts.started_loader(loader), length=_length(loader))
 
     def batch_drawn(self, iterator: Any, batch: Any) -> None:
         """A loader's iterator gave `batch`. Only called while `attentive`."""

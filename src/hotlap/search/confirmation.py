@@ -33,6 +33,8 @@ _UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
 TIME_OVER = "There was too little time to try any lever, so nothing is known of a gain; raise --budget."
 """Why nothing was tried."""
 
+_CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} that a claim needs"
+
 _NO_TIME = (
     "The patched copy did not show the accepted levers' gain unharmed, and there was no time to compare the levers "
     "without it: nothing is changed."
@@ -90,7 +92,8 @@ class Confirmation:
         arm = Arm(bare=True, levers=levers.started_with(self._stack), replaced=texts, warmup=settled)
         copy = self._compare(arm)
         if not (copy.gained and self._gains_as_much(copy)):
-            why = f"The patched copy does not show the same gain ({self._seen(copy)}), so no patch is handed out."
+            missed = "the same gain" if copy.gained else _CERTAINTY
+            why = f"The patched copy did not show {missed} ({self._seen(copy)}), so no patch is handed out."
             self._log.warn(why)
             ruling = Ruling(verdict=Verdict.UNDECIDED, why=why)
         else:
@@ -110,8 +113,7 @@ class Confirmation:
         if not tuned.gained:
             self._nothing(
                 "Compared with the script as written in fresh processes, the accepted levers did not show "
-                f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} that a claim needs "
-                f"({self._seen(tuned)}): nothing is changed.",
+                f"{_CERTAINTY} ({self._seen(tuned)}): nothing is changed.",
                 Verdict.UNDECIDED,
             )
             return

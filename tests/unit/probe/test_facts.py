@@ -104,12 +104,12 @@ class Numbers(torch.utils.data.Dataset[int]):
 
 
 def anew(*datasets: Callable[[], Any]) -> bool:
-    """Each is made, and trained on; all loaders are made at one line, as in the head of a loop."""
+    """Each is made, and gone through; all loaders are made at one line, as in the head of a loop."""
     facts = Facts(keeps_data=True)
     for make in datasets:
         loader: DataLoader[Any] = DataLoader(make())
         facts.made_loader(loader)
-        facts.drawn_for_training([facts.loader_id(loader)])
+        facts.started_loader(loader)
     (found,) = facts.loader_facts(sample=False)
     return found.dataset_anew
 
