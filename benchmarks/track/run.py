@@ -3,10 +3,11 @@
     python benchmarks/track/run.py [NAME ...] [--data DIR] [--rounds N] [--budget TIME]
 
 For each script one study (`hotlap tune`, `hotlap apply`), then whole runs of all variants in turn, forwards and
-backwards, one round after the other. A script says after each epoch how many samples it took and how long; the steady
-rate is the median over all epochs but the first, which holds compiling, caches and decoding, and is counted in the
-whole time. Writes `benchmarks/results/track-<device>.json`; scripts that are not named keep their last result.
-Lightning, transformers and accelerate are in the dependency group `frameworks`.
+backwards, one round after the other; the ratio of total time that the study told stands beside that of a stopwatch. A
+script says after each epoch how many samples it took and how long; the steady rate is the median over all epochs but
+the first, which holds compiling, caches and decoding, and is counted in the whole time. Writes
+`benchmarks/results/track-<device>.json`; scripts that are not named keep their last result. Lightning, transformers and
+accelerate are in the dependency group `frameworks`.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class Outcome:
     """Median over all epochs but the first: seconds a sample."""
     whole_s: float
     """Seconds of all epochs, the first included; starting Python and importing torch are not."""
+    total_s: float
+    """By a stopwatch outside, from the start of the command to its end."""
     loss: float
     """Of the last epoch."""
 
@@ -53,16 +56,19 @@ class Outcome:
 def run(path: Path, data: Path) -> Outcome | str:
     """One run to its end; why there is no result, if there is none."""
     command = [sys.executable, path.name, "--data", str(data)]
+    begun = time.perf_counter()
     try:
         done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         return f"took longer than {LIMIT_S} s"
+    total_s = time.perf_counter() - begun
     epochs = [(float(loss), int(count), float(seconds)) for loss, count, seconds in EPOCH.findall(done.stdout)]
     if done.returncode or len(epochs) < 2:
         return (done.stderr.strip().splitlines() or ["said nothing of its epochs"])[-1][:300]
     return Outcome(
         sample_s=statistics.median(seconds / count for _, count, seconds in epochs[1:]),
         whole_s=sum(seconds for _, _, seconds in epochs),
+        total_s=total_s,
         loss=epochs[-1][0],
     )
 
@@ -70,14 +76,15 @@ def run(path: Path, data: Path) -> Outcome | str:
 class Entry:
     """One script with all its variants, in a folder of its own."""
 
-    def __init__(self, name: str, folder: Path, data: Path) -> None:
+    def __init__(self, name: str, folder: Path, data: Path, *, others: bool) -> None:
+        """`others`: the expert's and the recipes' as well."""
         self.name = name
         self._data = data
         self._folder = folder
         self.paths: dict[str, Path] = {}
         self.failed: dict[str, str] = {}
         self.outcomes: dict[str, list[Outcome]] = {}
-        for variant in ("written", "hotlap", "expert", *RECIPES[name]):
+        for variant in ("written", "hotlap", *(("expert", *RECIPES[name]) if others else ())):
             place = folder / variant
             shutil.copytree(HERE / name, place, ignore=shutil.ignore_patterns("__pycache__"))
             self.paths[variant] = place / ("expert.py" if variant == "expert" else "train.py")
@@ -126,6 +133,8 @@ class Entry:
         row["of_expert"] = mine["mid"] / best["mid"] if mine and best else None
         known = [found["mid"] for found in recipes.values() if found]
         row["ahead_of_recipes"] = bool(mine and all(mine["mid"] > other for other in known))
+        row["total"] = _shown(self._speedup("hotlap", part="total"))
+        row["total_claimed"] = _shown(study.get("claimed_total"))
         row["verdict"] = study.get("verdict", "")
         row["study_s"] = study["study_s"]
         return row
@@ -136,19 +145,16 @@ class Entry:
             "study": dict(study),
             "failed": self.failed,
             "steady": {variant: self._speedup(variant) for variant in self.paths if variant != "written"},
-            "whole": {variant: self._speedup(variant, whole=True) for variant in self.paths if variant != "written"},
-            "runs": {
-                variant: [{"sample_s": o.sample_s, "whole_s": o.whole_s, "loss": o.loss} for o in outcomes]
-                for variant, outcomes in self.outcomes.items()
-            },
+            "whole": {variant: self._speedup(variant, part="whole") for variant in self.paths if variant != "written"},
+            "total": {variant: self._speedup(variant, part="total") for variant in self.paths if variant != "written"},
+            "runs": {variant: [asdict(outcome) for outcome in outcomes] for variant, outcomes in self.outcomes.items()},
         }
 
-    def _speedup(self, variant: str, *, whole: bool = False) -> dict[str, float | None] | None:
-        """Over the script as written, from runs of the same round."""
+    def _speedup(self, variant: str, *, part: str = "sample") -> dict[str, float | None] | None:
+        """Over the script as written, from runs of the same round; `part` of an outcome: sample, whole or total."""
         pairs = list(zip(self.outcomes.get("written", ()), self.outcomes.get(variant, ()), strict=False))
-        ratios = [
-            math.log(mine.whole_s / other.whole_s if whole else mine.sample_s / other.sample_s) for mine, other in pairs
-        ]
+        took = [(getattr(mine, f"{part}_s"), getattr(other, f"{part}_s")) for mine, other in pairs]
+        ratios = [math.log(mine_s / other_s) for mine_s, other_s in took]
         if not ratios:
             return None
         interval = intervals.interval(ratios, pooled_variance=None) if len(ratios) > 1 else None
@@ -177,6 +183,7 @@ def _told(study: Mapping[str, Any]) -> dict[str, Any]:
         "why": result.get("why", ""),
         "levers": [lever["name"] for lever in result.get("levers", ())],
         "claimed": result.get("speedup"),
+        "claimed_total": result.get("total_speedup"),
         "elapsed_s": study["elapsed_s"],
         "findings": [finding["code"] for finding in study["findings"]],
         "warnings": study.get("warnings", []),
@@ -188,7 +195,7 @@ def _told(study: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(speedup: Mapping[str, float | None] | None) -> str:
-    if speedup is None:
+    if not speedup:
         return ""
     if speedup["low"] is None:
         return f"{speedup['mid']:.2f}x"
@@ -236,6 +243,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)} (default: all)")
     parser.add_argument("--data", type=Path, default=HERE.parents[2] / "shared" / "data", help="folder of the data")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each variant (default: 3)")
+    parser.add_argument(
+        "--alone", action="store_true", help="as written and under the patch only; prints, writes nothing"
+    )
     parser.add_argument("--budget", help="of each study, as `hotlap tune` takes it (default: what that takes)")
     args = parser.parse_args()
     unknown = sorted(set(args.names) - set(RECIPES))
@@ -249,13 +259,16 @@ def main() -> None:
     rows, details = {row["script"]: row for row in old["results"]}, dict(old["scripts"])
     for name in args.names or RECIPES:
         with tempfile.TemporaryDirectory(prefix="track-") as folder:
-            entry = Entry(name, Path(folder), args.data.resolve())
+            entry = Entry(name, Path(folder), args.data.resolve(), others=not args.alone)
             study = entry.tune(args.budget)
             print(name, {key: study.get(key) for key in ("levers", "claimed", "verdict", "why", "failed")}, flush=True)
             for k in range(args.rounds):
                 entry.round(backwards=k % 2 == 1)
-            rows[name], details[name] = entry.row(study), entry.details(study)
-            _write(rows, details)
+            row = entry.row(study)
+            print(json.dumps(row), flush=True)
+            if not args.alone:
+                rows[name], details[name] = row, entry.details(study)
+                _write(rows, details)
 
 
 if __name__ == "__main__":
