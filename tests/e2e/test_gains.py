@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hotlap.launch.template import can_fork
 from hotlap.record import State, Study, load
 from hotlap.small import native
 from tests.e2e.running import hotlap, names, place
@@ -48,7 +49,9 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     assert names(tmp_path) == {"late_items.py", ".hotlap"}
     assert (tmp_path / ".hotlap" / ".gitignore").read_text() == "*\n"
     (folder,) = (path for path in (tmp_path / ".hotlap").iterdir() if path.is_dir())
-    assert load(folder / "study.json", Study).state is State.COMPLETE
+    study = load(folder / "study.json", Study)
+    assert study.state is State.COMPLETE
+    _assert_trials_are_forks_and_the_confirmation_is_not(study)
     assert "<svg" in (folder / "report.html").read_text()
 
     assert hotlap("apply", cwd=tmp_path).returncode == 0
@@ -57,6 +60,19 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     assert patched.stdout == plain.stdout  # it prints its losses
     assert hotlap("apply", "--revert", cwd=tmp_path).returncode == 0
     assert script.read_bytes() == before
+
+
+def _assert_trials_are_forks_and_the_confirmation_is_not(study: Study) -> None:
+    if not can_fork((sys.executable, "train.py")):
+        return
+    tried = [run for trial in study.trials if trial.kind == "lever" for run in trial.runs if run.step_s]
+    assert not study.baseline[0].forked
+    assert all(run.forked for run in study.baseline[1:])
+    assert tried
+    assert all(run.forked for run in tried)
+    assert study.after is not None
+    assert not study.after.forked
+    assert not any("imports anew" in warning for warning in study.warnings)
 
 
 @pytest.mark.slow
