@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from hotlap.gate import Evidence, judge
-from hotlap.probe.evidence import Nudge, Updates
 from hotlap.probe.sampling import direction
-from hotlap.record import Run, Status, Verdict, as_number
+from hotlap.record import Run, Verdict
+from tests.unit.gate.recorded import recorded
 
 NUM_STEPS, FLIPPED_FROM = 120, 60
 
@@ -51,40 +51,28 @@ def run(*, seed: int = 0, nudge: int = 0, bf16: bool = False, flipped: bool = Fa
     model = nn.Sequential(nn.Linear(10, 32), nn.Tanh(), nn.Linear(32, 1))
     slow, fast = list(model[0].parameters()), list(model[2].parameters())
     optimizer = torch.optim.SGD([{"params": slow, "lr": 1e-7}, {"params": fast, "lr": 0.02}])
-    updates, nudges = Updates(), Nudge(nudge)
-    losses = []
-    for step in range(NUM_STEPS):
+
+    def loss_of() -> torch.Tensor:
         x = torch.randn(16, 10)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = (model(x).float() - x[:, :1].sin()).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
+            loss: torch.Tensor = (model(x).float() - x[:, :1].sin()).square().mean()
+        return loss
+
+    def flip(step: int) -> None:
         if flipped and step >= FLIPPED_FROM:
             for p in slow:
                 assert p.grad is not None
                 p.grad.neg_()
-        if updates.wanted(step):
-            updates.before([*slow, *fast], optimizer)
-        optimizer.step()
-        updates.stepped()
-        updates.after(step)
-        if nudge:
-            nudges.apply(model.parameters())
-        losses.append(as_number(float(loss.detach())))
-    same = tuple(f"{seed}-{k}" for k in range(NUM_STEPS))
-    return Run(
-        status=Status.COMPLETE,
+
+    return recorded(
+        loss_of,
+        [*slow, *fast],
+        optimizer,
+        num_steps=NUM_STEPS,
+        num_samples=16,
         seed=seed,
-        step_index=tuple(range(NUM_STEPS)),
-        epoch_starts=(0, NUM_STEPS // 2),
-        loss=tuple(losses),
-        num_samples=(16,) * NUM_STEPS,
-        num_updates=(1,) * NUM_STEPS,
-        batch_digest=same,
-        rng_digest=same,
-        settings_digest=("same",) * NUM_STEPS,
-        learning_rates=((0.1,),) * NUM_STEPS,
-        updates=tuple(updates.seen),
+        nudge=nudge,
+        on_gradients=flip,
     )
 
 

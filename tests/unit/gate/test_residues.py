@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from hotlap.gate import Evidence, judge
-from hotlap.probe.evidence import Nudge, Updates
-from hotlap.record import Run, Status, Update, Verdict, as_number
+from hotlap.record import Run, Update, Verdict
+from tests.unit.gate.recorded import recorded
 
 NUM_STEPS, NUM_WORDS, LENGTH, WIDTH = 60, 12, 16, 32
 Optimizer = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
@@ -60,41 +60,15 @@ def run(make: Optimizer, *, fused: bool, bf16: bool = False, seed: int = 0, nudg
     torch.manual_seed(seed)
     model = Attention(fused=fused)
     params: list[torch.Tensor] = list(model.parameters())
-    optimizer = make(params)
-    updates, nudges = Updates(), Nudge(nudge)
-    losses = []
-    for step in range(NUM_STEPS):
+
+    def loss_of() -> torch.Tensor:
         words = torch.randint(NUM_WORDS, (8, LENGTH))
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             scores = model(words)
-            loss = nn.functional.cross_entropy(scores.flatten(0, 1).float(), words[:, :1].expand(-1, LENGTH).flatten())
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        if updates.wanted(step):
-            updates.before(params, optimizer)
-        optimizer.step()
-        updates.stepped()
-        updates.after(step)
-        if nudge:
-            nudges.apply(params)
-        losses.append(as_number(float(loss.detach())))
-    same = tuple(f"{seed}-{k}" for k in range(NUM_STEPS))
-    return Run(
-        status=Status.COMPLETE,
-        device="cpu",
-        num_threads=1,
-        seed=seed,
-        step_index=tuple(range(NUM_STEPS)),
-        epoch_starts=(0, NUM_STEPS // 2),
-        loss=tuple(losses),
-        num_samples=(8,) * NUM_STEPS,
-        num_updates=(1,) * NUM_STEPS,
-        batch_digest=same,
-        rng_digest=same,
-        settings_digest=("same",) * NUM_STEPS,
-        learning_rates=((0.1,),) * NUM_STEPS,
-        updates=tuple(updates.seen),
-    )
+            first = words[:, :1].expand(-1, LENGTH).flatten()
+            return nn.functional.cross_entropy(scores.flatten(0, 1).float(), first)
+
+    return recorded(loss_of, params, make(params), num_steps=NUM_STEPS, num_samples=8, seed=seed, nudge=nudge)
 
 
 def evidence(make: Optimizer, *, fused: bool, lever: Optimizer | None = None) -> Evidence:

@@ -1,0 +1,57 @@
+"""A training in the test's own process, with the updates that the probe would have recorded of it."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hotlap.probe.evidence import Nudge, Updates
+from hotlap.record import Run, Status, as_number
+
+
+def recorded(
+    loss_of: Callable[[], torch.Tensor],
+    params: Sequence[torch.Tensor],
+    optimizer: torch.optim.Optimizer,
+    *,
+    num_steps: int,
+    num_samples: int,
+    seed: int,
+    nudge: int = 0,
+    on_gradients: Callable[[int], None] = lambda step: None,
+) -> Run:
+    """Train on `loss_of()`, which draws a batch of `num_samples`; runs of one seed draw the same.
+
+    `on_gradients` is called with the step's number when gradients are there.
+    """
+    updates, nudges = Updates(), Nudge(nudge)
+    losses = []
+    for step in range(num_steps):
+        optimizer.zero_grad()
+        loss = loss_of()
+        loss.backward()  # type: ignore[no-untyped-call]
+        on_gradients(step)
+        if updates.wanted(step):
+            updates.before(list(params), optimizer)
+        optimizer.step()
+        updates.stepped()
+        updates.after(step)
+        if nudge:
+            nudges.apply(params)
+        losses.append(as_number(float(loss.detach())))
+    same = tuple(f"{seed}-{k}" for k in range(num_steps))
+    return Run(
+        status=Status.COMPLETE,
+        device="cpu",
+        num_threads=1,
+        seed=seed,
+        step_index=tuple(range(num_steps)),
+        epoch_starts=(0, num_steps // 2),
+        loss=tuple(losses),
+        num_samples=(num_samples,) * num_steps,
+        num_updates=(1,) * num_steps,
+        batch_digest=same,
+        rng_digest=same,
+        settings_digest=("same",) * num_steps,
+        learning_rates=((0.1,),) * num_steps,
+        updates=tuple(updates.seen),
+    )
