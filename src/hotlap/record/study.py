@@ -10,6 +10,9 @@ from hotlap.record.machine import Machine, Sweep
 from hotlap.record.plan import SCHEMA, LeverSpec
 from hotlap.record.run import Run
 
+# Of the largest float, rounded down.
+_LARGEST_LOG = 709.0
+
 
 class Verdict(StrEnum):
     """What the gate says about training under a change."""
@@ -140,7 +143,8 @@ class Trial:
     def seen(self) -> float | None:
         """Geometric mean of the speed-ups of all processes; None when no timing came about."""
         if self.log_ratios:
-            return math.exp(math.fsum(self.log_ratios) / len(self.log_ratios))
+            mean = math.fsum(ratio / len(self.log_ratios) for ratio in self.log_ratios)
+            return math.exp(min(mean, _LARGEST_LOG))  # a file that somebody else wrote may hold any number
         return self.speedup.mid if self.speedup is not None else None
 
 
