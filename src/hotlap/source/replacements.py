@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
-import libcst.matchers as m
 
 from hotlap.source import snippet
 from hotlap.source.edits import InsertBefore, ReplaceCall, Replacement, ReplaceStatements, WrapName
 from hotlap.source.file import Refusal
 from hotlap.source.names import Names
 from hotlap.source.splices import Rank, Splice, insert
-from hotlap.source.tree import Span, Tree
+from hotlap.source.tree import Span, Tree, within
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class Replacements:
         start, end = self.tree.span(found[0])[0], self.tree.span(found[-1])[1]
         margin = self.tree.source.text[self.tree.source.starts[edit.site.line - 1] : start]
         # Those above the first statement, and behind the last one, stay where they are.
-        comments = [node for part in found for node in m.findall(part, m.Comment()) if isinstance(node, cst.Comment)]
+        comments = [node for part in found for node in within(part) if isinstance(node, cst.Comment)]
         inner = [comment.value for comment in comments if start < self.tree.span(comment)[0] < end]
         names.use(edit.imports)
         text = f"\n{margin}".join([*inner, *code.split("\n")])

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
-import libcst.matchers as m
 
 from hotlap.source import snippet
 from hotlap.source.edits import WrapStatement
 from hotlap.source.file import NEWLINE, Refusal
 from hotlap.source.names import Names
 from hotlap.source.splices import Rank, Shift, Splice, insert
-from hotlap.source.tree import Tree
+from hotlap.source.tree import Tree, within
 
 _SPACE = " \t\f\\\r\n"
 _Line = cst.SimpleStatementLine | cst.SimpleStatementSuite
@@ -30,7 +29,7 @@ class Statements:
     def wrap(self, edit: WrapStatement, call: cst.Call, names: Names) -> None:
         """Plan a `WrapStatement`."""
         statement = _statement(self.tree, call)
-        if m.findall(statement, m.Yield() | m.Await() | m.CompFor(asynchronous=m.Asynchronous())):
+        if any(map(_gives_up_control, within(statement))):
             raise Refusal("the statement gives up control in its middle (yield or await), and the `with` would stay on")
         if edit.suffix and _is_target(self.tree, call):
             raise Refusal("the call is in the target of an assignment")
@@ -141,6 +140,11 @@ def _is_first_iterable(tree: Tree, call: cst.Call, generator: cst.GeneratorExp) 
     start, end = tree.outer(generator.for_in.iter)
     inner = tree.span(call)
     return start <= inner[0] and inner[1] <= end
+
+
+def _gives_up_control(node: cst.CSTNode) -> bool:
+    asynchronous = isinstance(node, cst.CompFor) and node.asynchronous is not None
+    return asynchronous or isinstance(node, cst.Yield | cst.Await)
 
 
 def _is_target(tree: Tree, call: cst.Call) -> bool:

@@ -154,6 +154,13 @@ class Tree:
         return self.source.offset(position.line, position.column)
 
 
+def within(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`node` and all that it is made of, in the order of the text. (LibCST's matchers take 0.5 s to import.)"""
+    yield node
+    for child in node.children:
+        yield from within(child)
+
+
 class _Collector(cst.CSTVisitor):
     """Calls, names, lines of simple statements and string literals, in the order of the text."""
 
