@@ -1,5 +1,6 @@
 """Options and fixtures of the whole suite."""
 
+import gc
 import os
 import random
 import sys
@@ -35,6 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item for item in items if item not in known]
     bounds = [len(others) * k // number for k in range(number + 1)]
     items[:] = [item for k in range(number) for item in (*long[k::number], *others[bounds[k] : bounds[k + 1]])]
+
+
+def pytest_collection_finish() -> None:
+    """No collection of garbage looks again at what was imported and collected: what the gate looks for, it looks for in
+    all that is alive."""
+    gc.collect()
+    gc.freeze()
 
 
 def _limit_s(item: pytest.Item) -> float:

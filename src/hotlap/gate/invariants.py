@@ -121,7 +121,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
 def first_difference(field: StepField, a: Run, b: Run) -> tuple[int, object, object] | None:
     """(step, value in a, value in b) where two runs first differ in `field`."""
     mine, others = field.values(a), field.values(b)
-    if mine is None or others is None:
+    if mine is None or others is None or (mine == others and a.step_index == b.step_index):
         return None
     for step, i, j in Pair(a, b).steps():
         if not _same(mine[i], others[j]):

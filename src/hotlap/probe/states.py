@@ -98,8 +98,9 @@ class States:
 def _alive() -> tuple[list[nn.Module], list[Any]]:
     """(outermost modules that hold tensors, all else that has a `state_dict`)."""
     gc.collect()  # what is dead is collected at another time in each run
-    kinds: dict[type, bool] = {}
-    found = [thing for thing in gc.get_objects() if _has_state(type(thing), kinds)]
+    things = gc.get_objects()
+    kinds = {kind for kind in set(map(type, things)) if _has_state(kind)}
+    found = [thing for thing in things if type(thing) in kinds]
     modules = [thing for thing in found if issubclass(type(thing), nn.Module)]
     parts = {id(part) for module in modules for part in module._modules.values()}
     roots = {id(root): root for module in modules if id(module) not in parts for root in [_unwrapped(module)]}
@@ -107,12 +108,10 @@ def _alive() -> tuple[list[nn.Module], list[Any]]:
     return [root for root in roots.values() if next(_named(root), None)], others
 
 
-def _has_state(kind: type, known: dict[type, bool]) -> bool:
+def _has_state(kind: type) -> bool:
     # By the type alone: `isinstance` and `hasattr` of a thing would run code of proxies that load what they stand for.
-    if kind not in known:
-        ours = str(kind.__module__).partition(".")[0] == "hotlap"
-        known[kind] = not ours and any("state_dict" in vars(part) for part in kind.__mro__)
-    return known[kind]
+    ours = str(kind.__module__).partition(".")[0] == "hotlap"
+    return not ours and any("state_dict" in vars(part) for part in kind.__mro__)
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hotlap import levers
 from hotlap.experiment import Arm, Stack
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial, Verdict
+from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Study, Trial, Verdict
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import percent
 
@@ -129,6 +129,7 @@ class Candidates:
         self._log = log
         self._machine = machine
         self._together = together
+        self._passed: tuple[Study, list[Lever]] | None = None
 
     @property
     def stack(self) -> Stack:
@@ -151,7 +152,7 @@ class Candidates:
         """What is still worth a trial, the most promising first: levers alone; once none is left, a known pair."""
         profile = self.profile()
         tried = {key(trial.levers) for trial in self._trials()}
-        alone = (self._candidate((lever,), profile) for lever in self._not_rejected(profile))
+        alone = (self._candidate((lever,), profile) for lever in self._not_rejected())
         found = [
             replace(one, bound_s=one.bound_s * min(1.0, self._best_speed(one.levers[0].name)))
             for one in alone
@@ -169,7 +170,7 @@ class Candidates:
         seemed to gain much is tried again, alone. None where all was done.
         """
         profile = self.profile()
-        unshown = self._unshown(profile)
+        unshown = self._unshown()
         members = [lever for lever in unshown if lever.numerics is not Numerics.STATISTICAL]
         tried = self._trials_of(members)
         if tried and tried[-1].runs and not tried[-1].accepted:
@@ -222,10 +223,10 @@ class Candidates:
             )
             yield Trial(levers=({"name": kind.name},), on_top_of=self.stack, scope="none", why=f"Not tried. {reason}")
 
-    def _unshown(self, profile: Run) -> list[Lever]:
+    def _unshown(self) -> list[Lever]:
         """Of each lever the setting that did best alone, if that seemed to gain but could not be shown to."""
         best: dict[str, tuple[float, Lever, Trial]] = {}
-        for lever in self._not_rejected(profile):
+        for lever in self._not_rejected():
             alone = next(iter(self._trials_of((lever,))), None)
             if alone is not None and alone.seen is not None:
                 this = alone.seen, lever, alone
@@ -260,14 +261,14 @@ class Candidates:
         missing = [name for name in names if name not in _names(self.stack)]
         if not missing or any(self._fell(name) for name in missing):
             return None
-        found = tuple(lever for name in missing if (lever := self._best(name, profile)) is not None)
+        found = tuple(lever for name in missing if (lever := self._best(name)) is not None)
         others = set(names) - set(missing)
         tried = any(others <= set(_names(trial.on_top_of)) for trial in self._trials_of(found))
         return None if tried or len(found) < len(missing) else self._candidate(found, profile)
 
-    def _best(self, name: str, profile: Run) -> Lever | None:
+    def _best(self, name: str) -> Lever | None:
         """Its setting that did best alone; else the first that nothing rejects."""
-        open_ = [lever for lever in self._not_rejected(profile) if lever.name == name]
+        open_ = [lever for lever in self._not_rejected() if lever.name == name]
         return max(open_, key=lambda lever: max(_speeds(self._trials_of((lever,))), default=0.0), default=None)
 
     def _best_speed(self, name: str) -> float:
@@ -282,7 +283,14 @@ class Candidates:
             if _names(trial.levers) == [name] and trial.scope != "none"
         )
 
-    def _not_rejected(self, profile: Run) -> Iterator[Lever]:
+    def _not_rejected(self) -> list[Lever]:
+        """What fits the script and the levers accepted so far; the same as long as the study is."""
+        study = self._log.study
+        if self._passed is None or self._passed[0] is not study:
+            self._passed = study, list(self._fitting(self.profile()))
+        return self._passed[1]
+
+    def _fitting(self, profile: Run) -> Iterator[Lever]:
         taken = _names(self.stack)
         for kind in levers.ALL:
             if kind.name in taken or alternative(kind.name, taken) is not None or not self._wanted(kind.name):

@@ -22,17 +22,22 @@ class Script:
     text: str
     tree: ast.Module
     _parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    _calls: list[ast.Call] = field(default_factory=list)
+    """In the order of the text."""
     _names: dict[str, set[str]] = field(default_factory=dict)
     """Name -> what imports bind it to, anywhere in the file; "" where something else binds it."""
 
     def __post_init__(self) -> None:
         for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                self._calls.append(node)
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
             for found in bindings(node):
                 self._names.setdefault(found.name, set()).add(found.target)
             for name in bound(node):
                 self._names.setdefault(name, set()).add("")
+        self._calls.sort(key=lambda call: (call.lineno, call.col_offset))
 
     def full_name(self, node: ast.expr) -> str | None:
         """`F.relu` -> "torch.nn.functional.relu"; None for what is not reached by attributes of an import."""
@@ -44,26 +49,25 @@ class Script:
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Calls of these functions, by full name, in the order of the text."""
-        for call in self.all_calls():
+        for call in self._calls:
             if self.full_name(call.func) in names:
                 yield call
 
     def methods(self, name: str) -> Iterator[ast.Call]:
         """Calls of the form `something.name(...)`, whatever the something is, in the order of the text."""
-        for call in self.all_calls():
+        for call in self._calls:
             if isinstance(call.func, ast.Attribute) and call.func.attr == name:
                 yield call
 
-    def all_calls(self) -> list[ast.Call]:
+    def all_calls(self) -> Iterator[ast.Call]:
         """In the order of the text."""
-        found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
-        return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+        return iter(self._calls)
 
     def at(self, site: CallSite) -> ast.Call | None:
         """The call that was recorded as `site`; None where it cannot be told."""
         if site.path != self.path:
             return None
-        spans = [call for call in self.all_calls() if (call.end_lineno, call.end_col_offset) == _end(site)]
+        spans = [call for call in self._calls if (call.end_lineno, call.end_col_offset) == _end(site)]
         exact = [call for call in spans if (call.lineno, call.col_offset) == (site.line, site.col)]
         return exact[0] if len(exact) == 1 else None
 
