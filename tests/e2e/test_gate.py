@@ -50,7 +50,7 @@ def test_a_loss_that_is_nan_from_the_start_leaves_nothing_to_pass(launcher: Laun
 def saving() -> Iterator[GateRuns]:
     """Judges changes of a script that makes more than trained weights; its runs as written are made once."""
     options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
-    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0) as launcher:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
         yield GateRuns(launcher, options, replace(SIZES, evidence_steps=60), ())
 
 

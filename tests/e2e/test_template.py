@@ -215,7 +215,7 @@ def test_a_script_that_sets_what_libraries_read_is_started_afresh(tmp_path: Path
 def test_a_study_says_once_why_nothing_was_forked(tmp_path: Path) -> None:
     text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n" + SCRIPTS.joinpath("plain.py").read_text()
     (tmp_path / "train.py").write_text(text)
-    done = hotlap("measure", "--no-sweep", "train.py", "100000", cwd=tmp_path)
+    done = hotlap("measure", "--no-sweep", "--steps", "40", "train.py", "100000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob(".hotlap/*/study.json")
     study = load(path, Study)
