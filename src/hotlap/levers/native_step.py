@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import ClassVar, Literal, Self, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, passes_s, script_sha256
 from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
 from hotlap.source import Edit
 
@@ -13,6 +13,10 @@ OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop")
 
 # Beyond this the arithmetic outweighs what a step costs besides: a layer of 2048 x 2048 has 4 million weights.
 MAX_ELEMENTS = 8_000_000
+
+# Multiplications (an update counts for ten of each weight) below which torch cannot win: natively they take 30 us.
+LEAST_PRODUCTS = 300_000
+WORK = 10
 
 
 @final
@@ -24,14 +28,28 @@ class NativeStep(Lever):
     of autograd, and `optimizer.step()` of SGD, Adam, AdamW and RMSprop one call on the `.grad` tensors. The loss,
     hooks, clipping, accumulation, schedulers and `state_dict` stay torch's; what is not known runs as before.
     Why: a small network's arithmetic takes a few microseconds, torch's operators around it hundreds.
-    When it hurts: nowhere that is known. Of wide layers, large batches and many parameters the passes or the update
-    are left to torch where they were measured to be faster there (once on this machine, for each size); dropout, which
-    would draw other numbers, is left to torch as well.
+    When it hurts: torch's products are faster where layers are wide and batches large, and its updates where there are
+    many parameters, so `native_steps("model")` and `native_steps("optimizer")` are compared as well. Dropout, which
+    would draw other numbers, is left to torch.
     """
+
+    parts: Literal["all", "model", "optimizer"] = "all"
 
     name: ClassVar[str] = "native-step"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+
+    @classmethod
+    def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
+        """All of a step; where torch may do a part of it faster, the other part alone as well."""
+        weights = sum(o.num_elements for o in run.optimizers)
+        rows = max((n for n in run.num_samples if n), default=1)
+        found = [cls()]
+        if rows * weights >= LEAST_PRODUCTS:
+            found.append(cls("optimizer"))
+        if WORK * weights >= LEAST_PRODUCTS:
+            found.append(cls("model"))
+        return found
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Where the model runs, then what updates it."""
@@ -44,9 +62,9 @@ class NativeStep(Lever):
         return _refuses(run.optimizers)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Model and optimizer."""
-        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-        return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+        """All of these parts."""
+        model, optimizer = passes_s(run), run.mean_phase_s(Phase.OPTIMIZER) or 0.0
+        return {"all": model + optimizer, "model": model, "optimizer": optimizer}[self.parts]
 
     def install(self, patch: Patch) -> None:
         """From the next call of a model on, optimizers that a scheduler has wrapped included."""
@@ -54,15 +72,17 @@ class NativeStep(Lever):
 
         steps = known_steps()
         said = len(steps.notes)
-        steps.install(patch.set)
-        patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
+        steps.install(patch.set, self.parts)
+        if self.parts != "model":
+            patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
         patch.idle.append(lambda: None if steps.at_work else " ".join(steps.notes))
         # Asked now and then, and at the end: what was left to torch, and why.
         patch.settled.append(lambda: _tell(patch, steps.notes[said:]))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        return behind_imports(run, "native_steps()", imports="from hotlap.small import native_steps")
+        parts = "" if self.parts == "all" else f'"{self.parts}"'
+        return behind_imports(run, f"native_steps({parts})", imports="from hotlap.small import native_steps")
 
 
 def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:

@@ -1,6 +1,5 @@
 """A model's forward and backward natively, inside torch's autograd: `model(x)` for whatever loss comes after it."""
 
-import copy
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -8,13 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from hotlap.small import crossover, guards
+from hotlap.small import guards
 from hotlap.small.native import Core, core, core_for
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
 
-Forward = Callable[[torch.Tensor], torch.Tensor]
 Eager = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
 
@@ -52,7 +50,6 @@ class Network:
         self._read = {wanted: _read_on_the_way_back(self.program, wanted) for wanted in (False, True)}
         self._free: dict[tuple[str, bool], list[Any]] = {}
         self._row = self.program.multiplications(1)
-        self._by_torch: dict[int, bool] = {}
 
     @property
     def model(self) -> nn.Module:
@@ -73,33 +70,6 @@ class Network:
         if x.dim() == 2:
             return x.shape[1] == self.features
         return x.dim() > 2 and not self._samples.why_not(self.model, tuple(x.shape[1:]))
-
-    def is_slower(self, x: torch.Tensor) -> bool:
-        """Whether torch's own passes are faster for a batch of this many rows, by what was measured here."""
-        rows = x.shape[0]
-        if rows * self._row < crossover.LEAST_PRODUCTS:
-            return False
-        size = crossover.size_of(rows)
-        if size not in self._by_torch:
-            shapes = [tuple(p.shape) for p in self.program.parameters]
-            what = (self.program.dtype, shapes, [node.op.name for node in self.program.nodes], size)
-            key = f"{crossover.where()} passes {what}"
-            self._by_torch[size] = crossover.torch_is_faster(key, lambda: self._both(x.detach()))
-        return self._by_torch[size]
-
-    def _both(self, x: torch.Tensor) -> crossover.Both:
-        """A native forward and backward and those in torch, on a copy: no hook on a parameter hears of them."""
-        model = copy.deepcopy(self.model)
-        network = Network(model, nn.Module.__call__)
-
-        def passes(forward: Forward) -> Callable[[], object]:
-            def run() -> None:
-                out = forward(x)
-                torch.autograd.grad(out, network.trained, torch.ones_like(out), allow_unused=True)
-
-            return run
-
-        return passes(network), passes(model)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The model's result, with its gradient."""

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from functools import cache, wraps
 from itertools import chain
 from threading import get_ident, main_thread
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import torch
 from torch import nn, optim
 from torch.optim import optimizer as optimizer_module
 
+from hotlap.errors import UserError
 from hotlap.small.native import core
 from hotlap.small.network import Network
 from hotlap.small.optimizers import METHODS
@@ -26,6 +27,9 @@ from hotlap.small.updates import NativeUpdate
 Set = Callable[[Any, str, Any], object]
 """`setattr`, or something that remembers what was there before."""
 
+Parts = Literal["all", "model", "optimizer"]
+"""Of a step: forward and backward, the update, or both."""
+
 Subject = TypeVar("Subject")
 Made = TypeVar("Made")
 
@@ -33,11 +37,19 @@ MAX_TRACED = 16
 """A model that is another at each call (its own attributes change) is left to torch after so many tracings."""
 
 
-def native_steps() -> None:
-    """Run what is known natively from now on, in this process."""
+def native_steps(parts: Parts = "all") -> None:
+    """Run what is known natively from now on, in this process.
+
+    `parts`: "model" leaves the updates to torch, "optimizer" leaves it forward and backward.
+
+    Raises:
+        UserError: there are no such parts.
+    """
+    if parts not in get_args(Parts):
+        raise UserError(f"native_steps takes {', '.join(map(repr, get_args(Parts)))}, not {parts!r}.")
     steps = known_steps()
     if not steps.installed:
-        steps.install(setattr)
+        steps.install(setattr, parts)
 
 
 @cache
@@ -55,24 +67,25 @@ class NativeSteps:
         """Something ran natively: not all was left to torch."""
         self.notes: list[str] = []
         """Why a model or an optimizer was left to torch, each reason once."""
-        self._originals: dict[type[optim.Optimizer], Callable[..., Any]] = {}
         self._models: dict[int, _Known[nn.Module, Network]] = {}
         self._optimizers: dict[int, _Known[optim.Optimizer, NativeUpdate]] = {}
         self._inside = False
         self._thread = main_thread().ident
 
-    def install(self, put: Set) -> None:
-        """Replace what `Module.__call__` calls, and `step` and `zero_grad` of the known optimizers, through `put`."""
+    def install(self, put: Set, parts: Parts = "all") -> None:
+        """Replace, through `put`, what `Module.__call__` calls; `step` and `zero_grad` of the known optimizers."""
         if core().module is None:
             self._note(core().why_not)
         if self.installed:
             return
         put(self, "installed", True)
-        put(nn.Module, "_call_impl", self._call_of(nn.Module._call_impl))
+        if parts != "optimizer":
+            put(nn.Module, "_call_impl", self._call_of(nn.Module._call_impl))
+        if parts == "model":
+            return
         put(optim.Optimizer, "zero_grad", self._zero_grad_of(optim.Optimizer.zero_grad))
-        put(self, "_originals", {kind: _hooked(kind) for kind in METHODS})
-        for kind, original in self._originals.items():
-            put(kind, "step", self._step_of(kind, original))
+        for kind in METHODS:
+            put(kind, "step", self._step_of(kind, _hooked(kind)))
 
     def take_over(self, optimizer: optim.Optimizer, put: Set) -> None:
         """An optimizer whose `step` a scheduler wrapped before this was installed: wrap it again, with ours inside."""
@@ -123,7 +136,7 @@ class NativeSteps:
     def _fits(self, network: Network, x: torch.Tensor) -> bool:
         self._inside = True  # it may look at the model's forward, or try it
         try:
-            return network.takes(x) and not network.is_slower(x)
+            return network.takes(x)
         finally:
             self._inside = False
 
@@ -202,20 +215,11 @@ class NativeSteps:
             known = self._optimizers[id(optimizer)] = _Known(optimizer, self._optimizers)
         if known.made is None and not known.refused:
             try:
-                known.made = self._faster_update(optimizer)
+                known.made = NativeUpdate(optimizer)
             except Unsupported as reason:
                 known.refused = core().module is None
                 self._note(f"{type(optimizer).__name__}.step is left to torch: {reason}")
         return known.made
-
-    def _faster_update(self, optimizer: optim.Optimizer) -> NativeUpdate | None:
-        """None where torch's own step is faster, which is then left to it."""
-        update = NativeUpdate(optimizer)
-        if not update.is_slower(optimizer, _inner(self._originals[type(optimizer)])):
-            return update
-        self._optimizers[id(optimizer)].refused = True
-        self._note(f"{type(optimizer).__name__}.step is left to torch: it was measured to be faster here.")
-        return None
 
     def _zero_grad_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)

@@ -1,24 +1,21 @@
 """compile_step(model, loss, optimizer) -> a training step that runs natively on the user's own tensors."""
 
-import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small import crossover, guards, losses, optimizers
+from hotlap.small import guards, losses, optimizers
 from hotlap.small.native import core
 from hotlap.small.program import Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
 from hotlap.small.updates import NativeUpdate
 
 Loss = nn.Module | Callable[..., torch.Tensor]
-
-
-WIDE = 4096
-"""Weights below which torch's products cannot win: a step of such a network is mostly overhead there."""
+Passes = Literal["native", "torch"]
+"""Who does the forward and the backward pass."""
 
 
 class CompiledStep:
@@ -37,9 +34,8 @@ class CompiledStep:
         *,
         clip: tuple[str, float] | None = None,
         seed: int | None = None,
-        measured: bool = True,
+        passes: Passes = "native",
     ) -> None:
-        self._measured = measured
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
@@ -50,8 +46,7 @@ class CompiledStep:
         self._settings: Any = None
         self._form: Any = None
         self._training = True
-        self._wide = False
-        self._by_torch: dict[int, bool] = {}
+        self._passes = passes
         self._update: NativeUpdate | None = None
         self.why_torch = core().why_not
         """Why steps run in torch, as a sentence; "" where they run natively."""
@@ -61,7 +56,7 @@ class CompiledStep:
 
     def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One forward, backward and update; returns the loss before the update."""
-        if self._native is None or (self._wide and self._hands_over(x, y)):
+        if self._native is None or self._passes == "torch":
             return self._torch_step(x, y)
         loss = self._native.call(x, y, self._training, self._criterion.labels)
         if loss is not None:
@@ -100,7 +95,7 @@ class CompiledStep:
         if self._native is not None:
             self._revalidate()
             X, y = self._check(X, y)  # noqa: N806 - the same name as the argument
-        by_torch = self._native is None or (self._wide and self._hands_over(X[:batch_size], y[:batch_size]))
+        by_torch = self._native is None or self._passes == "torch"
         history = []
         for epoch in range(epochs):
             order = torch.randperm(X.shape[0], generator=generator) if shuffle else None
@@ -153,9 +148,6 @@ class CompiledStep:
         self._training = any(node.op.name == "DROPOUT" for node in self._program.nodes)
         self._keep = (found, self._program)
         self._native = native
-        self._weights = sum(p.numel() for p in self._program.parameters if p.dim() == 2)
-        self._wide = self._measured and self._weights >= WIDE
-        self._by_torch = {}
         self._watch()
         # A scheduler warns where it believes that the optimizer has not stepped.
         self.optimizer._opt_called = True  # type: ignore[attr-defined]
@@ -201,33 +193,6 @@ class CompiledStep:
         if not self._criterion.labels and y.dtype != program.dtype:
             raise Unsupported(f"the target is {y.dtype}, the model {program.dtype}.")
         return x.contiguous(), y
-
-    # -- wide layers -------------------------------------------------------------------------------------------------
-
-    def _hands_over(self, x: torch.Tensor, y: torch.Tensor) -> bool:
-        """Whether torch's own products are faster for a batch of this many rows, by what was measured here."""
-        rows = x.shape[0]
-        if rows * self._weights < crossover.LEAST_PRODUCTS:
-            return False
-        size = crossover.size_of(rows)
-        if size not in self._by_torch:
-            with torch.random.fork_rng(devices=[]):  # the script's random stream is to stay as it is
-                self._by_torch[size] = crossover.torch_is_faster(self._key(size), lambda: self._both(x, y))
-        return self._by_torch[size]
-
-    def _key(self, size: int) -> str:
-        """What the answer depends on; rows in powers of two."""
-        shapes = [tuple(p.shape) for p in self._program.parameters]
-        what = (self._program.dtype, shapes, [node.op.name for node in self._program.nodes], size, self._clip)
-        return f"{crossover.where()} {type(self.optimizer).__name__} {what}"
-
-    def _both(self, x: torch.Tensor, y: torch.Tensor) -> crossover.Both:
-        """A native step and one in torch, on copies, so that measuring trains nothing."""
-        steps = []
-        for _ in range(2):
-            model, optimizer = copy.deepcopy((self.model, self.optimizer))
-            steps.append(CompiledStep(model, self.loss, optimizer, clip=self._clip, seed=0, measured=False))
-        return lambda: steps[0].step(x, y), lambda: steps[1]._torch_step(x, y)
 
     # -- the same in torch -------------------------------------------------------------------------------------------
 
@@ -285,6 +250,7 @@ def compile_step(
     clip_grad_norm: float | None = None,
     clip_grad_value: float | None = None,
     seed: int | None = None,
+    passes: Passes = "native",
 ) -> CompiledStep:
     """A training step for a small network, run natively on the CPU; Unsupported names what is not recognised.
 
@@ -296,7 +262,11 @@ def compile_step(
         clip_grad_norm: as torch.nn.utils.clip_grad_norm_ between backward and update.
         clip_grad_value: as torch.nn.utils.clip_grad_value_.
         seed: of the dropout masks; by default torch's initial seed.
+        passes: "torch" leaves forward and backward to torch, whose products are faster where layers are wide and
+            batches large; the optimizer's update is native in both cases.
     """
+    if passes not in get_args(Passes):
+        raise UserError(f"passes is {passes!r}; it has to be 'native' or 'torch'.")
     if clip_grad_norm is not None and clip_grad_value is not None:
         raise UserError("clip_grad_norm and clip_grad_value exclude each other.")
     clip = None
@@ -304,4 +274,4 @@ def compile_step(
         clip = ("norm", float(clip_grad_norm))
     elif clip_grad_value is not None:
         clip = ("value", float(clip_grad_value))
-    return CompiledStep(model, loss, optimizer, clip=clip, seed=seed)
+    return CompiledStep(model, loss, optimizer, clip=clip, seed=seed, passes=passes)

@@ -1,12 +1,9 @@
 """An optimizer's step on `.grad`, natively: what `optimizer.step()` does, in one call of the core."""
 
-import copy
-from collections.abc import Callable
-
 import torch
 from torch import optim
 
-from hotlap.small import crossover, guards, optimizers
+from hotlap.small import guards, optimizers
 from hotlap.small.native import core, core_for
 from hotlap.small.program import Unsupported
 
@@ -51,23 +48,6 @@ class NativeUpdate:
                     self._guard.attribute(p, "grad", None)
         self._settings = guards.watch_settings(optimizer, self._core)
 
-    def is_slower(self, optimizer: optim.Optimizer, by_torch: Callable[[optim.Optimizer], object]) -> bool:
-        """Whether `by_torch` steps faster, by what was measured here."""
-        numbers = sum(p.numel() for p in self._parameters)
-        if WORK * numbers < crossover.LEAST_PRODUCTS:
-            return False
-        shapes = [tuple(p.shape) for p in self._parameters]
-        how = [(group.get("foreach"), group.get("fused")) for group in optimizer.param_groups]
-        key = f"{crossover.where()} {type(optimizer).__name__} {(self._parameters[0].dtype, shapes, how)}"
-
-        def both() -> crossover.Both:
-            """On copies, so that measuring trains nothing."""
-            one, other = _copy(optimizer), _copy(optimizer)
-            native = NativeUpdate(one)
-            return lambda: native.step(one), lambda: by_torch(other)
-
-        return crossover.torch_is_faster(key, both)
-
     def step(self, optimizer: optim.Optimizer) -> bool:
         """Update all parameters; False, with nothing done, where something is not as it was."""
         if not self._native.step(self._guard, self._settings) and not self._step_again(optimizer):
@@ -82,15 +62,6 @@ class NativeUpdate:
         self._native.set_groups([optimizers.settings(group) for group in optimizer.param_groups])
         self._settings = guards.watch_settings(optimizer, self._core)
         return bool(self._native.step(self._guard, self._settings))
-
-
-def _copy(optimizer: optim.Optimizer) -> optim.Optimizer:
-    """With parameters and gradients of its own."""
-    copied = copy.deepcopy(optimizer)
-    for group, of in zip(copied.param_groups, optimizer.param_groups, strict=True):
-        for p, original in zip(group["params"], of["params"], strict=True):
-            p.grad = None if original.grad is None else original.grad.clone()
-    return copied
 
 
 def _check_parameters(parameters: list[torch.Tensor]) -> None:

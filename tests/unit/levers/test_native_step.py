@@ -7,7 +7,7 @@ import torch
 
 from hotlap.levers import Patch
 from hotlap.levers.native_step import NativeStep
-from hotlap.record import OptimizerFacts, Phase
+from hotlap.record import OptimizerFacts, Phase, Run
 from hotlap.small import script_steps
 from hotlap.small.native import core
 from tests.conformance.recorded import awkward_runs
@@ -41,6 +41,18 @@ def test_its_bound_is_the_model_and_the_optimizer() -> None:
     run = awkward_runs()["plain"]
     parts = [run.mean_phase_s(phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)]
     assert NativeStep().saves_at_most_s(run, ()) == pytest.approx(sum(parts))
+
+
+def test_what_torch_may_do_faster_is_tried_without() -> None:
+    run = replace(awkward_runs()["plain"], num_samples=(32, None, 32))
+    small, wide = (replace(optimizer(), num_elements=n) for n in (500, 20_000))
+    assert parts(replace(run, optimizers=(small,))) == ["all"]
+    assert parts(replace(run, optimizers=(wide,))) == ["all", "optimizer"]
+    assert parts(replace(run, optimizers=(wide, wide))) == ["all", "optimizer", "model"]
+
+
+def parts(run: Run) -> list[str]:
+    return [lever.parts for lever in NativeStep.candidates(run, machine())]
 
 
 @pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import nn, optim
 
+from hotlap.errors import UserError
 from hotlap.levers import Patch
-from hotlap.small import compile_step, crossover
+from hotlap.small import compile_step, native_steps
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
-from hotlap.small.script_steps import NativeSteps
+from hotlap.small.script_steps import NativeSteps, Parts
 
 pytestmark = pytest.mark.skipif(not core().views, reason=f"no native core, or a torch before 2.10: {core().why_not}")
 
@@ -22,16 +23,10 @@ Train = Callable[[nn.Module, optim.Optimizer], list[float]]
 X, Y = torch.randn(64, 5, generator=torch.Generator().manual_seed(0)), torch.arange(64) % 3
 
 
-@pytest.fixture(autouse=True)
-def _never_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is faster here and now (test_crossover.py) does not decide what is native."""
-    monkeypatch.setattr(crossover, "MARGIN", 0.0)
-
-
 @contextmanager
-def installed() -> Iterator[NativeSteps]:
+def installed(parts: Parts = "all") -> Iterator[NativeSteps]:
     steps, patch = NativeSteps(), Patch()
-    steps.install(patch.set)
+    steps.install(patch.set, parts)
     try:
         yield steps
     finally:
@@ -436,3 +431,22 @@ def test_compile_step_takes_them_as_well() -> None:
         refuses.step(PICTURES, Y[:32])
     with pytest.raises(Unsupported, match=r"takes 24 features, but samples of the shape \(2, 3, 5\) come in"):
         refuses.step(torch.randn(32, 2, 3, 5), Y[:32])
+
+
+@pytest.mark.parametrize("parts", ["model", "optimizer"])
+def test_what_is_to_stay_torchs_stays_so(parts: Parts) -> None:
+    net, twin = model(), model()
+    optim.SGD(net.parameters())  # with the first one, torch wraps `step`
+    step = optim.SGD.step
+    with installed(parts) as steps:
+        passes = "_Pass" in type(net(X).grad_fn).__name__
+        assert passes == (parts == "model")
+        assert (optim.SGD.step is not step) == (parts == "optimizer")
+        ours = plain(net, optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+        assert steps.at_work
+    assert ours == pytest.approx(plain(twin, optim.SGD(twin.parameters(), lr=0.1, momentum=0.9)), rel=1e-4)
+
+
+def test_parts_that_there_are_not_are_refused() -> None:
+    with pytest.raises(UserError, match="not 'loss'"):
+        native_steps("loss")  # type: ignore[arg-type]

@@ -367,7 +367,7 @@ def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring
     study = tune(world_of(script, costs={"native-step": 0.4}), levers=names, budget_s=80.0)
     assert accepted(study) == []
     told = conclusion(study)
-    needs = re.search(r"native-step gained 2\.\d+x, .* --budget (\d+)m or more", told.sentence)
+    needs = re.search(r"native-step parts=all gained 2\.\d+x, .* --budget (\d+)m or more", told.sentence)
     assert needs, told.sentence
     enough = tune(world_of(script, costs={"native-step": 0.4}), levers=names, budget_s=60.0 * int(needs[1]))
     assert accepted(enough) == ["native-step"]
@@ -464,7 +464,7 @@ def test_a_study_that_found_nothing_goes_on_for_what_could_help_much(script: Pat
     helps = {"native-step": 0.4}
     short = tune(world_of(script, costs=helps), levers=names, budget_s=80.0)
     assert not accepted(short)
-    assert "native-step gained 2." in " ".join(short.warnings), "it was timed in what there was"
+    assert "native-step parts=all gained 2." in " ".join(short.warnings), "it was timed in what there was"
     longer = tune(world_of(script, costs=helps), levers=names, budget_s=80.0, long_budget_s=540.0)
     assert (longer.budget_s, accepted(longer)) == (540.0, ["native-step"])
     assert not any("The budget was over" in warning for warning in longer.warnings)
