@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.record import Checkup, Unit, Weight, decode
+from hotlap.record import Checkup, Weight, decode
 
 pytestmark = pytest.mark.e2e
 
@@ -42,16 +42,10 @@ def test_the_machine_is_measured_once_shown_and_kept_or_it_is_said_why_not(tmp_p
         "operator",
         "operator-autograd",
         "launch",
-        "disk-read",
     }
     for figure in found.figures:
         assert 0 < figure.value.low <= figure.value.mid <= figure.value.high, figure
         assert figure.num_repeats >= 6
-    rates = {(figure.name, figure.variant): figure.value.mid for figure in found.figures}
-    # Wide bounds: what no machine of today is beyond.
-    assert 1e8 < rates["matmul", "float32"] < 1e16
-    assert all(1e8 < f.value.mid < 1e14 for f in found.figures if f.unit is Unit.BYTE_PER_S and f.device == "cpu")
-    assert all(1e-8 < rates[name, ""] < 1e-1 for name in ("operator", "operator-autograd"))
     assert found.quick and found.torch is not None
     assert all(complaint.weight in Weight for complaint in found.complaints)
     assert {path.name for path in home.iterdir()} == {"torch.py"}
@@ -82,9 +76,6 @@ def test_each_gpu_has_its_figures(tmp_path: Path) -> None:
     assert found.torch is not None and len(found.torch.devices) == torch.cuda.device_count()
     assert not [note for note in found.notes if "ended early" in note]
     for number in range(torch.cuda.device_count()):
-        here = {(f.name, f.variant): f.value for f in found.figures if f.device == f"cuda:{number}"}
-        names = {name for name, _ in here}
-        assert names >= {"matmul", "read", "copy", "triad", "operator", "launch", "round-trip", "to-device", "to-host"}
-        assert here["matmul", "float16"].mid > here["matmul", "float64"].mid
-        assert here["to-device", "pinned 16 MiB"].mid > here["to-device", "pinned 64 KiB"].mid
-        assert here["round-trip", ""].mid > here["launch", ""].mid
+        names = {f.name for f in found.figures if f.device == f"cuda:{number}"}
+        assert names >= {"matmul", "read", "copy", "triad", "operator", "launch", "to-device", "to-host"}
+        assert f"cuda:{number}" in found.under_load

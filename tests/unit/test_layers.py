@@ -44,7 +44,7 @@ FIRST_LAYER = {
 TORCH_AT_HOME = ("probe", "data", "small")
 # These run in the training process only.
 TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
-TORCH_IN_THE_CHILD += ("machine/measure/__main__.py", "machine/measure/on_cpu.py", "machine/measure/on_gpu.py")
+TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))
 
 # The lab's work and trainings, in processes of their own.
 TORCH_IN_THE_CHILD += ("lab/child/products.py", "lab/child/calls.py", "lab/child/ode.py")
@@ -158,7 +158,7 @@ PARENT: tuple[str, ...] = (
 )
 PARENT += ("rules", "source", "source.disk", "source.patching", "experiment", "search", "tune", "data")
 PARENT += ("cli.live", "cli.shelf")
-PARENT += ("machine.checkup", "machine.threads", "machine.limits", "report.machine", "experiment.sweep", "cli.machine")
+PARENT += ("machine.checkup", "machine.threads", "report.machine", "experiment.sweep", "cli.machine")
 PARENT += (
     "predict",
     "predict.prediction",

@@ -150,12 +150,8 @@ _BUILD = frozenset(
     {
         "cpu-torch-beside-gpu",
         "driver-too-old",
-        "driver-behind",
         "gpu-not-reached",
         "gpu-not-in-build",
-        "no-tensor-cores",
-        "tensor-cores-idle",
-        "not-in-nvidia-container",
     }
 )
 

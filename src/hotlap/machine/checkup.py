@@ -18,17 +18,14 @@ from statistics import median
 import hotlap
 from hotlap.errors import HotlapError, RecordError
 from hotlap.folders import cache_folder
-from hotlap.machine import checks
+from hotlap.machine.checks import complaints
 from hotlap.machine.facts import Facts
 from hotlap.machine.gather import gather
-from hotlap.machine.measured import Measured
-from hotlap.record import Checkup, load, save
+from hotlap.record import Checkup, Measured, load, save
 from hotlap.units import percent
 
 # A machine with eight GPUs takes a minute; what takes longer than this hangs.
 _TIMEOUT_S = 600.0
-# Repeats that lie so far apart make a figure that says little.
-_WIDE = 0.10
 _PACKAGES = ("torch", "numpy")
 
 
@@ -50,18 +47,33 @@ def checkup(
     Raises:
         CannotMeasure: torch cannot be imported, or measuring did not end.
     """
-    folder = folder or cache_folder()
     facts = gather()
     key = key_of(facts)
-    path = folder / f"machine-{key}.json"
-    kept = None if fresh else _kept(path, key=key, quick=quick)
-    if kept is None:
+    path = (folder or cache_folder()) / f"machine-{key}.json"
+    found = None if fresh else _kept(path, key=key, quick=quick)
+    if found is None:
         doing("measuring the machine")
-        kept = _measured(facts, key=key, quick=quick, folder=folder)
+        begun, created = time.monotonic(), datetime.now(UTC)
+        measured = _in_child(quick=quick)
+        found = Checkup(
+            machine=facts.machine,
+            cores=facts.cores,
+            created=created.isoformat(timespec="seconds"),
+            key=key,
+            hotlap=hotlap.__version__,
+            versions=_versions(),
+            torch=measured.torch,
+            figures=measured.figures,
+            under_load=measured.under_load,
+            quick=quick,
+            elapsed_s=time.monotonic() - begun,
+            notes=(*measured.failures, *_noise(facts, measured)),
+        )
         with suppress(OSError):  # a home that cannot be written to costs the time of measuring again, no more
-            save(kept, path)
-    known = replace(facts, torch=kept.torch, figures=kept.figures, under_load=kept.under_load)
-    return replace(kept, machine=facts.machine, cores=facts.cores, complaints=checks.complaints(known))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save(found, path)
+    known = replace(facts, torch=found.torch, figures=found.figures, under_load=found.under_load)
+    return replace(found, machine=facts.machine, cores=facts.cores, complaints=complaints(known))
 
 
 def key_of(facts: Facts) -> str:
@@ -95,33 +107,14 @@ def _kept(path: Path, *, key: str, quick: bool) -> Checkup | None:
     return found if found.key == key and (quick or not found.quick) else None
 
 
-def _measured(facts: Facts, *, key: str, quick: bool, folder: Path) -> Checkup:
-    begun, created = time.monotonic(), datetime.now(UTC)
-    found = _in_child(quick=quick, folder=folder)
-    return Checkup(
-        machine=facts.machine,
-        cores=facts.cores,
-        created=created.isoformat(timespec="seconds"),
-        key=key,
-        hotlap=hotlap.__version__,
-        versions=_versions(),
-        torch=found.torch,
-        figures=found.figures,
-        under_load=found.under_load,
-        quick=quick,
-        elapsed_s=time.monotonic() - begun,
-        notes=(*found.failures, *_noise(facts, found)),
-    )
-
-
-def _in_child(*, quick: bool, folder: Path) -> Measured:
+def _in_child(*, quick: bool) -> Measured:
     """A process of its own measures: this one never imports torch."""
     # The user's folder must not shadow our packages (-P), and the child must find this hotlap.
     root = str(Path(hotlap.__file__).parents[1])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
     with tempfile.TemporaryDirectory(prefix="hotlap-") as scratch:
         out = Path(scratch) / "measured.json"
-        command = [sys.executable, "-P", "-m", "hotlap.machine.measure", str(out), _disk_folder(folder, scratch)]
+        command = [sys.executable, "-P", "-m", "hotlap.machine.measure", str(out)]
         try:
             done = subprocess.run(
                 [*command, *(["quick"] if quick else [])],
@@ -144,24 +137,12 @@ def _in_child(*, quick: bool, folder: Path) -> Measured:
         return load(out, Measured)
 
 
-def _disk_folder(folder: Path, scratch: str) -> str:
-    """The cache folder is on the user's disk; a temporary one may be in memory."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return scratch
-    return str(folder) if os.access(folder, os.W_OK) else scratch
-
-
 def _noise(facts: Facts, found: Measured) -> tuple[str, ...]:
     """One sentence about how far the figures can be trusted."""
     if not found.figures:
         return ()
     typical = median(figure.spread for figure in found.figures)
-    wide = [f"{figure.name} {figure.variant}".strip() for figure in found.figures if figure.spread > _WIDE]
     parts = [f"Repeats of a figure lie {percent(typical)} apart (half of the middle half, median of all figures)"]
-    if wide:
-        parts.append(f"{len(wide)} of {len(found.figures)} more than {percent(_WIDE)}")
     if facts.load is not None:
         parts.append(f"{facts.load:.1f} processes wanted a processor when it began")
     return ("; ".join(parts) + ".",)

@@ -1,4 +1,4 @@
-"""/sys and the scheduler -> processors as this process may use them: cores, hyper-threads, kinds, memory nodes."""
+"""/sys and the scheduler -> processors as this process may use them: cores, hyper-threads, kinds."""
 
 import os
 from collections.abc import Collection
@@ -29,7 +29,6 @@ def look(*, root: Path = Path("/"), allowed: Collection[int] | None = None) -> C
         quota=None if quota == float("inf") else quota,
         physical=len(cores) or None,
         fast=_fast(cpus, cores) if cores else None,
-        numa_nodes=_nodes(root / "sys/devices/system/node", allowed),
     )
 
 
@@ -55,8 +54,3 @@ def _fast(cpus: Path, cores: list[int]) -> int:
     # Intel says which processors are efficiency cores even where clocks are hidden.
     efficient = numbers(text(cpus.parent.parent / "cpu_atom/cpus"))
     return sum(core not in efficient for core in cores) or len(cores)
-
-
-def _nodes(folder: Path, allowed: Collection[int]) -> int | None:
-    lists = [numbers(text(path)) for path in folder.glob("node[0-9]*/cpulist")]
-    return sum(bool(cpus & set(allowed)) for cpus in lists) or None

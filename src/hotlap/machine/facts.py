@@ -3,29 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hotlap.machine.nvidia import Driver
-from hotlap.record import Cores, Figure, Machine, TorchBuild, UnderLoad
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Memory, in bytes."""
-
-    limit_bytes: int | None = None
-    """Of the tightest cgroup; None without one."""
-    swap_used_bytes: int = 0
-    shm_bytes: int | None = None
-    """Size of /dev/shm, used or not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """`ulimit`, soft; None without a limit."""
-
-    open_files: int | None = None
-    open_files_hard: int | None = None
-    locked_bytes: int | None = None
-    processes: int | None = None
+from hotlap.record import Cores, Driver, Figure, Gpu, Machine, TorchBuild
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +25,22 @@ class Facts:
 
     machine: Machine
     cores: Cores
-    memory: Memory = Memory()
-    limits: Limits = Limits()
+    memory_limit_bytes: int | None = None
+    """Of the tightest cgroup; None without one."""
+    shm_bytes: int | None = None
+    """Size of /dev/shm, used or not."""
+    open_files: int | None = None
+    """Soft limit (`ulimit -n`); None without one."""
+    open_files_hard: int | None = None
+    processes: int | None = None
+    """Soft limit (`ulimit -u`), threads included; None without one."""
     clocks: Clocks = Clocks()
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that decide about threads, allocators, GPUs and containers."""
-    allocator: str | None = None
-    """"glibc", "jemalloc", "tcmalloc" or "mimalloc": what a process of this environment uses."""
+    """Variables that decide about threads, allocators and GPUs."""
     load: float | None = None
     """Processes that wanted a processor, mean of the last minute."""
     container: bool = False
     """We are inside of one, of any kind."""
-    nvidia_container: str | None = None
-    """Release of NVIDIA's PyTorch container that we are in, "25.06"."""
     nvidia_cards: int = 0
     """NVIDIA display adapters and accelerators on the PCI bus, driver or not."""
     nvidia_nodes: bool = False
@@ -68,4 +49,5 @@ class Facts:
     torch: TorchBuild | None = None
     """None until a process of its own has looked."""
     figures: tuple[Figure, ...] = ()
-    under_load: tuple[UnderLoad, ...] = ()
+    under_load: Mapping[str, Gpu] = field(default_factory=dict)
+    """"cuda:0" -> what its driver said while it multiplied matrices."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist, median, quantiles
 
 from hotlap.record import Figure, Interval, Unit
@@ -11,14 +12,11 @@ _CONFIDENCE = 0.95
 # Beyond this many values ranks come from the normal distribution (a binomial coefficient of 1,030 overflows).
 _MANY = 500
 
-LEAST_REPEATS = 6
-"""Fewer, and even the smallest and the largest do not bracket the median with 95% (1 - 2 / 2**n)."""
-
 
 def median_interval(values: Sequence[float]) -> Interval:
     """The median, and its 95% interval by order statistics: right for any distribution of independent values.
 
-    With fewer than `LEAST_REPEATS` values the interval is all that was seen, and covers less.
+    With fewer than 6 values the interval is all that was seen, and covers less (1 - 2 / 2**n).
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -40,12 +38,18 @@ def _rank(n: int) -> int:
     return k
 
 
-def spread(values: Sequence[float]) -> float:
-    """Half of the distance between the quartiles, as a part of the median; 0 for one value."""
-    if len(values) < 2:
-        return 0.0
-    low, mid, high = quantiles(values, n=4, method="inclusive")
-    return (high - low) / 2 / mid if mid else 0.0
+def duration(name: str, times_s: Sequence[float], *, device: str, how: str = "") -> Figure:
+    """A time."""
+    low, mid, high = quantiles(times_s, n=4, method="inclusive")
+    return Figure(
+        name=name,
+        device=device,
+        unit=Unit.SECOND,
+        value=median_interval(times_s),
+        spread=(high - low) / 2 / mid,
+        num_repeats=len(times_s),
+        how=how,
+    )
 
 
 def rate(
@@ -54,58 +58,12 @@ def rate(
     times_s: Sequence[float],
     *,
     unit: Unit,
-    device: str = "cpu",
+    device: str,
     variant: str = "",
     threads: int | None = None,
     how: str = "",
 ) -> Figure:
     """A rate: `amount` (operations, bytes) in each of `times_s`."""
-    times = median_interval(times_s)
-    return Figure(
-        name=name,
-        device=device,
-        variant=variant,
-        unit=unit,
-        value=Interval(low=amount / times.high, mid=amount / times.mid, high=amount / times.low),
-        spread=spread(times_s),
-        num_repeats=len(times_s),
-        threads=threads,
-        how=how,
-    )
-
-
-def duration(
-    name: str,
-    times_s: Sequence[float],
-    *,
-    device: str = "cpu",
-    variant: str = "",
-    threads: int | None = None,
-    how: str = "",
-) -> Figure:
-    """A time."""
-    return Figure(
-        name=name,
-        device=device,
-        variant=variant,
-        unit=Unit.SECOND,
-        value=median_interval(times_s),
-        spread=spread(times_s),
-        num_repeats=len(times_s),
-        threads=threads,
-        how=how,
-    )
-
-
-def find(figures: Sequence[Figure], name: str, *, device: str, variant: str | None = None) -> Figure | None:
-    """The best figure of this name on `device`: highest rate, or shortest time."""
-    fits = [
-        figure
-        for figure in figures
-        if figure.name == name and figure.device == device and variant in (None, figure.variant)
-    ]
-    return max(
-        fits,
-        key=lambda figure: -figure.value.mid if figure.unit is Unit.SECOND else figure.value.mid,
-        default=None,
-    )
+    taken = duration(name, times_s, device=device, how=how)
+    low, mid, high = (amount / taken.value.high, amount / taken.value.mid, amount / taken.value.low)
+    return replace(taken, value=Interval(low=low, mid=mid, high=high), unit=unit, variant=variant, threads=threads)

@@ -12,18 +12,18 @@ from pathlib import Path
 from hotlap import cgroups
 from hotlap.machine import cores, nvidia
 from hotlap.machine.files import in_brackets, text
-from hotlap.record import Machine
+from hotlap.record import Driver, Machine
 
 # /proc/cpuinfo's names of what decides between kernels. "bf16" is Arm's.
 _FLAGS = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16", "bf16", "sve")
 
 
-def look(*, root: Path = Path("/"), driver: nvidia.Driver | None = None) -> Machine:
+def look(*, root: Path = Path("/"), driver: Driver | None = None) -> Machine:
     """What levers and rules must know of this machine, as this process may use it.
 
     Arguments:
         root: for tests.
-        driver: NVIDIA's, if somebody asked it already; asking again takes up to some seconds.
+        driver: NVIDIA's, if somebody asked it already; it takes seconds to answer where no program holds the GPUs.
     """
     import psutil
 

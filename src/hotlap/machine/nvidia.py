@@ -1,178 +1,98 @@
-"""`nvidia-smi -q -x` -> what NVIDIA's driver says of itself and of each GPU.
+"""NVML -> what NVIDIA's driver says of itself and of its GPUs, by NVIDIA's own bindings (nvidia-ml-py)."""
 
-The program comes with every driver, so nothing has to be installed for it, and its XML can be kept and replayed. Tags
-that a driver does not know are missing, and those that a card does not know say "N/A": None here.
-"""
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
 
-import re
-import shutil
-import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
-from xml.etree import ElementTree
+from hotlap.record import Driver, Gpu
 
-# Without persistence mode the driver starts each GPU for the question, which takes seconds.
-_TIMEOUT_S = 20.0
-_MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """One NVIDIA GPU as its driver sees it. None: unknown."""
-
-    name: str
-    uuid: str | None = None
-    persistence: bool | None = None
-    mig: bool | None = None
-    """Cut into instances; figures are of one of them."""
-    ecc: bool | None = None
-    ecc_uncorrected: int | None = None
-    """Memory errors since the driver was loaded that could not be corrected."""
-    link_generation: int | None = None
-    """PCIe generation now; falls when the GPU has nothing to do."""
-    link_generation_most: int | None = None
-    """What card and slot can do together."""
-    link_generation_card: int | None = None
-    """What the card can do."""
-    link_width: int | None = None
-    link_width_most: int | None = None
-    slowdowns: tuple[str, ...] = ()
-    """Active reasons for lower clocks, idleness and settings left out: "sw_power_cap", "hw_thermal_slowdown", ..."""
-    sm_mhz: float | None = None
-    sm_mhz_most: float | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    power_limit_default_w: float | None = None
-    temperature_c: float | None = None
-    memory_bytes: int | None = None
-    used_bytes: int | None = None
-    utilisation: float | None = None
-    """Part of the last moment in which a kernel ran, in [0, 1]."""
-    processes: tuple[int, ...] = ()
-    """Ids of processes that compute on it. A container sees none of those outside of it."""
+# Reasons for lower clocks that hold a GPU back; idleness and clocks that somebody set are none.
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
+SLOWDOWNS = {
+    "sw_power_cap": 0x04,
+    "hw_slowdown": 0x08,
+    "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+}
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
+_UNCORRECTED, _SINCE_DRIVER_LOAD, _SM_CLOCK, _GPU_TEMPERATURE = 1, 0, 1, 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
-    """NVIDIA's driver."""
+def ask(*, uuid: str | None = None) -> Driver | None:
+    """The driver of this machine, and all its GPUs or the one of this `uuid`; None without a driver that answers.
 
-    version: str
-    cuda: str | None
-    """Newest CUDA that it knows itself, "12.4"."""
-    gpus: tuple[Gpu, ...] = ()
-
-
-def ask() -> Driver | None:
-    """The driver of this machine; None where it has none, or it does not answer."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    Never raises: a question that the bindings, the driver or the card do not know leaves its field None.
+    """
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+    except Exception:  # not installed, no driver, or one that is broken: each has errors of its own
         return None
     try:
-        done = subprocess.run(
-            [program, "-q", "-x"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, errors="replace"
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return parse(done.stdout) if done.returncode == 0 else None
+        version = _told(nvml.nvmlSystemGetDriverVersion)
+        if version is None:
+            return None
+        return Driver(version=_text(version), gpus=tuple(_gpu(nvml, handle) for handle in _handles(nvml, uuid)))
+    finally:
+        with suppress(Exception):
+            nvml.nvmlShutdown()
 
 
-def parse(xml: str) -> Driver | None:
-    """What `nvidia-smi -q -x` printed; None if it is something else."""
-    try:
-        log = ElementTree.fromstring(xml)
-    except ElementTree.ParseError:
-        return None
-    version = _text(log, "driver_version")
-    if log.tag != "nvidia_smi_log" or version is None:
-        return None
-    return Driver(version=version, cuda=_text(log, "cuda_version"), gpus=tuple(map(_gpu, log.iter("gpu"))))
+def _handles(nvml: Any, uuid: str | None) -> Iterator[Any]:
+    if uuid is not None:
+        found = [_told(nvml.nvmlDeviceGetHandleByUUID, uuid)]
+    else:
+        found = [_told(nvml.nvmlDeviceGetHandleByIndex, k) for k in range(_told(nvml.nvmlDeviceGetCount) or 0)]
+    return (handle for handle in found if handle is not None)
 
 
-def _gpu(node: ElementTree.Element) -> Gpu:
-    link = "pci/pci_gpu_link_info"
+def _gpu(nvml: Any, handle: Any) -> Gpu:
+    def ask(name: str, *words: object) -> Any:
+        return _told(getattr(nvml, name, None), handle, *words)
+
+    def watts(name: str) -> float | None:
+        milliwatts = ask(name)
+        return None if milliwatts is None else milliwatts / 1e3
+
+    memory, rates = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetUtilizationRates")
+    # Rows: corrected, uncorrected, replaced at the next reset, could not be replaced.
+    rows = ask("nvmlDeviceGetRemappedRows")
+    # "Event" since driver 535, "Throttle" before.
+    reasons = ask("nvmlDeviceGetCurrentClocksEventReasons") or ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
     return Gpu(
-        name=_text(node, "product_name") or "NVIDIA GPU",
-        uuid=_text(node, "uuid"),
-        persistence=_claim(node, "persistence_mode"),
-        mig=_claim(node, "mig_mode/current_mig"),
-        ecc=_claim(node, "ecc_mode/current_ecc"),
-        ecc_uncorrected=_errors(node),
-        link_generation=_whole(node, f"{link}/pcie_gen/current_link_gen"),
-        link_generation_most=_whole(node, f"{link}/pcie_gen/max_link_gen"),
-        link_generation_card=_whole(node, f"{link}/pcie_gen/max_device_link_gen"),
-        link_width=_whole(node, f"{link}/link_widths/current_link_width"),
-        link_width_most=_whole(node, f"{link}/link_widths/max_link_width"),
-        slowdowns=tuple(_slowdowns(node)),
-        sm_mhz=_number(node, "clocks/sm_clock"),
-        sm_mhz_most=_number(node, "max_clocks/sm_clock"),
-        # Both names of each: drivers from 530 on, and older ones.
-        power_w=_number(
-            node,
-            "gpu_power_readings/instant_power_draw",
-            "gpu_power_readings/power_draw",
-            "gpu_power_readings/average_power_draw",
-            "power_readings/power_draw",
-        ),
-        power_limit_w=_number(node, "gpu_power_readings/current_power_limit", "power_readings/power_limit"),
-        power_limit_default_w=_number(
-            node, "gpu_power_readings/default_power_limit", "power_readings/default_power_limit"
-        ),
-        temperature_c=_number(node, "temperature/gpu_temp"),
-        memory_bytes=_bytes(node, "fb_memory_usage/total"),
-        used_bytes=_bytes(node, "fb_memory_usage/used"),
-        utilisation=None if (busy := _number(node, "utilization/gpu_util")) is None else busy / 100,
-        processes=tuple(_processes(node)),
+        name=_text(ask("nvmlDeviceGetName") or "NVIDIA GPU"),
+        uuid=None if (uuid := ask("nvmlDeviceGetUUID")) is None else _text(uuid),
+        uncorrected_errors=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_DRIVER_LOAD),
+        rows_pending=None if rows is None else bool(rows[2] or rows[3]),
+        link_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
+        link_generation_most=ask("nvmlDeviceGetMaxPcieLinkGeneration"),
+        link_generation_card=ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+        link_width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
+        link_width_most=ask("nvmlDeviceGetMaxPcieLinkWidth"),
+        slowdowns=tuple(name for name, bit in SLOWDOWNS.items() if reasons & bit),
+        sm_mhz=ask("nvmlDeviceGetClockInfo", _SM_CLOCK),
+        power_w=watts("nvmlDeviceGetPowerUsage"),
+        power_limit_w=watts("nvmlDeviceGetPowerManagementLimit"),
+        power_limit_default_w=watts("nvmlDeviceGetPowerManagementDefaultLimit"),
+        temperature_c=ask("nvmlDeviceGetTemperature", _GPU_TEMPERATURE),
+        used_bytes=None if memory is None else int(memory.used),
+        utilisation=None if rates is None else rates.gpu / 100,
+        processes=tuple(int(one.pid) for one in ask("nvmlDeviceGetComputeRunningProcesses") or ()),
     )
 
 
-def _slowdowns(node: ElementTree.Element) -> Iterable[str]:
-    # "event" since driver 535, "throttle" before. Idleness and clocks that somebody set are no limits.
-    for name in ("event", "throttle"):
-        prefix = f"clocks_{name}_reason_"
-        for reason in node.findall(f"clocks_{name}_reasons/*"):
-            word = reason.tag.removeprefix(prefix)
-            if reason.text == "Active" and word not in ("gpu_idle", "applications_clocks_setting", "sync_boost"):
-                yield word
+def _told(question: Callable[..., Any] | None, *words: object) -> Any:
+    """The answer; None where there is none."""
+    if question is None:
+        return None
+    try:
+        return question(*words)
+    except Exception:  # NVML's own errors are made at run time, and old bindings raise others
+        return None
 
 
-def _processes(node: ElementTree.Element) -> Iterable[int]:
-    for process in node.findall("processes/process_info"):
-        pid = _whole(process, "pid")
-        # "G" draws the desktop; "C" and "C+G" compute.
-        if pid is not None and "C" in (_text(process, "type") or ""):
-            yield pid
-
-
-def _errors(node: ElementTree.Element) -> int | None:
-    found = [
-        int(count.text)
-        for count in node.findall("ecc_errors/volatile//*")
-        if "uncorrectable" in count.tag and (count.text or "").strip().isdigit() and count.text is not None
-    ]
-    return sum(found) if found else None
-
-
-def _text(node: ElementTree.Element, path: str) -> str | None:
-    found = (node.findtext(path) or "").strip()
-    return found if found and found not in ("N/A", "[N/A]", "Unknown Error") else None
-
-
-def _claim(node: ElementTree.Element, path: str) -> bool | None:
-    return {"Enabled": True, "Disabled": False}.get(_text(node, path) or "")
-
-
-def _number(node: ElementTree.Element, *paths: str) -> float | None:
-    for path in paths:
-        if found := re.match(r"\d+(?:\.\d+)?", _text(node, path) or ""):
-            return float(found[0])
-    return None
-
-
-def _whole(node: ElementTree.Element, path: str) -> int | None:
-    found = _number(node, path)
-    return None if found is None else int(found)
-
-
-def _bytes(node: ElementTree.Element, path: str) -> int | None:
-    found = _number(node, path)
-    return None if found is None else int(found * _MIB)
+def _text(answer: str | bytes) -> str:
+    # Bindings before 11.515 answer in bytes.
+    return answer.decode(errors="replace") if isinstance(answer, bytes) else answer

@@ -1,6 +1,6 @@
 """The record of a machine: what it can do at best, what is wrong with it, and how a step scales with threads.
 
-Shape letters: C counts of threads, F figures. Rates are per second, times in seconds, memory in bytes.
+Shape letter: C counts of threads. Rates are per second, times in seconds, memory in bytes.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,6 @@ class Unit(StrEnum):
 
     FLOP_PER_S = "flop/s"
     """Floating-point operations; a multiplication and an addition are two."""
-    OP_PER_S = "op/s"
-    """The same of whole numbers."""
     BYTE_PER_S = "B/s"
     SECOND = "s"
 
@@ -38,10 +36,9 @@ class Figure:
     """One thing that a device can do at best, as measured."""
 
     name: str
-    """"matmul", "read", "copy", "triad", "operator", "operator-autograd", "launch", "round-trip", "to-device",
-    "to-host", or "disk-read"."""
+    """"matmul", "read", "copy", "triad", "operator", "operator-autograd", "launch", "to-device" or "to-host"."""
     device: str
-    """"cpu", "cuda:0", ..., or "disk"."""
+    """"cpu", "cuda:0", ..."""
     variant: str = ""
     """What else tells it from figures of this name: a dtype, "pinned 1 MiB", ..."""
     unit: Unit
@@ -86,8 +83,6 @@ class Cores:
     """Cores behind the allowed processors: hyper-threads of one core count once."""
     fast: int | None = None
     """Of these, those of the fastest kind; equal to `physical` where all are alike."""
-    numa_nodes: int | None = None
-    """Memory nodes that the allowed processors belong to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +92,6 @@ class TorchDevice:
     name: str
     capability: tuple[int, int]
     memory_bytes: int
-    free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,27 +108,49 @@ class TorchBuild:
     """torch.cuda.is_available()."""
     arch_list: tuple[str, ...] = ()
     """"sm_80", "compute_90", ...: what the build holds code for; empty where that is unknown."""
-    tf32: bool | None = None
-    """float32 products may use tensor cores by default."""
     num_threads: int | None = None
     """As it chose itself in this environment."""
     devices: tuple[TorchDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnderLoad:
-    """What the driver said of a GPU while it multiplied matrices."""
+class Gpu:
+    """One NVIDIA GPU as its driver saw it at one moment. None: unknown."""
 
-    device: str
-    """"cuda:0"."""
+    name: str
     uuid: str | None = None
+    uncorrected_errors: int | None = None
+    """Memory errors since the driver was loaded that could not be corrected."""
+    rows_pending: bool | None = None
+    """Rows of memory wait for a reset to be replaced, or could not be."""
+    link_generation: int | None = None
+    """PCIe generation now; falls when the GPU has nothing to do."""
+    link_generation_most: int | None = None
+    """What card and slot can do together."""
+    link_generation_card: int | None = None
+    """What the card can do."""
+    link_width: int | None = None
+    link_width_most: int | None = None
     slowdowns: tuple[str, ...] = ()
-    """Reasons for lower clocks that were active: "sw_power_cap", "hw_thermal_slowdown", ..."""
+    """Reasons for lower clocks that are active: "sw_power_cap", "hw_thermal_slowdown", ..."""
     sm_mhz: float | None = None
     power_w: float | None = None
+    power_limit_w: float | None = None
+    power_limit_default_w: float | None = None
     temperature_c: float | None = None
-    link_generation: int | None = None
-    link_width: int | None = None
+    used_bytes: int | None = None
+    utilisation: float | None = None
+    """Part of the last moment in which a kernel ran, in [0, 1]."""
+    processes: tuple[int, ...] = ()
+    """Ids of processes that compute on it. A container sees none of those outside of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """NVIDIA's driver."""
+
+    version: str
+    gpus: tuple[Gpu, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +186,18 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a process with torch in it found out about a machine."""
+
+    torch: TorchBuild
+    figures: tuple[Figure, ...] = ()
+    under_load: Mapping[str, Gpu] = field(default_factory=dict)
+    """"cuda:0" -> what its driver said while it multiplied matrices."""
+    failures: tuple[str, ...] = ()
+    """What could not be measured, and why: one sentence each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
     """What `hotlap machine` hands over."""
 
@@ -184,7 +212,8 @@ class Checkup:
     versions: Mapping[str, str] = field(default_factory=dict)
     torch: TorchBuild | None = None
     figures: tuple[Figure, ...] = ()
-    under_load: tuple[UnderLoad, ...] = ()
+    under_load: Mapping[str, Gpu] = field(default_factory=dict)
+    """"cuda:0" -> what its driver said while it multiplied matrices."""
     complaints: tuple[Complaint, ...] = ()
     """Weightiest first; looked at anew each time, while figures may come from the cache."""
     quick: bool = False
@@ -205,24 +234,6 @@ class ThreadTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
-    """What a step is made of, by how it scales: seconds on one thread.
-
-    `step(n) = serial_s + parallel_s / n + memory_s / min(n, memory_threads) + waking_s * (n - 1)`
-    """
-
-    serial_s: float
-    parallel_s: float
-    memory_s: float = 0.0
-    """Bound by memory: no faster from `memory_threads` on. 0 where that cannot be told from the parallel part."""
-    memory_threads: float = 1.0
-    waking_s: float = 0.0
-    """What each further thread costs: waking it, and waiting for it."""
-    error: float = 0.0
-    """Largest distance between a measured step and this model, as a part of the step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """The same step at several numbers of threads."""
 
@@ -233,35 +244,6 @@ class Sweep:
     """The smallest number whose step is as fast as the fastest; None where nothing could be timed."""
     default_threads: int | None = None
     """What the script runs with, untouched."""
-    scaling: Scaling | None = None
-    """None with fewer than two numbers of threads."""
-    busy: float | None = None
-    """Part of all logical processors that works, at `default_threads` (or at most threads), as a monitor shows it, by
-    the model; in [0, 1]."""
     why: str = ""
-    """One sentence: why the processors are not busier, and which number of threads is best."""
+    """One sentence: what further threads bring, and which number of them is best."""
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """One floor of a step: the time that this machine needs at least."""
-
-    name: str
-    """"compute", "memory" or "operators"."""
-    floor_s: float
-    share: float
-    """`floor_s` as a part of the step; above 1 if the totals or the machine's figure are off."""
-    by: str
-    """The figure it rests on: "matmul bfloat16 of cuda:0, 620 TFLOP/s"."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepLimits:
-    """A step beside the best that this machine could do with its totals."""
-
-    step_s: float
-    limits: tuple[Limit, ...]
-    """Highest floor first."""
-    why: str
-    """One sentence with numbers."""

@@ -1,4 +1,4 @@
-"""Checkup, Sweep and StepLimits -> text for a terminal, and the parts of it that a report can show alone."""
+"""Checkup -> text for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from io import StringIO
@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.record import Checkup, Complaint, Figure, StepLimits, Sweep, Unit, Weight
+from hotlap.record import Checkup, Complaint, Figure, Unit, Weight
 from hotlap.report.clean import clean_line
 from hotlap.units import duration, percent, size
 
@@ -23,13 +23,11 @@ _TITLES = {
     "operator": "small operator",
     "operator-autograd": "  with autograd, both ways",
     "launch": "floor of a call",
-    "round-trip": "call and wait",
     "to-device": "copy to the device",
     "to-host": "copy to the host",
-    "disk-read": "disk, read",
 }
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_UNITS = {Unit.FLOP_PER_S: "FLOP/s", Unit.OP_PER_S: "op/s", Unit.BYTE_PER_S: "B/s"}
+_UNITS = {Unit.FLOP_PER_S: "FLOP/s", Unit.BYTE_PER_S: "B/s"}
 
 
 def render(checkup: Checkup, *, width: int = WIDTH) -> str:
@@ -99,7 +97,7 @@ def _device(checkup: Checkup, device: str) -> str:
     devices = checkup.torch.devices if checkup.torch else ()
     if number.isdigit() and int(number) < len(devices):
         return f"{device}: {devices[int(number)].name}"
-    return {"cpu": "Processor", "disk": "Disk"}.get(device, device)
+    return {"cpu": "Processor"}.get(device, device)
 
 
 def _row(figure: Figure) -> tuple[str, ...]:
@@ -130,8 +128,9 @@ def complaints(found: Sequence[Complaint]) -> RenderableType:
         return Text("\nNothing is wrong with it, as far as hotlap can see.")
     parts: list[RenderableType] = [Text("\nWhat is wrong with it", style="bold")]
     for one in found:
+        code = f"{one.code} ({one.about})" if one.about else one.code
         head = Text.assemble(
-            (f"{one.weight.value}  ", _STYLES[one.weight]), (clean_line(one.code), "bold"), ": ", clean_line(one.what)
+            (f"{one.weight.value}  ", _STYLES[one.weight]), (clean_line(code), "bold"), ": ", clean_line(one.what)
         )
         rest = Text(f"{clean_line(one.cost)}\nFix: {clean_line(one.fix)}")
         parts += [head, Padding(rest, (0, 0, 0, 4))]
@@ -143,27 +142,3 @@ def notes(checkup: Checkup) -> RenderableType:
     how = "quickly " if checkup.quick else ""
     lines = [f"Measured {how}at {checkup.created}, in {duration(checkup.elapsed_s)}.", *checkup.notes]
     return Text("\n" + "\n".join(map(clean_line, lines)))
-
-
-def sweep(found: Sweep) -> RenderableType:
-    """The step at each number of threads, and why it is so."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("threads", "step", "95% interval", "faster than one"):
-        table.add_column(name, justify="right", no_wrap=True)
-    first = found.times[0].step_s.mid if found.times else 0.0
-    for one in found.times:
-        mark = " *" if one.threads == found.best_threads else ""
-        step = one.step_s
-        table.add_row(
-            f"{one.threads}{mark}",
-            duration(step.mid),
-            f"{duration(step.low)} to {duration(step.high)}",
-            f"{first / step.mid:.2f}x" if step.mid else "",
-        )
-    return Group(table, *(Text(clean_line(line)) for line in (found.why, *found.notes) if line))
-
-
-def limits(found: StepLimits) -> RenderableType:
-    """The step beside what this machine could do at best."""
-    lines = [found.why, *(f"{one.name}: {duration(one.floor_s)} at least ({one.by})" for one in found.limits)]
-    return Text("\n".join(map(clean_line, lines)))

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from hotlap.machine.facts import Facts
-from hotlap.machine.nvidia import Driver, Gpu
-from hotlap.record import Cores, Figure, Interval, Machine, TorchBuild, TorchDevice, Unit
+from hotlap.record import Cores, Driver, Figure, Gpu, Interval, Machine, TorchBuild, TorchDevice, Unit
 
 GIB = 1 << 30
 
@@ -19,21 +18,18 @@ MACHINE = Machine(
     huge_pages="madvise",
     libc="glibc 2.36",
 )
-CORES = Cores(logical=16, allowed=16, physical=16, fast=16, numa_nodes=1)
+CORES = Cores(logical=16, allowed=16, physical=16, fast=16)
 HEALTHY = Facts(
     machine=MACHINE,
     cores=CORES,
     load=0.1,
-    allocator="jemalloc",
     torch=TorchBuild(version="2.8.0+cpu", num_threads=16),
 )
 CARD = Gpu(
     name="NVIDIA H200",
     uuid="GPU-1",
-    persistence=True,
-    mig=False,
-    ecc=True,
-    ecc_uncorrected=0,
+    uncorrected_errors=0,
+    rows_pending=False,
     link_generation=1,
     link_generation_most=5,
     link_generation_card=5,
@@ -41,7 +37,6 @@ CARD = Gpu(
     link_width_most=16,
     power_limit_w=700.0,
     power_limit_default_w=700.0,
-    memory_bytes=141 * GIB,
     used_bytes=0,
     utilisation=0.0,
 )
@@ -51,14 +46,13 @@ CUDA_BUILD = TorchBuild(
     cuda="12.9",
     cuda_works=True,
     arch_list=("sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"),
-    tf32=True,
     num_threads=16,
     devices=(H200,),
 )
 WITH_GPU = replace(
     HEALTHY,
     machine=replace(MACHINE, gpus=("NVIDIA H200",)),
-    driver=Driver(version="575.57.08", cuda="12.9", gpus=(CARD,)),
+    driver=Driver(version="575.57.08", gpus=(CARD,)),
     nvidia_cards=1,
     nvidia_nodes=True,
     torch=CUDA_BUILD,

@@ -11,8 +11,7 @@ import pytest
 from hotlap.machine import checkup as module
 from hotlap.machine.checkup import CannotMeasure, checkup, key_of
 from hotlap.machine.facts import Facts
-from hotlap.machine.measured import Measured
-from hotlap.record import Checkup, TorchBuild, decode, encode, save
+from hotlap.record import Checkup, Measured, TorchBuild, decode, encode, save
 from tests.unit.machine.made_up import CARD, HEALTHY, WITH_GPU, figure
 
 MEASURED = Measured(
@@ -119,7 +118,7 @@ def test_noise_and_failures_are_noted(child: Child, tmp_path: Path) -> None:
     child.measured = replace(MEASURED, figures=(wild,), failures=("Measuring cuda:0 ended early: out of memory",))
     notes = quietly(tmp_path).notes
     assert "out of memory" in notes[0]
-    assert "40%" in notes[1] and "1 of 1 more than 10%" in notes[1]
+    assert "40%" in notes[1]
 
 
 def test_a_checkup_survives_the_way_through_json(child: Child, tmp_path: Path) -> None:

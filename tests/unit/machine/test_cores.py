@@ -56,16 +56,7 @@ def test_where_clocks_are_hidden_the_list_of_efficiency_cores_decides(tmp_path: 
 
 def test_without_topology_cores_are_unknown(tmp_path: Path) -> None:
     seen = cores.look(root=tmp_path, allowed=range(4))
-    assert (seen.physical, seen.fast, seen.numa_nodes, seen.quota) == (None, None, None, None)
-
-
-def test_only_memory_nodes_of_allowed_processors_count(tmp_path: Path) -> None:
-    for node, cpus in enumerate(("0-1", "2-3")):
-        folder = tmp_path / f"sys/devices/system/node/node{node}"
-        folder.mkdir(parents=True)
-        (folder / "cpulist").write_text(cpus)
-    assert cores.look(root=tmp_path, allowed=(0, 1)).numa_nodes == 1
-    assert cores.look(root=tmp_path, allowed=(1, 2)).numa_nodes == 2
+    assert (seen.physical, seen.fast, seen.quota) == (None, None, None)
 
 
 def test_a_quota_is_told_apart_from_the_affinity(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which code runs on which GPU, and which container goes with which driver."""
+"""Which code runs on which GPU."""
 
 import pytest
 
@@ -30,13 +30,3 @@ def test_how_code_runs(arch: str, capability: tuple[int, int], how: str | None) 
 )
 def test_versions(text: str | None, numbers: tuple[int, int] | None) -> None:
     assert cuda.version(text) == numbers
-
-
-def test_no_container_is_fitting_that_is_far_from_the_torch_that_is_used() -> None:
-    assert cuda.fitting(torch=(2, 13), driver=590) is None
-    assert cuda.newest(driver=590) == cuda.CONTAINERS[-1]
-    assert cuda.newest(driver=450) is None
-
-
-def test_containers_are_in_order() -> None:
-    assert list(cuda.CONTAINERS) == sorted(cuda.CONTAINERS, key=lambda one: (one.torch, one.tag))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from hotlap.machine import figures
 from hotlap.record import Unit
-from tests.unit.machine.made_up import figure
 
 
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
@@ -44,14 +43,6 @@ def test_a_median_lies_in_its_interval_and_its_interval_in_what_was_seen(values:
 
 
 def test_a_rate_turns_times_round() -> None:
-    found = figures.rate("copy", 10.0, [1.0, 2.0, 4.0], unit=Unit.BYTE_PER_S)
+    found = figures.rate("copy", 10.0, [1.0, 2.0, 4.0], unit=Unit.BYTE_PER_S, device="cpu")
     assert (found.value.low, found.value.mid, found.value.high) == (2.5, 5.0, 10.0)
     assert found.spread == pytest.approx(0.375)
-
-
-def test_the_best_of_several_figures_is_the_highest_rate_or_the_shortest_time() -> None:
-    rates = (figure("matmul", 1e9, threads=1), figure("matmul", 2e9, threads=2))
-    times = (figure("launch", 2e-6, unit=Unit.SECOND), figure("launch", 1e-6, unit=Unit.SECOND))
-    assert figures.find(rates, "matmul", device="cpu") == rates[1]
-    assert figures.find(times, "launch", device="cpu") == times[1]
-    assert figures.find(rates, "matmul", device="cuda:0") is None

@@ -1,21 +1,28 @@
-"""What is wrong with a machine: `Facts -> Complaint | None`, one small function each."""
+"""What is wrong with a machine: `Facts -> Iterator[Complaint]`, one file a part of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from hotlap.machine.checks import build, container, gpu, memory, processor, system
+from hotlap.machine.checks import gpu, memory, processor, torch_build
 from hotlap.machine.facts import Facts
 from hotlap.record import Complaint, Weight
 
-__all__ = ["ALL", "Check", "complaints"]
+__all__ = ["ALL", "complaints"]
 
-Check = Callable[[Facts], Complaint | None]
-
-ALL: tuple[Check, ...] = (*build.ALL, *gpu.ALL, *processor.ALL, *memory.ALL, *system.ALL, *container.ALL)
+ALL: tuple[Callable[[Facts], Iterator[Complaint]], ...] = (
+    torch_build.check,
+    gpu.check,
+    processor.check,
+    memory.check,
+)
 
 _ORDER = (Weight.BROKEN, Weight.COSTLY, Weight.MINOR)
 
 
 def complaints(facts: Facts) -> tuple[Complaint, ...]:
-    """Everything that is wrong, weightiest first."""
-    found = [complaint for check in ALL if (complaint := check(facts)) is not None]
-    return tuple(sorted(found, key=lambda complaint: _ORDER.index(complaint.weight)))
+    """Everything that is wrong, weightiest first; what several devices have in common is said once, of the first."""
+    found: dict[str, Complaint] = {}
+    for one in (one for check in ALL for one in check(facts)):
+        first = found.get(one.code)
+        found[one.code] = replace(first, about=f"{first.about}, {one.about}") if first else one
+    return tuple(sorted(found.values(), key=lambda one: _ORDER.index(one.weight)))

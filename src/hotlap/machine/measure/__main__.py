@@ -1,47 +1,59 @@
-"""`python -m hotlap.machine.measure OUT FOLDER [quick]`: measures, and writes what it found to OUT."""
+"""`python -m hotlap.machine.measure OUT [quick]`: measures, and writes what it found to OUT."""
 
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import torch
 
-from hotlap.machine.measure import on_cpu, on_disk, on_gpu
-from hotlap.machine.measure.pace import QUICK, THOROUGH, Pace
-from hotlap.machine.measured import Measured
-from hotlap.record import Figure, TorchBuild, UnderLoad, save
+from hotlap import cgroups
+from hotlap.machine.measure import gpu
+from hotlap.machine.measure.timing import QUICK, THOROUGH, Pace, by_clock
+from hotlap.machine.measure.work import Device, bandwidth, overhead, products
+from hotlap.record import Figure, Gpu, Measured, TorchBuild, save
 
 
-def main(out: Path, folder: Path, pace: Pace) -> None:
+def main(out: Path, pace: Pace) -> None:
     """Everything, one device after the other. A device that fails is told, and spares the others."""
-    build = _build()
     found: list[Figure] = []
-    loads: list[UnderLoad] = []
+    loads: dict[str, Gpu] = {}
     failures: list[str] = []
 
     def attempt(name: str, measure: Callable[[], Iterator[Figure]]) -> None:
         try:
             for figure in measure():
                 found.append(figure)
-        except (RuntimeError, OSError, MemoryError) as error:
+        except Exception as error:  # whatever a device or its driver comes up with
             first = (str(error) or type(error).__name__).splitlines()[0]
             failures.append(f"Measuring {name} ended early: {first}")
 
-    attempt("the processor", partial(on_cpu.measure, pace))
-    attempt("the disk", partial(on_disk.measure, pace, folder))
+    def watched(number: int) -> Iterator[Figure]:
+        yield from gpu.measure(pace, number)
+        load = gpu.under_load(number)
+        if load is not None:
+            loads[f"cuda:{number}"] = load
+
+    build = _build()
+    attempt("the processor", partial(_processor, pace))
     for number in range(len(build.devices)):
-        attempt(f"cuda:{number}", partial(on_gpu.measure, pace, number))
-        try:
-            load = on_gpu.under_load(number)
-        except RuntimeError as error:
-            failures.append(f"cuda:{number} could not be watched under load: {str(error).splitlines()[0]}")
-        else:
-            loads += [load] if load else []
-    save(
-        Measured(torch=build, figures=tuple(found), under_load=tuple(loads), failures=tuple(failures)),
-        out,
+        attempt(f"cuda:{number}", partial(watched, number))
+    save(Measured(torch=build, figures=tuple(found), under_load=loads, failures=tuple(failures)), out)
+
+
+def _processor(pace: Pace) -> Iterator[Figure]:
+    device = Device(
+        name="cpu",
+        free_bytes=min(int(psutil.virtual_memory().available), cgroups.memory_left_bytes() or 1 << 62),
+        most_side=1024,
+        on_device=by_clock,
+        from_host=by_clock,
+        threads=torch.get_num_threads(),
     )
+    yield from products(device, pace, (torch.float32, torch.float64, torch.bfloat16, torch.float16))
+    yield from bandwidth(device, pace)
+    yield from overhead(device, pace)
 
 
 def _build() -> TorchBuild:
@@ -52,11 +64,10 @@ def _build() -> TorchBuild:
         hip=torch.version.hip,
         cuda_works=works,
         arch_list=tuple(torch.cuda.get_arch_list()) if works else (),
-        tf32=torch.get_float32_matmul_precision() != "highest" if works else None,
         num_threads=torch.get_num_threads(),
-        devices=tuple(on_gpu.describe(number) for number in range(torch.cuda.device_count())) if works else (),
+        devices=tuple(gpu.describe(number) for number in range(torch.cuda.device_count())) if works else (),
     )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), QUICK if "quick" in sys.argv[3:] else THOROUGH)
+    main(Path(sys.argv[1]), QUICK if "quick" in sys.argv[2:] else THOROUGH)
