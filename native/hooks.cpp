@@ -128,7 +128,7 @@ PyObject* timed(Hook* h, PyObject* what, PyObject* busy, PyObject* const* args, 
 }
 
 PyObject* forward(Hook* h, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-    if (is_true(h->session, kInForward, true) || !trains_here(h)) {
+    if (is_true(h->session, kInForward, true) || is_true(h->session, kInBackward, true) || !trains_here(h)) {
         return PyObject_Vectorcall(h->function, args, nargsf, kwnames);
     }
     if (PyVectorcall_NARGS(nargsf) < 1 || is_true(h->session, kAttentive, true)) {

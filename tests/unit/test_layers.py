@@ -15,8 +15,8 @@ ROOT = Path(hotlap.__file__).parent
 
 # Each part may import those of the layers above it, and itself.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"record", "errors", "units", "cgroups", "folders"}),
-    frozenset({"source", "machine", "data", "small"}),
+    frozenset({"record", "errors", "units", "cgroups", "folders", "cuda"}),
+    frozenset({"source", "machine", "data", "small", "accelerator"}),
     frozenset({"rules", "levers", "gate", "predict"}),
     frozenset({"experiment", "probe"}),
     frozenset({"search"}),
@@ -33,15 +33,15 @@ TOP = LAYERS[-1]
 # Narrower than their layer: these two know the record and nothing that made it.
 RECORD_ONLY = frozenset({"launch", "report"})
 
-# Within the first layer: errors, units and cgroups stand alone, the record raises errors, a folder may be in memory.
+# Within the first layer these stand alone; the record raises errors, a folder may be in memory.
 FIRST_LAYER = {
-    **{part: frozenset[str]() for part in ("errors", "units", "cgroups")},
+    **{part: frozenset[str]() for part in ("errors", "units", "cgroups", "cuda")},
     "record": frozenset({"errors", "units"}),
     "folders": frozenset({"cgroups"}),
 }
 
 # Torch may be imported at module level here: in the child, or on the user's own wish.
-TORCH_AT_HOME = ("probe", "data", "small")
+TORCH_AT_HOME = ("probe", "data", "small", "accelerator", "cuda")
 # These run in the training process only.
 TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))

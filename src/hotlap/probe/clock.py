@@ -7,6 +7,7 @@ three values to a list for each interval, when it is over.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isnan, nan
 from time import perf_counter
 from types import CodeType
 from typing import Any
@@ -81,10 +82,10 @@ class Clock:
 
     __slots__ = ("_laps", "_open", "_reader", "callers", "kept", "last_spent", "note", "now", "tape", "where")
 
-    def __init__(self, now: Callable[[], float] = perf_counter, *, keep: bool = False) -> None:
+    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self.now = now
-        self.kept: list[Any] | None = [] if keep else None
-        """Everything that was read, to be read again by another clock."""
+        self.kept: list[Any] | None = None
+        """A list takes everything that is read from now on, to be read again by another clock."""
         self.tape: list[Any] = []
         """What was written and not read yet; always the same list."""
         self.note = self.tape.extend
@@ -155,13 +156,20 @@ class Clock:
 
 
 def read_again(tape: list[Any], moment: Callable[[float], float]) -> list[Lap]:
-    """The steps of a tape by another clock: `moment` answers what that one showed at a time of the first."""
-    other: list[Any] = []
-    triples = iter(tape)
-    for what, begin, end in zip(triples, triples, triples, strict=True):
+    """The steps of a tape by another clock, of which `moment` answers what it showed at a time of the first one.
+
+    NaN: that is not known, and no step of which it is so is among them. Nor is the first, which began before the tape.
+    """
+    laps: list[Lap] = []
+    since, part = nan, []
+    for what, begin, end in zip(tape[::3], tape[1::3], tape[2::3], strict=True):
         if what <= LAP:
-            other += (what, moment(begin), moment(end))
-    return _Reader(other[1]).read(other) if other else []
+            part += [what, moment(begin), moment(end)]
+        if what == LAP:
+            if not any(map(isnan, (since, *part))):
+                laps += _Reader(since).read(part)
+            since, part = moment(end), []
+    return laps
 
 
 class _Reader:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
+from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
@@ -87,7 +88,7 @@ class Collectives:
         if "LOCAL_RANK" not in os.environ:
             self.local_rank = self.rank
         self.active = self.world_size > 1
-        self._on_device = str(dist.get_backend()) not in ("gloo", "mpi") and torch.cuda.is_available()
+        self._on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
 
     def saw_module(self, module: torch.nn.Module) -> None:
         """A module makes a forward pass, in the first steps."""

@@ -1,33 +1,32 @@
 """Moments in which the host is busy with the device: moving data there and back, and waiting for it."""
 
 import functools
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
+from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 
-# What a driver shows of itself: NVIDIA's, WSL's, AMD's.
-_DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
+def hook_when_there(patch: Patch, install: Callable[[], None]) -> None:
+    """Call `install` now where a device may come, else once another's backend is imported: on most machines, never."""
+    if accelerator.may_come():
+        install()
+        return
+    register: Any = torch._register_device_module
 
-def may_be_used() -> bool:
-    """The script may come to use CUDA. Answered without asking CUDA, which reads its environment once and for all, and
-    cannot be used in a forked child once it was asked.
-    """
-    if torch.version.cuda is None and torch.version.hip is None:
-        return False
-    return sys.platform != "linux" or any(Path(driver).exists() for driver in _DRIVERS)
+    @functools.wraps(register)
+    def registered(*args: Any, **kwargs: Any) -> None:
+        register(*args, **kwargs)
+        if torch._register_device_module is registered:
+            torch._register_device_module = register
+            install()
 
-
-def is_on_device(tensor: torch.Tensor) -> bool:
-    """Not in the host's memory."""
-    return tensor.is_cuda
+    patch.set(torch, "_register_device_module", registered)
 
 
 def hook(
@@ -35,7 +34,7 @@ def hook(
     patch: Patch,
     *,
     trains_here: Callable[[], bool],
-    on_device: Callable[[torch.Tensor], bool] = is_on_device,
+    on_device: Callable[[torch.Tensor], bool] = accelerator.on_device,
 ) -> None:
     """TRANSFER and SYNC for calls from Python in the training thread. `on_device` is another notion in tests.
 
@@ -44,14 +43,18 @@ def hook(
     hooks = _Hooks(clock, patch, trains_here, on_device)
     hooks.moving("to", hooks.crosses)
     hooks.moving("copy_", lambda tensor, args: bool(args) and hooks.differs(tensor, args[0]))
-    hooks.moving("cuda", lambda tensor, args: not on_device(tensor))
+    for name in ("cuda", "xpu"):
+        hooks.moving(name, lambda tensor, args: not on_device(tensor))
     hooks.moving("cpu", lambda tensor, args: on_device(tensor))
     hooks.moving("pin_memory", lambda tensor, args: not on_device(tensor))
-    for name in ("item", "tolist", "nonzero", "__bool__", "__float__", "__int__", "__index__"):
-        hooks.waiting(name)
-    hooks.always(torch.cuda, "synchronize")
-    hooks.always(torch.cuda.Event, "synchronize")
-    hooks.always(torch.cuda.Stream, "synchronize")
+    for name in ("item", "tolist", "__bool__", "__float__", "__int__", "__index__"):
+        hooks.waiting(torch.Tensor, name)
+    # The size of what they give is known when the device has counted.
+    for name in ("nonzero", "masked_select", "unique"):
+        hooks.waiting(torch.Tensor, name)
+        hooks.waiting(torch, name)
+    for owner, name, _ in accelerator.waits():
+        hooks.always(owner, name)
 
 
 class _Hooks:
@@ -81,23 +84,23 @@ class _Hooks:
 
         self._patch.set(torch.Tensor, name, wrapper)
 
-    def waiting(self, name: str) -> None:
-        """A method of tensors that waits for those on the device."""
+    def waiting(self, owner: Any, name: str) -> None:
+        """A method of tensors, or a function of one, that waits for those on the device."""
         enter, leave = self._clock.enter, self._clock.leave
         trains_here, on_device, is_compiling = self._trains_here, self._on_device, torch.compiler.is_compiling
-        method = getattr(torch.Tensor, name)
+        function = getattr(owner, name)
 
-        @functools.wraps(method)
-        def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not on_device(self) or not trains_here():
-                return method(self, *args, **kwargs)
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or not args or not on_device(args[0]) or not trains_here():
+                return function(*args, **kwargs)
             enter(phases.SYNC)
             try:
-                return method(self, *args, **kwargs)
+                return function(*args, **kwargs)
             finally:
                 leave()
 
-        self._patch.set(torch.Tensor, name, wrapper)
+        self._patch.set(owner, name, wrapper)
 
     def always(self, owner: Any, name: str) -> None:
         """A call whose only purpose is to wait."""
@@ -122,8 +125,7 @@ class _Hooks:
             if isinstance(target, torch.Tensor):
                 return self.differs(tensor, target)
             if isinstance(target, str | torch.device | int) and not isinstance(target, bool):
-                kind = "cuda" if isinstance(target, int) else str(target).partition(":")[0]
-                return (kind != "cpu") != self._on_device(tensor)
+                return (isinstance(target, int) or accelerator.is_device(str(target))) != self._on_device(tensor)
         return False
 
     def differs(self, tensor: torch.Tensor, other: Any) -> bool:

@@ -1,90 +1,97 @@
-"""The phases of each step by the device's own clock: an event on its stream wherever the host's clock is read."""
+"""The phases of some steps by the device's own clock: an event on its stream wherever the host's clock is read."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, Protocol, Self
 
-import torch
-
-from hotlap.probe import device
+from hotlap import accelerator
 from hotlap.probe.clock import OTHER, PHASES, Clock, read_again
-from hotlap.probe.evidence import cuda_in_use
-from hotlap.record import Phase, Plan
 
-# An event takes some microseconds of the host and a few hundred bytes; a measured window has some thousands of them.
-_MOST_EVENTS = 50_000
+# Events give milliseconds as float32: from one base on, 100 s later, they could tell 8 us apart. So each is measured
+# from one that is no further away than this, where it is 4 ns.
+_NEAR_S = 0.05
 
 
 class Event(Protocol):
-    """What `torch.cuda.Event(enable_timing=True)` can do."""
+    """What `torch.Event(enable_timing=True)` can do."""
 
-    def record(self) -> None:
+    def record(self, stream: Any, /) -> None:
         """Note the moment at which the stream comes here."""
 
     def elapsed_time(self, other: Self, /) -> float:
         """Milliseconds from this event to `other`; both have happened."""
 
 
-def _timed_event() -> Any:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
 class DeviceClock:
-    """Reads as the host's clock does, and leaves an event each time. Nobody waits for the device before `phases`.
+    """The host's clock; between `open` and `close` it leaves an event with each look, and nobody waits for the device.
 
-    The two clocks are never mixed: an interval has a length by the one, and another by the other, which includes the
-    time in which the device waited for the host.
+    All events are on one stream, the one on which the model trains: what others do beside it takes none of its time,
+    unless it waits for them. The two clocks are never mixed: an interval has a length by the one, and another by the
+    other, which includes the time in which the device waited for the host.
     """
 
     def __init__(
         self,
         *,
-        make_event: Callable[[], Event] = _timed_event,
-        in_use: Callable[[], bool] = cuda_in_use,
+        make_event: Callable[[], Event] = lambda: accelerator.event(timed=True),
         host: Callable[[], float] = perf_counter,
     ) -> None:
         self._make_event = make_event
-        self._in_use = in_use
         self._host = host
+        self._stream: Any = None
         self._events: dict[float, Event] = {}
-        self.recorded: list[bool] = []
-        """Of each step, in order: is it one of the recorded ones?"""
+        self.paused = False
+        """A graph is captured: an event would become a part of it, and could not be read."""
 
     def now(self) -> float:
-        """The host's time, with an event beside it as soon as the script uses the device."""
+        """The host's time."""
         moment = self._host()
-        if len(self._events) < _MOST_EVENTS and self._in_use():
+        if self._stream is not None and not self.paused:
             event = self._make_event()
-            event.record()
+            event.record(self._stream)
             self._events[moment] = event
         return moment
 
-    def phases(self, clock: Clock) -> Mapping[Phase, tuple[float, ...] | None]:
-        """Phase -> seconds of each recorded step; empty if not every recorded step was seen whole.
+    def open(self, clock: Clock, stream: Any) -> None:
+        """From now on `clock`, which reads this one, is followed on `stream`."""
+        clock.kept, self._events, self._stream = [], {}, stream
 
-        The device must have come to its last event.
+    def close(self, clock: Clock, finish: Callable[[], None] = accelerator.synchronize) -> dict[str, Any]:
+        """Phase -> seconds of each step that was seen whole, as `Run.device_phase_s`; empty without one.
+
+        `finish` waits until the device has come to the last event.
         """
-        if not self._events:
+        self._stream, kept, clock.kept = None, clock.kept or [], None
+        finish()
+        times = _times(self._events)
+        first = next(iter(times), math.inf)
+        laps = read_again(kept, lambda moment: times.get(moment, -math.inf if moment < first else math.nan))
+        rows = [lap.spent for lap in laps]
+        if not rows:
             return {}
-        base = next(iter(self._events.values()))
+        return {
+            "device_phase_s": {
+                phase: _column(rows, i) if i in clock.entered or i == OTHER else None for i, phase in enumerate(PHASES)
+            }
+        }
 
-        def on_device(moment: float) -> float:
-            event = self._events.get(moment)
-            return math.nan if event is None else base.elapsed_time(event) / 1e3
 
-        laps = read_again(clock.kept or [], on_device)
-        rows = [lap.spent for lap, recorded in zip(laps, self.recorded, strict=False) if recorded]
-        if not rows or any(math.isnan(second) for row in rows for second in row):
-            return {}
-        return {phase: _column(rows, i) if i in clock.entered or i == OTHER else None for i, phase in enumerate(PHASES)}
+def _times(events: Mapping[float, Event]) -> dict[float, float]:
+    """The host's moments -> seconds by the device since the first event."""
+    times: dict[float, float] = {}
+    base, base_s = None, 0.0
+    for moment, event in events.items():
+        base = base or event
+        try:
+            times[moment] = base_s + base.elapsed_time(event) / 1e3
+        except RuntimeError:  # it never happened, or a graph has swallowed it
+            continue
+        if times[moment] - base_s > _NEAR_S:
+            base, base_s = event, times[moment]
+    return times
 
 
 def _column(rows: Sequence[Sequence[float]], i: int) -> tuple[float, ...]:
     # Two events may come out in the wrong order by the clock's resolution, half a microsecond.
     return tuple(max(0.0, row[i]) for row in rows)
-
-
-def wanted(plan: Plan) -> bool:
-    """In a run that is looked at closely, on a machine with a device. (A whole run would gather events without end.)"""
-    return bool(plan.watches) and not plan.whole and device.may_be_used()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hotlap import accelerator
 from hotlap.probe.formula import Formula
 from hotlap.probe.sampling import direction, sampled
 from hotlap.probe.states import Place, untrained
@@ -137,11 +138,6 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | bytes | int | float | complex)
 
 
-def cuda_in_use() -> bool:
-    """The script has started CUDA; asking must not start it."""
-    return torch.cuda.is_available() and bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
-
-
 def rng_digest() -> str:
     """Digest of the states of the three global generators, and of the devices' where they are in use."""
     state = hashlib.blake2b(digest_size=12)
@@ -152,8 +148,8 @@ def rng_digest() -> str:
 
         legacy: Any = np.random.get_state(legacy=False)
         state.update(legacy["state"]["key"].tobytes() + repr((legacy["state"]["pos"], legacy["gauss"])).encode())
-    if cuda_in_use():
-        state.update(_bytes(torch.cuda.get_rng_state()))
+    for device_state in accelerator.random_states():
+        state.update(_bytes(device_state.cpu()))
     return state.hexdigest()
 
 

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data._utils.collate import default_collate, default_convert
 
+from hotlap import accelerator
 from hotlap.levers.compiling import has_torch_forward
 from hotlap.probe.imported import Imported
 from hotlap.probe.items import Sample, sample_items
@@ -304,7 +305,7 @@ def _optimizer_facts(
         num_parameters=len(params),
         num_elements=sum(p.numel() for p in params),
         num_groups=len(optimizer.param_groups),
-        device=device_name(params[0].device) if params else "cpu",
+        device=accelerator.name(params[0].device) if params else "cpu",
         dtypes=tuple(sorted({str(p.dtype).removeprefix("torch.") for p in params})),
         all_dense=sparse_in_memory is None,
         not_dense=None
@@ -343,11 +344,6 @@ def is_dense(tensor: torch.Tensor) -> bool:
             return False
         expected *= length
     return True
-
-
-def device_name(device: torch.device) -> str:
-    """ "cpu", or the name that the driver gives."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def seed_everything(seed: int) -> None:

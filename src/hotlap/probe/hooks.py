@@ -30,8 +30,10 @@ def install(session: Session, patch: Patch) -> None:
     _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
     collectives.install(session.collectives, patch, thread, session.group_made, session.guard)
-    if device.may_be_used():
-        device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
+    session.graphs.install(patch)
+    device.hook_when_there(
+        patch, lambda: device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
+    )
     if session.plan.reseed:
         seeds.shift(session.plan.reseed, patch)
 
@@ -48,7 +50,9 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     is_grad_enabled = torch.is_grad_enabled
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-        if unseen.is_compiling() or session.in_forward or get_ident() != thread.id:
+        # Within a backward pass it is a recomputation (checkpointing), a part of that, as on a device, where another
+        # thread makes it.
+        if unseen.is_compiling() or session.in_forward or session.in_backward or get_ident() != thread.id:
             return call(self, *args, **kwargs)
         session.in_forward = True
         before = clock.where

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import torch
-
+from hotlap import accelerator
 from hotlap.probe import imports
 from hotlap.probe.sites import is_users, script
 
@@ -34,7 +33,7 @@ class Imported:
 
         Not where there is a GPU: what its driver keeps of a process is not made to be forked.
         """
-        if not self._modules or sys.platform != "linux" or os.getsid(0) != os.getpid() or torch.cuda.is_available():
+        if not self._modules or sys.platform != "linux" or os.getsid(0) != os.getpid() or accelerator.in_use():
             return
         modules: list[tuple[str, str | None]] = []
         users: list[str] = []

@@ -10,7 +10,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap.probe.evidence import leaves
-from hotlap.probe.modes import Onlooker
+from hotlap.probe.modes import Onlooker, non_blocking
 from hotlap.probe.notion import Notion
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
@@ -104,7 +104,7 @@ class Journeys(Onlooker):
         if name in _COPIES:
             source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
             if on_device(source) != on_device(target):
-                self._copied(name, source, target, _non_blocking(name, args, kwargs), seconds)
+                self._copied(name, source, target, non_blocking(name, args, kwargs), seconds)
                 return
         if name == "aten::_local_scalar_dense" and on_device(args[0]):
             self.waited()
@@ -192,10 +192,6 @@ def _reference(storage: torch.UntypedStorage) -> StorageWeakRef:
 
 def _address(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def _non_blocking(name: str, args: Any, kwargs: Any) -> bool:
-    return bool(args[2] if name == "aten::copy_" and len(args) > 2 else kwargs.get("non_blocking", False))
 
 
 def _tensors(values: Any) -> Iterator[Any]:

@@ -60,6 +60,11 @@ class Ledger:
         if len(self.first_steps_s) < _MAX_FIRST_STEPS:
             self.first_steps_s.append(sum(spent))
 
+    def share_out(self, seconds: float, num_steps: int) -> None:
+        """The last `num_steps` rows were over when the device was, `seconds` of waiting later: each gets its part."""
+        for row in self._rows[-num_steps:] if num_steps else ():
+            row.spent[phases.SYNC] += seconds / num_steps
+
     def note_evidence(self, batch: Digests | None, optimizers: list[torch.optim.Optimizer]) -> None:
         """What the gate compares, at the end of a recorded step."""
         self.batch_digest.append(batch and batch.whole)
@@ -135,4 +140,7 @@ def _total(losses: list[torch.Tensor | float]) -> Number:
     """Sum of the scalars of one step, in float64; None without one."""
     if not losses:
         return None
-    return as_number(sum(float(loss) for loss in losses))
+    try:
+        return as_number(sum(float(loss) for loss in losses))
+    except RuntimeError:  # the device has failed, and gives nothing back: all else is worth keeping
+        return None

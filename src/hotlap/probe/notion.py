@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hotlap.probe.evidence import cuda_in_use
+from hotlap import accelerator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +18,8 @@ class Notion:
     """Of a tensor on the host: its memory is page-locked, so that copies need not wait."""
 
 
-def _on_cuda(tensor: torch.Tensor) -> bool:
-    return tensor.is_cuda
-
-
-def _is_pinned(tensor: torch.Tensor) -> bool:
-    return tensor.is_pinned()
-
-
-CUDA = Notion(in_use=cuda_in_use, on_device=_on_cuda, is_pinned=_is_pinned)
+DEVICE = Notion(
+    in_use=lambda: accelerator.in_use() is not None,
+    on_device=accelerator.on_device,
+    is_pinned=accelerator.is_pinned,
+)

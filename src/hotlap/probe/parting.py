@@ -3,17 +3,17 @@
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 import hotlap
+from hotlap import accelerator
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
-from hotlap.probe.evidence import cuda_in_use
 from hotlap.probe.sites import users_sources
-from hotlap.record import OptimizerFacts, Phase, Run, Status, save
+from hotlap.record import OptimizerFacts, Run, Status, save
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -68,24 +68,15 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         call_sites=facts.all_call_sites(),
         sources=users_sources(facts.imported.script),
         rss_peak_bytes=_rss_peak_bytes(),
-        device_peak_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None,
+        device_peak_bytes=session.guard(accelerator.peak_bytes, "the peak of the device's memory")(),
         rank=session.collectives.rank,
         world_size=session.collectives.world_size,
         probe_s=_cost_s(session),
         not_installed=tuple(dict.fromkeys(session.arms.not_installed)),
         notes=tuple(dict.fromkeys(notes)),
-        device_phase_s=_device_phases(session),
         **session.ledger.columns(measured=session.measured, evidence=plan.evidence),
         **seen,
     )
-
-
-def _device_phases(session: "Session") -> Mapping[Phase, tuple[float, ...] | None]:
-    if session.device_clock is None:
-        return {}
-    if cuda_in_use():
-        torch.cuda.synchronize()
-    return session.device_clock.phases(session.clock)
 
 
 def await_end(seconds: float) -> None:
@@ -116,7 +107,7 @@ def _cost_s(session: "Session") -> float | None:
     """What the probe cost a step: its own work between steps, and its events at their price."""
     if not session.steps:
         return None
-    return (session.own_s + session.clock.num_intervals * _interval_s()) / session.steps
+    return (session.own_s + session.clock.num_intervals * _interval_s(session.clock.now)) / session.steps
 
 
 def _device_of(optimizers: Sequence[OptimizerFacts]) -> str:
@@ -143,9 +134,9 @@ def _rss_peak_bytes() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _interval_s() -> float:
+def _interval_s(now: Callable[[], float]) -> float:
     """What writing one interval costs here and now, the hook around it included."""
-    clock = Clock()
+    clock = Clock(now)
     repeats = 2000
 
     def hook() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
+from hotlap import accelerator
+
 # Batches kept per loader. A few, so that the model does not see one batch for ever; few, so that they fit.
 _KEPT = 4
 
@@ -68,7 +70,8 @@ class Replay:
 def copy(batch: Any) -> Any:
     """A batch that the script may change in place without changing ours."""
     if isinstance(batch, torch.Tensor):
-        return batch.clone()
+        # What was pinned stays so: to the device it must travel as the script's own does.
+        return torch.empty_like(batch, pin_memory=True).copy_(batch) if accelerator.is_pinned(batch) else batch.clone()
     if isinstance(batch, dict):
         return type(batch)({key: copy(value) for key, value in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):

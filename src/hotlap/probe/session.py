@@ -9,16 +9,18 @@ from typing import Any
 
 import torch
 
+from hotlap import accelerator
 from hotlap.probe import clock as phases
-from hotlap.probe import device_clock, parting
+from hotlap.probe import parting
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
 from hotlap.probe.collector import collector_rests
 from hotlap.probe.device_clock import DeviceClock
 from hotlap.probe.ending import Ending
-from hotlap.probe.evidence import Digest, Nudge, Updates, cuda_in_use, num_samples
+from hotlap.probe.evidence import Digest, Nudge, Updates, num_samples
 from hotlap.probe.facts import Facts
+from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.planned import planned_steps
@@ -80,24 +82,23 @@ class Session:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.device_clock = DeviceClock() if device_clock.wanted(plan) else None
-        """The same intervals by the device's clock; None without a device."""
-        self.clock = Clock() if self.device_clock is None else Clock(self.device_clock.now, keep=True)
+        self.device_clock = DeviceClock()
+        self.clock = Clock(self.device_clock.now) if "device" in plan.watches else Clock()
         self.thread = TrainingThread()
         self.ending = Ending(self)
         self.collectives = Collectives(self.clock)
         self.facts = Facts(keeps_data=plan.evidence)
         self.marker = StepMarker()
+        self.graphs = Graphs(self)
         self.ledger = Ledger(Thinning() if plan.whole else None)
         self.schedule = Schedule(plan)
         self.arms = Arms(plan)
         self.guard = Guard()
         self.windows = Windows(plan.watches, self.guard)
         self.updates, self.states, self.printed = Updates(), States(plan.steps), Printed()
+        # Watches that want to see each outermost forward pass, or each batch (iterator, batch).
         self.on_forward: list[Forward] = []
-        """Watches that want to see each outermost forward pass."""
         self.on_batch: list[Callable[[Any, Any], None]] = []
-        """Watches that want to see each batch: (iterator, batch)."""
         self.attentive = True
         """Somebody wants to see forward passes and batches."""
         self.in_forward = self.in_backward = self.hears_solves = False
@@ -114,8 +115,7 @@ class Session:
         self._progress = Progress(self.out / "progress")
         self._words = self._progress.words
         self._token = Token(plan.turn)
-        self._replay = Replay()
-        self._digest, self._inputs = Digest(), Digest()
+        self._replay, self._digest, self._inputs = Replay(), Digest(), Digest()
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
         self._drawn_from: list[int | None] = []
         self._went_backward = False
@@ -126,6 +126,8 @@ class Session:
         self._looked = (time.perf_counter(), 0)
         self._read = 0
         """Steps whose events were read."""
+        self._undrained = 0
+        """Recorded steps since the device and the host last met."""
         self._first_step_at: float | None = None
         # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
         self.due = self._wait_for_turn = self._in_window = False
@@ -156,13 +158,16 @@ class Session:
             self.collectives.saw_module(module)
             self.facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
             self.facts.compiled |= type(module).__name__ == "OptimizedModule"
-        if self.plan.evidence and torch.is_grad_enabled():
+        if self.plan.evidence and torch.is_grad_enabled() and not self.graphs.capturing:
             self.own(lambda: self._inputs.add((args, kwargs)))
         for told in self.on_forward:
             told(module, args, kwargs, result)
 
     def backward_made(self, tensors: Any) -> None:
         """A backward pass is over; `tensors` is what it started from."""
+        if self.graphs.capturing:
+            self.graphs.went_backward(tensors)
+            return
         self._went_backward = True
         if tensors is not None:
             self.note_losses(tensors)
@@ -193,11 +198,14 @@ class Session:
         """An optimizer is about to step. Only called where evidence is wanted, or with arguments."""
         if closure:
             self.facts.used_closure(optimizer)
-        if self.plan.evidence and Updates.wanted(self.steps):
-            self.own(lambda: self.updates.before(self._parameters(), None if closure else optimizer))
+        if self.plan.evidence and Updates.wanted(self.steps) and not self.graphs.capturing:
+            self.own(lambda: self.updates.before(self.parameters(), None if closure else optimizer))
 
     def update_made(self, optimizer: torch.optim.Optimizer, end: float) -> None:
         """An optimizer has stepped, until `end` by the clock."""
+        if self.graphs.capturing:
+            self.graphs.stepped(optimizer)
+            return
         self.updates_made += 1
         if self.plan.evidence:
             self.own(self.updates.stepped)
@@ -281,7 +289,7 @@ class Session:
         if self._must_read(begun):
             self.account(now=begun)
             if self._nudge is not None:
-                self._nudge.apply(self._parameters())
+                self._nudge.apply(self.parameters())
             if self._went_backward and self.steps < _LOADERS_SEEN_BY:
                 self.facts.drawn_for_training(self._drawn_from)
             if self.steps in (1, _LOADERS_SEEN_BY):
@@ -330,8 +338,6 @@ class Session:
                 self._record(lap, arm=move.arm, block=move.block)
             elif not self._in_window:
                 self.ledger.warm_up(lap.spent)
-            if self.device_clock is not None:
-                self.device_clock.recorded.append(move.recorded)
             self._read += 1
             if not self._in_window:
                 schedule.advance(
@@ -347,6 +353,7 @@ class Session:
         if self._progress.must_stop(self.steps):
             self.ending.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
+            self._drain()
             if self.windows.idle and not self.plan.whole and not self._in_window:
                 self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
@@ -402,6 +409,7 @@ class Session:
         return self.arms.settled() and (self._replay.ready() or not self.plan.free_input)
 
     def _record(self, lap: Lap, *, arm: int, block: int) -> None:
+        self._undrained += 1
         self.ledger.add(
             Row(
                 lap.spent,
@@ -445,12 +453,22 @@ class Session:
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm
+        if self.schedule.switches or not self.schedule.move.block:
+            self._drain()
         self.arms.switch(arm, self.facts.optimizers())
-        if self.schedule.switches and cuda_in_use():
-            # A block's time must hold the block's own work, whole: host and device meet between blocks, not within.
-            torch.cuda.synchronize()
 
-    def _parameters(self) -> list[torch.Tensor]:
+    def _drain(self) -> None:
+        """Recorded steps end when the device has done them, not when the host has launched them: it may be many steps
+        ahead. So the two meet before the first of them and after the last, and each gets its part of the wait."""
+        if self.plan.whole or accelerator.in_use() is None:
+            return
+        begun = time.perf_counter()
+        accelerator.synchronize()
+        self.ledger.share_out(time.perf_counter() - begun, self._undrained)
+        self._undrained = 0
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Of all optimizers, those that train."""
         return [
             p
             for optimizer in self.facts.optimizers()

@@ -18,9 +18,9 @@ from typing import Any, TypeGuard
 
 import torch
 
+from hotlap import accelerator
 from hotlap.probe import aside
 from hotlap.probe.clock import PHASES
-from hotlap.probe.evidence import cuda_in_use
 from hotlap.probe.ledger import Row, phases_of, without
 from hotlap.probe.sketch import Sketch
 from hotlap.record import LongRun, Outlier, Phase, Stretch, as_number
@@ -41,7 +41,7 @@ class Thinning:
 
     def __init__(self, *, draws: int = 0) -> None:
         self._chunk: list[Row] = []
-        self._waiting: tuple[list[Row], torch.Tensor, torch.cuda.Event] | None = None
+        self._waiting: tuple[list[Row], torch.Tensor, torch.Event] | None = None
         self._sample = _Sample(random.Random(draws))
         self._stretches = _Stretches()
         self._outliers: list[tuple[float, int, Outlier]] = []
@@ -101,7 +101,7 @@ class Thinning:
 
     def _fetch(self, chunk: list[Row]) -> None:
         """Losses on a device are fetched while the next chunk fills, so that nobody waits for them."""
-        on_device = [loss.detach().reshape(()) for row in chunk for loss in row.losses if _is_on_cuda(loss)]
+        on_device = [loss.detach().reshape(()) for row in chunk for loss in row.losses if _on_device(loss)]
         if len({(loss.device, loss.dtype) for loss in on_device}) != 1:
             self._fold([row._replace(losses=[float(loss) for loss in row.losses]) for row in chunk])
             return
@@ -109,8 +109,8 @@ class Thinning:
         # Into pinned memory: to any other the host waits until all work before it is done.
         fetched = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=True)
         fetched.copy_(stacked, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
+        event = accelerator.event()
+        event.record(accelerator.lane(stacked.device))
         self._waiting = (chunk, fetched, event)
 
     def _settle(self) -> None:
@@ -123,7 +123,7 @@ class Thinning:
         values = iter(fetched.tolist())
         self._fold(
             [
-                row._replace(losses=[next(values) if _is_on_cuda(loss) else float(loss) for loss in row.losses])
+                row._replace(losses=[next(values) if _on_device(loss) else float(loss) for loss in row.losses])
                 for row in chunk
             ]
         )
@@ -165,8 +165,8 @@ class Thinning:
             heapq.heapreplace(self._outliers, entry)
 
 
-def _is_on_cuda(loss: torch.Tensor | float) -> TypeGuard[torch.Tensor]:
-    return isinstance(loss, torch.Tensor) and loss.is_cuda
+def _on_device(loss: torch.Tensor | float) -> TypeGuard[torch.Tensor]:
+    return isinstance(loss, torch.Tensor) and accelerator.on_device(loss)
 
 
 class _Sample:
@@ -335,4 +335,4 @@ def _rss_bytes() -> int | None:
 
 
 def _device_bytes() -> int | None:
-    return torch.cuda.memory_allocated() if cuda_in_use() else None
+    return accelerator.allocated_bytes()

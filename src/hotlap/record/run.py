@@ -69,7 +69,10 @@ class Run:
     phase_s: Mapping[Phase, tuple[float, ...] | None] = field(default_factory=dict)
     """Phase -> (S,), summing to `step_s`; None where the phase could not be measured."""
     device_phase_s: Mapping[Phase, tuple[float, ...] | None] = field(default_factory=dict)
-    """Phase -> (S,) by device events; empty without a device. Another clock than `phase_s`: never add the two."""
+    """Phase -> (D,) seconds by events of the device, in D steps of their own; empty without a device.
+
+    What the device's stream passes there: INPUT, SYNC and OTHER are the time in which it waited for the host. Another
+    clock than `phase_s`: never add the two."""
     input_s: Mapping[InputPart, float | None] = field(default_factory=dict)
     """Part -> mean seconds a step, within the input phase; None where it could not be measured."""
     order_seed: int = 0

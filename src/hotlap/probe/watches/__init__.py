@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hotlap.probe.watches.calls import Calls
 from hotlap.probe.watches.cpu import Cpu
+from hotlap.probe.watches.device_phases import DevicePhases
 from hotlap.probe.watches.distributions import Distributions
 from hotlap.probe.watches.gradients import Gradients
 from hotlap.probe.watches.input import Input
@@ -31,6 +32,7 @@ ALL: Mapping[str, type[Watch]] = {
     # First of those that want steps of their own: they ask for nothing where nothing is set, and where steps are so
     # long that time is over before all have had theirs, what a setting costs is what is wanted most.
     "what-if": WhatIfs,
+    "device": DevicePhases,
     "operators": Operators,
     "calls": Calls,
     "input": Input,

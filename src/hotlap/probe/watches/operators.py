@@ -12,10 +12,10 @@ import torch
 from torch.autograd import profiler as torch_profiler
 from torch.profiler import profiler as kineto_profiler
 
+from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.counting import Counting
-from hotlap.probe.evidence import cuda_in_use
 from hotlap.probe.guard import Function
 from hotlap.probe.timeline import Event, Kind, aggregate, is_operator
 from hotlap.probe.watches.watch import Watch
@@ -175,15 +175,15 @@ class Operators(Watch):
         return __init__
 
     def _start(self) -> None:
-        device = _profiled_device()
+        device = accelerator.in_use()
         self._ours = True
         try:
             self._profile = torch_profiler.profile(use_device=device, use_kineto=True)
         finally:
             self._ours = False
         self._profile.__enter__()
-        if device == "cuda":
-            self._events_around = (_timed_event(), _timed_event())
+        if device is not None:
+            self._events_around = (accelerator.event(timed=True), accelerator.event(timed=True))
             self._events_around[0].record()
         self._steps = 0
         self._begun, self._begun_ns = time.perf_counter(), time.time_ns()
@@ -252,6 +252,8 @@ class Operators(Watch):
 
 
 _WAIT = re.compile(r"(Context|Stream|Event|Device)\b.*(Sync|Wait)", re.IGNORECASE)
+# "cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaGraphLaunch", "hipLaunchKernel"; of others likewise.
+_LAUNCH = re.compile(r"[a-z]+[A-Z]?\w*(Launch|Memcpy|Memset|Enqueue)\w*")
 _FILLS = ("Memset", "Memcpy DtoD", "Memcpy PtoP", "[memory]")
 
 
@@ -286,9 +288,7 @@ def as_event(raw: Any, *, since_ns: int) -> Event | None:
 def _host_kind(name: str) -> Kind | None:
     if is_operator(name):
         return Kind.OPERATOR
-    # "cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaGraphLaunch", "hipLaunchKernel"
-    is_call = name.startswith(("cuda", "cuLaunch", "cuMem", "cuGraph", "hip"))
-    return Kind.LAUNCH if is_call and any(word in name for word in ("Launch", "Memcpy", "Memset")) else None
+    return Kind.LAUNCH if _LAUNCH.fullmatch(name) else None
 
 
 def _device_kind(raw: Any, name: str) -> Kind | None:
@@ -309,14 +309,6 @@ def _no() -> bool:
 
 def _profiler_runs() -> bool:
     return bool(torch._C._autograd._profiler_enabled() or getattr(torch_profiler, "_is_profiler_enabled", False))
-
-
-def _timed_event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call] # torch has no types for it
-
-
-def _profiled_device() -> str | None:
-    return "cuda" if cuda_in_use() else None
 
 
 def dispatch_s(device: torch.device) -> float:

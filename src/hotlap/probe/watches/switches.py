@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hotlap import cuda
 from hotlap.levers.lever import Patch
 from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
@@ -92,6 +93,6 @@ def _switches_on() -> set[str]:
         on.add("deterministic")
     if torch._C._autograd._profiler_enabled():
         on.add("profiler")
-    if torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.get_sync_debug_mode():  # type: ignore[no-untyped-call]
+    if cuda.sync_debug_mode():
         on.add("sync_debug")
     return on

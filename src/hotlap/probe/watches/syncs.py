@@ -1,7 +1,8 @@
 """`syncs`: calls that make the host wait for the device, with their line and what they cost.
 
-torch itself tells of them, as warnings, in its synchronisation debug mode. How long each took is seen by a dispatch
-mode: a warning comes when the call from Python is over, so it belongs to what was dispatched since the last one.
+A dispatch mode sees which operators wait, and how long each took. On CUDA torch itself tells of all that wait, as
+warnings, in its synchronisation debug mode: a warning comes when the call from Python is over, so it belongs to what
+was dispatched since the last one.
 """
 
 import time
@@ -13,20 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from hotlap import accelerator, cuda
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.guard import Function
-from hotlap.probe.modes import Onlooker
-from hotlap.probe.notion import CUDA, Notion
+from hotlap.probe.modes import Onlooker, non_blocking
+from hotlap.probe.notion import DEVICE, Notion
 from hotlap.probe.tally import Tally, here
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import SightingKind
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
-
-# c10/cuda/CUDAFunctions.cpp, warn_or_error_on_sync
-_TEXT = "called a synchronizing CUDA operation"
 
 _PATIENCE_S = 10.0
 _FEWEST_STEPS = 2
@@ -55,15 +54,7 @@ class DebugMode:
     set: Callable[[int], None]
 
 
-def _get_mode() -> int:
-    return int(torch.cuda.get_sync_debug_mode())
-
-
-def _set_mode(mode: int) -> None:
-    with warnings.catch_warnings():
-        # It tells that it is a prototype.
-        warnings.simplefilter("ignore")
-        torch.cuda.set_sync_debug_mode(mode)
+CUDAS = DebugMode(get=cuda.sync_debug_mode, set=cuda.set_sync_debug_mode)
 
 
 class Syncs(Watch):
@@ -71,12 +62,13 @@ class Syncs(Watch):
 
     num_steps: ClassVar[int] = 8
 
-    def __init__(self, notion: Notion = CUDA, debug: DebugMode = DebugMode(get=_get_mode, set=_set_mode)) -> None:
+    def __init__(self, notion: Notion = DEVICE, debug: DebugMode | None = None) -> None:
         self._notion = notion
         self._debug = debug
         self._tally = Tally()
         self._durations: _Durations | None = None
         self._before: int | None = None
+        """The debug mode that the script has set; None where there is none."""
         self._filter: tuple[Any, ...] | None = None
         self._patch = Patch()
         self._begun = 0.0
@@ -91,23 +83,26 @@ class Syncs(Watch):
         """Have torch warn, and hear the warnings before anybody else does."""
         if not self._notion.in_use():
             return
-        before = self._debug.get()
+        debug = self._debug = self._debug or (CUDAS if cuda.in_use() else None)
+        before = 0 if debug is None else debug.get()
         if before > 1:
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
-        durations = _Durations()
+        durations = _Durations(self._notion.on_device, self.guarded(self._saw) if debug is None else None)
         modes.put_on(durations)
         self._durations = durations
-        self._listen()
-        self._before = before
-        self._debug.set(1)
+        self._hook_waits()
+        if debug is not None:
+            self._listen()
+            self._before = before
+            debug.set(1)
         self._begun = time.perf_counter()
 
     def goes_on(self, num_steps: int) -> bool:
         """A few steps; of very long ones only two."""
         self._tally.step = num_steps
         late = time.perf_counter() - self._begun > _PATIENCE_S
-        return self._before is not None and not (late and num_steps >= _FEWEST_STEPS)
+        return self._durations is not None and not (late and num_steps >= _FEWEST_STEPS)
 
     def forked(self) -> None:
         """A worker uses no device."""
@@ -117,7 +112,7 @@ class Syncs(Watch):
     def close(self, num_steps: int) -> None:
         """Everything is as it was, also what the script set meanwhile."""
         self._tally.step = num_steps
-        if self._before is not None and self._debug.get() == 1:
+        if self._before is not None and self._debug is not None and self._debug.get() == 1:
             self._debug.set(self._before)
         self._patch.undo()
         # The list itself stays: the script may have put filters of its own into it.
@@ -135,21 +130,19 @@ class Syncs(Watch):
         heard, show = self.guarded(self._heard), warnings.showwarning
 
         def showwarning(message: Any, category: Any, filename: str, lineno: int, *args: Any, **kwargs: Any) -> None:
-            if _TEXT in str(message):
+            if cuda.SYNC_WARNING in str(message):
                 heard()
             else:
                 show(message, category, filename, lineno, *args, **kwargs)
 
         # Without ours in front, one that is shown once a line, or never, or raised, would hide the rest.
-        warnings.filterwarnings("always", message=f".*{_TEXT}")
+        warnings.filterwarnings("always", message=f".*{cuda.SYNC_WARNING}")
         self._filter = warnings.filters[0]
         self._patch.set(warnings, "showwarning", showwarning)
-        # Those that wait for the whole device raise no warning.
-        for owner, name, what in (
-            (torch.cuda, "synchronize", "torch.cuda.synchronize"),
-            (torch.cuda.Stream, "synchronize", "Stream.synchronize"),
-            (torch.cuda.Event, "synchronize", "Event.synchronize"),
-        ):
+
+    def _hook_waits(self) -> None:
+        """Those that wait for a stream or the whole device are no operators, and raise no warning."""
+        for owner, name, what in accelerator.waits():
             self._patch.set(owner, name, self.around(getattr(owner, name), partial(self._timed, what)))
 
     def _timed(self, what: str, function: Function) -> Function:
@@ -171,21 +164,35 @@ class Syncs(Watch):
             what, cost_s = self._durations.take()
             self._tally.add(SightingKind.SYNC, what, here(), cost_s=cost_s)
 
+    def _saw(self, name: str, cost_s: float) -> None:
+        if not self._explicit:
+            self._tally.add(SightingKind.SYNC, _WAITS[name], here(), cost_s=cost_s)
+
 
 class _Durations(Onlooker):
-    """What was dispatched since the last warning, and how long it took on the host."""
+    """What was dispatched since the last warning, and how long it took on the host; or, where there is someone to be
+    told, each operator that waited."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, on_device: Callable[[torch.Tensor], bool], told: Callable[[str, float], None] | None = None
+    ) -> None:
         super().__init__()
+        self._on_device = on_device
+        self._told = told
         self._waits: list[tuple[str, float]] = []
         self._longest: tuple[str, float] | None = None
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         begun = time.perf_counter()
-        try:
-            return func(*args, **(kwargs or {}))
-        finally:
-            self._add(str(func), time.perf_counter() - begun)
+        result = func(*args, **(kwargs or {}))
+        seconds = time.perf_counter() - begun
+        # "aten.index.Tensor" -> "aten::index"
+        name = "::".join(str(func).split(".")[:2])
+        if self._told is None:
+            self._add(name, seconds)
+        elif name in _WAITS and self._waited(name, args, kwargs or {}, result):
+            self._told(name, seconds)
+        return result
 
     def take(self) -> tuple[str, float | None]:
         """(call, seconds) that a warning is about. Several may come at once: the first one gets the time of all."""
@@ -195,13 +202,22 @@ class _Durations(Onlooker):
             return _WAITS[waits[-1][0]], sum(seconds for _, seconds in waits)
         return (longest[0], longest[1]) if longest is not None else ("a waiting call", None)
 
-    def _add(self, overload: str, seconds: float) -> None:
-        # "aten.index.Tensor" -> "aten::index"
-        name = "::".join(overload.split(".")[:2])
+    def _add(self, name: str, seconds: float) -> None:
         if name in _WAITS:
             self._waits.append((name, seconds))
         if self._longest is None or seconds > self._longest[1]:
             self._longest = (name, seconds)
+
+    def _waited(self, name: str, args: Any, kwargs: Any, result: Any) -> bool:
+        """As torch warns on CUDA: values that come to the host, sizes that depend on values, copies that block."""
+        on_device = self._on_device
+        if name in ("aten::_to_copy", "aten::copy_"):
+            source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
+            return on_device(source) != on_device(target) and not non_blocking(name, args, kwargs)
+        if name in ("aten::index", "aten::index_put_"):
+            masks = (index for index in args[1] if index is not None and index.dtype in (torch.bool, torch.uint8))
+            return any(map(on_device, masks))
+        return on_device(args[0])
 
 
 def _filters_changed() -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.guard import Function
 from hotlap.probe.journeys import Journeys
-from hotlap.probe.notion import CUDA, Notion
+from hotlap.probe.notion import DEVICE, Notion
 from hotlap.probe.tally import Tally
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase
@@ -29,7 +30,7 @@ class Trips(Watch):
 
     num_steps: ClassVar[int] = 8
 
-    def __init__(self, notion: Notion = CUDA) -> None:
+    def __init__(self, notion: Notion = DEVICE) -> None:
         self._notion = notion
         self._tally = Tally()
         self._journeys: Journeys | None = None
@@ -98,11 +99,7 @@ class Trips(Watch):
 
         for name in ("numpy", "tolist"):
             before(torch.Tensor, name, journeys.read)
-        for owner, name in (
-            (torch.cuda, "synchronize"),
-            (torch.cuda.Event, "synchronize"),
-            (torch.cuda.Event, "query"),
-            (torch.cuda.Stream, "synchronize"),
-            (torch.cuda.Stream, "query"),
-        ):
-            before(owner, name, lambda *_: journeys.waited())
+        for owner, name, _ in accelerator.waits():
+            for method in (name, "query"):
+                if hasattr(owner, method):
+                    before(owner, method, lambda *_: journeys.waited())

@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
+from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.predict.precision import Precision
 from hotlap.predict.trace import Tracer
@@ -63,7 +64,7 @@ class WorkloadWatch(Watch):
             return __next__
 
         patch.set(kind, "__next__", self.around(kind.__next__, drawing))
-        if not torch.cuda.is_available():
+        if not accelerator.may_come():
             self._listen_to_autocast(patch)
 
     def _listen_to_autocast(self, patch: Patch) -> None:
@@ -94,7 +95,7 @@ class WorkloadWatch(Watch):
     def open(self) -> None:
         """WINDOW: trace from here."""
         session = self._known()
-        parameters = session._parameters()
+        parameters = session.parameters()
         self._host_s = self._measured_host_s(parameters)
         self._free = _eager()
         tracer = Tracer()

@@ -1,0 +1,76 @@
+"""Steps that a script captures in a graph of the device: each replay makes them, and no other hook is called then."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from hotlap import cuda
+from hotlap.levers.lever import Patch
+from hotlap.probe import clock as phases
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+
+@dataclass(slots=True)
+class _Captured:
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    roots: list[Any] = field(default_factory=list)
+    """What backward passes started from: each replay writes new losses into them."""
+
+
+class Graphs:
+    """What each graph of the script's holds."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._known: WeakKeyDictionary[Any, _Captured] = WeakKeyDictionary()
+        self.capturing: _Captured | None = None
+        """Nothing that is called now is carried out, and nothing must wait, or leave work of ours in the graph."""
+
+    def install(self, patch: Patch) -> None:
+        """Follow captures and replays."""
+        guard, what = self._session.guard, "graphs of the device"
+        replayed = guard(self._replayed, what)
+
+        def replay(run: Callable[[], None], graph: Any) -> None:
+            begin = self._session.clock.now()
+            run()
+            replayed(graph, begin)
+
+        cuda.follow_graphs(patch.set, begins=guard(self._begins, what), ends=guard(self._ends, what), replay=replay)
+
+    def _begins(self, graph: Any) -> None:
+        self.capturing = self._known[graph] = _Captured()
+        self._session.device_clock.paused = True
+        self._session.marker.only = None  # the short way of the hooks would count a step
+
+    def _ends(self) -> None:
+        self.capturing = None
+        self._session.device_clock.paused = False
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """A step of an optimizer is captured."""
+        if self.capturing is not None:
+            self.capturing.optimizers.append(optimizer)
+
+    def went_backward(self, roots: Any) -> None:
+        """A backward pass is captured."""
+        if self.capturing is not None and roots is not None:
+            self.capturing.roots.append(roots)
+
+    def _replayed(self, graph: Any, begin: float) -> None:
+        session, captured = self._session, self._known.get(graph)
+        if captured is None or not session.thread.trains() or session.in_forward or session.in_backward:
+            return
+        # Its parts cannot be told apart.
+        session.clock.note((phases.FORWARD, begin, session.clock.now()))
+        for roots in captured.roots:
+            session.note_losses(roots)
+        end = session.clock.now()
+        for optimizer in captured.optimizers:
+            session.clock.note((phases.STEP, end, end))
+            session.update_made(optimizer, end)
