@@ -12,6 +12,7 @@ from hotlap.launch import processes
 from hotlap.launch.input import StandardInput
 from hotlap.launch.outcome import outcome
 from hotlap.launch.readable import readable
+from hotlap.launch.reaper import Reaper
 from hotlap.launch.scratch import Scratch
 from hotlap.launch.starting import Environment, Starter
 from hotlap.launch.tail import Tail
@@ -54,6 +55,7 @@ class Launcher:
         self._folders = _outermost(folders)
         self._timeout_s = timeout_s
         self._scratch = Scratch(self._folders)
+        self._reaper = Reaper(self._scratch.folder)
         self._stdin = stdin or StandardInput()
         self._starter = Starter(
             environment,
@@ -88,6 +90,7 @@ class Launcher:
         self._starter.close()
         self._stdin.close()
         self._scratch.close()
+        self._reaper.close()
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """Run the plans at the same time; those with a turn take turns. (Same order in the answer.)

@@ -13,6 +13,7 @@ from typing import IO
 
 from hotlap.errors import UserError
 from hotlap.folders import cache_folder, file_system, lies_in_memory, room_bytes
+from hotlap.launch.reaper import delete
 from hotlap.units import size
 
 if sys.platform != "win32":
@@ -78,17 +79,6 @@ class Scratch:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-
-def delete(folder: Path) -> None:
-    """A folder with all that is in it, whatever rights a script gave what it made."""
-    # The kernel makes an overlay's work folder unreadable, too.
-    for root, names, _ in os.walk(folder):
-        for path in (os.path.join(root, name) for name in names):
-            if not os.path.islink(path):
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _base(covered: tuple[str, ...]) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -12,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, Protocol
 
 from hotlap.launch import processes
+from hotlap.launch.readable import readable
 from hotlap.launch.workplace import Workplace
 
 _MOST_BYTES = 1 << 16
@@ -83,7 +83,7 @@ class Template:
                 raise KeyboardInterrupt
             if time.monotonic() > deadline:
                 return "the imports take too long"
-            if select.select([self._channel], [], [], _LOOK_S)[0]:
+            if readable([self._channel.fileno()], _LOOK_S):
                 try:
                     message = self._received()
                 except TemplateError:
@@ -118,7 +118,7 @@ class Template:
     def ended(self, pid: int, *, wait: bool) -> int | None:
         """How a fork has ended, as `subprocess` writes it; None if it has not."""
         while pid not in self._ended:
-            if not wait and not select.select([self._channel], [], [], 0)[0]:
+            if not wait and not readable([self._channel.fileno()], 0):
                 return None
             try:
                 self._note(self._received())

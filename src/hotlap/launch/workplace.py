@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import hotlap
-from hotlap.launch.scratch import delete
+from hotlap.launch.reaper import delete
 from hotlap.record import LeverSpec, Plan, Turn, save
 from hotlap.record.progress import Progress
 

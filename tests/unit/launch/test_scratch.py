@@ -10,7 +10,8 @@ import pytest
 
 from hotlap.errors import UserError
 from hotlap.launch import scratch
-from hotlap.launch.scratch import Scratch, delete
+from hotlap.launch.reaper import delete
+from hotlap.launch.scratch import Scratch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="folders are covered, and told apart, on Linux")
 
