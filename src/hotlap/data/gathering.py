@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
-from hotlap.data.arrow import ArrowGather, is_arrow, is_arrow_dataset
 from hotlap.data.collation import Batch, goes_to_default_collate
 from hotlap.data.columns import collate, same_batches
 from hotlap.data.determinism import fetch
@@ -27,7 +26,7 @@ class BatchedDataset(StandIn):
 
     _hotlap_function = "batched"
     _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
-    _hotlap_lasting: "_Rows | ArrowGather | None"
+    _hotlap_lasting: "_Rows | None"
     _hotlap_note: str | None
 
     def __init__(self, dataset: Any) -> None:
@@ -73,16 +72,13 @@ class BatchedDataset(StandIn):
 
     def _hotlap_look(self) -> Gather | None:
         """How to gather now: the script may have put other tensors into the data set."""
-        before = self._hotlap_lasting
         gather, reason = None, None
         try:
             gather = _look(self._hotlap_dataset)
         except Unsupported as unsupported:
             reason = f"batches of {type(self._hotlap_dataset).__name__} are not gathered: {unsupported}"
         self.__dict__["_hotlap_note"] = reason
-        self.__dict__["_hotlap_lasting"] = gather if isinstance(gather, _Rows | ArrowGather) else None
-        if isinstance(before, ArrowGather):
-            self._hotlap_agrees.clear()  # another table or format makes other batches
+        self.__dict__["_hotlap_lasting"] = gather if isinstance(gather, _Rows) else None
         return gather
 
     def _hotlap_changed(self, name: str) -> None:
@@ -117,16 +113,12 @@ def gather_of(dataset: Any) -> Gather | None:
 
 
 def is_served(dataset: Any) -> bool:
-    """True if `batched` serves it, now or in another format of its own."""
-    return is_arrow_dataset(dataset) or gather_of(dataset) is not None
+    """True if `batched` serves it."""
+    return gather_of(dataset) is not None
 
 
 def _look(dataset: Any) -> Gather:
     """`Unsupported` says why not. Exactly these classes: one derived from them may do something else for an item."""
-    if is_arrow_dataset(dataset):
-        return ArrowGather(dataset)
-    if is_arrow(dataset):
-        raise Unsupported("whose items are columns or Arrow's own scalars, which no batch is made of")
     look = _KINDS.get(type(dataset))
     gather = None if look is None else look(dataset)
     if gather is None:
@@ -242,8 +234,7 @@ def batched(dataset: Any) -> Any:
     """A data set whose batches are gathered from where its items lie; the same batches, many times as fast.
 
     `DataLoader(batched(TensorDataset(x, y)), batch_size=32, shuffle=True)`. Serves tensors, NumPy arrays and memory
-    maps, `TensorDataset`, lists, Hugging Face's `datasets.Dataset` (numbers, truth values, texts and lists of numbers,
-    without a format or in those for torch and NumPy), and `Subset`, `ConcatDataset` and `StackDataset` of these.
+    maps, `TensorDataset`, lists, and `Subset`, `ConcatDataset` and `StackDataset` of these.
     Nothing is copied or kept: what the script changes in its tensors is in the next batch. A collate function of the
     script's own gets the items as before, and so does any index that is no plain number.
 
@@ -251,7 +242,7 @@ def batched(dataset: Any) -> Any:
         dataset: one of these classes themselves; a class derived from them may do something else for an item.
 
     Returns:
-        The data set, to all who look. Its `note` says why batches of a `datasets.Dataset` are not gathered.
+        The data set, to all who look. Its `note` says why batches are not gathered, where they are not.
     """
     if type(dataset) is BatchedDataset:
         return dataset

@@ -10,9 +10,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 from hotlap.data.buffers import Buffers
-from hotlap.data.byte_road import ByteRoad, OfBytes
 from hotlap.data.tails import Tail
-from hotlap.data.unmade import unmade
 
 # Shapes of rows whose memory is used again; a script whose pictures keep changing in size needs it for the last few.
 _MOST_SHAPES = 4
@@ -50,40 +48,24 @@ class LateBatch:
 class Finisher:
     """Makes numbers of bytes."""
 
-    def __init__(self, road: ByteRoad | None = None) -> None:
-        """`road`: to a GPU; None: one is looked for once the script uses CUDA."""
+    def __init__(self) -> None:
         self._buffers: OrderedDict[tuple[int, ...], Buffers] = OrderedDict()
-        self._road = road
 
-    def finish(self, data: Any, *, here: bool = False) -> Any:
-        """The batch as the script knows it; what is no `LateBatch` as it is. `here`: nothing is to travel as bytes."""
+    def finish(self, data: Any) -> Any:
+        """The batch as the script knows it; what is no `LateBatch` as it is."""
         if type(data) is not LateBatch:
             return data
         value = data.value
         for leaf in data.leaves:
-            value = _put(value, leaf.path, self._numbers(_get(value, leaf.path), leaf, here=here))
+            value = _put(value, leaf.path, self._numbers(_get(value, leaf.path), leaf))
         return value
 
-    def _numbers(self, bytes_: torch.Tensor, leaf: Leaf, *, here: bool) -> torch.Tensor:
+    def _numbers(self, bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
         num_items, *shape = bytes_.shape
         if leaf.channels_last:
             shape = [shape[2], *shape[:2]]
-
-        def make() -> torch.Tensor:
-            out = self._empty(num_items, tuple(shape), bytes_, keeps_order=not leaf.channels_last)
-            return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
-
-        road = None if here else self._way()
-        if road is None or not road.open:
-            return make()
-        whole = (num_items, *shape)
-        return unmade(whole, way=OfBytes(road, bytes_, whole, leaf.tail, leaf.channels_last), make=make)
-
-    def _way(self) -> ByteRoad | None:
-        cuda: Any = torch.cuda
-        if self._road is None and cuda.is_available() and cuda.is_initialized():
-            self._road = ByteRoad()
-        return self._road
+        out = self._empty(num_items, tuple(shape), bytes_, keeps_order=not leaf.channels_last)
+        return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
 
     def _empty(self, num_items: int, shape: tuple[int, ...], like: torch.Tensor, *, keeps_order: bool) -> torch.Tensor:
         if keeps_order and not like.is_contiguous():

@@ -82,7 +82,7 @@ class Cutting:
         late = self._late(halves)
         if late is None:
             return "its last transforms are not given pictures of bytes, one for an item and all of one size"
-        if not self._are_exact(halves[0]) or not same_batches(Finisher().finish(late, here=True), expected):
+        if not self._are_exact(halves[0]) or not same_batches(Finisher().finish(late), expected):
             return "a batch comes out different when the last transforms are done late"
         return None
 
@@ -93,8 +93,6 @@ class Cutting:
             return self._pipelines.half(index)
         # From where its kept part ends, call by call in their order: what draws in between draws as it would.
         pipelines, half = kept
-        if not isinstance(pipelines, Pipelines):
-            raise Touched("what is kept of its items ends between two statements, not between two transforms")
         calls = [self._further(pipelines, call) for call in half.calls]
         return Half(half.skeleton, calls)
 
@@ -272,9 +270,6 @@ def late(dataset: Any) -> Any:
 
     Around `cached_prefix` both are done: what precedes the first random transform is kept, random transforms run, and
     the rest is done late. Within `lasting` workers stay.
-
-    Once the script uses CUDA, what it is handed are CPU tensors whose bytes travel: `.to(device)` copies a quarter of
-    the traffic, and the same numbers are made there. Any other use makes them here.
 
     Arguments:
         dataset: map-style. Not changed.

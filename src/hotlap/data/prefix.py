@@ -9,7 +9,6 @@ from typing import Any, final
 from torch.utils.data import IterableDataset, get_worker_info
 
 from hotlap.data.bins import Bin
-from hotlap.data.bodies import Body
 from hotlap.data.changes import Watch
 from hotlap.data.checksums import Unseen
 from hotlap.data.contents import Contents
@@ -48,9 +47,7 @@ class _Cut:
     """What a first look at a data set has found."""
 
     heads: tuple[int, ...]
-    """Steps before the first draw, of each pipeline; statements, of a body."""
-    of_body: bool
-    """Cut is the data set's own `__getitem__`."""
+    """Steps before the first draw, of each pipeline."""
     entry_bytes: int
     head_s: float
     reads_files: bool
@@ -64,7 +61,7 @@ class _Heads:
     def __init__(self, dataset: Any, *, memory_bytes: int | None, role: Role | None) -> None:
         """`role`: what the script's workers are told; None without workers."""
         self.watch = Watch(dataset)
-        self.pipelines: Pipelines | Body = Pipelines(dataset)
+        self.pipelines = Pipelines(dataset)
         self.reason: str | None = None
         self.where: str | None = None
         """A sentence's end if heads are not all in memory."""
@@ -80,7 +77,7 @@ class _Heads:
         self._differs: str | None = None
         try:
             cut = self._survey() if role is None else self._survey_in_a_copy(role)
-            self._take(cut)
+            self.pipelines.heads = cut.heads  # a process may have found them that is no more
             self._head_s = cut.head_s
             self._contents = Contents(
                 dataset, beside=self.watch, files=self._files, item_s=cut.head_s, num_items=len(dataset)
@@ -173,26 +170,10 @@ class _Heads:
         self.watch = Watch(self._dataset)
         return self._survey()
 
-    def _take(self, cut: _Cut) -> None:
-        """A process may have found it that is no more."""
-        if cut.of_body:
-            self.pipelines = Body(self._dataset)
-        self.pipelines.heads = cut.heads
-
     def _survey(self) -> _Cut:
-        """Find the cut, and try it on some items: within its transforms, or else within its own `__getitem__`."""
+        """Find the cut, and try it on some items."""
         if not len(self._dataset):
             raise Touched("it is empty")
-        reasons: list[Exception] = []
-        for kind in (Pipelines, Body):
-            try:
-                self.pipelines = kind(self._dataset)
-                return self._try_cut()
-            except (Touched, Unsupported) as reason:
-                reasons.append(reason)
-        raise Touched(", and ".join(map(str, reasons)))
-
-    def _try_cut(self) -> _Cut:
         before = self._streams.states()
         try:
             return self._cut(len(self._dataset))
@@ -223,7 +204,7 @@ class _Heads:
         if changed is not None:
             raise Touched(f"computing an item changes {changed} of the data set")
         entry_bytes = sum(each[2] for each in tried) // len(tried)
-        return _Cut(self.pipelines.heads, type(self.pipelines) is Body, entry_bytes, head_s / len(tried), reads)
+        return _Cut(self.pipelines.heads, entry_bytes, head_s / len(tried), reads)
 
     def _try_item(self, place: int) -> tuple[float, float, int]:
         """(seconds of an item, seconds of its head, bytes of its entry); `Touched` if the halves do not make it."""
@@ -303,8 +284,8 @@ class PrefixDataset(StandIn):
     def __getitems__(self, indices: Any) -> list[Any]:
         return [self[index] for index in indices]
 
-    def _hotlap_half(self, index: Any) -> tuple[Pipelines | Body, Half] | None:
-        """The item as far as the heads of these pipelines, or of this body, go; None if it is made as a whole."""
+    def _hotlap_half(self, index: Any) -> tuple[Pipelines, Half] | None:
+        """The item as far as the heads of these pipelines go; None if it is made as a whole."""
         self.__dict__["_hotlap_used"] = True
         heads = self._hotlap_prepare()
         if heads is None or type(index) is not int or not 0 <= index < heads.bin.num_places:
@@ -382,18 +363,16 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
 
     The cut is in front of the first transform that draws from `random`, NumPy, torch or a generator that was found in
     the data set, for any of some items; a head that draws later on is not kept. Several pipelines (two views of one
-    picture, one for the target) are cut each. Where there is none, or it cannot be cut, the data set's own
-    `__getitem__` is, in front of its first statement that draws: what follows is handed the names that it reads.
+    picture, one for the target) are cut each.
 
-    Not cut is a data set that works on what its transforms return, whose transforms or statements are handed what is
-    not plain data, and whose items differ when they are computed by halves. One kept head in 64 is computed again,
-    within 2% of the time; on the first difference all are dropped.
+    Not cut is a data set without such a pipeline, one that works on what its transforms return, whose transforms are
+    handed what is not plain data, and whose items differ when they are computed by halves. One kept head in 64 is
+    computed again, within 2% of the time; on the first difference all are dropped.
 
     With worker processes the heads lie in memory that all of them share, also with those of the next epoch.
 
     Arguments:
-        dataset: map-style, with transforms in a `Compose` or `nn.Sequential`, or a `__getitem__` in Python. Not
-            changed.
+        dataset: map-style, with transforms in a `Compose` or `nn.Sequential`. Not changed.
         memory_bytes: the most that heads may take in memory; None: 80% of what is free when the first item is made.
             What does not fit goes to a file without a name in the cache folder.
 

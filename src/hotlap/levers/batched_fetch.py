@@ -18,24 +18,21 @@ from hotlap.record import Ceiling, LoaderFacts, Machine, Run
 from hotlap.source import Edit
 
 # What `hotlap.data.batched` serves. (It serves chains of these as well, but the record does not say what is inside of a
-# `Subset`.) "Dataset" is Hugging Face's: torch's own of that name has no items. Whether its columns are such that
-# they can be gathered shows in the trial.
-KINDS = frozenset({"TensorDataset", "Tensor", "ndarray", "memmap", "list", "tuple", "Dataset"})
+# `Subset`.)
+KINDS = frozenset({"TensorDataset", "Tensor", "ndarray", "memmap", "list", "tuple"})
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class BatchedFetch(Lever):
-    """Wraps tensors, arrays, `TensorDataset`, lists and Arrow data sets in `hotlap.data.batched`.
+    """Wraps tensors, arrays, `TensorDataset` and lists in `hotlap.data.batched`.
 
-    What: a batch is one `index_select` per tensor, or one gather per Arrow column, in place of a Python loop over the
-    items and a stack of the rows. Same samples, same order, same random draws. Items of a list are stacked by what they
-    are, without asking for each level.
-    Why: fetching tensors in memory one by one is most of a small model's step (pytorch/pytorch#106704, #4959); a
-    `datasets.Dataset` cuts each row out of its table, whole batches or not.
+    What: a batch is one `index_select` per tensor in place of a Python loop over the items and a stack of the rows.
+    Same samples, same order, same random draws. Items of a list are stacked by what they are, without asking for each
+    level.
+    Why: fetching tensors in memory one by one is most of a small model's step (pytorch/pytorch#106704, #4959).
     When it hurts: nowhere that is known; nothing is copied or kept, and what the script changes in its tensors is in
-    the next batch. Classes derived from these are left alone, for their items may be something else, and so are Arrow
-    columns that are decoded, nested or have empty places.
+    the next batch. Classes derived from these are left alone, for their items may be something else.
     What changes: is in the next batch, for it is gathered from the script's own tensors, arrays and lists.
     """
 

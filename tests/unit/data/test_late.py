@@ -90,9 +90,9 @@ def test_workers_send_bytes(persistent: bool, monkeypatch: pytest.MonkeyPatch) -
     sent = []
     true_finish = Finisher.finish
 
-    def noted(self: Any, data: Any, *, here: bool = False) -> Any:
+    def noted(self: Any, data: Any) -> Any:
         sent.append(data.value[0].dtype if type(data) is LateBatch else None)
-        return true_finish(self, data, here=here)
+        return true_finish(self, data)
 
     settings: dict[str, Any] = {"num_workers": 2, "num_epochs": 2, "persistent_workers": persistent}
     expected = epochs(usual(), **settings)
@@ -189,9 +189,9 @@ def test_workers_that_stay_send_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = []
     true_finish = Finisher.finish
 
-    def noted(self: Any, data: Any, *, here: bool = False) -> Any:
+    def noted(self: Any, data: Any) -> Any:
         sent.append(type(data) is LateBatch)
-        return true_finish(self, data, here=here)
+        return true_finish(self, data)
 
     given: dict[str, Any] = {"num_workers": 2, "num_epochs": 3}
     expected = epochs(usual(), **given)

@@ -193,19 +193,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "asks": (lambda: Asks(Compose([Slow(), Flip()])), "comes out different"),
     "nothing to cut": (Pictures, "no pipeline"),
     "cheap": (Cheap, "no time worth keeping"),
+    "no plain data": (lambda: Augmented(Compose([Strange(), lambda h: Flip()(h.value)])), "a transform is handed a"),
 }
-
-
-def strange() -> Any:
-    return Augmented(Compose([Strange(), lambda h: Flip()(h.value)]))
-
-
-@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
-def test_what_cannot_be_cut_in_its_transforms_is_cut_in_front_of_their_call(num_workers: int) -> None:
-    ours = cached_prefix(strange())
-    assert_same_epochs(epochs(ours, num_workers=num_workers), epochs(strange(), num_workers=num_workers))
-    assert ours.note is None, ours.note
-    assert ours.num_cached == 40
 
 
 @pytest.mark.parametrize("name", REFUSED)
