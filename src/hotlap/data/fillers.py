@@ -35,7 +35,7 @@ _MOST_AT_ONCE = 128
 # How often a filler that has nothing to do looks whether this process is still there.
 _LOOK_S = 2.0
 
-# Fillers take only time that nobody else wants: the training goes on while they work.
+# Beside a training fillers take only time that nobody else wants.
 _NICENESS = 10
 
 _REFUSED, _FAILED = b"r", b"f"
@@ -78,12 +78,22 @@ class Fillers:
     """Some processes that fill one store."""
 
     def __init__(
-        self, begin: Callable[[int], Work], *, num_processes: int, item_s: float, is_missing: Callable[[int], bool]
+        self,
+        begin: Callable[[int], Work],
+        *,
+        num_processes: int,
+        item_s: float,
+        is_missing: Callable[[int], bool],
+        waited_for: bool = False,
     ) -> None:
-        """`begin(number)` is called once in each process, and gives what computes items there.
+        """Starts the processes.
 
-        An item is sent only if `is_missing(position)` when its turn comes.
+        Arguments:
+            begin: called with a number in each process; gives what computes items there.
+            is_missing: an item is sent only if this is true of it when its turn comes.
+            waited_for: nothing trains meanwhile, so that they need not stand back.
         """
+        self._niceness = 0 if waited_for else _NICENESS
         self.trouble: str | None = None
         """Why they stopped before the end."""
         self.refused = False
@@ -199,7 +209,7 @@ class Fillers:
             os.close(end)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.nice(_NICENESS)
+        os.nice(self._niceness)
         try:
             work = begin(number)
             while True:

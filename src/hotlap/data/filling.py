@@ -132,6 +132,7 @@ class Filling(ABC):
             num_processes=cores if soon else max(1, cores - 1),
             item_s=self._item_s,
             is_missing=lambda position: not present[position],
+            waited_for=soon,
         )
         self._fillers.request(range(length))
         self._fillers.close()

@@ -39,7 +39,7 @@ class OpenedFiles:
         return bool(self._stamps)
 
     def __del__(self) -> None:
-        if getattr(self, "_log", -1) >= 0:
+        if getattr(self, "_log", -1) >= 0 and os is not None:  # at the end of the interpreter names are gone first
             os.close(self._log)
 
     @contextlib.contextmanager
