@@ -40,7 +40,7 @@ NOISE_WORDS = frozenset(
     ]
 )
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
-_GEFORCE = re.compile(r"(GTX|RTX) \d{3,4}\b(?! Ada)|(GTX )?Titan")
+_GEFORCE = re.compile(r"(GTX|RTX) \d{3,4}\b(?! Ada| Laptop)|(GTX )?Titan")
 _VARIANT = re.compile(r" (sxm\d?|pcie|nvl|\d+gb)\b")
 _CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
 
@@ -76,6 +76,9 @@ class Device:
     """Streaming multiprocessors, compute units, or cores."""
     fp32: float
     fp64: float
+    """On the lanes."""
+    fp64_tensor: float = 0.0
+    """On the matrix units."""
     fp16: float
     """Half precision without matrix units, or FP32's rate where storage alone is half."""
     tensor: float = 0.0
@@ -141,7 +144,9 @@ def _number(text: str) -> float:
 
 def _gpu(row: Mapping[str, str]) -> Device:
     """A row of gpus.csv -> a device; rates are units x operations a clock x clock."""
-    family = _families()[row["family"]]
+    family = dict(_families()[row["family"]])
+    if row["fp64_fma"]:  # less than its family has
+        family |= {"fp64_fma": row["fp64_fma"], "fp64_tensor_fma": row["fp64_fma"]}
     units = int(row["sms"])
     clock = float(row["boost_mhz"]) * MEGA
     matrix_clock = _number(row["tensor_mhz"]) * MEGA or clock
@@ -159,6 +164,7 @@ def _gpu(row: Mapping[str, str]) -> Device:
         units=units,
         fp32=fp32,
         fp64=rate("fp64_fma", clock),
+        fp64_tensor=rate("fp64_tensor_fma", clock),
         # Without packed half precision, libraries keep halves in memory and compute in FP32.
         fp16=max(rate("fp16_fma", clock), fp32),
         tensor=share * rate("tensor_fma", matrix_clock),

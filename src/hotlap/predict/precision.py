@@ -57,7 +57,7 @@ def parse(name: str | Precision) -> Precision:
 def matrix_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
     """Operations a second of matrix products and convolutions on `device`; `tf32`: whether FP32 work may use TF32."""
     if precision is Precision.FP64:
-        return device.fp64
+        return max(device.fp64, device.fp64_tensor)
     if precision is Precision.BF16:
         # Without a unit for it, libraries convert to FP32 and back.
         return device.tensor if device.bf16 and device.tensor else device.fp32

@@ -8,6 +8,7 @@ import pytest
 from hotlap.errors import UserError
 from hotlap.predict import catalogue, timing
 from hotlap.predict.catalogue import Device, Link, devices, resolve
+from hotlap.predict.precision import Precision, matrix_rate
 
 QUOTED = Path(__file__).parents[3].parent / "shared" / "data" / "gpu" / "specs.csv"
 
@@ -56,7 +57,7 @@ def test_a_name_with_several_variants_says_which_was_taken(written: str) -> None
     assert f'"{written}" was taken for' in assumption
 
 
-@pytest.mark.parametrize("written", ["RTX 4095", "NVIDIA GeForce RTX 3080 Laptop GPU", "L", "L4 Ti", "A100 96GB", ""])
+@pytest.mark.parametrize("written", ["RTX 4095", "NVIDIA GeForce RTX 2080 Laptop GPU", "L", "L4 Ti", "A100 96GB", ""])
 def test_an_unknown_name_is_an_error(written: str) -> None:
     with pytest.raises(UserError, match="No device is called"):
         resolve(written)
@@ -106,6 +107,35 @@ def test_geforce_tensor_peaks_are_those_of_fp32_accumulation() -> None:
     assert resolve("RTX 3090").device.tensor == pytest.approx(71.2e12, rel=0.01)
     assert resolve("A100 SXM4 80GB").device.tensor == pytest.approx(312e12, rel=0.01)
     assert resolve("H100 SXM5 80GB").device.tensor == pytest.approx(989e12, rel=0.01)
+
+
+def test_double_precision_is_that_of_the_data_sheets_with_tensor_cores_and_without() -> None:
+    quoted = {"A100 SXM4 80GB": (9.7, 19.5), "H100 SXM5 80GB": (34, 67), "H100 PCIe 80GB": (26, 51), "A30": (5.2, 10.3)}
+    quoted |= {"B200 SXM": (37, 37), "B300 SXM": (1.2, 1.2), "H20": (1.0, 1.0)}
+    quoted |= {"Instinct MI250X": (47.9, 95.7), "Instinct MI300X": (81.7, 163.4), "Instinct MI355X": (78.6, 78.6)}
+    for name, (lanes, matrix) in quoted.items():
+        device = resolve(name).device
+        assert device.fp64 == pytest.approx(lanes * 1e12, rel=0.04), name
+        assert matrix_rate(device, Precision.FP64, tf32=False) == pytest.approx(matrix * 1e12, rel=0.04), name
+
+
+def test_cards_for_inference_and_export_have_the_rates_of_their_data_sheets() -> None:
+    assert resolve("L20").device.tensor == pytest.approx(119.5e12, rel=0.01)
+    h20 = resolve("NVIDIA H20").device
+    assert (h20.fp32, h20.tensor, h20.tf32) == pytest.approx((44e12, 148e12, 74e12), rel=0.01)
+    assert h20.bandwidth == pytest.approx(4.0e12, rel=0.01)
+
+
+def test_a_die_of_several_on_a_board_has_its_part_of_the_boards_power() -> None:
+    assert [resolve(name).device.power_w for name in ("Tesla K80", "Tesla M60", "A16")] == [150, 150, 62.5]
+
+
+def test_a_laptops_gpu_is_not_the_card_of_that_number() -> None:
+    laptop, card = resolve("NVIDIA GeForce RTX 4090 Laptop GPU").device, resolve("NVIDIA GeForce RTX 4090").device
+    assert (laptop.name, card.name) == ("RTX 4090 Laptop", "RTX 4090")
+    assert laptop.fp32 == pytest.approx(39.7e12, rel=0.01)
+    assert laptop.bandwidth == pytest.approx(576e9)
+    assert not laptop.chooses_clock
 
 
 # Derived rates that differ from the quoted ones on purpose.
