@@ -12,6 +12,8 @@ from typing import Any, cast, final
 
 import torch
 
+from hotlap.data.memory import ALLOWANCE, limit_bytes
+
 # Number of tensors that hold a storage. Private in torch, though there since 2.1.
 _num_holders: Any = getattr(torch._C, "_storage_Use_Count", None)
 
@@ -34,6 +36,11 @@ class _Blocks:
 
     def __len__(self) -> int:
         return len(self._storages)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all of them."""
+        return sum(held_bytes for _, _, held_bytes in self._known)
 
     def add(self, batch: torch.Tensor) -> None:
         """Hold the memory of a batch, and let go of the oldest of too many."""
@@ -101,6 +108,7 @@ class Buffers:
         self._dtype = dtype
         self._row_bytes = prod(row_shape) * torch.empty(0, dtype=dtype).element_size()
         self._held = _Blocks()
+        self._allowed_bytes = 0
 
     def take(self, num_rows: int) -> torch.Tensor:
         """Uninitialised memory that no other tensor shares."""
@@ -116,5 +124,15 @@ class Buffers:
             again.set_(storage, 0, shape)
             return cast(torch.Tensor, again)
         batch = torch.empty(shape, dtype=self._dtype, device="cpu")
-        self._held.add(batch)
+        self._hold(batch, num_bytes)
         return batch
+
+    def _hold(self, batch: torch.Tensor, num_bytes: int) -> None:
+        """Hold its memory, if this may take as much."""
+        wanted = self._held.num_bytes + num_bytes
+        if wanted > self._allowed_bytes:
+            if wanted > limit_bytes(owner=self, in_use_bytes=self._held.num_bytes):
+                return
+            ALLOWANCE.take(self, wanted)
+            self._allowed_bytes = wanted
+        self._held.add(batch)

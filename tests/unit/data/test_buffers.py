@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from hotlap.data import memory
 from hotlap.data.buffers import Buffers
 
 ROWS = 100
@@ -76,3 +77,17 @@ def test_few_buffers_are_held() -> None:
     assert len({address(batch) for batch in batches}) == 20
     del batches
     assert len(held._held) == 4
+
+
+def test_holds_no_more_than_may_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory.ALLOWANCE, "_held", {})
+    monkeypatch.setenv("HOTLAP_MEMORY", "200000B")
+    buffers = Buffers((1000,), torch.float32)
+    batches = [buffers.take(20) for _ in range(4)]  # of 80,000 bytes each: two may be held
+    assert 0 <= memory.limit_bytes() < 80_000
+    places = [batch.data_ptr() for batch in batches]
+    del batches
+    again = [buffers.take(20) for _ in range(2)]
+    assert {batch.data_ptr() for batch in again} <= set(places[:2])
+    del buffers
+    assert memory.limit_bytes() == 200_000
