@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 
-import psutil
+from hotlap.launch.reaper import kill_marked
 
 
 def signal_group(pid: int, number: int) -> None:
@@ -17,15 +17,4 @@ def end_all(pid: int, marker: str) -> None:
     """Kill the group of `pid`, and every process that carries `marker` in its environment."""
     if hasattr(os, "killpg"):
         signal_group(pid, signal.SIGKILL)
-    for process in _marked(marker):
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-
-
-def _marked(marker: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("HOTLAP_RUN") == marker:
-                found.append(process)
-    return found
+    kill_marked(f"HOTLAP_RUN={marker}")

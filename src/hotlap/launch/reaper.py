@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 # Processes that start others while they are ended are looked for again; a fork bomb is somebody else's affair.
@@ -52,24 +51,29 @@ def delete(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _survivors(folder: str) -> Iterator[int]:
-    """Processes that were started with a plan in `folder`, however they detached themselves."""
-    marker = b"\0HOTLAP_PLAN=" + os.fsencode(folder) + b"/"
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:
-            if marker in b"\0" + environment.read():
-                yield int(name)
+def kill_marked(entry: str) -> int:
+    """Kill every process whose environment has an entry that begins so, however it detached itself; on Linux only.
+
+    Returns:
+        How many there were.
+    """
+    marker = b"\0" + os.fsencode(entry)
+    num_killed = 0
+    for name in filter(str.isdigit, os.listdir("/proc") if sys.platform == "linux" else ()):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{name}/environ", "rb") as environment:
+                if marker not in b"\0" + environment.read():
+                    continue
+            os.kill(int(name), signal.SIGKILL)
+            num_killed += 1
+    return num_killed
 
 
 def main(folder: str) -> None:
     """Wait for the end of input, then for the end of all of them."""
     sys.stdin.buffer.read()
     for _ in range(_ROUNDS):
-        found = list(_survivors(folder))
-        for pid in found:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if not found:
+        if not kill_marked(f"HOTLAP_PLAN={folder}/"):
             break
     delete(Path(folder))
 
