@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 
 from hotlap.record import (
     CallFacts,
@@ -151,11 +153,34 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "too-small-for-gpu": replace(
             gpu, operators=replace(device_window(step_s=step_s), flops=1e8 * step_s, moved_bytes=1e8 * step_s)
         ),
+        "zero-grad-none": _with_script(run, "zero_grad_none"),
+        "stacked-windows": _with_script(
+            run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.3}, step_s=step_s), "stacked_windows"
+        ),
+        "denormal-numbers": replace(run, optimizers=(replace(optimizer(), denormals=0.2),)),
+        "preallocation": replace(gpu, shapes=ShapeFacts(num_steps=60, num_shapes=5, num_new_late=0)),
+        "created-and-moved": replace(
+            gpu,
+            sightings=(
+                replace(
+                    sighting(SightingKind.CREATED_AND_MOVED, cost_s=0.05 * step_s),
+                    what="torch.zeros",
+                    text="state = torch.zeros(64).to(device)",
+                ),
+            ),
+        ),
+        "unbound-threads": run,
         "attention-over-batch": replace(
             run, sightings=(sighting(SightingKind.ATTENTION_OVER_BATCH, length=32, batch=64),)
         ),
     }  # fmt: skip
     return runs[code]
+
+
+def _with_script(run: Run, name: str) -> Run:
+    """The run of a script in tests/advice."""
+    path = Path(__file__).parent / "advice" / f"{name}.py"
+    return replace(run, sources={str(path): sha256(path.read_bytes()).hexdigest()})
 
 
 def _threads(now: int, other: int, *, step_s: float) -> WhatIf:

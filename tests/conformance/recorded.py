@@ -13,8 +13,6 @@ from hotlap.record import (
     Phase,
     Run,
     ShapeFacts,
-    Sighting,
-    SightingKind,
     Status,
     SwitchFacts,
 )
@@ -29,9 +27,6 @@ OWN = {
     for path in (Path(__file__).parent / "scripts" / "own").glob("*.py")
     if path.name != "__init__.py"
 }
-
-# In these, a forward pass whose result never reaches a backward pass stands on a line with this comment.
-_IN_VAIN = "# in vain"
 
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.
 _PHASES = {
@@ -54,9 +49,8 @@ def run_of(
         loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
-        switches=SwitchFacts(anomaly_mode="detect_anomaly" in data.decode()),
-        shapes=ShapeFacts(num_steps=100, num_shapes=60 if "pad_sequence" in data.decode() else 1, num_new_late=0),
-        sightings=_sightings(str(path), data.decode()),
+        switches=SwitchFacts(),
+        shapes=ShapeFacts(num_steps=100, num_shapes=1, num_new_late=0),
         sources={str(path): hashlib.sha256(data).hexdigest()},
     )
 
@@ -102,26 +96,6 @@ def _wasteful_sites(path: str, text: str) -> Iterator[CallSite]:
     for site in _sites(path, text, "step", calls="optimizer.step", detail={"steps": 0}):
         if lines[site.line - 1].endswith("# needs it"):
             yield site
-
-
-def _lines_in_vain(text: str) -> dict[int, str]:
-    return {number: line for number, line in enumerate(text.splitlines(), 1) if line.endswith(_IN_VAIN)}
-
-
-def _sightings(path: str, text: str) -> tuple[Sighting, ...]:
-    return tuple(
-        Sighting(
-            kind=SightingKind.WASTED_FORWARD,
-            what="Linear",
-            path=path,
-            line=number,
-            text=line.strip(),
-            per_step=1.0,
-            cost_s=0.0005,
-            detail={"evaluation": False},
-        )
-        for number, line in _lines_in_vain(text).items()
-    )
 
 
 def _sites(
@@ -175,9 +149,6 @@ def awkward_runs() -> Mapping[str, Run]:
         "images of many sizes on a GPU": replace(images, device="NVIDIA H200", shapes=churning),
         "some sizes on a GPU": replace(images, device="NVIDIA H200", shapes=some),
         "growing batches on a GPU": replace(plain, device="NVIDIA H200", shapes=growing),
-        "growing batches of bytes on a GPU": replace(
-            plain, device="NVIDIA H200", shapes=replace(growing, dtype="uint8")
-        ),
         "an old GPU": replace(images, device="Tesla V100-SXM2-16GB"),
         "precision chosen": replace(plain, device="NVIDIA H200", switches=SwitchFacts(matmul_precision="high")),
         "a file that is gone": replace(plain, sources={"/nowhere/train.py": "0" * 64}, call_sites=()),

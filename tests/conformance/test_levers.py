@@ -103,12 +103,9 @@ ON_A_GPU = {
     "fp16-autocast",
     "cuda-graphs",
     "cudnn-benchmark",
-    "expandable-segments",
-    "preallocate",
     "deferred-scalars",
     "create-on-device",
     "random-on-device",
-    "device",
     "pin-and-overlap",
     "device-resident",
 }

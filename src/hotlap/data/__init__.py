@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.data.buckets import bucketed
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.lateness import LateDataset, late
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from hotlap.data.overlap import OverlappedDataset, overlapped
     from hotlap.data.prefix import PrefixDataset, cached_prefix
     from hotlap.data.residence import resident
-    from hotlap.data.room import preallocate
-    from hotlap.data.stacking import windows
 
 __all__ = [
     "BatchedDataset",
@@ -26,15 +23,12 @@ __all__ = [
     "OverlappedDataset",
     "PrefixDataset",
     "batched",
-    "bucketed",
     "cached",
     "cached_prefix",
     "lasting",
     "late",
     "overlapped",
-    "preallocate",
     "resident",
-    "windows",
 ]
 
 _HOMES = {
@@ -45,15 +39,12 @@ _HOMES = {
     "OverlappedDataset": "overlap",
     "PrefixDataset": "prefix",
     "batched": "gathering",
-    "bucketed": "buckets",
     "cached": "cache",
     "cached_prefix": "prefix",
     "lasting": "long_lived",
     "late": "lateness",
     "overlapped": "overlap",
-    "preallocate": "room",
     "resident": "residence",
-    "windows": "stacking",
 }
 
 

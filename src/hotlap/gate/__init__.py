@@ -5,9 +5,8 @@ NaN, no loss, too little evidence: never UNHARMED. What was compared, and what w
 
 from hotlap.gate import exact, invariants, rounding, statistical
 from hotlap.gate.evidence import Evidence, Pair, Ruling, saw_epoch_end, undecided
-from hotlap.gate.padding import apart
 
-__all__ = ["Evidence", "Ruling", "apart", "judge", "saw_epoch_end"]
+__all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
 
 CONTRACTS = ("exact", "rounding", "statistical")
 

@@ -87,6 +87,22 @@ def _by_levers(names: Sequence[str], *, on_gpu_only: str = "") -> Judge:
     return judge
 
 
+def _by_finding(code: str, *, on_gpu_only: str = "") -> Judge:
+    """By what a rule says of it; a bound is told as one."""
+
+    def judge(advice: str, known: Known) -> Item:
+        if on_gpu_only and known.on_cpu:
+            return Item(advice=advice, effect=None, verdict="does not apply", why=on_gpu_only)
+        found = known.finding(code)
+        if found is None:
+            why = f"Nothing of it was found in the script (finding {code})."
+            return Item(advice=advice, effect=None, verdict="nothing to do", why=why)
+        effect = Quantity(value=1 / max(1e-9, 1 - found.share), unit=Unit.RATIO)
+        return Item(advice=advice, effect=effect, verdict="do it (an upper bound)", why=found.evidence)
+
+    return judge
+
+
 def item_of(advice: str, trial: Trial) -> Item:
     """A trial as a row."""
     name = levers.from_spec(trial.levers[0]).title()
@@ -236,7 +252,6 @@ _WORKERS = ("workers", "no-epoch-gap")
 _PINNING = ("pin-and-overlap",)
 _READERS = ("cached-dataset", "batched-fetch", "cached-prefix")
 _PRECISION = ("bf16-autocast", "fp16-autocast", "tf32")
-_SHAPES = ("preallocate", "expandable-segments")
 _FUSED = ("fused-optimizer",)
 _JIT = ("compile", "native-step", "native-ode")
 _ON_GPU = "It is about a GPU, and this training runs on the CPU."
@@ -260,9 +275,9 @@ RECOMMENDATIONS: tuple[Recommendation, ...] = (
     Recommendation(advice="Fixed batch shapes", judge=_shapes),
     Recommendation(
         advice="Where shapes vary, preallocate",
-        judge=_by_levers(_SHAPES, on_gpu_only=_ON_GPU),
-        levers=_SHAPES,
+        judge=_by_finding("preallocation", on_gpu_only=_ON_GPU),
     ),
+    Recommendation(advice="zero_grad(set_to_none=True)", judge=_by_finding("zero-grad-none")),
     Recommendation(
         advice="cudnn.benchmark for fixed shapes",
         judge=_by_levers(("cudnn-benchmark",), on_gpu_only=_ON_GPU),

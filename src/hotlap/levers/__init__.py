@@ -2,49 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from importlib import import_module
+from inspect import isabstract
+from pkgutil import iter_modules
 
 import msgspec
 
 from hotlap.errors import UserError
-from hotlap.levers.affinity import Affinity
-from hotlap.levers.allocator import Allocator
 from hotlap.levers.batch_size import BatchSize
-from hotlap.levers.batched_fetch import BatchedFetch
-from hotlap.levers.batched_windows import BatchedWindows
-from hotlap.levers.bf16_autocast import Bf16Autocast
-from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.cached_prefix import CachedPrefix
-from hotlap.levers.channels_last import ChannelsLast
-from hotlap.levers.compile import Compile
-from hotlap.levers.create_on_device import CreateOnDevice
-from hotlap.levers.cuda_graphs import CudaGraphs
-from hotlap.levers.cudnn_benchmark import CudnnBenchmark
-from hotlap.levers.deferred_scalars import DeferredScalars
-from hotlap.levers.device import Device
-from hotlap.levers.device_resident import DeviceResident
-from hotlap.levers.expandable_segments import ExpandableSegments
-from hotlap.levers.flush_denormals import FlushDenormals
-from hotlap.levers.fp16_autocast import Fp16Autocast
-from hotlap.levers.fused_optimizer import FusedOptimizer
-from hotlap.levers.huge_pages import HugePages
-from hotlap.levers.late_transform import LateTransform
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.levers.native_ode import NativeOde
-from hotlap.levers.native_step import NativeStep
-from hotlap.levers.needed_gradients import NeededGradients
-from hotlap.levers.no_debug import NoDebug
-from hotlap.levers.no_epoch_gap import NoEpochGap
-from hotlap.levers.no_grad_validation import NoGradValidation
-from hotlap.levers.pad_shapes import PadShapes
-from hotlap.levers.padded_recurrent import PaddedRecurrent
-from hotlap.levers.pin_and_overlap import PinAndOverlap
-from hotlap.levers.preallocate import Preallocate
-from hotlap.levers.random_on_device import RandomOnDevice
-from hotlap.levers.sdpa import Sdpa
-from hotlap.levers.tf32 import Tf32
-from hotlap.levers.threads import Threads
-from hotlap.levers.workers import Workers
-from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import LeverSpec, Run
 from hotlap.source import Edit
 
@@ -52,8 +18,6 @@ __all__ = [
     "ALL",
     "RECIPES",
     "BatchSize",
-    "BatchedFetch",
-    "CachedDataset",
     "Lever",
     "Numerics",
     "Patch",
@@ -65,48 +29,24 @@ __all__ = [
     "started_with",
 ]
 
-ALL: tuple[type[Lever], ...] = (
-    BatchedFetch,
-    CachedDataset,
-    CachedPrefix,
-    LateTransform,
-    NoEpochGap,
-    Workers,
-    BatchedWindows,
-    PinAndOverlap,
-    DeviceResident,
-    PadShapes,
-    FusedOptimizer,
-    Bf16Autocast,
-    Fp16Autocast,
-    HugePages,
-    Threads,
-    NativeStep,
-    NativeOde,
-    PaddedRecurrent,
-    NeededGradients,
-    Compile,
-    CudaGraphs,
-    Sdpa,
-    DeferredScalars,
-    CreateOnDevice,
-    RandomOnDevice,
-    Device,
-    Affinity,
-    NoDebug,
-    FlushDenormals,
-    Allocator,
-    ChannelsLast,
-    NoGradValidation,
-    ZeroGradNone,
-    Tf32,
-    CudnnBenchmark,
-    ExpandableSegments,
-    Preallocate,
-)
+
+def _found() -> tuple[type[Lever], ...]:
+    """The lever of each file of this folder that has one by its own name: `workers.py` -> `Workers`."""
+    named = [(one.name, "".join(word.capitalize() for word in one.name.split("_"))) for one in iter_modules(__path__)]
+    kinds = [getattr(import_module(f"{__name__}.{name}"), kind, None) for name, kind in named]
+    levers = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Lever) and not isabstract(kind)]
+    return tuple(sorted(levers, key=lambda kind: (_SCOPES.index(kind.scope), kind.name)))
 
 
-RECIPES: tuple[type[Lever], ...] = (BatchSize,)
+# Where bounds are equal, what is larger by experience comes first, and then what is cheaper to compare.
+_SCOPES = (Scope.LOADER, Scope.STEP, Scope.PROCESS)
+
+_KINDS = _found()
+
+ALL: tuple[type[Lever], ...] = tuple(kind for kind in _KINDS if kind.numerics is not Numerics.RECIPE)
+"""In the order in which they are tried where their bounds are equal, and in which their edits are made."""
+
+RECIPES: tuple[type[Lever], ...] = tuple(kind for kind in _KINDS if kind.numerics is Numerics.RECIPE)
 """Those that change the training itself; tried on request only (`hotlap tune --allow`)."""
 
 
@@ -116,8 +56,7 @@ def edits_of(stack: Iterable[LeverSpec], run: Run) -> list[Edit]:
     Raises:
         UserError: a lever or a setting is unknown; a file is missing or changed since.
     """
-    order = [kind.name for kind in (*ALL, *RECIPES)]
-    chosen = sorted(map(from_spec, stack), key=lambda lever: order.index(lever.name))
+    chosen = sorted(map(from_spec, stack), key=lambda lever: _KINDS.index(type(lever)))
     return [edit for lever in chosen for edit in lever.edits(run)]
 
 
@@ -140,9 +79,9 @@ def by_name(name: str) -> type[Lever]:
     Raises:
         UserError: there is none.
     """
-    for kind in (*ALL, *RECIPES):
-        if kind.name == name:
-            return kind
+    kind = next((kind for kind in _KINDS if kind.name == name), None)
+    if kind is not None:
+        return kind
     raise UserError(f"There is no lever {name!r}. Known: {', '.join(kind.name for kind in ALL)}.")
 
 

@@ -99,8 +99,6 @@ class Lever(ABC):
     numerics: ClassVar[Numerics]
     by_environment: ClassVar[bool] = False
     """It is read before Python runs, so no line of source can set it: the user starts the script with `environment`."""
-    pads: ClassVar[bool] = False
-    """Batches get more of their own padding: the gate sets that apart, and compares the rest."""
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, passes_s
-from hotlap.levers.padding import packing
 from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, Script, scripts
+
+_PACKING = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence")
 
 
 @final
@@ -60,7 +61,7 @@ class PaddedRecurrent(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports, where something is packed."""
-        if packing(scripts(run)) is None:
+        if not any(True for script in scripts(run) for _ in script.calls(*_PACKING)):
             return ()
         return behind_imports(run, "padded_recurrent()", imports="from hotlap.small import padded_recurrent")
 

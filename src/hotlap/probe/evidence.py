@@ -4,7 +4,7 @@ import hashlib
 import random
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -52,74 +52,45 @@ def num_samples(batch: Any) -> int | None:
     return len(batch) if isinstance(batch, list | tuple | dict) else None
 
 
-class Digests(NamedTuple):
-    """Short texts that are equal where batches are."""
-
-    whole: str
-    unpadded: tuple[str, str]
-    """But for padding at the end of dimension 0 of each tensor, and at that of dimension 1."""
-
-
 class Digest:
-    """Bytes of batches -> one short text a step."""
+    """Bytes of batches -> one short text a step, equal where batches are."""
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
-        self._hashes = tuple(hashlib.blake2b(digest_size=12) for _ in range(3))
+        self._hash = hashlib.blake2b(digest_size=12)
         self._used = False
 
     def add(self, batch: Any) -> None:
         """Take in every tensor, array and plain value of a batch."""
         self._used = True
         for leaf in leaves(batch):
-            for hash_, part in zip(self._hashes, _told(leaf), strict=True):
-                hash_.update(part)
+            self._hash.update(_told(leaf))
 
-    def take(self) -> Digests | None:
-        """The digests of what was added since the last call; None if nothing was."""
+    def take(self) -> str | None:
+        """The digest of what was added since the last call; None if nothing was."""
         if not self._used:
             return None
-        whole, first, second = (hash_.hexdigest() for hash_ in self._hashes)
+        whole = self._hash.hexdigest()
         self._begin()
-        return Digests(whole, (first, second))
+        return whole
 
 
-def _told(leaf: Any) -> tuple[bytes, bytes, bytes]:
-    """What is known of a leaf: whole, and without padding at the end of dimension 0 or 1."""
+def _told(leaf: Any) -> bytes:
+    """What is known of a leaf."""
     if not isinstance(leaf, torch.Tensor):
-        return (repr(leaf).encode() if _is_plain(leaf) else type(leaf).__name__.encode(),) * 3
+        return repr(leaf).encode() if _is_plain(leaf) else type(leaf).__name__.encode()
     tensor = _peeked(leaf)
     if tensor.is_nested:
-        told = [_told(part) for part in tensor.unbind()]
-        return tuple(b"".join(parts) for parts in zip(*told, strict=True)) if told else (b"",) * 3  # type: ignore[return-value]
-    flat = tensor.detach().resolve_conj().resolve_neg().cpu()
-    whole = _digest_of(flat)
-    parts = [_without_padding(flat, dim) for dim in (0, 1)]
-    first, second = (whole if part is flat else _digest_of(part) for part in parts)
-    return whole, first, second
+        return b"".join(_told(part) for part in tensor.unbind())
+    return _digest_of(tensor.detach().resolve_conj().resolve_neg().cpu())
 
 
 def _digest_of(flat: torch.Tensor) -> bytes:
     told = hashlib.blake2b(f"{flat.dtype}{tuple(flat.shape)}".encode(), digest_size=12)
     told.update(_bytes(flat))
     return told.digest()
-
-
-def _without_padding(tensor: torch.Tensor, dim: int) -> torch.Tensor:
-    """Less all slices at the end of `dim` that hold one value each: the same for a tensor and a padded copy of it.
-
-    A sequence alone in its batch has none left.
-    """
-    if tensor.layout != torch.strided or tensor.dim() < 2 or not tensor.numel():
-        return tensor
-    # Bytes, for every type can be compared then, and NaN equals itself.
-    rows = tensor.movedim(dim, 0).contiguous().reshape(tensor.size(dim), -1, 1).view(torch.uint8)
-    if not bool((rows[-1] == rows[-1, :1]).all()):
-        return tensor
-    kept = (rows != rows[:, :1]).flatten(1).any(1).nonzero()
-    return tensor.narrow(dim, 0, int(kept[-1]) + 1 if len(kept) else 0)
 
 
 def _peeked(tensor: torch.Tensor) -> torch.Tensor:

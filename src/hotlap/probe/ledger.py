@@ -8,7 +8,7 @@ import torch
 from hotlap.probe import clock as phases
 from hotlap.probe.aside import Stretch, validations
 from hotlap.probe.clock import PHASES
-from hotlap.probe.evidence import Digests, learning_rates, rng_digest, settings_digest
+from hotlap.probe.evidence import learning_rates, rng_digest, settings_digest
 from hotlap.record import Number, Phase, as_number
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class Ledger:
     def __init__(self, thinning: "Thinning | None" = None) -> None:
         self.first_steps_s: list[float] = []
         self.batch_digest: list[str | None] = []
-        self.unpadded_digest: list[tuple[str, str] | None] = []
         self.rng_digest: list[str] = []
         self.settings_digest: list[str] = []
         self.learning_rates: list[tuple[float, ...]] = []
@@ -65,10 +64,9 @@ class Ledger:
         for row in self._rows[-num_steps:] if num_steps else ():
             row.spent[phases.SYNC] += seconds / num_steps
 
-    def note_evidence(self, batch: Digests | None, optimizers: list[torch.optim.Optimizer]) -> None:
+    def note_evidence(self, batch: str | None, optimizers: list[torch.optim.Optimizer]) -> None:
         """What the gate compares, at the end of a recorded step."""
-        self.batch_digest.append(batch and batch.whole)
-        self.unpadded_digest.append(batch and batch.unpadded)
+        self.batch_digest.append(batch)
         self.rng_digest.append(rng_digest())
         self.settings_digest.append(settings_digest(optimizers))
         self.learning_rates.append(learning_rates(optimizers))
@@ -100,7 +98,6 @@ class Ledger:
         if evidence:
             fields |= {
                 "batch_digest": tuple(self.batch_digest),
-                "unpadded_digest": tuple(self.unpadded_digest),
                 "rng_digest": tuple(self.rng_digest),
                 "settings_digest": tuple(self.settings_digest),
                 "learning_rates": tuple(self.learning_rates),

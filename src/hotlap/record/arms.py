@@ -32,7 +32,6 @@ def of_arm(run: Run, arm: int) -> Run:
         first_steps_s=(),
         learning_rates=None,
         batch_digest=None,
-        unpadded_digest=None,
         rng_digest=None,
         settings_digest=None,
         updates=None,

@@ -97,8 +97,6 @@ class Run:
     """(S, G) of all optimizers; None when not recorded."""
     batch_digest: tuple[str | None, ...] | None = None
     """(S,) digest of the bytes of all batches drawn, or of what the model was called with when there is no loader."""
-    unpadded_digest: tuple[tuple[str, str] | None, ...] | None = None
-    """(S,) the same but for padding at the end of dimension 0 of each tensor, and for that of dimension 1."""
     rng_digest: tuple[str, ...] | None = None
     """(S,) digest of the states of Python's, NumPy's and torch's generators at the end of the step."""
     settings_digest: tuple[str, ...] | None = None

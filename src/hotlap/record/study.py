@@ -71,8 +71,12 @@ class Finding:
     """Source as it stands, where a person is to change it by hand; empty where no text is proposed."""
     after: str = ""
     """The same as it could be."""
+    where: str = ""
+    """Place of `before`: "train.py:12"; empty where there is none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables under which the command would not have the fault."""
+    advice: bool = False
+    """`cost_s` is what it could bring at most, not what was measured: it stands behind all that was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

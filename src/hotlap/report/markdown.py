@@ -71,9 +71,10 @@ def _run(run: Run) -> Iterator[str]:
 def _findings(study: Study) -> Iterator[str]:
     if not study.findings:
         return
-    ranked = sorted(study.findings, key=lambda finding: finding.cost_s, reverse=True)
+    ranked = story.ranked(study)
     rows = [
-        (finding.code, f"{duration(finding.cost_s)} ({percent(finding.share)})", finding.evidence) for finding in ranked
+        (finding.code, f"{story.up_to(finding)}{duration(finding.cost_s)} ({percent(finding.share)})", finding.evidence)
+        for finding in ranked
     ]
     yield from _table(("finding", "a step", "evidence"), rows)
     for finding in ranked:

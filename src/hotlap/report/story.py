@@ -68,6 +68,16 @@ def command_under(study: Study, environment: Mapping[str, str]) -> str | None:
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items()), shlex.join(words)])
 
 
+def ranked(study: Study) -> list[Finding]:
+    """The costliest first; advice, which nobody measured, last."""
+    return sorted(study.findings, key=lambda finding: (finding.advice, -finding.cost_s))
+
+
+def up_to(finding: Finding) -> str:
+    """ "up to " where the cost is a bound."""
+    return "up to " if finding.advice else ""
+
+
 def change_lines(finding: Finding) -> tuple[str, ...]:
     """What a person would change by hand, as lines of a diff; none where no text is proposed."""
     if not finding.after:
@@ -75,6 +85,7 @@ def change_lines(finding: Finding) -> tuple[str, ...]:
     before, after = clean(finding.before).splitlines(), clean(finding.after).splitlines()
     kept = [line for line in after if line in before]
     return (
+        *([f"@ {clean(finding.where)}"] if finding.where else []),
         *(f"- {line}" for line in before if line not in kept),
         *(f"{' ' if line in kept else '+'} {line}" for line in after),
     )

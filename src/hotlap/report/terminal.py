@@ -119,8 +119,8 @@ def findings(study: Study) -> RenderableType:
         known = "No rule found a bottleneck." if _has_steps(study) else "Not known: no step was measured."
         return _section("Findings", Text(known))
     table = _columns(16, 24, None)
-    for finding in sorted(study.findings, key=lambda finding: finding.cost_s, reverse=True):
-        cost = f"{duration(finding.cost_s)}, {story.share_of_step(finding.share)}"
+    for finding in story.ranked(study):
+        cost = f"{story.up_to(finding)}{duration(finding.cost_s)}, {story.share_of_step(finding.share)}"
         levers = ", ".join(finding.try_levers)
         tried = _text(f"worth trying: {levers}" if levers else "no lever for it", "dim")
         told = Group(_text(finding.evidence), *_by_hand(study, finding), tried)
@@ -133,7 +133,8 @@ def _by_hand(study: Study, finding: Finding) -> Iterator[RenderableType]:
     command = story.command_under(study, finding.environment)
     if command is not None:
         yield _text(f"start it with: {command}")
-    yield from (Text(line, "red" if line.startswith("-") else "green") for line in story.change_lines(finding))
+    colours = {"@": "dim", "-": "red"}
+    yield from (Text(line, colours.get(line[0], "green")) for line in story.change_lines(finding))
 
 
 def ceilings(study: Study) -> RenderableType:

@@ -13,6 +13,8 @@ from hotlap.units import duration, percent
 
 # No threshold: it is an error at any size. As its cost counts the model's time, which goes into the wrong thing.
 
+EXPLAINS = frozenset({"launch-bound", "memory-bound"})
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Modules that were seen to take the batch for the sequence."""

@@ -6,6 +6,7 @@ Example: a script without `.to("cuda")`, or a CPU build of torch on a machine wi
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.advice import behind_imports, with_change
 from hotlap.rules.step import finding, on_cpu, share_of
 from hotlap.units import duration, percent
 
@@ -29,14 +30,14 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = spent_s - calls * _LAUNCH_S
     if share_of(run, cost_s) < MIN_SHARE:
         return None
-    return finding(
+    found = finding(
         run,
         "cpu-with-idle-gpu",
         cost_s,
         f"The model runs on the CPU while {machine.gpus[0]} idles: up to {duration(cost_s)} "
         f"({percent(share_of(run, cost_s))}) of each step could go.",
-        levers=("device",),
     )
+    return with_change(found, behind_imports(run, 'torch.set_default_device("cuda")  # data of a loader: .to("cuda")'))
 
 
 def _calls(run: Run) -> float | None:

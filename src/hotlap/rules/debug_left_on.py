@@ -7,16 +7,32 @@ deterministic algorithms are wanted for what they are, this is their price.)
 Example: `torch.autograd.set_detect_anomaly(True)` left over from the search for a NaN.
 """
 
+import ast
 from collections.abc import Iterator
 
 from hotlap.record import Finding, Machine, Run, SwitchFacts
+from hotlap.rules.advice import Change, behind_imports, calls, replaced, with_change
 from hotlap.rules.step import finding, mean_step_s
 from hotlap.units import duration, percent
 
 # No threshold: such a switch is said whatever it costs, because it is seldom meant to be on, and what it costs depends
 # on operators that a few steps need not contain.
 
+_ANOMALY = tuple(
+    f"torch.autograd.{name}"
+    for name in (
+        "set_detect_anomaly",
+        "detect_anomaly",
+        "anomaly_mode.set_detect_anomaly",
+        "anomaly_mode.detect_anomaly",
+    )
+)
+_SYNC = ("torch.cuda.set_sync_debug_mode",)
+_FILL = "torch.utils.deterministic.fill_uninitialized_memory = False  # fresh memory is not filled with NaN"
+
 _ASKED = {"anomaly-mode": "anomaly mode", "deterministic": "deterministic algorithms", "profiler": "a profiler"}
+
+EXPLAINS = frozenset({"host-bound", "launch-bound", "memory-bound", "optimizer-bound", "sync-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -36,9 +52,21 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     tried = f"without, each step would be {duration(cost_s)} ({percent(share)}) shorter"
     if not shares:
         tried = f"what of each step ({duration(mean_step_s(run))}, 100%) that costs could not be tried"
-    return finding(
-        run, "debug-left-on", cost_s, f"Left on while training: {', '.join(on)}; {tried}.", levers=("no-debug",)
-    )
+    found = finding(run, "debug-left-on", cost_s, f"Left on while training: {', '.join(on)}; {tried}.")
+    return with_change(found, _switched_off(run, run.switches))
+
+
+def _switched_off(run: Run, switches: SwitchFacts) -> Change | None:
+    """Where one of them is switched on by a constant, and how it is off."""
+    wanted = [(_ANOMALY, "torch.autograd.set_detect_anomaly(False)")] if switches.anomaly_mode else []
+    wanted += [(_SYNC, "torch.cuda.set_sync_debug_mode(0)")] if switches.sync_debug else []
+    for names, code in wanted:
+        for script, call in calls(run, *names):
+            given = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "mode")]
+            if not given or isinstance(given[0], ast.Constant):
+                return replaced(script, call, code)
+    # Deterministic algorithms stay: sums in another order each time are not for a tool to decide.
+    return behind_imports(run, _FILL) if switches.deterministic else None
 
 
 def _on(switches: SwitchFacts, *, device: str) -> Iterator[str]:

@@ -10,9 +10,8 @@ Example: `Categorical(probs)` for each action; `torch.distributions.Distribution
 behind the imports, leaves the checks out.
 """
 
-from dataclasses import replace
-
 from hotlap.record import Finding, Machine, Run, Sighting, SightingKind
+from hotlap.rules.advice import Change, at_line, with_change
 from hotlap.rules.step import at_sighting, finding, mean_step_s
 from hotlap.units import duration, percent
 
@@ -38,7 +37,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"torch.distributions makes {number:,.0f} checks of arguments and samples a step, which take "
         f"{duration(cost_s)} ({percent(share)}); most of that for {worst.what}{at_sighting(worst)}.",
     )
-    return replace(found, before=worst.text, after=f"{_OFF}\n{worst.text}" if worst.text else _OFF)
+    return with_change(found, at_line(worst, f"{_OFF}\n{worst.text}") or Change(after=_OFF))
 
 
 def checks(run: Run) -> list[Sighting]:

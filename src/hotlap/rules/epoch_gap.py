@@ -16,6 +16,8 @@ from hotlap.units import duration, percent
 # As for the input as a whole (input_bound.py): below a tenth there is at most 1.11x to gain.
 MIN_SHARE = 0.10
 
+EXPLAINS = frozenset({"input-bound"})
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Wait of the first steps of epochs beyond that of the others."""

@@ -36,18 +36,13 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(share)} of it) in the script's own Python{where}"
         f"{_checks(run)}{at_line(hottest(run, *phases))}.",
-        levers=(*(() if on_cpu(run) else ("deferred-scalars",)), *(("batched-windows",) if _stacks(run) else ())),
+        levers=() if on_cpu(run) else ("deferred-scalars",),
     )
 
 
 def _checks(run: Run) -> str:
     checks_s = distribution_checks.share_of_steps(run) * mean_step_s(run)
     return f", {duration(checks_s)} of it in checks of torch.distributions" if checks_s else ""
-
-
-def _stacks(run: Run) -> bool:
-    """One of the hot lines makes a batch of pieces: `torch.stack([data[i : i + n] for i in ix])`."""
-    return any(line.phase is Phase.OTHER and "torch.stack([" in line.text for line in run.hot_lines)
 
 
 def _outside(run: Run) -> float:

@@ -45,6 +45,8 @@ _SOON_S = 3600.0
 # Bytes of the largest GPU that is sold (MI355X); the one at hand has less.
 _LARGEST_DEVICE = 288 << 30
 
+EXPLAINS = frozenset({"host-bound", "launch-bound", "memory-bound"})
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Growth after the warm-up that does not slow down. While a profiler keeps its events, growth says nothing."""

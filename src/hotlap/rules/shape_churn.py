@@ -6,9 +6,13 @@ allocator finds no block of the right size. Padding to a few sizes (or sorting b
 Example: batches padded to their own longest sentence under `torch.compile(dynamic=False)` or `cudnn.benchmark`.
 """
 
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 
 from hotlap.record import Finding, Machine, Run, ShapeFacts, SightingKind
+from hotlap.rules.advice import Change, calls, replaced, with_change
 from hotlap.rules.step import finding, mean_step_s
 from hotlap.units import duration, percent
 
@@ -17,8 +21,13 @@ from hotlap.units import duration, percent
 MIN_SHAPES = 16
 MIN_RATIO = 0.10
 
+# Half of it is added to a batch on average: little on sentences.
+_MULTIPLE = 16
+
 # Steps that must have been looked at: at the very start every shape is new.
 MIN_STEPS = 30
+
+EXPLAINS = frozenset({"host-bound", "launch-bound", "memory-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -31,17 +40,28 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     cost_s = max(recompiled_s, _new_beyond_known(run, shapes))
     share = min(1.0, cost_s / mean_step_s(run)) if mean_step_s(run) > 0 else 0.0
-    levers = ["pad-shapes"]
-    if run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu":
-        levers.insert(0, "cudnn-benchmark")
-    return finding(
+    tries_kernels = run.switches is not None and run.switches.cudnn_benchmark and run.device != "cpu"
+    found = finding(
         run,
         "shape-churn",
         cost_s,
         f"The model met {shapes.num_shapes:,} different input shapes in {shapes.num_steps:,} steps; new ones cost "
         f"{duration(cost_s)} a step ({percent(share)} of it).",
-        levers=tuple(levers),
+        levers=("cudnn-benchmark",) if tries_kernels else (),
     )
+    return with_change(found, next(_padded(run), None))
+
+
+def _padded(run: Run) -> Iterator[Change]:
+    """`x = pad_sequence(lines, batch_first=True)`, and a line that pads on to a few lengths."""
+    for script, call in calls(run, "torch.nn.utils.rnn.pad_sequence"):
+        match next(script.around(call), None):
+            case ast.Assign(targets=[ast.Name(id=name)]) if any(word.arg == "batch_first" for word in call.keywords):
+                change = replaced(script, call, script.code(call))
+                more = f"{name} = torch.nn.functional.pad({name}, (0, -{name}.size(1) % {_MULTIPLE}))"
+                yield replace(
+                    change, after=f"{change.after}\n{more}  # of masked (batch, length): not with a loss over it"
+                )
 
 
 def _new_beyond_known(run: Run, shapes: ShapeFacts) -> float:

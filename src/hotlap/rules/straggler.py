@@ -18,6 +18,8 @@ MIN_SHARE = 0.10
 # With one process there is nobody to compare with.
 _FEWEST = 2
 
+EXPLAINS = frozenset({"communication-bound"})
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Compute of the slowest rank beyond the median of the others, communication left out on all."""

@@ -7,11 +7,14 @@ Example: `loss_sum += loss.item()` after each batch on a GPU.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
+from hotlap.rules.advice import at_line, with_change
 from hotlap.rules.step import at_sighting, finding, mean_step_s, on_cpu, share_of
 from hotlap.units import duration, percent
 
 # Ours, as for copies: 3% would be worth a note, from a tenth on there is more than 1.11x to gain.
 MIN_SHARE = 0.10
+
+EXPLAINS = frozenset({"launch-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -29,7 +32,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0, default=None)
     where = "" if worst is None else f", most of it at {worst.what}{at_sighting(worst)}"
-    return finding(
+    found = finding(
         run,
         "sync-bound",
         waited_s,
@@ -37,3 +40,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"{where}.",
         levers=("deferred-scalars",),
     )
+    # A sum of it can stay on the device, where nobody waits.
+    summed = worst is not None and "+=" in worst.text and ".item()" in worst.text
+    return with_change(found, at_line(worst, worst.text.replace(".item()", ".detach()"))) if worst and summed else found

@@ -28,6 +28,8 @@ MIN_IN_WORKER = 1.5
 # ... only where so many threads want each core does that hurt.
 MIN_PER_CORE = 2.0
 
+EXPLAINS = frozenset({"host-bound", "input-bound", "launch-bound", "memory-bound", "optimizer-bound"})
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """The same steps with as many threads as cores; else the threads that workers run at the same time."""

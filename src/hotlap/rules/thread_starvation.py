@@ -15,6 +15,8 @@ from hotlap.units import duration, percent
 MIN_SHARE = 0.10
 MIN_AGREE = 0.75
 
+EXPLAINS = frozenset({"host-bound", "launch-bound", "memory-bound", "optimizer-bound"})
+
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Too few threads, or too little of the processor."""

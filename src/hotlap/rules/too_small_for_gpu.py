@@ -6,7 +6,10 @@ come on top.
 Example: a network of two layers of a hundred neurons (a neural ODE, a small agent) on any GPU.
 """
 
+from dataclasses import replace
+
 from hotlap.record import Finding, Machine, Run
+from hotlap.rules.advice import readable
 from hotlap.rules.step import finding, mean_step_s, on_cpu
 from hotlap.units import duration, percent
 
@@ -16,6 +19,8 @@ _BYTES_PER_S = 5e9
 
 # Ours: an estimate without a trial should promise a lot before it is said.
 MIN_SHARE = 0.40
+
+EXPLAINS = frozenset({"launch-bound", "sync-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -30,11 +35,13 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = step_s - on_cpu_s
     if step_s <= 0 or cost_s < MIN_SHARE * step_s:
         return None
-    return finding(
+    found = finding(
         run,
         "too-small-for-gpu",
         cost_s,
         f"A step of {window.flops / 1e6:.3g} million operations takes {duration(step_s)} on {run.device}; a CPU should "
         f"need about {duration(on_cpu_s)}, {percent(cost_s / step_s)} less.",
-        levers=("device",),
     )
+    # A script that asks whether there is a GPU trains without one.
+    asks = any("is_available()" in script.text for script in readable(run))
+    return replace(found, environment={"CUDA_VISIBLE_DEVICES": ""} if asks else {})

@@ -7,11 +7,14 @@ Example: `model(x)` called a second time for a metric; a validation loop that fo
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind
+from hotlap.rules.advice import at_line, with_change
 from hotlap.rules.step import at_sighting, finding, mean_step_s
 from hotlap.units import duration, percent
 
 # Ours: a metric module on a few numbers is no waste to speak of.
 MIN_SHARE = 0.05
+
+EXPLAINS = frozenset({"launch-bound", "memory-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -25,11 +28,11 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0)
     validating = bool(worst.detail.get("evaluation"))
     what = "in validation, with gradients on" if validating else "whose result no gradient ever reaches"
-    return finding(
+    found = finding(
         run,
         "wasted-forward",
         min(cost_s, mean_step_s(run)),
         f"Forward passes {what}, take {duration(cost_s)} a step ({percent(min(1.0, cost_s / whole_s))}): "
         f"{worst.what}{at_sighting(worst)}.",
-        levers=("no-grad-validation",) if validating else (),
     )
+    return with_change(found, at_line(worst, f"with torch.no_grad():\n    {worst.text}"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hotlap import levers
 from hotlap.experiment import Pace, Runs, Sizes
-from hotlap.gate import Evidence, Ruling, apart, judge, saw_epoch_end
+from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
 from hotlap.record import LeverSpec, Plan, Run, Turn, Verdict
 from hotlap.search import Options
 
@@ -78,47 +78,31 @@ class GateRuns:
         numerics = numerics_of(stack)
         self.look()
         plans = self._plans_of(stack, numerics, replaced)
-        found: list[Run] = []
-        pads = any(levers.from_spec(spec).pads for spec in stack)
-        if pads:
-            found = self._in_pairs(plans[:1])
-            early = _not_at_work(found) or self._padding_apart(found)
-            if early is not None:
-                return early
         if numerics is not levers.Numerics.EXACT:
             self.prepare(numerics)
-        found += self._in_pairs(plans[len(found) :])
+        found = self._in_pairs(plans)
         lost = _not_at_work(found)
         if lost is not None:
             return lost
-        ruling = self._ask(numerics, found, pads=pads)
+        ruling = self._ask(numerics, found)
         if ruling.verdict is Verdict.HARMED and ruling.by_chance and numerics is not levers.Numerics.EXACT:
-            return self._ask_again(stack, replaced, ruling, pads=pads)
+            return self._ask_again(stack, replaced, ruling)
         if ruling.verdict is Verdict.UNHARMED or numerics is not levers.Numerics.EXACT:
             return ruling
         # A run that equals the one as written bit for bit has repeated it, lever or not. Where it does not, a second
         # one as written shows whether the script repeats itself at all.
         self.prepare(numerics)
-        return self._ask(numerics, found, pads=pads)
+        return self._ask(numerics, found)
 
-    def _ask_again(self, stack: Stack, replaced: dict[str, str] | None, first: Ruling, *, pads: bool) -> Ruling:
+    def _ask_again(self, stack: Stack, replaced: dict[str, str] | None, first: Ruling) -> Ruling:
         """Harm that a statistical test found is believed where other seeds show harm as well."""
         numerics = numerics_of(stack)
         self.prepare(numerics, again=True)
         found = self._in_pairs(self._plans_of(stack, numerics, replaced, again=True))
-        second = self._ask(numerics, found, pads=pads, again=True)
+        second = self._ask(numerics, found, again=True)
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
-
-    def _padding_apart(self, found: Sequence[Run]) -> Ruling | None:
-        """A model that takes no notice of padding trains as it did but for rounding, and that takes no other seeds.
-
-        None where that cannot be said: dropout, say, draws for the padding as well.
-        """
-        self.prepare(levers.Numerics.ROUNDING)
-        ruling = self._ask(levers.Numerics.ROUNDING, found, pads=True)
-        return ruling if ruling.verdict is Verdict.UNHARMED else None
 
     def _plans_of(
         self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str] | None, *, again: bool = False
@@ -127,7 +111,7 @@ class GateRuns:
         seeds = _seeds(numerics, again=again)
         return [replace(self._plan(reseed=k), always=installed, replaced=dict(replaced or {})) for k in seeds]
 
-    def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, pads: bool, again: bool = False) -> Ruling:
+    def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, again: bool = False) -> Ruling:
         home = _home(numerics, again=again)
         seeds = _seeds(levers.Numerics.STATISTICAL, again=again)
         others = [run for run in self.known if not run.nudge and run.reseed in seeds and run.reseed != home]
@@ -138,11 +122,7 @@ class GateRuns:
             base_seeds=(*self._as_written(home)[:1], *others),
             lever_seeds=tuple(found),
         )
-        unpadded = apart(evidence) if pads else None
-        if unpadded is None:
-            return judge(str(numerics), evidence)
-        ruling = judge(str(numerics), unpadded)
-        return replace(ruling, why=f"Padding apart: {ruling.why}")
+        return judge(str(numerics), evidence)
 
     def estimate_s(self, stack: Stack) -> float:
         """About what `judge` will take."""

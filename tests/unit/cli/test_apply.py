@@ -370,7 +370,7 @@ def several(project: Path) -> Path:
     """A study that came to two levers, each of which writes one statement."""
     script = project / "train.py"
     run = Run(status=Status.COMPLETE, device="cpu", num_threads=2, sources={str(script): sha256(script)})
-    levers_: tuple[LeverSpec, ...] = ({"name": "threads", "count": 1}, {"name": "affinity"}, {"name": "huge-pages"})
+    levers_: tuple[LeverSpec, ...] = ({"name": "threads", "count": 1}, {"name": "tf32"}, {"name": "huge-pages"})
     made = patch(levers.edits_of(levers_, run), root=project)
     study = replace(
         study_of(project, diff=made.diff, changes=made.changes),
@@ -387,7 +387,7 @@ def several(project: Path) -> Path:
     return script
 
 
-@pytest.mark.parametrize("words", [("--only", "threads"), ("--without", "affinity,huge-pages")])
+@pytest.mark.parametrize("words", [("--only", "threads"), ("--without", "tf32,huge-pages")])
 def test_a_part_is_applied_and_taken_back(
     several: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -398,7 +398,7 @@ def test_a_part_is_applied_and_taken_back(
     assert hotlap(*words) == 0
     assert "gain of this part alone was not confirmed" in capsys.readouterr().out
     assert b"set_num_threads(1)" in several.read_bytes()
-    assert b"OMP_PROC_BIND" not in several.read_bytes()
+    assert b"matmul_precision" not in several.read_bytes()
     assert hotlap("--revert") == 0
     assert several.read_bytes() == before
 
@@ -410,7 +410,7 @@ def test_a_part_and_the_whole_are_not_applied_over_each_other(several: Path) -> 
     with pytest.raises(UserError, match=r"Another part .* is applied\. Take it back first"):
         hotlap()
     with pytest.raises(UserError, match=r"is applied\. Take it back first"):
-        hotlap("--only", "affinity")
+        hotlap("--only", "tf32")
     assert several.read_bytes() == part
     hotlap("--revert")
     hotlap()
@@ -423,8 +423,8 @@ def test_a_part_and_the_whole_are_not_applied_over_each_other(several: Path) -> 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--only", "warp-drive"), "did not come to a lever 'warp-drive'. Its levers: threads, affinity, huge-pages"),
-        (("--without", "threads,affinity,huge-pages"), "leaves no lever"),
+        (("--only", "warp-drive"), "did not come to a lever 'warp-drive'. Its levers: threads, tf32, huge-pages"),
+        (("--without", "threads,tf32,huge-pages"), "leaves no lever"),
         (("--only", ","), "--only names nothing"),
         (("--only", "threads", "--revert"), "do not go with it"),
     ],
@@ -437,7 +437,7 @@ def test_a_part_that_makes_no_sense_is_refused(several: Path, words: tuple[str, 
 
 
 def test_all_levers_named_are_the_whole_patch(several: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hotlap("--only", "huge-pages, threads, affinity")
+    hotlap("--only", "huge-pages, threads, tf32")
     assert "not confirmed" not in capsys.readouterr().out
     assert b"set_num_threads(1)" in several.read_bytes()
 

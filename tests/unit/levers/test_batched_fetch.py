@@ -9,7 +9,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.data import BatchedDataset
-from hotlap.levers import BatchedFetch, Patch
+from hotlap.levers import Patch
+from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.record import LoaderFacts, Run
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site

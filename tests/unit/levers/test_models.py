@@ -1,10 +1,8 @@
 """Levers that act on models and on the lines that call them."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,8 +14,6 @@ from hotlap.levers.compile import Compile
 from hotlap.levers.compiling import compile_when_called, has_torch_forward
 from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.models import named_models
-from hotlap.levers.no_grad_validation import NoGradValidation
-from hotlap.levers.zero_grad_none import ZeroGradNone
 from hotlap.record import Run, ShapeFacts
 from hotlap.source import patch
 from tests.conformance.recorded import OWN, SCRIPTS, run_of
@@ -385,93 +381,3 @@ def test_graphs_are_recorded_where_shapes_stay() -> None:
     assert CudaGraphs().rejects(on_gpu, replace(machine(), compiler=None)) is None
     reason = CudaGraphs().rejects(replace(with_shapes(5, late=0), device="NVIDIA H200"), machine())
     assert reason is not None and "5 different shapes" in reason
-
-
-# no-grad-validation
-
-
-def test_validation_is_left_alone_where_training_calls_the_model_on_the_same_line(tmp_path: Path) -> None:
-    run = run_of(OWN["no-grad-validation"])
-    (lever,) = NoGradValidation.candidates(run, machine())
-    assert lever.rejects(run, machine()) is None
-    shared = replace(run, call_sites=tuple(site for site in run.call_sites if site.line == lever.line))
-    reason = lever.rejects(shared, machine())
-    assert reason is not None and "nowhere else" in reason
-
-
-def test_a_validation_between_steps_is_told_and_left_to_the_user() -> None:
-    run = run_of(OWN["no-grad-validation"])
-    (seen,) = run.sightings
-    between = replace(run, sightings=(replace(seen, detail={"evaluation": True}),), num_validations=3, validation_s=1.5)
-    (lever,) = NoGradValidation.candidates(between, machine())
-    reason = lever.rejects(between, machine())
-    assert reason is not None and "1.50 s in 3" in reason and "by hand" in reason
-
-
-def test_a_line_of_another_file_is_not_one_of_the_main_script() -> None:
-    run = run_of(OWN["no-grad-validation"])
-    (seen,) = run.sightings
-    relative = replace(run, sightings=(replace(seen, path="own/no_grad_validation.py"),))
-    assert NoGradValidation.candidates(relative, machine()) == NoGradValidation.candidates(run, machine())
-    elsewhere = replace(run, sightings=(replace(seen, path="/x/no_grad_validation.py"),))
-    assert NoGradValidation.candidates(elsewhere, machine()) == (NoGradValidation(),)
-
-
-def test_the_statement_that_calls_the_model_in_vain_is_wrapped(tmp_path: Path) -> None:
-    path = OWN["no-grad-validation"]
-    run = run_of(path)
-    (lever,) = NoGradValidation.candidates(run, machine())
-    new = patch(lever.edits(run), root=path.parent).texts[str(path)]
-    assert "    with torch.no_grad():\n        loss = nn.functional.mse_loss(" in new
-    assert new.count("no_grad") == path.read_text().count("no_grad") + 1
-
-
-@pytest.mark.parametrize("line", ["f = lambda: model(x)  # in vain", "if model(x): pass  # in vain"])
-def test_a_call_that_runs_at_another_time_is_refused(tmp_path: Path, line: str) -> None:
-    run = run_of(script(tmp_path, f"model(y).backward()\n{line}\n"))
-    (lever,) = NoGradValidation.candidates(run, machine())
-    reason = lever.rejects(run, machine())
-    assert reason is not None and "not in a statement of its own" in reason
-
-
-def test_only_that_line_of_the_main_script_loses_its_gradients(
-    installed: Patch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    main = ModuleType("__main__")
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    code = compile("a = model(x)\nb = model(x)\n", "/x/train.py", "exec")
-    NoGradValidation(line=2).install(installed)
-    names = vars(main)
-    names |= {"model": torch.nn.Linear(2, 1), "x": torch.ones(1, 2)}
-    exec(code, names)
-    assert names["a"].requires_grad
-    assert not names["b"].requires_grad
-
-
-# zero-grad-none
-
-
-def test_gradients_are_dropped_whatever_is_asked_for(installed: Patch) -> None:
-    model = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    ZeroGradNone().install(installed)
-    for clear in (optimizer.zero_grad, model.zero_grad):
-        model(torch.ones(1, 2)).sum().backward()
-        clear(set_to_none=False)
-        assert model.weight.grad is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "optimizer.zero_grad()",
-        "optimizer.zero_grad(set_to_none=True)",
-        "optimizer.zero_grad(set_to_none=args.none)",
-        "optimizer.zero_grad(*given)",
-        "for p in model.parameters(): p.grad.zero_()",
-    ],
-)
-def test_only_a_written_false_is_changed(tmp_path: Path, text: str) -> None:
-    run = run_of(script(tmp_path, text))
-    assert not ZeroGradNone().edits(run)
-    assert ZeroGradNone().rejects(run, machine()) is not None

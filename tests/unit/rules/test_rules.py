@@ -123,14 +123,6 @@ def test_optimizer_bound_does_not_advise_what_is_on_already() -> None:
     assert plain.try_levers[0] == "fused-optimizer"
 
 
-def test_host_bound_names_what_gathers_a_batch_where_a_hot_line_stacks_one() -> None:
-    run = run_of(forward=0.004, backward=0.004, other=0.002)
-    line = HotLine(path=SCRIPT, line=9, function="get_batch", text="", phase=Phase.OTHER, step_s=0.0015)
-    texts = ("x = torch.stack([data[i : i + n] for i in ix])", "x = torch.stack(parts)")
-    found = [host_bound.check(replace(run, hot_lines=(replace(line, text=text),))) for text in texts]
-    assert [one.try_levers for one in found if one is not None] == [("batched-windows",), ()]
-
-
 def test_optimizer_bound_needs_an_optimizer() -> None:
     assert optimizer_bound.check(run_of(forward=0.004, optimizer=0.006)) is None
 
@@ -419,7 +411,7 @@ def test_wasted_forward_tells_a_validation_from_a_result_that_is_not_used() -> N
     validating: tuple[Sighting, ...] = (sighting(SightingKind.WASTED_FORWARD, cost_s=0.002, evaluation=True),)
     finding = wasted_forward.check(replace(healthy(), sightings=validating))
     assert finding is not None
-    assert finding.try_levers == ("no-grad-validation",)
+    assert "in validation" in finding.evidence
     assert "in validation, with gradients on" in finding.evidence
 
 

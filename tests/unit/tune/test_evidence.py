@@ -1,6 +1,5 @@
 """The runs that the gate is given: how many, and what is set apart."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,78 +9,19 @@ from hotlap.record import LeverSpec, Plan, Run, Verdict
 from hotlap.tune.evidence import GateRuns
 from tests.unit.tune.world import World, options_for
 
-PADDED: tuple[LeverSpec, ...] = ({"name": "pad-shapes", "multiple": 16},)
+EXACT: tuple[LeverSpec, ...] = ({"name": "cached-dataset"},)
 OTHER_NUMBERS: tuple[LeverSpec, ...] = ({"name": "bf16-autocast"},)
 
 SIZES = Sizes(step_s=0.003, setup_s=4.0, block=11, steps=110, warmup=20, evidence_steps=200, together=2, cores=2.0)
-
-
-class Lengths(World):
-    """Batches that pad-shapes makes longer; `data` is what they say besides."""
-
-    data: str = "data"
-
-    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
-        runs = super().__call__(plans, limit_s=limit_s)
-        return [self._with_lengths(run, any(spec in PADDED for spec in run.always)) for run in runs]
-
-    def _with_lengths(self, run: Run, padded: bool) -> Run:
-        data = self.data if padded else "data"
-        told = tuple(f"{run.seed}-{k}" for k in run.step_index)
-        return replace(
-            run,
-            batch_digest=tuple(f"{one}-{padded}" for one in told),
-            unpadded_digest=tuple((f"{one}-{padded}", f"{one}-{data}") for one in told),
-        )
 
 
 def gate_runs_of(world: World) -> GateRuns:
     return GateRuns(world, options_for(world.path), SIZES, (), now=world.now)
 
 
-def lengths(**settings: object) -> Lengths:
-    return Lengths(path="/train.py", sha256="0" * 64, **settings)  # type: ignore[arg-type]
-
-
-def test_a_model_that_takes_no_notice_of_padding_needs_no_other_seeds() -> None:
-    world = lengths()
-    ruling = gate_runs_of(world).judge(PADDED)
-    assert ruling.verdict is Verdict.UNHARMED
-    assert ruling.why.startswith("Padding apart: ")
-    assert not any(plan.reseed for plan in world.plans)
-
-
-def test_a_model_that_counts_padding_as_data_is_harmed() -> None:
-    world = lengths(harms={"pad-shapes": 0.5})
-    ruling = gate_runs_of(world).judge(PADDED)
-    assert ruling.verdict is Verdict.HARMED
-    assert any(plan.reseed for plan in world.plans), "it was asked whether other seeds bear it out"
-
-
-def test_batches_that_hold_other_data_are_no_matter_of_padding() -> None:
-    world = lengths()
-    world.data = "other data"
-    ruling = gate_runs_of(world).judge(PADDED)
-    assert ruling.verdict is Verdict.HARMED
-    assert "another batch" in ruling.why
-
-
-def test_a_lever_that_was_not_at_work_costs_one_run_and_no_other_seeds() -> None:
-    class Lost(Lengths):
-        def run(self, plan: Plan) -> Run:
-            found = super().run(plan)
-            return replace(found, not_installed=("pad-shapes: no call",)) if plan.always else found
-
-    world = Lost(path="/train.py", sha256="0" * 64)
-    ruling = gate_runs_of(world).judge(PADDED)
-    assert ruling.verdict is Verdict.UNDECIDED
-    assert "not at work: pad-shapes: no call" in ruling.why
-    assert len(world.plans) == 2, "one as written, one under the lever"
-
-
-@pytest.mark.parametrize("stack", [PADDED, OTHER_NUMBERS])
+@pytest.mark.parametrize("stack", [EXACT, OTHER_NUMBERS])
 def test_what_is_known_is_not_counted_again(stack: tuple[LeverSpec, ...]) -> None:
-    world = lengths(harms={"pad-shapes": 0.001})
+    world = World(path="/train.py", sha256="0" * 64)
     gate = gate_runs_of(world)
     before_s = gate.estimate_s(stack)
     gate.judge(stack)

@@ -1,0 +1,90 @@
+"""Advice: what a person changes in a minute, with its place, the code before and after, and what it brings at most.
+
+Nobody measured what such a change brings, so it stands behind what was measured, and explains nothing.
+"""
+
+import ast
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from hotlap.errors import UserError
+from hotlap.record import Finding, Run, Sighting
+from hotlap.rules.step import finding
+from hotlap.source import Script, scripts
+from hotlap.units import duration, percent
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A place in the script, and how it could read."""
+
+    where: str = ""
+    """"train.py:12"."""
+    before: str = ""
+    after: str = ""
+
+
+def advice(
+    run: Run,
+    code: str,
+    at_most_s: float,
+    evidence: str,
+    *,
+    change: Change,
+    environment: Mapping[str, str] | None = None,
+) -> Finding:
+    """`evidence` is a clause without its period; what it brings at most is put behind it."""
+    made = finding(run, code, at_most_s, "")
+    evidence = f"{evidence}; at most {duration(made.cost_s)} ({percent(made.share)}) of a step is to be had."
+    return with_change(replace(made, evidence=evidence, environment=environment or {}, advice=True), change)
+
+
+def with_change(found: Finding, change: Change | None) -> Finding:
+    """The same finding with what to change; as it is where nothing is known."""
+    if change is None:
+        return found
+    return replace(found, where=change.where, before=change.before, after=change.after)
+
+
+def readable(run: Run) -> Sequence[Script]:
+    """The script's own files; none where one is missing or was changed since."""
+    try:
+        return scripts(run)
+    except UserError:
+        return ()
+
+
+def calls(run: Run, *names: str) -> Iterator[tuple[Script, ast.Call]]:
+    """Calls of these functions, by full name, in the script's own files."""
+    return ((script, call) for script in readable(run) for call in script.calls(*names))
+
+
+def replaced(script: Script, node: ast.expr, code: str) -> Change:
+    """The statement around an expression, with `code` in the expression's place."""
+    statement = next((outer for outer in script.around(node) if isinstance(outer, ast.stmt)), node)
+    # Of a compound statement the lines of the expression itself.
+    first, last = statement.lineno, statement.end_lineno or statement.lineno
+    if hasattr(statement, "body"):
+        first, last = node.lineno, node.end_lineno or node.lineno
+    lines = script.text.splitlines()[first - 1 : last]
+    before = textwrap.dedent("\n".join(lines))
+    return Change(_where(script.path, node.lineno), before, before.replace(script.code(node), code, 1))
+
+
+def behind_imports(run: Run, code: str) -> Change:
+    """A new statement behind the imports of the main script."""
+    main = next(iter(run.sources), "")
+    return Change(f"{PurePath(main).name}, behind its imports" if main else "", "", code)
+
+
+def at_line(sighting: Sighting, after: str) -> Change | None:
+    """The line of a sighting becomes `after`; None where its text was not recorded. Without `after` the place alone."""
+    if not sighting.text or sighting.path is None or sighting.line is None:
+        return None
+    return Change(_where(sighting.path, sighting.line), sighting.text, after)
+
+
+def _where(path: str, line: int) -> str:
+    return f"{PurePath(path.replace(chr(92), '/')).name}:{line}"

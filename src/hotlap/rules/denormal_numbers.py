@@ -1,0 +1,26 @@
+"""denormal-numbers: the CPU computes with numbers that are too small for its fast path.
+
+What it says: the part of parameters and optimizer state that is denormal, and the arithmetic of a step at most.
+Why it is bad: processors compute with numbers below 1.2e-38 in microcode, tens of times slower. They come up where
+something dies out: Adam's moments of a weight without gradients (docs of intel-extension-for-pytorch). Flushed to zero
+they differ by less than any sum is rounded. The setting belongs to a thread and to those it starts, so it comes first.
+Example: an embedding of which a few rows only are ever used, trained with Adam.
+"""
+
+from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.advice import advice, behind_imports
+from hotlap.rules.step import on_cpu
+from hotlap.units import percent
+
+_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Where such numbers were found, on the CPU."""
+    share = max((optimizer.denormals or 0.0 for optimizer in run.optimizers), default=0.0)
+    if not share or not on_cpu(run) or not run.step_s:
+        return None
+    evidence = f"Of the numbers in parameters and optimizer state {percent(share)} are denormal"
+    at_most_s = sum(run.mean_phase_s(phase) or 0.0 for phase in _PHASES)
+    change = behind_imports(run, "torch.set_flush_denormal(True)  # before any thread is started")
+    return advice(run, "denormal-numbers", at_most_s, evidence, change=change)

@@ -1,0 +1,1 @@
+"""Scripts on which advice is given, by the code of the finding."""

@@ -1,0 +1,182 @@
+"""What a person is advised to change: the place, the code before and after, and when nothing is said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from hotlap import rules
+from hotlap.record import Finding, Phase, Run, ShapeFacts, SightingKind, SwitchFacts
+from tests.rule_runs import HEALTHY_SHARES, device_window, firing, healthy, run_of_shares, sighting
+from tests.sample_runs import loader, machine
+
+
+@pytest.fixture
+def run_of(tmp_path: Path) -> Callable[[str], Run]:
+    """The run of a script of that text, whose own Python shows."""
+
+    def made(text: str) -> Run:
+        path = tmp_path / "train.py"
+        path.write_text(text)
+        run = run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.3})
+        return replace(run, sources={str(path): sha256(text.encode()).hexdigest()}, switches=SwitchFacts())
+
+    return made
+
+
+def found(code: str, run: Run) -> Finding:
+    finding = rules.ALL[code](run, machine())
+    assert finding is not None
+    return finding
+
+
+def test_says_where_and_what_and_at_most_how_much(run_of: Callable[[str], Run]) -> None:
+    finding = found("zero-grad-none", run_of("for x in y:\n    optimizer.zero_grad(set_to_none=False)  # zeros\n"))
+    assert (finding.where, finding.before, finding.after) == (
+        "train.py:2", "optimizer.zero_grad(set_to_none=False)  # zeros", "optimizer.zero_grad()  # zeros",
+    )  # fmt: skip
+    assert finding.advice and not finding.try_levers
+    assert finding.evidence == "Gradients are filled with zeros; at most 800 us (8%) of a step is to be had."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "optimizer.zero_grad()",
+        "optimizer.zero_grad(set_to_none=True)",
+        "optimizer.zero_grad(set_to_none=args.none)",
+        "optimizer.zero_grad(*given)",
+        "for p in model.parameters(): p.grad.zero_()",
+    ],
+)
+def test_only_a_written_false_fills_with_zeros(run_of: Callable[[str], Run], text: str) -> None:
+    assert rules.ALL["zero-grad-none"](run_of(text), None) is None
+
+
+def test_a_script_that_changed_or_is_gone_gets_no_advice(run_of: Callable[[str], Run], tmp_path: Path) -> None:
+    run = run_of("optimizer.zero_grad(False)")
+    assert rules.ALL["zero-grad-none"](run, None) is not None
+    (tmp_path / "train.py").write_text("optimizer.zero_grad(False)  # again")
+    assert rules.ALL["zero-grad-none"](run, None) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "gathered"),
+    [
+        ("[data[i : i + n] for i in ix]", "data[ix[:, None] + torch.arange(0, n)]"),
+        ("[data[i + 1 : i + 1 + n] for i in ix]", "data[ix[:, None] + torch.arange(1, 1 + n)]"),
+        ("[data[i : i + n] for i in ix if i]", None),
+        ("[data[j : i + n] for i in ix]", None),
+        ("[data[i:] for i in ix]", None),
+        ("[f(i) for i in ix]", None),
+    ],
+)
+def test_slices_that_are_stacked_are_one_gather(
+    run_of: Callable[[str], Run], written: str, gathered: str | None
+) -> None:
+    run = run_of(f"import torch\nx = torch.stack({written})\n")
+    finding = rules.ALL["stacked-windows"](run, None)
+    assert (finding and finding.after) == (gathered and f"x = {gathered}")
+
+
+def test_a_script_whose_own_python_takes_no_time_stacks_as_it_likes(run_of: Callable[[str], Run]) -> None:
+    run = run_of("import torch\nx = torch.stack([data[i : i + n] for i in ix])\n")
+    assert rules.ALL["stacked-windows"](replace(run, phase_s=healthy().phase_s, step_s=healthy().step_s), None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("from torch import autograd\nautograd.set_detect_anomaly(True)\n", "torch.autograd.set_detect_anomaly(False)"),
+        ("from torch.autograd import set_detect_anomaly as look\nlook(mode=True)\n", "torch.autograd.set_detect_"),
+        ("import torch.autograd as ag\nwith ag.detect_anomaly():\n    pass\n", "with torch.autograd.set_detect_"),
+        ("import torch, sys\ntorch.autograd.set_detect_anomaly('--debug' in sys.argv)\n", ""),
+        ("def set_detect_anomaly(on): ...\nset_detect_anomaly(True)\n", ""),
+    ],
+)
+def test_a_debug_switch_is_shown_where_a_constant_sets_it(run_of: Callable[[str], Run], text: str, after: str) -> None:
+    finding = found("debug-left-on", replace(run_of(text), switches=SwitchFacts(anomaly_mode=True)))
+    assert finding.after.startswith(after) and bool(finding.after) == bool(after)
+
+
+def test_deterministic_algorithms_stay_and_only_the_filling_goes(run_of: Callable[[str], Run]) -> None:
+    finding = found("debug-left-on", replace(run_of(""), switches=SwitchFacts(deterministic=True)))
+    assert "fill_uninitialized_memory = False" in finding.after
+
+
+def test_a_forward_pass_in_vain_is_shown_under_no_grad() -> None:
+    finding = found("wasted-forward", firing("wasted-forward"))
+    assert (finding.where, finding.before) == ("digits.py:12", "y = model(x)")
+    assert finding.after == "with torch.no_grad():\n    y = model(x)"
+
+
+def test_a_sum_of_losses_is_shown_without_waiting() -> None:
+    seen = replace(sighting(SightingKind.SYNC, cost_s=0.002), what="Tensor.item", text="total += loss.item()")
+    run = replace(firing("sync-bound"), sightings=(seen,))
+    assert found("sync-bound", run).after == "total += loss.detach()"
+    assert not found("sync-bound", replace(run, sightings=(replace(seen, text="log(loss.item())"),))).after
+
+
+def test_padding_goes_on_to_few_lengths_where_it_is_known_which_dimension(run_of: Callable[[str], Run]) -> None:
+    head = "from torch.nn.utils.rnn import pad_sequence\n"
+    shapes = firing("shape-churn").shapes
+    run = replace(run_of(f"{head}x = pad_sequence(lines, batch_first=True)\n"), shapes=shapes)
+    assert "\nx = torch.nn.functional.pad(x, (0, -x.size(1) % 16))" in found("shape-churn", run).after
+    assert not found("shape-churn", replace(run_of(f"{head}x = pad_sequence(lines)\n"), shapes=shapes)).after
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ("x = torch.zeros(64).to(device)", "x = torch.zeros(64, device=device)"),
+        ("x = torch.randn(8, 2).cuda()", 'x = torch.randn(8, 2, device="cuda")'),
+        ("x = torch.zeros(64)", ""),
+    ],
+)
+def test_what_is_made_and_moved_is_made_where_it_is_needed(line: str, after: str) -> None:
+    run = firing("created-and-moved")
+    run = replace(run, sightings=(replace(run.sightings[0], text=line),))
+    assert found("created-and-moved", run).after == after
+
+
+def test_denormal_numbers_are_told_where_they_are_slow() -> None:
+    run = firing("denormal-numbers")
+    assert "set_flush_denormal(True)" in found("denormal-numbers", run).after
+    assert "20% are denormal" in found("denormal-numbers", run).evidence
+    assert rules.ALL["denormal-numbers"](replace(run, device="NVIDIA H200"), None) is None
+
+
+def test_an_allocator_that_was_configured_is_left_alone() -> None:
+    run = firing("preallocation")
+    assert found("preallocation", run).environment == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    chosen = SwitchFacts(environment={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"})
+    assert rules.ALL["preallocation"](replace(run, switches=chosen), None) is None
+    two = ShapeFacts(num_steps=60, num_shapes=2, num_new_late=0)
+    assert rules.ALL["preallocation"](replace(run, shapes=two), None) is None
+
+
+def test_threads_are_bound_where_nothing_else_inherits_their_core() -> None:
+    wide = replace(machine(), num_cores=16, usable_cores=16.0)
+    run, rule = firing("unbound-threads"), rules.ALL["unbound-threads"]
+    assert rule(run, wide) is not None
+    chosen = SwitchFacts(environment={"OMP_PROC_BIND": "spread"})
+    for other in (
+        replace(run, loaders=(replace(loader(), num_workers=2),)),
+        replace(run, world_size=2),
+        replace(run, num_threads=1),
+        replace(run, switches=chosen),
+        replace(run, switches=None),
+        replace(run, device="NVIDIA H200"),
+    ):
+        assert rule(other, wide) is None
+    assert rule(run, machine()) is None, "two cores"
+    assert rule(run, replace(wide, system="Darwin")) is None
+
+
+@pytest.mark.parametrize(("text", "hides"), [("if torch.cuda.is_available(): ...", True), ("x.cuda()", False)])
+def test_a_small_model_is_told_how_to_stay_on_the_cpu(run_of: Callable[[str], Run], text: str, hides: bool) -> None:
+    run = replace(run_of(text), device="NVIDIA H200")
+    run = replace(run, operators=replace(device_window(step_s=0.01), flops=1e6, moved_bytes=1e6))
+    assert found("too-small-for-gpu", run).environment == ({"CUDA_VISIBLE_DEVICES": ""} if hides else {})
