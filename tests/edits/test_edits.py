@@ -3,7 +3,7 @@
 The examples say themselves, in comments, what is to be done to them:
 
     # edit: add CALL KEYWORD=VALUE
-    # edit: wrap CALL POSITION KEYWORD FUNCTION | IMPORTS [| FULL NAMES OF FUNCTIONS THAT STAY AROUND IT]
+    # edit: wrap CALL POSITION KEYWORD FUNCTION [ARGUMENT] | IMPORTS [| FULL NAMES OF FUNCTIONS THAT STAY AROUND IT]
     # edit: statement CALL | HEADER | SUFFIX | IMPORTS
     # edit: call CALL | CODE | IMPORTS
     # edit: before CALL | CODE | IMPORTS
@@ -60,11 +60,17 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
         keyword, _, value = words[0].partition("=")
         return [AddArgument(site=site, keyword=keyword, value=value) for site in found]
     if kind == "wrap":
-        position, keyword, function = words
+        position, keyword, function, *given = words
         inside = tuple(parts[2].split()) if len(parts) > 2 else ()
         return [
             WrapArgument(
-                site=site, position=int(position), keyword=keyword, function=function, imports=parts[1], inside=inside
+                site=site,
+                position=int(position),
+                keyword=keyword,
+                function=function,
+                arguments="".join(given),
+                imports=parts[1],
+                inside=inside,
             )
             for site in found
         ]

@@ -24,6 +24,13 @@ from hotlap.record import Ceiling, LoaderFacts, Machine, Run
 from hotlap.source import Edit
 from hotlap.units import size
 
+# Items that are made sooner than this altogether are made again by the next run: the key and the checks of a cache on
+# disk take some tenths of it (MNIST, 190 MB: 0.23 s).
+LEAST_ON_DISK_S = 1.0
+
+# What a slow disk reads, that of a machine in a cloud: items that are made faster than that are not read from one.
+DISK_BYTES_PER_S = 200e6
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,10 @@ class CachedDataset(Lever):
 
     What: each item is computed once (where that is safe, in parallel) and kept in contiguous arrays; then a batch is
     one gather per tensor instead of a Python loop over the items and a stack. Same samples, same order, same random
-    draws. Worker processes of the script are needed for the first epoch at most.
+    draws. Worker processes of the script are needed for the first epoch at most. Where making all items takes more than
+    a second, and longer than a slow disk reads them, it is written `cached(..., disk=True)`: they are kept in
+    `$HOTLAP_CACHE` or `~/.cache/hotlap/data`, and the next run begins with them; without the argument no
+    file is left.
     Why: reading, decoding and collating item by item is most of a small model's step: 5.5 days became 24 hours in
     pytorch/pytorch#26957; even tensors in memory are slow when they are fetched one by one (pytorch/pytorch#106704,
     #4959).
@@ -74,12 +84,23 @@ class CachedDataset(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
-        return wrapping_edits(run, filter(can_be_kept, run.loaders), "cached")
+        kept = [*filter(can_be_kept, run.loaders)]
+        again = [loader for loader in kept if pays_on_disk(loader)]
+        rest = [loader for loader in kept if loader not in again]
+        return (*wrapping_edits(run, again, "cached", arguments="disk=True"), *wrapping_edits(run, rest, "cached"))
 
 
 def can_be_kept(loader: LoaderFacts) -> bool:
     """Its data set has items that were not seen to change."""
     return loader.num_items is not None and loader.deterministic is not False
+
+
+def pays_on_disk(loader: LoaderFacts) -> bool:
+    """The next run would find its items on disk sooner than it makes them, and that is worth a file."""
+    if loader.item_s is None or loader.item_bytes is None or loader.num_items is None:
+        return False
+    slower = loader.item_s > loader.item_bytes / DISK_BYTES_PER_S
+    return slower and loader.item_s * loader.num_items >= LEAST_ON_DISK_S
 
 
 def why_not_kept(loader: LoaderFacts, machine: Machine) -> str | None:

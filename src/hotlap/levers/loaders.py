@@ -74,12 +74,20 @@ def sites(run: Run, loaders: Iterable[LoaderFacts]) -> Sequence[CallSite]:
     return tuple(found.values())
 
 
-def wrapping_edits(run: Run, loaders: Iterable[LoaderFacts], function: str) -> Sequence[Edit]:
+def wrapping_edits(run: Run, loaders: Iterable[LoaderFacts], function: str, *, arguments: str = "") -> Sequence[Edit]:
     """`function(...)`, one of `NESTING`, around the data set of each of these loaders, at its place among them."""
     imports = f"from hotlap.data import {function}"
     inside = tuple(f"hotlap.data.{name}" for name in NESTING[NESTING.index(function) + 1 :])
     return tuple(
-        WrapArgument(site=site, position=0, keyword="dataset", function=function, imports=imports, inside=inside)
+        WrapArgument(
+            site=site,
+            position=0,
+            keyword="dataset",
+            function=function,
+            arguments=arguments,
+            imports=imports,
+            inside=inside,
+        )
         for site in sites(run, loaders)
     )
 

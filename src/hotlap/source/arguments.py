@@ -24,6 +24,8 @@ class _Wrapper:
     """As it is written in this file."""
     targets: frozenset[str]
     """Its full name."""
+    arguments: str
+    """What it is given besides."""
 
 
 @dataclass(slots=True)
@@ -75,9 +77,9 @@ class Arguments:
             inner = inner.args[0].value  # another function may stand around it
             value = inner if stays_around else value
         names.use(edit.imports)
-        wrapper = _Wrapper(function, frozenset(names.targets(function)))
+        wrapper = _Wrapper(function, frozenset(names.targets(function)), edit.arguments)
         planned = self._wrapped.setdefault(value, [])
-        if wrapper not in planned:
+        if all(other.name != wrapper.name for other in planned):
             around = (k for k, other in enumerate(planned) if any_same(other.targets, edit.inside))
             planned.insert(next(around, len(planned)), wrapper)
 
@@ -91,7 +93,8 @@ class Arguments:
         for value, wrappers in self._wrapped.items():
             start, end = self.tree.outer(value)
             yield insert(start, "".join(f"{wrapper.name}(" for wrapper in reversed(wrappers)), Rank.WRAP)
-            yield insert(end, ")" * len(wrappers), Rank.WRAP_END)
+            behind = (f", {wrapper.arguments})" if wrapper.arguments else ")" for wrapper in wrappers)
+            yield insert(end, "".join(behind), Rank.WRAP_END)
         for value, items in self._merged.items():
             yield from self._merge_splices(value, items)
         for call, keywords in self._appended.items():

@@ -27,6 +27,8 @@ class WrapArgument:
     """Name put around it."""
     imports: str
     """Statement that binds that name: `from hotlap.data import cached`."""
+    arguments: str = ""
+    """What the function is given besides: `disk=True`."""
     inside: tuple[str, ...] = ()
     """Full names of functions that stay around this one ("hotlap.data.lasting"): it goes within their calls, whether
     they are in the file already or are put there by another edit."""

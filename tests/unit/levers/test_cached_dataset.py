@@ -96,6 +96,7 @@ def test_reads_as_cached_around_the_data_set() -> None:
         position=0,
         keyword="dataset",
         function="cached",
+        arguments="disk=True",
         imports="from hotlap.data import cached",
     )
 
@@ -192,3 +193,17 @@ def test_holds_the_items_of_a_few_data_sets_that_no_loader_uses(patch: Patch) ->
     for _ in range(MAX_HELD):
         DataLoader(Pictures())
     assert not DataLoader(first).dataset.full  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("facts", "arguments"),
+    [
+        ({}, "disk=True"),  # 60,000 items of 36 us and 3 kB each
+        ({"num_items": 1_000}, ""),  # soon made
+        ({"item_bytes": 36_000}, ""),  # not sooner read
+        ({"item_s": None}, ""),  # made by workers: nobody knows
+    ],
+)
+def test_is_kept_on_disk_where_the_next_run_would_gain_by_it(facts: dict[str, Any], arguments: str) -> None:
+    (edit,) = CachedDataset().edits(run_of(replace(loader(), **facts)))
+    assert isinstance(edit, WrapArgument) and edit.arguments == arguments
