@@ -5,10 +5,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hotlap.cli.notebook import load_ipython_extension as load_ipython_extension
+    from hotlap.cli.notebook import measure as measure
+    from hotlap.cli.notebook import tune as tune
     from hotlap.data import cached as cached
-    from hotlap.lab.notebook import load_ipython_extension as load_ipython_extension
-    from hotlap.lab.notebook import measure as measure
-    from hotlap.lab.notebook import tune as tune
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "cached", "measure", "tune"]
@@ -16,8 +16,8 @@ __all__ = ["__version__", "cached", "measure", "tune"]
 # Public name -> the module that has it. Resolved on first use: `import hotlap` must not import torch.
 _HOMES = {
     "cached": "hotlap.data",
-    "load_ipython_extension": "hotlap.lab.notebook",
-    "measure": "hotlap.lab.notebook",
+    "load_ipython_extension": "hotlap.cli.notebook",
+    "measure": "hotlap.cli.notebook",
 }
 
 
@@ -25,7 +25,7 @@ class _Called(ModuleType):
     """A part of hotlap whose name is also that of a public function: `hotlap.tune("train.py")`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from hotlap.lab import notebook
+        from hotlap.cli import notebook
 
         return getattr(notebook, self.__name__.rpartition(".")[2])(*args, **kwargs)
 

@@ -168,7 +168,7 @@ PARENT += (
     "cli.traced",
     "cli.forecast_table",
 )
-PARENT += ("lab", "lab.page", "lab.terminal", "lab.notebook", "cli.lab")
+PARENT += ("lab", "lab.terminal", "cli.notebook", "cli.lab")
 PARENT += tuple(f"lab.{name}" for name in ("transfer", "launch_floor", "pinning", "devices", "lorenz", "transformer"))
 PARENT += ("lab.checklist",)
 

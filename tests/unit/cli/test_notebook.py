@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import hotlap
+from hotlap.cli import notebook
 from hotlap.errors import NoSteps, UserError
-from hotlap.lab import notebook
 from hotlap.record import Study, decode, encode
 from hotlap.report import html
 from tests import samples

@@ -1,0 +1,48 @@
+"""hotlap in a notebook and by function calls, on a real script."""
+
+from pathlib import Path
+
+import pytest
+
+import hotlap
+from hotlap.cli import notebook
+
+pytestmark = pytest.mark.e2e
+
+CELL = """
+import torch
+from torch import nn
+from helper import WIDTH
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(2000):
+    x = torch.randn(64, WIDTH)
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_cell_is_measured_with_the_modules_beside_the_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "helper.py").write_text("WIDTH = 20\n")
+    shown = notebook.cell_magic("--quick --steps 40", CELL)
+    assert shown is not None, capsys.readouterr().err
+    assert len(shown.baseline[0].step_s) >= 40
+    assert shown._repr_html_().startswith("<iframe")
+    left = sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__")
+    assert left == [".hotlap", "helper.py"]
+    assert len(list(tmp_path.glob(".hotlap/*/report.html"))) == 1
+
+
+def test_a_script_is_measured_by_a_function_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "helper.py").write_text("WIDTH = 20\n")
+    (tmp_path / "train.py").write_text(CELL)
+    study = hotlap.measure(["train.py"], steps=40, quick=True)
+    assert study.baseline[0].median_step_s() > 0
+    assert study.command == ("train.py",)
