@@ -10,50 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from contest import Contender, contest, save
 
-from hotlap.small.neural_ode import NeuralODE
-from hotlap.small.solve import odeint
-
-RTOL, ATOL = 1e-3, 1e-6
-
-
-class Field(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.net = nn.Sequential(nn.Linear(3, 100), nn.Tanh(), nn.Linear(100, 3))
-
-    def forward(self, t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.net(y)
-        return out
-
-
-def lorenz(t: Any, u: Any) -> Any:
-    x, y, z = u[..., 0], u[..., 1], u[..., 2]
-    return torch.stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - 8 / 3 * z], dim=-1)
-
-
-Y0, T = torch.tensor([1.0, 0.0, 0.0]), torch.linspace(0, 1, 101)
-TARGET = odeint(lorenz, Y0.double(), T.double(), rtol=1e-9, atol=1e-11).float()
+from hotlap.lab.child.ode import ATOL, RTOL, Job, in_diffrax
+from hotlap.small import NeuralODE, odeint
 
 
 def script(solve: Any, method: str, *, fused: bool | None = None) -> Contender:
     """The loop that a script has: any odeint, its own loss, torch's Adam."""
-    field = Field()
-    optimizer = torch.optim.Adam(field.parameters(), lr=0.0, fused=fused)
-
-    def run(n: int) -> None:
-        for _ in range(n):
-            optimizer.zero_grad()
-            loss = (solve(field, Y0, T, rtol=RTOL, atol=ATOL, method=method) - TARGET).square().sum()
-            loss.backward()
-            optimizer.step()
-
-    return run
+    return Job("cpu", rate=0.0, fused=fused).loop(solve, method)[0]
 
 
 def in_torchdiffeq() -> Contender:
@@ -68,7 +35,7 @@ class Nothing(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *parameters: torch.Tensor) -> torch.Tensor:
         ctx.parameters = parameters
-        return torch.empty_like(TARGET)
+        return torch.empty(101, 3)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -118,69 +85,20 @@ def untouched() -> Contender:
 
 
 def fit(**options: Any) -> Contender:
-    field = Field()
-    optimizer = torch.optim.Adam(field.parameters(), lr=0.0)
-    ode = NeuralODE(field, rtol=RTOL, atol=ATOL, options=options)
-
-    def run(n: int) -> None:
-        ode.fit(Y0, T, TARGET, optimizer=optimizer, iterations=n)
-
-    return run
+    job = Job("cpu", rate=0.0)
+    ode = NeuralODE(job.field, rtol=RTOL, atol=ATOL, options=options)
+    return lambda n: ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer, iterations=n)
 
 
-def in_diffrax(*, scanned: bool) -> Contender:  # noqa: C901 - one job, told in functions
-    import diffrax
-    import jax
-    import jax.numpy as jnp
-    import optax
+def diffrax(*, scanned: int) -> Contender:
+    run: Any = in_diffrax(Job("cpu", rate=0.0), rate=0.0, scanned=scanned)
 
-    layers = [m for m in Field().net if isinstance(m, nn.Linear)]
-    weights = [(jnp.asarray(m.weight.detach().numpy()), jnp.asarray(m.bias.detach().numpy())) for m in layers]
-    start, times, target = (jnp.asarray(x.numpy()) for x in (Y0, T, TARGET))
+    def contender(n: int) -> None:
+        run(n)
 
-    def field(t: Any, y: Any, p: Any) -> Any:
-        return p[1][0] @ jnp.tanh(p[0][0] @ y + p[0][1]) + p[1][1]
-
-    def value(p: Any) -> Any:
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(field),
-            diffrax.Tsit5(),
-            t0=0.0,
-            t1=1.0,
-            dt0=None,
-            y0=start,
-            args=p,
-            saveat=diffrax.SaveAt(ts=times),
-            stepsize_controller=diffrax.PIDController(rtol=RTOL, atol=ATOL),
-            max_steps=64,
-        )
-        return ((solution.ys - target) ** 2).sum()
-
-    optimizer = optax.adam(0.0)
-
-    def step(carry: Any, _: Any) -> Any:
-        p, state = carry
-        loss, gradients = jax.value_and_grad(value)(p)
-        updates, state = optimizer.update(gradients, state)
-        return (optax.apply_updates(p, updates), state), loss
-
-    carry = (weights, optimizer.init(weights))
     if scanned:
-        many = jax.jit(lambda c: jax.lax.scan(step, c, None, length=100))
-
-        def run(n: int) -> None:
-            for _ in range(-(-n // 100)):
-                jax.block_until_ready(many(carry))
-
-        run.least = 100  # type: ignore[attr-defined]
-        return run
-    once = jax.jit(lambda c: step(c, None))
-
-    def run_once(n: int) -> None:
-        for _ in range(n):
-            jax.block_until_ready(once(carry))
-
-    return run_once
+        contender.least = scanned  # type: ignore[attr-defined]
+    return contender
 
 
 def main() -> None:
@@ -188,8 +106,8 @@ def main() -> None:
     results = contest(
         {
             "torchdiffeq dopri5, backprop": in_torchdiffeq,
-            "diffrax Tsit5, a call each": lambda: in_diffrax(scanned=False),
-            "diffrax Tsit5, 100 in a scan": lambda: in_diffrax(scanned=True),
+            "diffrax Tsit5, a call each": lambda: diffrax(scanned=0),
+            "diffrax Tsit5, 100 in a scan": lambda: diffrax(scanned=100),
             "hotlap odeint dopri5 in the script": lambda: script(odeint, "dopri5"),
             "hotlap odeint dopri5 in the script, fused Adam": lambda: script(odeint, "dopri5", fused=True),
             "hotlap odeint tsit5 in the script": lambda: script(odeint, "tsit5"),

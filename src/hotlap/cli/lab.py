@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _USAGE = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
 # Options of single experiments, as Settings names them.
-_OWN = ("gpu", "data", "budget", "layers", "batch", "length")
+_OWN = ("gpu", "data", "budget", "layers", "batch", "length", "html")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -36,12 +36,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
     parser.add_argument("--gpu", action="append", metavar="NAME", help="a GPU to predict; may be given again")
     parser.add_argument("--data", metavar="DIR", help="pinning, devices: folder with MNIST's files")
-    parser.add_argument("--budget", metavar="TIME", help="transformer, checklist: time for what is tried")
+    parser.add_argument("--budget", metavar="TIME", help="pinning, transformer, checklist: time for what is tried")
     parser.add_argument("--layers", metavar="N", help="transformer: its layers (32)")
     parser.add_argument("--batch", metavar="N", help="transformer: sequences in a batch (8)")
     parser.add_argument("--length", metavar="N", help="transformer: tokens in a sequence (32)")
     parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write a page with the picture there")
+    parser.add_argument(
+        "--html", metavar="PATH", help="pinning, devices, transformer, checklist: write the report page there"
+    )
     parser.set_defaults(run=run, own_words=1)  # the experiment
 
 
@@ -66,7 +68,7 @@ def _list() -> None:
 
     for one in EXPERIMENTS:
         print(f"{one.name:14} {one.asks}")
-    print("\nhotlap lab NAME runs one; --quick takes some seconds instead of minutes, --html PATH writes a page.")
+    print("\nhotlap lab NAME runs one; --quick takes some seconds instead of minutes, --json PATH writes the figures.")
 
 
 def _settings(args: argparse.Namespace, experiment: "Experiment") -> "Settings":
@@ -128,9 +130,10 @@ def _hand_out(args: argparse.Namespace, result: "Result") -> None:
         data = encode(result) + b"\n"
         workbench.write(Path(args.json), lambda path: path.write_bytes(data))
     if args.html is not None:
-        from hotlap.lab import page
+        from hotlap.report import html
 
-        workbench.write_text(Path(args.html), page.render(result))
+        assert result.study is not None, "an experiment that takes --html has a study"
+        workbench.write_text(Path(args.html), html.render(result.study))
     if args.json == "-":
         sys.stdout.write(encode(result).decode() + "\n")
         return

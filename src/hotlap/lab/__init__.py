@@ -50,12 +50,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="pinning",
         asks="MNIST in five epochs: what do workers and pinned memory bring, and what do they cost?",
-        takes=frozenset({"gpu", "data"}),
+        takes=frozenset({"gpu", "data", "budget", "html"}),
     ),
     Experiment(
         name="devices",
         asks="MNIST in ten epochs: from which model size on does a GPU pay?",
-        takes=frozenset({"gpu", "data"}),
+        takes=frozenset({"gpu", "data", "html"}),
     ),
     Experiment(
         name="lorenz",
@@ -65,12 +65,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="transformer",
         asks="why do the cores stay at 60%, what helps here, and what would other GPUs do?",
-        takes=frozenset({"gpu", "budget", "layers", "batch", "length"}),
+        takes=frozenset({"gpu", "budget", "layers", "batch", "length", "html"}),
     ),
     Experiment(
         name="checklist",
         asks="which of the usual recommendations helps my script, and by how much?",
-        takes=frozenset({"gpu", "budget"}),
+        takes=frozenset({"gpu", "budget", "html"}),
         script=True,
     ),
 )

@@ -1,52 +1,84 @@
 """checklist (F1): which of the usual recommendations helps this script, and by how much?"""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import hotlap
-from hotlap import levers, machine
-from hotlap.cli import shelf, target
-from hotlap.cli.workbench import levers_environment
+from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.lab import gpus
-from hotlap.lab.recommendations import RECOMMENDATIONS, Item, Known, wanted_levers
-from hotlap.lab.result import Bars, Cell, Quantity, Result, Table, Unit
+from hotlap.lab.result import Cell, Quantity, Result, Table, Unit
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import quantity
-from hotlap.launch import Launcher
+from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
 from hotlap.predict import Workload
-from hotlap.record import (
-    Machine,
-    Plan,
-    Purpose,
-    State,
-    Study,
-    decode,
-)
-from hotlap.tune import WATCHES, Measurer, Options, Scope, Tuner, Wanted
+from hotlap.record import Ceiling, Checkup, Complaint, Finding, Run, Study, Trial, Verdict
+from hotlap.report.story import ceiling_sentence, interval
 from hotlap.units import duration, percent
 
 TITLE = "The usual recommendations, measured on your script"
 BUDGET_S, QUICK_BUDGET_S = 180.0, 15.0
-_TIMEOUT_S = 120.0
+
+_ON_GPU = "It is about a GPU, and this training runs on the CPU."
 
 
-class _Quiet:
-    """Observes the study; only what is being done is told."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """As the article has it, and the names under which hotlap tries it or looks for it."""
 
-    def __init__(self, doing: Callable[[str], None]) -> None:
-        self._doing = doing
+    advice: str
+    levers: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    """Codes of the machine's check-up."""
+    ceiling: str = ""
+    """Name of the bound on what it can bring."""
+    on_gpu_only: bool = False
+    judge: "Callable[[Known], Said] | None" = None
+    """Says it, where no lever and no rule does."""
 
-    def doing(self, text: str) -> None:
-        """Passed on."""
-        self._doing(text)
 
-    def changed(self, study: Study, part: str) -> None:
-        """Nothing is shown before the end."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """All that was found out about the script."""
+
+    study: Study
+    checkup: Checkup
+    work: Workload | None
+    """One step; None where it could not be traced."""
+    targets: tuple[str, ...]
+
+    @property
+    def run(self) -> Run:
+        """The script as written, timed."""
+        return self.study.baseline[0]
+
+    def best_trial(self, names: Sequence[str]) -> Trial | None:
+        """Of these levers."""
+        trials = [one for one in self.study.trials if one.kind == "lever" and one.levers[0]["name"] in names]
+        return max(trials, key=lambda one: (one.accepted, one.seen or 0.0), default=None)
+
+    def finding(self, codes: Sequence[str]) -> Finding | None:
+        """The costliest of these."""
+        return next((one for one in self.study.findings if one.code in codes), None)
+
+    def complaint(self, codes: Sequence[str]) -> Complaint | None:
+        """The first of these."""
+        return next((one for one in self.checkup.complaints if one.code in codes), None)
+
+    def ceiling(self, name: str) -> Ceiling | None:
+        """What could be gained there at best."""
+        return next((one for one in self.study.ceilings if one.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One recommendation on this script."""
+
+    verdict: str
+    why: str
+    effect: Quantity | None = None
 
 
 def run(settings: Settings, doing: Callable[[str], None]) -> Result:
@@ -58,84 +90,41 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     if not settings.words:
         raise UserError("Which training? Give a script: `hotlap lab checklist train.py`.")
     targets = gpus.names(settings)
-    cwd = Path(os.getcwd())
-    aim = target.parse(settings.words, cwd=cwd, command="lab checklist")
     budget_s = settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S)
-    options = Options(
-        command=aim.command,
-        cwd=str(cwd),
-        title=aim.title,
-        budget_s=budget_s,
-        timeout_s=_TIMEOUT_S,
-        levers=wanted_levers(),
-    )
-    here = machine.look()
-    with _launcher(aim, cwd) as launcher:
-        study = _studied(launcher, options, here, doing, words=settings.words, quick=settings.quick)
-        doing("looking at one step operator by operator")
-        work = _traced(launcher, options)
+    with of_user(settings.words, Path(os.getcwd()), doing, levers=wanted_levers()) as bench:
+        study = bench.tuned(bench.measured(quick=settings.quick), budget_s=budget_s)
+        _, work = bench.traced()
+        title = bench.options.title
     doing("looking at the machine")
-    known = Known(
-        study=study,
-        checkup=checkup(quick=True, doing=doing),
-        work=work,
-        targets=targets,
-    )
-    return tell(known, settings, title=aim.title)
+    known = Known(study=study, checkup=checkup(quick=True, doing=doing), work=work, targets=targets)
+    return tell(known, settings, title=title)
 
 
-@contextmanager
-def _launcher(aim: target.Target, cwd: Path) -> Iterator[Launcher]:
-    folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
-    with Launcher(environment=levers_environment, folders=folders, timeout_s=_TIMEOUT_S) as launcher:
-        yield launcher
-
-
-def _studied(
-    launcher: Launcher,
-    options: Options,
-    here: Machine,
-    doing: Callable[[str], None],
-    *,
-    words: Sequence[str],
-    quick: bool,
-) -> Study:
-    """The script as written, looked at from all sides; then the levers."""
-    study = Study(
-        command=tuple(words),
-        cwd=options.cwd,
-        created=shelf.now().isoformat(timespec="seconds"),
-        key="",
-        hotlap=hotlap.__version__,
-        purpose=Purpose.MEASURE,
-        budget_s=options.budget_s,
-    )
-    wanted = Wanted(steps=40 if quick else 200, warmup=5 if quick else 20, watches=WATCHES, epoch_end=not quick)
-    observer = _Quiet(doing)
-    # Of the time, what the first look takes is the measurer's; the trials have a budget of their own.
-    patient = replace(options, budget_s=600.0, more_time="give a smaller script")
-    scope = Scope(wanted=wanted, repeat=False, sweep=False)
-    study = Measurer(launcher, patient, here, observer, scope=scope).run(study)
-    study = replace(study, purpose=Purpose.TUNE, state=State.RUNNING, elapsed_s=0.0)
-    return Tuner(launcher, options, here, observer).run(study)
-
-
-def _traced(launcher: Launcher, options: Options) -> Workload | None:
-    """One step of it; a run of its own, for a short script has no steps left after all other looks."""
-    plan = Plan(command=options.command, cwd=options.cwd, out="", warmup=3, steps=8, watches=("workload",))
-    (run,) = launcher([plan], limit_s=options.timeout_s + 60.0)
-    return None if run.workload is None else decode(run.workload.encode(), Workload).validated()
+def wanted_levers() -> tuple[str, ...]:
+    """Names of all levers behind the recommendations."""
+    return tuple(name for one in RECOMMENDATIONS for name in one.levers)
 
 
 def tell(known: Known, settings: Settings, *, title: str) -> Result:
     """The recommendations, one a row."""
-    items = [one.judge(one.advice, known) for one in RECOMMENDATIONS]
-    rows: list[tuple[Cell, ...]] = [(one.advice, one.effect, one.verdict, one.why) for one in items]
-    bars = tuple((one.advice, one.effect) for one in items if one.effect is not None)
+    said = {one.advice: judged(one, known) for one in RECOMMENDATIONS}
+    rows: list[tuple[Cell, ...]] = [(advice, one.effect, one.verdict, one.why) for advice, one in said.items()]
+    helps = [f"{advice.lower()}: {one.effect}" for advice, one in said.items() if one.verdict == "do it" and one.effect]
+    first = f"A step of {title} takes {duration(known.run.median_step_s())} here. "
+    first += (
+        f"Of the {len(said)} recommendations these pay: {'; '.join(helps)}."
+        if helps
+        else f"None of the {len(said)} recommendations was shown to make it faster."
+    )
+    story = [first]
+    noise = next(iter(known.study.noise), None)
+    if noise is not None:
+        least = percent(noise.smallest_gain - 1)
+        story.append(f"Under this machine's noise a gain below {least} could not be told from none.")
     return Result(
         name="checklist",
         title=TITLE,
-        story=tuple(_story(known, items, title)),
+        story=tuple(story),
         tables=(
             Table(
                 title=f"{title}, recommendation by recommendation",
@@ -143,39 +132,131 @@ def tell(known: Known, settings: Settings, *, title: str) -> Result:
                 rows=tuple(rows),
             ),
         ),
-        pictures=(Bars(title="What each would bring", unit=Unit.RATIO, bars=bars, log=True),) if bars else (),
-        notes=known.study.warnings,
+        study=known.study,
         quick=settings.quick,
         gpus=known.study.machine.gpus if known.study.machine else (),
     )
 
 
-def _story(known: Known, items: Sequence[Item], title: str) -> list[str]:
-    do = [one for one in items if one.verdict == "do it" and one.effect is not None]
-    skipped = [one for one in items if one.verdict == "does not apply"]
-    first = f"A step of {title} takes {duration(known.run.median_step_s())} here. "
-    if do:
-        told = "; ".join(f"{one.advice.lower()}: {quantity(one.effect)}" for one in do if one.effect is not None)
-        first += f"Of the {len(items)} recommendations {len(do)} {'pays' if len(do) == 1 else 'pay'}: {told}."
-    else:
-        first += f"None of the {len(items)} recommendations was shown to make it faster."
-    result = known.study.result
-    both = ""
-    if result is not None and result.levers:
-        names = ", ".join(levers.from_spec(spec).title() for spec in result.levers)
-        both = (
-            f"Together ({names}) they bring {quantity(Quantity.of(result.speedup, Unit.RATIO))}; training is "
-            f"{result.verdict.value}. `hotlap tune` tries more, and writes the patch."
-        )
-    rest = (
-        f"{len(skipped)} do not apply: {'; '.join(one.advice.lower() for one in skipped)}. The last column says why."
-        if skipped
-        else ""
+def judged(one: Recommendation, known: Known) -> Said:
+    """What this study says of it."""
+    if one.judge is not None:
+        return one.judge(known)
+    if one.on_gpu_only and known.run.device == "cpu":
+        return Said(verdict="does not apply", why=_ON_GPU)
+    complaint = known.complaint(one.complaints)
+    if complaint is not None:
+        return Said(verdict="do it", why=f"{complaint.what} {complaint.cost} {complaint.fix}")
+    trial = known.best_trial(one.levers)
+    if trial is not None:
+        return _of_trial(trial, known.ceiling(one.ceiling))
+    return _of_rules(one, known.finding(one.rules))
+
+
+def _of_rules(one: Recommendation, finding: Finding | None) -> Said:
+    if finding is not None:
+        return Said(verdict="do it", why=finding.evidence)
+    if one.levers:
+        return Said(verdict="not tried", why="The time was over before it could be tried; --budget gives more.")
+    return Said(verdict="nothing to do", why="Nothing of the kind was seen.")
+
+
+def _of_trial(trial: Trial, ceiling: Ceiling | None) -> Said:
+    name = levers.from_spec(trial.levers[0]).title()
+    if trial.seen is None:
+        most = f" {ceiling_sentence(ceiling)} ({interval(ceiling.speedup)})." if ceiling is not None else ""
+        return Said(verdict="does not apply", why=f"{name}: {trial.why.removeprefix('Not tried. ')}{most}")
+    effect = Quantity.of(trial.speedup, Unit.RATIO) if trial.speedup is not None else None
+    return Said(verdict=_verdict(trial), why=f"{name}. {trial.why}", effect=effect)
+
+
+def _verdict(trial: Trial) -> str:
+    if trial.accepted:
+        return "do it"
+    if trial.verdict is Verdict.HARMED:
+        return "do not: training is harmed"
+    if trial.speedup is not None and trial.speedup.high < 1:
+        return "do not: it is slower"
+    return "not proved" if trial.speedup is not None and trial.speedup.low > 1 else "no gain shown"
+
+
+def _better_gpu(known: Known) -> Said:
+    if known.work is None:
+        return Said(verdict="unknown", why="No step of the script could be traced.")
+    found = gpus.there(known.work, known.targets[0], device=known.run.device, step_s=known.run.median_step_s())
+    there = Quantity.of(found.step_s, predicted=True)
+    worth = "worth a thought" if found.step_s.high < known.run.median_step_s() else "not sure to help"
+    return Said(verdict=worth, why=f"On {gpus.an(found.device)} a step would take {there}, bound by {found.bound_by}.")
+
+
+def _measured(known: Known) -> Said:
+    first = next(iter(known.study.findings), None)
+    evidence = first.evidence if first else "No rule found a bottleneck."
+    return Said(verdict="done", why=f"A step takes {duration(known.run.median_step_s())}. {evidence}")
+
+
+def _training_intact(known: Known) -> Said:
+    trials = [one for one in known.study.trials if one.kind == "lever" and one.verdict is not Verdict.UNDECIDED]
+    harmed = sum(one.verdict is Verdict.HARMED for one in trials)
+    why = (
+        "Changes that gained and were compared with the script as written, by losses, samples and updates: "
+        f"{len(trials)}. Of these harmed training: {harmed}."
+        if trials
+        else "No change gained enough to be worth comparing training under it."
     )
-    noise = next(iter(known.study.noise), None)
-    least = (
-        f"Under this machine's noise a gain below {percent(noise.smallest_gain - 1)} could not be told from none."
-        if noise
-        else ""
+    return Said(verdict="done", why=why)
+
+
+def _batch(_: Known) -> Said:
+    return Said(
+        verdict="your decision",
+        why="It is another training and wants another learning rate: `hotlap tune --allow batch-size` tries it, "
+        "`hotlap predict --levers` predicts it.",
     )
-    return [paragraph for paragraph in (first, both, rest, least) if paragraph]
+
+
+def _shapes(known: Known) -> Said:
+    shapes, found = known.run.shapes, known.finding(("shape-churn",))
+    if shapes is None:
+        return Said(verdict="unknown", why="The shapes of the batches could not be seen.")
+    if found is not None:
+        return Said(verdict="do it", why=found.evidence)
+    number = f"{shapes.num_shapes} shape{'s' if shapes.num_shapes > 1 else ''} in {shapes.num_steps} steps"
+    return Said(verdict="nothing to do", why=f"The model was given {number}.")
+
+
+_BUILD = ("cpu-torch-beside-gpu", "driver-too-old", "gpu-not-reached", "gpu-not-in-build")
+
+RECOMMENDATIONS: tuple[Recommendation, ...] = (
+    Recommendation(advice="A better GPU beats tricks", judge=_better_gpu),
+    Recommendation(advice="Measure before you improve", judge=_measured),
+    Recommendation(advice="Check that training does not fall apart", judge=_training_intact),
+    Recommendation(advice="NVIDIA's container: fitting CUDA, busy tensor cores", complaints=_BUILD, on_gpu_only=True),
+    Recommendation(
+        advice="DataLoader with workers, their number measured", levers=("workers", "no-epoch-gap"), ceiling="input"
+    ),
+    Recommendation(
+        advice="pin_memory with non_blocking", levers=("pin-and-overlap",), rules=("transfer-bound",), on_gpu_only=True
+    ),
+    Recommendation(
+        advice="Faster formats and readers",
+        levers=("cached-dataset", "batched-fetch", "cached-prefix"),
+        rules=("input-bound",),
+        ceiling="input",
+    ),
+    Recommendation(
+        advice="Throw out needless .cpu(), .to(), .numpy()", rules=("sync-bound", "transfer-bound"), on_gpu_only=True
+    ),
+    Recommendation(advice="A larger batch", judge=_batch),
+    Recommendation(advice="Fixed batch shapes", judge=_shapes),
+    Recommendation(
+        advice="Where shapes vary, preallocate",
+        levers=("expandable-segments",),
+        rules=("shape-churn",),
+        on_gpu_only=True,
+    ),
+    Recommendation(advice="cudnn.benchmark for fixed shapes", levers=("cudnn-benchmark",), on_gpu_only=True),
+    Recommendation(advice="Mixed precision", levers=("bf16-autocast", "fp16-autocast", "tf32")),
+    Recommendation(advice="Fused Adam", levers=("fused-optimizer",)),
+    Recommendation(advice="Fusing with a compiler", levers=("compile", "native-step", "native-ode")),
+)

@@ -21,6 +21,15 @@ class CannotMeasure(HotlapError):  # noqa: N818 - reads as the sentence "cannot 
     """The measuring process came to nothing; the message carries its last line."""
 
 
+def ask_again(task: str, question: Any, kind: type[T], *, times: int, threads: int | None = None) -> list[T]:
+    """The same question to so many processes: the process is the unit of chance.
+
+    Raises:
+        CannotMeasure: as `ask`.
+    """
+    return [ask(task, question, kind, threads=threads) for _ in range(times)]
+
+
 def ask(task: str, question: Any, kind: type[T], *, threads: int | None = None) -> T:
     """`hotlap.lab.child.<task>` answers `question` with a `kind`.
 

@@ -1,12 +1,11 @@
 """What single calls and copies would take on a GPU that is not here, with 80% intervals."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hotlap.lab.result import Quantity, Unit
 from hotlap.predict import Kind, Operator, Workload, forecast, resolve
 from hotlap.predict.workload import Stage
-from hotlap.record import Interval
 
 # Half of an 80% interval of a normal distribution, in standard deviations.
 _Z = 1.2816
@@ -26,7 +25,7 @@ _RATES = {"pinned": (0.82, 0.10), "pageable": (0.40, 0.30)}
 def call(operator: Operator, gpu: str, *, host_s: float) -> Quantity:
     """One call in a long row of calls. `host_s`: what dispatching one takes on this machine's CPU."""
     work = Workload(operators=(operator,), matmul_tf32=False, host_s=host_s)
-    return Quantity.of(forecast(work, target=gpu).step_s, Unit.SECOND, predicted=True)
+    return Quantity.of(forecast(work, target=gpu).step_s, predicted=True)
 
 
 def replayed(operator: Operator, gpu: str) -> Quantity:
@@ -60,21 +59,7 @@ def copies(sizes: Sequence[float], gpu: str, *, kind: str) -> Quantity:
     return Quantity(value=at(0.0), unit=Unit.SECOND, low=at(-_Z), high=at(_Z), predicted=True)
 
 
-def together(parts: Sequence[Quantity]) -> Quantity:
-    """One after the other. Ends are added up, as if all were at their worst at once: no narrower than the truth."""
-    return Quantity(
-        value=_sum(parts, lambda one: one.value),
-        unit=Unit.SECOND,
-        low=_sum(parts, lambda one: one.low if one.low is not None else one.value),
-        high=_sum(parts, lambda one: one.high if one.high is not None else one.value),
-        predicted=any(one.predicted for one in parts),
-    )
-
-
-def _sum(parts: Sequence[Quantity], end: Callable[[Quantity], float]) -> float:
-    return math.fsum(map(end, parts))
-
-
-def measured(interval: Interval) -> Quantity:
-    """A time that was measured here."""
-    return Quantity.of(interval, Unit.SECOND)
+def together(one: Quantity, other: Quantity) -> Quantity:
+    """One after the other. Ends are added up, as if both were at their worst at once: no narrower than the truth."""
+    low, high = ((one.low or 0.0) + (other.low or 0.0), (one.high or one.value) + (other.high or other.value))
+    return Quantity(value=one.value + other.value, unit=Unit.SECOND, low=low, high=high, predicted=True)

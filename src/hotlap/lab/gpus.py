@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from hotlap import machine
 from hotlap.errors import UserError
 from hotlap.lab.settings import USUAL_GPU, Settings
-from hotlap.lab.words import an
-from hotlap.predict import Device, resolve
+from hotlap.predict import Device, Workload, forecast, resolve
 from hotlap.predict.catalogue import unknown_cpu
+from hotlap.record import Prediction
+
+# Letters whose names begin with a vowel: "an RTX 4090", "an H100".
+_SPELT_WITH_A_VOWEL = frozenset("AEFHILMNORSX8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +26,9 @@ class Gpu:
         return f"The {self.name} (predicted)" if self.predicted else f"The {self.name} here"
 
     @property
-    def subject(self) -> str:
-        """The same within a sentence."""
-        return f"{self.title[0].lower()}{self.title[1:]}"
+    def takes(self) -> str:
+        """Its verb."""
+        return "would take" if self.predicted else "takes"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -54,22 +57,26 @@ def names(settings: Settings) -> tuple[str, ...]:
     return tuple(resolve(name).device.name for name in settings.gpu or (USUAL_GPU,))
 
 
-def measured_on(device: str) -> tuple[str | None, tuple[Device, ...]]:
+def there(work: Workload, target: str, *, device: str, step_s: float, number: int = 1) -> Prediction:
+    """The step of `work` on so many GPUs, from `step_s` that it takes on `device` here."""
+    name, devices = _measured_on(device)
+    measured_s = step_s if name is not None else None
+    return forecast(work, target=target, count=number, measured_on=name, measured_step_s=measured_s, devices=devices)
+
+
+def _measured_on(device: str) -> tuple[str | None, tuple[Device, ...]]:
     """The device of a run as forecasts know it; None where the catalogue does not know that GPU."""
-    if device == "cpu":
-        return here()
-    try:
-        resolve(device)
-    except UserError:
-        return None, ()
-    return device, ()
-
-
-def here() -> tuple[str, tuple[Device, ...]]:
-    """This machine's processor as forecasts know it, and the devices that they must be told of for that."""
     found = machine.look()
+    name = found.processor if device == "cpu" else device
     try:
-        resolve(found.processor)
+        resolve(name)
     except UserError:
-        return found.processor, (unknown_cpu(found.processor, cores=found.num_cores),)
-    return found.processor, ()
+        return (name, (unknown_cpu(name, cores=found.num_cores),)) if device == "cpu" else (None, ())
+    return name, ()
+
+
+def an(name: str) -> str:
+    """With its article: "an RTX 4090", "a Tesla K40"."""
+    first = name.split(" ", maxsplit=1)[0]
+    vowel = first[:1] in _SPELT_WITH_A_VOWEL if first == first.upper() else first[:1].upper() in set("AEIOU")
+    return f"{'an' if vowel else 'a'} {name}"

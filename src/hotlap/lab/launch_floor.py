@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
+from hotlap.experiment import statistics
 from hotlap.lab import gpu_times, gpus
-from hotlap.lab.children import ask
-from hotlap.lab.result import Cell, Curve, Curves, Quantity, Result, Table, Unit, count, crossing
+from hotlap.lab.children import ask_again
+from hotlap.lab.result import Cell, Quantity, Result, Table, ahead_from, as_fast, count, typical
 from hotlap.lab.settings import Settings
-from hotlap.lab.words import PREDICTED, quantity, times_as
-from hotlap.machine.figures import median_interval
 from hotlap.predict import Workload, forecast
 from hotlap.record import decode
-from hotlap.units import duration
 
 TITLE = "A call has a floor: below it a faster device changes nothing"
 SIDES = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -37,7 +36,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Seconds of one call, of one training step."""
+    """Seconds of one call, of one training step, in one process."""
 
     gpu: str | None
     times: Mapping[str, tuple[tuple[float, ...], ...]]
@@ -55,37 +54,44 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     """Time it here, predict the GPU where there is none."""
     doing("calling products of a matrix and a vector, of several sizes")
     sides = QUICK_SIDES if settings.quick else SIDES
-    rounds, round_s = (5, 0.005) if settings.quick else (11, 0.03)
-    shapes = (*FOUNDING, *((side, side) for side in sides))
-    answer = ask("calls", Question(shapes=shapes, rounds=rounds, round_s=round_s), Answer)
-    return tell(sides, answer, settings)
+    rounds, round_s = (5, 0.005) if settings.quick else (11, 0.02)
+    processes = 1 if settings.quick else statistics.FEWEST_SHOWN
+    question = Question(shapes=_shapes(sides), rounds=rounds, round_s=round_s)
+    return tell(sides, ask_again("calls", question, Answer, times=processes), settings)
 
 
-def tell(sides: Sequence[int], answer: Answer, settings: Settings) -> Result:
-    """The numbers, and what they mean."""
-    gpu = gpus.chosen(settings, here=answer.gpu)
+def _shapes(sides: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    return (*FOUNDING, *((side, side) for side in sides))
+
+
+def tell(sides: Sequence[int], answers: Sequence[Answer], settings: Settings) -> Result:
+    """The numbers, and what they mean. `answers`: one for each process."""
+    first = answers[0]
+    gpu = gpus.chosen(settings, here=first.gpu)
     found = {
-        way: [Quantity.of(median_interval(times), Unit.SECOND) for times in answer.times[way]]
-        for way in ALL
-        if way in answer.times
+        way: [typical([one for answer in answers for one in answer.times[way][k]]) for k in range(len(times))]
+        for way, times in sorted(first.times.items(), key=lambda item: ALL.index(item[0]))
     }
-    steps = {way: Quantity.of(median_interval(times), Unit.SECOND) for way, times in answer.steps.items()}
+    steps = {way: typical([one for answer in answers for one in answer.steps[way]]) for way in first.steps}
+    middles = {way: [median(answer.steps[way]) for answer in answers] for way in first.steps}
+    ratios = {way: as_fast(middles[TORCH_STEP], middles[way]) for way in steps if way != TORCH_STEP}
     if gpu.predicted:
-        shapes = (*FOUNDING, *((side, side) for side in sides))
-        found |= _predicted(shapes, gpu.name, host_s=found[TORCH][0].value + gpu_times.LAUNCH_S)
-        steps[GPU] = _step_there(answer, gpu.name)
+        found |= _predicted(_shapes(sides), gpu.name, host_s=found[TORCH][0].value + gpu_times.LAUNCH_S)
+        # The network's step as torch would run it there; its host dispatches as this one does.
+        work = decode(first.workload.encode(), Workload).validated()
+        steps[GPU] = Quantity.of(forecast(work, target=gpu.name).step_s, predicted=True)
     square = {way: times[len(FOUNDING) :] for way, times in found.items()}
     notes = (
         *gpu.notes,
-        f"float32; the CPU had {answer.threads} threads. On a GPU, calls follow each other without waiting in between.",
-        *((f"There is no native core here: {answer.not_native}",) if answer.not_native else ()),
+        f"float32; the CPU had {first.threads} threads; processes: {len(answers)}. On a GPU, calls follow each other "
+        "without waiting in between.",
+        *((f"There is no native core here: {first.not_native}",) if first.not_native else ()),
     )
     return Result(
         name="launch-floor",
         title=TITLE,
         story=tuple(_story(sides, found, square, steps, gpu)),
-        tables=(_founding(found), _sweep(sides, square), _steps(steps)),
-        pictures=(_picture(sides, square),),
+        tables=(_founding(found), _sweep(sides, square), _steps(steps, ratios)),
         notes=notes,
         quick=settings.quick,
         gpus=() if gpu.predicted else (gpu.name,),
@@ -100,15 +106,8 @@ def _predicted(shapes: Sequence[tuple[int, int]], gpu: str, *, host_s: float) ->
     }
 
 
-def _step_there(answer: Answer, gpu: str) -> Quantity:
-    """The network's step as torch would run it there; its host dispatches as this one does."""
-    work = decode(answer.workload.encode(), Workload).validated()
-    prediction = forecast(work, target=gpu)
-    return Quantity.of(prediction.step_s, Unit.SECOND, predicted=True)
-
-
 def _founding(found: Mapping[str, Sequence[Quantity]]) -> Table:
-    rows: list[tuple[Cell, ...]] = [(way, *(times[k] for k in range(len(FOUNDING)))) for way, times in found.items()]
+    rows: list[tuple[Cell, ...]] = [(way, *times[: len(FOUNDING)]) for way, times in found.items()]
     return Table(
         title="One product of a matrix and a vector",
         columns=("way", *(f"{rows} x {columns}" for rows, columns in FOUNDING)),
@@ -121,43 +120,16 @@ def _sweep(sides: Sequence[int], square: Mapping[str, Sequence[Quantity]]) -> Ta
     return Table(
         title="By size: a square matrix and a vector",
         columns=("side", *square),
-        rows=tuple((count(side), *(_bare(times[k]) for times in square.values())) for k, side in enumerate(sides)),
+        rows=tuple((count(side), *(times[k] for times in square.values())) for k, side in enumerate(sides)),
     )
 
 
-def _bare(one: Quantity) -> Quantity:
-    return one if one.predicted else Quantity(value=one.value, unit=one.unit)
-
-
-def _steps(steps: Mapping[str, Quantity]) -> Table:
-    base = steps[TORCH_STEP].value
+def _steps(steps: Mapping[str, Quantity], ratios: Mapping[str, Quantity | None]) -> Table:
     return Table(
         title="A whole training step of the question's network (3-100-3, one sample, Adam)",
-        columns=("way", "step", "beside torch on the CPU"),
-        rows=tuple((way, one, one.into(base)) for way, one in steps.items()),
-    )
-
-
-def _picture(sides: Sequence[int], square: Mapping[str, Sequence[Quantity]]) -> Curves:
-    return Curves(
-        title="The floor, and where work begins to matter",
-        x_label="side of the matrix",
-        x_unit=Unit.COUNT,
-        y_label="time of one call",
-        y_unit=Unit.SECOND,
-        curves=tuple(
-            Curve(
-                name=way,
-                x=tuple(map(float, sides)),
-                y=tuple(one.value for one in times),
-                low=tuple(one.low for one in times),
-                high=tuple(one.high for one in times),
-                predicted=times[0].predicted,
-            )
-            for way, times in square.items()
-        ),
-        log_x=True,
-        log_y=True,
+        columns=("way", "step", "as fast as torch on the CPU"),
+        rows=tuple((way, one, ratios.get(way)) for way, one in steps.items()),
+        note="A ratio is shown from three processes on, with its 95% interval.",
     )
 
 
@@ -169,40 +141,28 @@ def _story(
     gpu: gpus.Gpu,
 ) -> list[str]:
     here = [way for way in (NUMPY, TORCH, SMALL) if way in square]
-    floors = ", ".join(f"{duration(square[way][0].value)} in {way.split(',')[0]}" for way in here)
-    verb = "would take" if gpu.predicted else "takes"
-    first = (
-        f"On this machine a call that computes next to nothing ({sides[0]} x {sides[0]}) takes {floors}. {gpu.title} "
-        f"{verb} {quantity(square[GPU][0])} for it, and {quantity(square[GRAPH][0])} inside a CUDA graph, where "
-        "nobody has to ask for each call: that is its floor, however little there is to do."
+    floors = ", ".join(f"{square[way][0]} in {way.split(',')[0]}" for way in here)
+    cpu = [min((square[way][k] for way in here), key=lambda one: one.value) for k in range(len(sides))]
+    side = ahead_from(sides, cpu, square[GPU])
+    where = (
+        f"Up to {sides[-1]} x {sides[-1]} the GPU is not ahead of the fastest way of this CPU, by the intervals."
+        if side is None
+        else f"From {side} x {side} on, of the sizes tried, the GPU is ahead of the fastest way of this CPU, by the "
+        "intervals. Below that a call costs the GPU its floor and the CPU the arithmetic alone, so a network of such "
+        "layers is faster on the CPU, and the less there is around each call, the more so."
     )
-    return [first, _where(sides, square, here), _what_for(found, steps)]
-
-
-def _where(sides: Sequence[int], square: Mapping[str, Sequence[Quantity]], here: Sequence[str]) -> str:
-    cpu = [min(square[way][k].value for way in here) for k in range(len(sides))]
-    at = crossing(list(map(float, sides)), cpu, [one.value for one in square[GPU]])
-    mark = PREDICTED if square[GPU][0].predicted else ""
-    if at is None:
-        return f"Up to {sides[-1]} x {sides[-1]} the GPU's calls stay slower than the fastest of this CPU's."
-    return (
-        f"From a side of about {mark}{at:.0f} on the GPU overtakes the fastest way of this CPU. Below that a call "
-        "costs the GPU its floor and the CPU the arithmetic alone, so a network of such layers is faster on the CPU, "
-        "and the less there is around each call, the more so."
-    )
-
-
-def _what_for(found: Mapping[str, Sequence[Quantity]], steps: Mapping[str, Quantity]) -> str:
-    torch_s = steps[TORCH_STEP].value
-    sentence = (
-        f"A training step is many such calls: torch needs {duration(torch_s)} for one of the question's network, "
-        f"whose two layers take {duration(found[TORCH][0].value)} each if called alone."
+    step = (
+        f"A training step is many such calls: torch needs {steps[TORCH_STEP]} for one of the question's network, "
+        f"whose two layers take {found[TORCH][0]} each if called alone."
     )
     if SMALL_STEP in steps:
-        ratio = torch_s / steps[SMALL_STEP].value
-        sentence += (
-            f" hotlap.small makes the whole step in one call: {duration(steps[SMALL_STEP].value)}, {times_as(ratio)}."
-        )
+        step += f" hotlap.small makes the whole step in one call: {steps[SMALL_STEP]}."
     if GPU in steps:
-        sentence += f" On the GPU the same step takes {quantity(steps[GPU])}."
-    return sentence
+        step += f" On the GPU the same step {gpu.takes} {steps[GPU]}."
+    return [
+        f"On this machine a call that computes next to nothing ({sides[0]} x {sides[0]}) takes {floors}. {gpu.title} "
+        f"{gpu.takes} {square[GPU][0]} for it, and {square[GRAPH][0]} inside a CUDA graph, where nobody has to ask for "
+        "each call: that is its floor, however little there is to do.",
+        where,
+        step,
+    ]

@@ -1,14 +1,24 @@
-"""What an experiment hands over: tables, a picture, and what they mean on this machine. Units: SI, as everywhere."""
+"""What an experiment comes to: paragraphs, tables, and the study behind them. Units: SI, as everywhere."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hotlap.record import Interval
-from hotlap.report.lanes import Timeline
+from hotlap.experiment import statistics
+from hotlap.machine.figures import median_interval
+from hotlap.record import Interval, Study
+from hotlap.units import duration, factor, percent, size
 
-# Version of the JSON. 1: first.
-SCHEMA = 1
+# Version of the JSON. 1: with pictures. 2: with the study.
+SCHEMA = 2
+
+PREDICTED = "~"
+"""Stands before every quantity that was not measured here."""
+LEGEND = (
+    f"{PREDICTED} predicted, not measured: there is no such GPU here. In parentheses the 80% interval: eight of ten "
+    "truths should lie inside."
+)
 
 
 class Unit(StrEnum):
@@ -25,9 +35,23 @@ class Unit(StrEnum):
     """Of no unit: a loss."""
 
 
+_TEXT: Mapping[Unit, Callable[[float], str]] = {
+    Unit.SECOND: duration,
+    Unit.BYTE: size,
+    Unit.RATIO: factor,
+    Unit.SHARE: percent,
+    Unit.COUNT: lambda value: f"{value:,.0f}",
+    Unit.NUMBER: lambda value: f"{value:.4g}",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """A number that was measured here, or one that was predicted."""
+    """A number that was measured here, or one that was predicted.
+
+    Raises:
+        ValueError: a ratio has no interval. One training after the other gave 19.72x, and 2.65x minutes later.
+    """
 
     value: float
     unit: Unit
@@ -37,30 +61,29 @@ class Quantity:
     predicted: bool = False
     """Nothing like it was measured: there is no such device here."""
 
+    def __post_init__(self) -> None:
+        if self.unit is Unit.RATIO and (self.low is None or self.high is None):
+            raise ValueError("a ratio needs an interval")
+
     @classmethod
-    def of(cls, interval: Interval, unit: Unit, *, predicted: bool = False) -> "Quantity":
+    def of(cls, interval: Interval, unit: Unit = Unit.SECOND, *, predicted: bool = False) -> "Quantity":
         """With the interval's ends."""
         return cls(value=interval.mid, unit=unit, low=interval.low, high=interval.high, predicted=predicted)
 
-    def times(self, factor: float, unit: Unit | None = None) -> "Quantity":
-        """`factor` of them."""
-        return Quantity(
-            value=self.value * factor,
-            unit=unit or self.unit,
-            low=None if self.low is None else self.low * factor,
-            high=None if self.high is None else self.high * factor,
-            predicted=self.predicted,
-        )
+    def times(self, count: float) -> "Quantity":
+        """So many of them."""
+        low, high = (None if end is None else end * count for end in (self.low, self.high))
+        return Quantity(value=self.value * count, unit=self.unit, low=low, high=high, predicted=self.predicted)
 
-    def into(self, amount: float) -> "Quantity":
-        """`amount` over it: how many times as fast as something that takes `amount`."""
-        return Quantity(
-            value=amount / self.value,
-            unit=Unit.RATIO,
-            low=None if not self.high else amount / self.high,
-            high=None if not self.low else amount / self.low,
-            predicted=self.predicted,
-        )
+    def __str__(self) -> str:
+        """With its interval where there is one, and the mark of what is predicted."""
+        text = f"{PREDICTED if self.predicted else ''}{self._plain(self.value)}"
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} ({self._plain(self.low)} to {self._plain(self.high)})"
+
+    def _plain(self, value: float) -> str:
+        return _TEXT[self.unit](value) if math.isfinite(value) else "unknown"
 
 
 Cell = Quantity | str | None
@@ -75,55 +98,9 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One line of a picture; None is a gap."""
-
-    name: str
-    x: tuple[float, ...]
-    y: tuple[float | None, ...]
-    low: tuple[float | None, ...] = ()
-    """Lower end of a band around it; empty without one."""
-    high: tuple[float | None, ...] = ()
-    predicted: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curves:
-    """Lines on common axes."""
-
-    title: str
-    x_label: str
-    x_unit: Unit
-    y_label: str
-    y_unit: Unit
-    curves: tuple[Curve, ...]
-    log_x: bool = False
-    log_y: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Named quantities of one unit, one below the other, with their intervals."""
-
-    title: str
-    unit: Unit
-    bars: tuple[tuple[str, Quantity], ...]
-    log: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
-    """What the parts of the machine did, step by step, in two runs on one axis of time."""
-
-    title: str
-    timeline: Timeline
-    names: tuple[str, str]
-    """Of the two runs."""
-
-
-Picture = Curves | Bars | Lanes
+    def has_predictions(self) -> bool:
+        """It needs the legend."""
+        return any(isinstance(cell, Quantity) and cell.predicted for row in self.rows for cell in row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +110,12 @@ class Result:
     name: str
     title: str
     story: tuple[str, ...]
-    """Paragraphs in plain words, with this machine's numbers; the first says what came out."""
+    """Paragraphs with this machine's numbers; the first says what came out."""
     tables: tuple[Table, ...]
-    pictures: tuple[Picture, ...] = ()
     notes: tuple[str, ...] = ()
     """What the reader must know: which data were used, what was assumed."""
+    study: Study | None = None
+    """Of the script, where the experiment is about one: shown by the usual reports."""
     quick: bool = False
     schema: int = SCHEMA
     hotlap: str = ""
@@ -159,24 +137,25 @@ def count(value: float) -> Quantity:
     return Quantity(value=value, unit=Unit.COUNT)
 
 
-def ratio(value: float, *, predicted: bool = False) -> Quantity:
-    """How many times as fast."""
-    return Quantity(value=value, unit=Unit.RATIO, predicted=predicted)
+def typical(times_s: Sequence[float]) -> Quantity:
+    """The median of repeats, with its interval."""
+    return Quantity.of(median_interval(times_s))
 
 
-def crossing(x: Sequence[float], one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Where `other` becomes smaller than `one` and stays so to the end; None where it never does.
-
-    Between two values of `x` the ratio is taken to be a power of `x`, as is usual on logarithmic axes. The first `x`
-    where it is smaller everywhere.
-    """
-    from math import exp, log
-
-    gaps = [log(b / a) for a, b in zip(one, other, strict=True)]
-    if not gaps or gaps[-1] >= 0:
+def as_fast(base_s: Sequence[float], other_s: Sequence[float]) -> Quantity | None:
+    """How many times as fast `other` is, from one time of each in every process; None where processes are too few."""
+    logs = [math.log(base / other) for base, other in zip(base_s, other_s, strict=True)]
+    if len(logs) < statistics.FEWEST_SHOWN:
         return None
-    last = max((k for k, gap in enumerate(gaps) if gap >= 0), default=None)
-    if last is None:
-        return x[0]
-    part = gaps[last] / (gaps[last] - gaps[last + 1])
-    return exp(log(x[last]) + part * (log(x[last + 1]) - log(x[last])))
+    interval = statistics.interval(logs)
+    return None if interval is None else Quantity.of(interval, Unit.RATIO)
+
+
+def ahead_from(sizes: Sequence[int], slow: Sequence[Quantity], fast: Sequence[Quantity]) -> int | None:
+    """The size from which on `fast` takes less time by the intervals, at all sizes that follow; None: at none."""
+    found = None
+    for number, one, other in zip(reversed(sizes), reversed(slow), reversed(fast), strict=True):
+        if (other.high or other.value) >= (one.low or one.value):
+            break
+        found = number
+    return found

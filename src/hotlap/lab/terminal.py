@@ -1,4 +1,4 @@
-"""Result -> text for a terminal: what came out, the tables, and what to know about them."""
+"""Result -> text for a terminal: what came out, the tables, what to know about them, then the study's own report."""
 
 from collections.abc import Iterator
 from io import StringIO
@@ -9,26 +9,18 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from hotlap.lab import words
-from hotlap.lab.result import Result, Table
+from hotlap.lab.result import LEGEND, Result, Table
+from hotlap.report import terminal
 from hotlap.report.clean import clean, clean_line
 from hotlap.units import duration
 
-WIDTH = 100
-
 
 def render(result: Result) -> str:
-    """Plain text, `WIDTH` columns wide."""
+    """Plain text, 100 columns wide."""
     out = StringIO()
     # An empty environment: the text is the same whatever FORCE_COLOR, COLUMNS or TERM say.
     console = Console(
-        file=out,
-        width=WIDTH,
-        force_terminal=False,
-        color_system=None,
-        legacy_windows=False,
-        highlight=False,
-        _environ={},
+        file=out, width=terminal.WIDTH, color_system=None, legacy_windows=False, highlight=False, _environ={}
     )
     for section in sections(result):
         console.print(section)
@@ -48,6 +40,9 @@ def sections(result: Result) -> Iterator[RenderableType]:
         yield Group(*(Padding(Text(f"- {clean_line(note)}", style="dim"), (0, 0, 0, 1)) for note in result.notes))
     where = f"{result.processor or 'unknown processor'}, {result.num_cores} cores, {', '.join(result.gpus) or 'no GPU'}"
     yield Text(f"{clean_line(where)}; took {duration(result.elapsed_s)}", style="dim")
+    if result.study is not None:
+        shown = (section(result.study) for section in terminal.SECTIONS[result.study.purpose])
+        yield from (section for section in shown if section is not None)
 
 
 def _table(table: Table) -> RenderableType:
@@ -55,9 +50,8 @@ def _table(table: Table) -> RenderableType:
     for name in table.columns:
         shown.add_column(Text(clean_line(name)), overflow="fold")
     for row in table.rows:
-        shown.add_row(*(Text(clean_line(words.cell(cell))) for cell in row))
-    below = [table.note] if table.note else []
-    below += [words.LEGEND] if words.any_predicted(table.rows) else []
+        shown.add_row(*(Text("-" if cell is None else clean_line(str(cell))) for cell in row))
+    below = [note for note in (table.note, LEGEND if table.has_predictions() else "") if note]
     return Group(
         Text(clean_line(table.title), style="bold"), shown, *(Text(clean_line(note), style="dim") for note in below)
     )

@@ -1,20 +1,12 @@
 """Answers and results in realistic numbers, for the tests of the lab."""
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from enum import Enum
-from typing import Any
+from collections.abc import Callable
 
 from hotlap.lab import launch_floor, transfer
 from hotlap.lab.lorenz import Answer as Training
-from hotlap.lab.result import Bars, Curve, Curves, Lanes, Quantity, Result, Table, Unit
 from hotlap.predict import Kind, Operator, Workload
 from hotlap.predict.workload import Stage
-from hotlap.record import Phase, Run, encode
-from hotlap.report import lanes
-from tests.sample_runs import loader, run_with
-from tests.samples import HOSTILE
+from hotlap.record import encode
 
 
 def nothing(text: str) -> None:
@@ -88,93 +80,11 @@ def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None
 
 def training(each_s: float, losses: tuple[float, ...], *, native: bool = True, gpu: str | None = None) -> Training:
     """A neural ODE that was trained."""
-    points = tuple((float(k), float(-k), 1.0) for k in range(5))
     return Training(
         iteration_s=spread(each_s),
         losses=losses,
-        times=(0.0, 0.25, 0.5, 0.75, 1.0),
-        truth=points,
-        fit=points,
         first_s=0.1,
         workload=encode(workload(num_operators=4000)).decode(),
         gpu=gpu,
         native=native,
     )
-
-
-def mnist_run(phases: Mapping[Phase, float], *, num_workers: int = 0) -> Run:
-    """A run whose steps divide like that."""
-    return replace(run_with(phases=dict(phases), num_steps=40), loaders=(replace(loader(), num_workers=num_workers),))
-
-
-def result_full() -> Result:
-    """One of each kind of picture and cell."""
-    run = mnist_run({Phase.INPUT: 0.002, Phase.FORWARD: 0.0005, Phase.BACKWARD: 0.001, Phase.OPTIMIZER: 0.0005})
-    timeline = lanes.timeline(run, run)
-    assert timeline is not None
-    measured = Curve(name="measured", x=(1.0, 10.0, 100.0), y=(1e-6, 1e-5, 1e-3))
-    guessed = Curve(
-        name="guessed",
-        x=(1.0, 10.0, 100.0),
-        y=(1e-5, 1e-5, 2e-5),
-        low=(5e-6, 5e-6, 1e-5),
-        high=(2e-5, 2e-5, 4e-5),
-        predicted=True,
-    )
-    there = Quantity(value=1e-5, unit=Unit.SECOND, low=5e-6, high=2e-5, predicted=True)
-    return Result(
-        name="transfer",
-        title="What a trip costs",
-        story=("It took long.", "Then it was fast."),
-        tables=(
-            Table(
-                title="All of it",
-                columns=("way", "time", "note"),
-                rows=(("here", Quantity(value=0.25, unit=Unit.SECOND), None), ("there", there, "far away")),
-                note="As the article has it.",
-            ),
-        ),
-        pictures=(
-            Curves(
-                title="Lines",
-                x_label="side",
-                x_unit=Unit.COUNT,
-                y_label="time",
-                y_unit=Unit.SECOND,
-                curves=(measured, guessed),
-                log_x=True,
-                log_y=True,
-            ),
-            Bars(
-                title="Bars",
-                unit=Unit.SECOND,
-                bars=(("here", Quantity(value=0.25, unit=Unit.SECOND)), ("there", there)),
-            ),
-            Lanes(title="Lanes", timeline=timeline, names=("before", "after")),
-        ),
-        notes=("There is no GPU here.",),
-        hotlap="0.1.0",
-        created="2026-01-01T00:00:00+00:00",
-        processor="Some CPU",
-        num_cores=2,
-        elapsed_s=12.0,
-    )
-
-
-def result_hostile() -> Result:
-    """A full result in which every string that a file, a name or a message could hold is `HOSTILE`."""
-    found: Result = _with_strings(result_full(), HOSTILE)
-    return found
-
-
-def _with_strings(value: Any, text: str) -> Any:
-    if isinstance(value, Enum):
-        return value
-    if isinstance(value, str):
-        return text
-    if isinstance(value, tuple):
-        return tuple(_with_strings(item, text) for item in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = {part.name: _with_strings(getattr(value, part.name), text) for part in dataclasses.fields(value)}
-        return dataclasses.replace(value, **parts)
-    return value

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from hotlap import levers
+from hotlap import levers, rules
 from hotlap.errors import UserError
-from hotlap.lab import checklist, recommendations
+from hotlap.lab import checklist
 from hotlap.lab.result import Quantity, Result
 from hotlap.lab.settings import Settings
 from hotlap.record import Checkup, Complaint, Cores, Finding, Interval, ShapeFacts, Study, Trial, Verdict, Weight
-from hotlap.record import Result as Outcome
 from tests.sample_runs import machine, run_with
 from tests.unit.lab import samples
 
@@ -29,10 +28,10 @@ ACCEPTED = trial(
 )
 HARMED = trial("bf16-autocast", interval(1.3, 1.5), verdict=Verdict.HARMED, why="Losses drift away.")
 NO_GAIN = trial("fused-optimizer", interval(0.98, 1.03), why="No gain of 1.02x in 2 processes.")
-REJECTED = trial("cudnn-benchmark", None, why="Not tried. The training runs on the CPU.")
+REJECTED = trial("expandable-segments", None, why="Not tried. The training runs on the CPU.")
 
 
-def known(*trials: Trial, device: str = "cpu", **changes: Any) -> recommendations.Known:
+def known(*trials: Trial, device: str = "cpu", **changes: Any) -> checklist.Known:
     run = replace(run_with(device=device), shapes=ShapeFacts(num_steps=100, num_shapes=2, num_new_late=0))
     study = Study(
         command=("train.py",),
@@ -45,17 +44,17 @@ def known(*trials: Trial, device: str = "cpu", **changes: Any) -> recommendation
         **changes,
     )
     checkup = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="", key="")
-    return recommendations.Known(study=study, checkup=checkup, work=samples.workload(), targets=("RTX 4090",))
+    return checklist.Known(study=study, checkup=checkup, work=samples.workload(), targets=("RTX 4090",))
 
 
-def rows(found: recommendations.Known) -> dict[str, tuple[Any, str, str]]:
+def rows(found: checklist.Known) -> dict[str, tuple[Any, str, str]]:
     result: Result = checklist.tell(found, Settings(), title="train.py")
     return {str(row[0]): (row[1], str(row[2]), str(row[3])) for row in result.tables[0].rows}
 
 
 def test_every_recommendation_of_the_article_has_a_row_with_a_verdict_and_a_reason() -> None:
     found = rows(known())
-    assert len(found) == len(recommendations.RECOMMENDATIONS) == 16
+    assert len(found) == len(checklist.RECOMMENDATIONS) == 15
     assert all(verdict and why.endswith(".") for _, verdict, why in found.values())
 
 
@@ -107,31 +106,20 @@ def test_on_a_gpu_a_rejected_lever_says_why() -> None:
     assert why == "cudnn-benchmark: The model has no convolution."
 
 
-def test_waiting_for_the_device_is_told_with_its_bound() -> None:
+def test_waiting_for_the_device_is_told_with_its_evidence() -> None:
     finding = Finding(code="sync-bound", cost_s=0.001, share=0.5, evidence="Each step loses 1 ms at loss.item().")
     effect, verdict, why = rows(known(device="RTX 3090", findings=(finding,)))[
         "Throw out needless .cpu(), .to(), .numpy()"
     ]
-    assert effect.value == pytest.approx(2.0)
-    assert "upper bound" in verdict
+    assert effect is None, "no ratio without an interval"
+    assert verdict == "do it"
     assert "loss.item()" in why
 
 
-def test_a_trip_that_a_lever_took_out_is_told_by_what_that_brought() -> None:
-    name = "deferred-scalars"
-    if name not in {kind.name for kind in levers.ALL}:
-        pytest.skip(f"this hotlap has no lever {name}")
-    taken = trial(name, interval(1.2, 1.4), accepted=True, verdict=Verdict.UNHARMED, why="Losses are bit-equal.")
-    effect, verdict, _ = rows(known(taken, device="RTX 3090"))["Throw out needless .cpu(), .to(), .numpy()"]
-    assert effect.value == pytest.approx(1.3)
-    assert verdict == "do it"
-
-
 def test_a_better_gpu_is_predicted_with_an_interval() -> None:
-    effect, _, why = rows(known())["A better GPU beats tricks"]
-    assert effect.predicted
-    assert effect.low < effect.value < effect.high
-    assert "On an RTX 4090 a step would take" in why
+    _, verdict, why = rows(known())["A better GPU beats tricks"]
+    assert verdict in ("worth a thought", "not sure to help")
+    assert "On an RTX 4090 a step would take ~" in why and " to " in why
 
 
 def test_without_a_traced_step_no_gpu_is_predicted() -> None:
@@ -144,7 +132,8 @@ def test_a_wrong_build_is_what_the_container_would_mend() -> None:
     wrong = Complaint(
         code="gpu-not-in-build", weight=Weight.BROKEN, what="No code for it.", cost="It runs nothing.", fix="Install."
     )
-    found = known()
+    found = known(device="RTX 3090")
+    assert rows(found)["NVIDIA's container: fitting CUDA, busy tensor cores"][1] == "nothing to do"
     _, verdict, why = rows(replace(found, checkup=replace(found.checkup, complaints=(wrong,))))[
         "NVIDIA's container: fitting CUDA, busy tensor cores"
     ]
@@ -158,27 +147,22 @@ def test_a_levers_time_that_was_over_is_told() -> None:
     assert "--budget" in why
 
 
-def test_the_study_tries_only_levers_that_exist_and_that_a_recommendation_means() -> None:
-    names = recommendations.wanted_levers()
+def test_each_name_behind_a_recommendation_exists() -> None:
+    names = checklist.wanted_levers()
     assert set(names) <= {kind.name for kind in levers.ALL}
     assert len(set(names)) == len(names)
-    assert {"cached-dataset", "fused-optimizer", "bf16-autocast", "cudnn-benchmark"} <= set(names)
-    assert "threads" not in names
+    assert {code for one in checklist.RECOMMENDATIONS for code in one.rules} <= set(rules.ALL)
+    assert {one.ceiling for one in checklist.RECOMMENDATIONS} <= {"", "input"}
 
 
-def test_the_story_tells_what_pays_and_what_it_comes_to_together() -> None:
-    outcome = Outcome(
-        levers=({"name": "cached-dataset"},), speedup=interval(2.0, 2.4), verdict=Verdict.UNHARMED, why="Compared."
-    )
-    story = checklist.tell(known(ACCEPTED, result=outcome), Settings(), title="train.py").story
+def test_the_story_tells_what_pays() -> None:
+    story = checklist.tell(known(ACCEPTED), Settings(), title="train.py").story
     assert "faster formats and readers: 2.20x (2.00x to 2.40x)" in story[0]
-    assert "Together (cached-dataset)" in story[1]
-    assert "UNHARMED" in story[1]
 
 
 def test_without_a_gain_the_story_says_none() -> None:
     story = checklist.tell(known(NO_GAIN), Settings(), title="train.py").story
-    assert "None of the 16 recommendations was shown to make it faster" in story[0]
+    assert "None of the 15 recommendations was shown to make it faster" in story[0]
 
 
 def test_a_script_must_be_given() -> None:

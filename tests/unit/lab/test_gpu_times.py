@@ -55,5 +55,5 @@ def test_pinned_memory_travels_faster_and_small_copies_cost_their_start() -> Non
 
 def test_parts_one_after_the_other_add_up_with_their_ends() -> None:
     a = Quantity(value=1.0, unit=Unit.SECOND, low=0.5, high=2.0, predicted=True)
-    whole = gpu_times.together((a, Quantity(value=1.0, unit=Unit.SECOND)))
+    whole = gpu_times.together(a, Quantity(value=1.0, unit=Unit.SECOND, low=1.0, high=1.0))
     assert (whole.value, whole.low, whole.high, whole.predicted) == (2.0, 1.5, 3.0, True)

@@ -1,71 +1,76 @@
-"""Quantities, crossings, and how they read."""
+"""Quantities, ratios and how they read, on a terminal too."""
 
 import math
 
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.lab import EXPERIMENTS, by_name, words
-from hotlap.lab.result import Quantity, Unit, count, crossing, ratio, seconds
+from hotlap.lab import EXPERIMENTS, by_name, terminal
+from hotlap.lab.result import LEGEND, Quantity, Result, Table, Unit, ahead_from, as_fast, count, seconds
+from tests.samples import HOSTILE
+
+THERE = Quantity(value=1e-5, unit=Unit.SECOND, low=5e-6, high=2e-5, predicted=True)
 
 
-def test_lines_cross_where_their_ratio_is_one() -> None:
-    x = [10.0, 100.0, 1000.0]
-    flat, rising = [1.0, 1.0, 1.0], [0.1, 1.0, 10.0]
-    assert crossing(x, rising, flat) == pytest.approx(100.0)
+def test_no_ratio_is_shown_without_an_interval() -> None:
+    with pytest.raises(ValueError, match="a ratio needs an interval"):
+        Quantity(value=19.72, unit=Unit.RATIO)
+    with pytest.raises(ValueError, match="a ratio needs an interval"):
+        Quantity(value=2.65, unit=Unit.RATIO, low=2.0)
 
 
-def test_a_crossing_between_two_sizes_follows_the_power_law() -> None:
-    # x**2 / 1e3 meets 1 at the root of 1000.
-    x = [1.0, 10.0, 100.0]
-    assert crossing(x, [a * a / 1e3 for a in x], [1.0] * 3) == pytest.approx(math.sqrt(1e3))
+def test_processes_that_disagree_make_a_wide_ratio_and_too_few_make_none() -> None:
+    assert as_fast([2.0, 2.0], [1.0, 1.0]) is None
+    found = as_fast([97.0, 13.5, 14.0], [4.9, 5.1, 5.0])
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.low < 1 < found.value < 10 < found.high
+    equal = as_fast([2.0, 2.02, 1.98], [1.0, 1.0, 1.0])
+    assert equal is not None and equal.low is not None
+    assert equal.value == pytest.approx(2.0, rel=0.01)
+    assert equal.low > 1.9
 
 
-def test_what_never_overtakes_has_no_crossing() -> None:
-    assert crossing([1.0, 2.0], [1.0, 1.0], [2.0, 3.0]) is None
+def test_who_is_ahead_is_so_by_the_intervals_and_at_all_larger_sizes() -> None:
+    def of(*ends: tuple[float, float]) -> list[Quantity]:
+        return [Quantity(value=(low + high) / 2, unit=Unit.SECOND, low=low, high=high) for low, high in ends]
 
-
-def test_what_is_always_ahead_crosses_at_the_first_size() -> None:
-    assert crossing([4.0, 8.0], [2.0, 2.0], [1.0, 1.0]) == 4.0
-
-
-def test_a_lead_that_is_lost_again_does_not_count() -> None:
-    assert crossing([1.0, 2.0, 3.0, 4.0], [1.0] * 4, [0.5, 2.0, 2.0, 0.5]) == pytest.approx(12**0.5, rel=0.01)
-
-
-def test_the_interval_of_a_speed_up_is_turned_around() -> None:
-    there = Quantity(value=2.0, unit=Unit.SECOND, low=1.0, high=4.0, predicted=True)
-    gain = there.into(8.0)
-    assert (gain.value, gain.low, gain.high) == (4.0, 2.0, 8.0)
-    assert gain.unit is Unit.RATIO
-    assert gain.predicted
+    slow = of((9, 11), (9, 11), (9, 11), (9, 11))
+    assert ahead_from([1, 2, 4, 8], slow, of((1, 2), (8, 10), (1, 2), (1, 2))) == 4
+    assert ahead_from([1, 2, 4, 8], slow, of((1, 2), (1, 2), (1, 2), (1, 2))) == 1
+    assert ahead_from([1, 2, 4, 8], slow, of((1, 2), (1, 2), (1, 2), (8, 10))) is None
 
 
 def test_many_steps_keep_their_interval_and_their_mark() -> None:
-    many = Quantity(value=2.0, unit=Unit.SECOND, low=1.0, high=4.0, predicted=True).times(10)
-    assert (many.value, many.low, many.high, many.predicted) == (20.0, 10.0, 40.0, True)
+    many = THERE.times(10)
+    assert (many.value, many.low, many.high, many.predicted) == pytest.approx((1e-4, 5e-5, 2e-4, True))
 
 
-def test_what_was_predicted_is_marked_wherever_it_is_read() -> None:
-    there = Quantity(value=1e-5, unit=Unit.SECOND, low=5e-6, high=2e-5, predicted=True)
-    assert words.quantity(there) == "~10.0 us (5.00 us to 20.0 us)"
-    assert words.any_predicted([("a", None), (seconds(1.0), there)])
-    assert not words.any_predicted([("a", None), (seconds(1.0), ratio(2.0))])
+def test_quantities_read_in_their_unit_and_predictions_are_marked() -> None:
+    assert str(THERE) == "~10.0 us (5.00 us to 20.0 us)"
+    assert str(count(60_000)) == "60,000"
+    assert str(Quantity(value=2.5, unit=Unit.RATIO, low=2.0, high=3.0)) == "2.50x (2.00x to 3.00x)"
+    assert str(Quantity(value=0.4, unit=Unit.SHARE)) == "40%"
+    assert str(Quantity(value=1 << 20, unit=Unit.BYTE)) == "1.00 MiB"
+    assert str(seconds(math.nan)) == "unknown"
 
 
-def test_cells_read_in_their_unit() -> None:
-    assert words.cell(None) == "-"
-    assert words.cell("as it is") == "as it is"
-    assert words.cell(count(60_000)) == "60,000"
-    assert words.cell(ratio(2.5)) == "2.50x"
-    assert words.cell(Quantity(value=0.4, unit=Unit.SHARE)) == "40%"
-    assert words.cell(Quantity(value=1 << 20, unit=Unit.BYTE)) == "1.00 MiB"
-    assert words.cell(seconds(math.nan)) == "unknown"
+def test_a_result_is_shown_with_its_tables_its_story_and_a_legend_where_something_is_predicted() -> None:
+    table = Table(
+        title="All", columns=("way", "time"), rows=(("here", seconds(0.25)), ("there", THERE), ("gone", None))
+    )
+    text = terminal.render(
+        Result(name="transfer", title="A trip", story=("It took long.",), tables=(table,), quick=True)
+    )
+    assert text.startswith("hotlap lab transfer --quick  A trip\n")
+    assert "250 ms" in text and "~10.0 us (5.00 us to 20.0 us)" in text and "It took long." in text
+    assert " ".join(text.split()).count(LEGEND) == 1
+    assert not Table(title="", columns=("a",), rows=((seconds(1.0),),)).has_predictions()
 
 
-def test_slower_is_said_as_slower() -> None:
-    assert words.times_as(2.0) == "2.00x as fast"
-    assert words.times_as(0.5) == "2.00x slower"
+def test_hostile_strings_are_only_text() -> None:
+    table = Table(title=HOSTILE, columns=(HOSTILE,), rows=((HOSTILE,),), note=HOSTILE)
+    text = terminal.render(Result(name=HOSTILE, title=HOSTILE, story=(HOSTILE,), tables=(table,), notes=(HOSTILE,)))
+    assert "\x1b" not in text and "\u202e" not in text
 
 
 def test_an_unknown_experiment_is_refused_with_the_known_ones() -> None:

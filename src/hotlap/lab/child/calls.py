@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hotlap.lab.child import answer
-from hotlap.lab.child.turns import Work, turns
+from hotlap.lab.child import Work, answer, timed
 from hotlap.lab.launch_floor import GPU, GRAPH, NUMPY, SMALL, SMALL_STEP, TORCH, TORCH_STEP, Answer, Question
 from hotlap.predict import trace
 from hotlap.record import encode
@@ -41,11 +40,11 @@ def main(question: Question) -> Answer:
 
 
 def _shape(rows: int, columns: int, question: Question, *, on_gpu: bool) -> list[dict[str, tuple[float, ...]]]:
-    found = [turns(_on_cpu(rows, columns), rounds=question.rounds, round_s=question.round_s)]
+    found = [timed(_on_cpu(rows, columns), rounds=question.rounds, round_s=question.round_s)]
     if on_gpu:
         a, x = torch.randn(rows, columns, device="cuda"), torch.randn(columns, device="cuda")
         works = {GPU: lambda: torch.mv(a, x), GRAPH: _replayed(lambda: torch.mv(a, x))}
-        times = turns(works, rounds=question.rounds, round_s=question.round_s, finish=torch.cuda.synchronize)
+        times = timed(works, rounds=question.rounds, round_s=question.round_s)
         found.append({GPU: times[GPU], GRAPH: tuple(one / _IN_A_GRAPH for one in times[GRAPH])})
     return found
 
@@ -100,18 +99,17 @@ def _replayed(work: Work) -> Work:
 
 def _steps(question: Question, *, on_gpu: bool) -> tuple[dict[str, tuple[float, ...]], str]:
     """Seconds of a training step by way, and what it does."""
-    pace = {"rounds": question.rounds, "round_s": question.round_s}
     eager, parameters, batch = _eager("cpu")
     eager()
     work = trace.record(eager, parameters=parameters, batch=batch, name="3-100-3")
     works: dict[str, Work] = {TORCH_STEP: eager}
     if core().module is not None:
         works[SMALL_STEP] = _small()
-    found = turns(works, rounds=question.rounds, round_s=question.round_s)
+    if on_gpu:
+        works[GPU] = _eager("cuda")[0]
+    found = timed(works, rounds=question.rounds, round_s=question.round_s)
     # The host's part of an operator there is what it is here, where arithmetic is nothing.
     work = replace(work, host_s=min(found[TORCH_STEP]) / work.num_kernels)
-    if on_gpu:
-        found |= turns({GPU: _eager("cuda")[0]}, finish=torch.cuda.synchronize, **pace)  # type: ignore[arg-type]
     return found, encode(work).decode()
 
 

@@ -20,14 +20,11 @@ from hotlap.small.native import core
 
 RATE = 0.01
 RTOL, ATOL = 1e-3, 1e-6
-# Stretches that are timed apart, so that the median forgives a busy moment.
-_STRETCHES = 20
-# A median of less says little on a machine that others use.
+# Of timing in one process: less says little on a machine that others use.
 _LEAST_S = 0.5
 
 Fit = Callable[[int], list[float]]
 """Makes so many iterations more; the loss before each update."""
-Points = tuple[tuple[float, float, float], ...]
 
 
 class Field(nn.Module):
@@ -53,13 +50,12 @@ def lorenz(t: Any, u: Any) -> Any:
 class Job:
     """What all of them do."""
 
-    def __init__(self, device: str) -> None:
-        self.device = device
+    def __init__(self, device: str, *, rate: float = RATE, fused: bool | None = None) -> None:
         y0, t = torch.tensor([1.0, 0.0, 0.0]), torch.linspace(0, 1, 101)
         target = odeint(lorenz, y0.double(), t.double(), rtol=1e-9, atol=1e-11).float()
         self.y0, self.t, self.target = (one.to(device) for one in (y0, t, target))
         self.field = Field().to(device)
-        self.optimizer = torch.optim.Adam(self.field.parameters(), lr=RATE)
+        self.optimizer = torch.optim.Adam(self.field.parameters(), lr=rate, fused=fused)
 
     def loop(self, solve: Any, method: str) -> tuple[Fit, Callable[[], None]]:
         """The training loop that a script has, and one iteration of it."""
@@ -81,56 +77,47 @@ class Job:
 
         return fit, once
 
-    def solution(self) -> Points:
-        """Of the field as it is now."""
-        with torch.no_grad():
-            return points(odeint(self.field, self.y0, self.t, rtol=RTOL, atol=ATOL, method="dopri5"))
-
-
-def points(solution: Any) -> Points:
-    """(101, 3) as numbers."""
-    return tuple((float(x), float(y), float(z)) for x, y, z in solution.tolist())
-
 
 def main(question: Question) -> Answer:
     """Train with one of them."""
-    job, fit, solution = _ready(question)
+    fit = contender(question.way, device=question.device)
     begun = time.perf_counter()
     losses = fit(1)
     first_s = time.perf_counter() - begun
-    iteration_s, spent_s = _train(fit, losses, question)
-    while question.way == FIT and spent_s < _LEAST_S:
-        # The whole training is a blink: once more from the start, for its times alone.
-        _, again, _ = _ready(question)
-        more, took_s = _train(again, again(1), question)
-        iteration_s, spent_s = iteration_s + more, spent_s + took_s
+    iteration_s: list[float] = []
+    while not iteration_s or sum(iteration_s) * (question.iterations - 1) < _LEAST_S:
+        # Once more from the start: later iterations take other numbers of steps.
+        again = contender(question.way, device=question.device)
+        losses = again(1)
+        begun = time.perf_counter()
+        losses += again(question.iterations - 1)
+        iteration_s.append((time.perf_counter() - begun) / (question.iterations - 1))
+    whole_s = None
+    if question.whole:
+        fit = contender(question.way, device=question.device)
+        begun = time.perf_counter()
+        losses = fit(question.whole)
+        whole_s = time.perf_counter() - begun
     return Answer(
         iteration_s=tuple(iteration_s),
         losses=tuple(losses),
-        times=tuple(job.t.tolist()),
-        truth=points(job.target),
-        fit=solution(),
         first_s=first_s,
+        whole_s=whole_s,
         workload=_traced(question, iteration_s),
         gpu=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         native=core().module is not None,
     )
 
 
-def _ready(question: Question) -> tuple[Job, Fit, Callable[[], Points]]:
-    """A training that has not begun, and its solution as it then is."""
-    job = Job(question.device)
-    if question.way == DIFFRAX:
-        return job, *in_diffrax(job)
-    if question.way == FIT:
+def contender(way: str, *, device: str = "cpu") -> Fit:
+    """A training that has not begun."""
+    job = Job(device)
+    if way == DIFFRAX:
+        return in_diffrax(job)
+    if way == FIT:
         ode = NeuralODE(job.field, rtol=RTOL, atol=ATOL)
-
-        def fit(iterations: int) -> list[float]:
-            return ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer, iterations=iterations)
-
-        return job, fit, job.solution
-    solve, method = _solver(question.way)
-    return job, job.loop(solve, method)[0], job.solution
+        return lambda n: ode.fit(job.y0, job.t, job.target, optimizer=job.optimizer, iterations=n)
+    return job.loop(*_solver(way))[0]
 
 
 def _solver(way: str) -> tuple[Any, str]:
@@ -152,24 +139,8 @@ def _traced(question: Question, iteration_s: list[float]) -> str | None:
     return encode(replace(work, host_s=median(iteration_s) / work.num_kernels)).decode()
 
 
-def _train(fit: Fit, losses: list[float], question: Question) -> tuple[list[float], float]:
-    """The rest of the iterations, in stretches of about equal time: the mean iteration of each, and all of the time."""
-    wanted_s = question.limit_s / _STRETCHES
-    spent, number, found = 0.0, 1, []
-    while len(losses) < question.iterations and spent < question.limit_s:
-        number = min(number, question.iterations - len(losses))
-        begun = time.perf_counter()
-        losses += fit(number)
-        took = time.perf_counter() - begun
-        spent += took
-        found.append(took / number)
-        most = max(1, question.iterations // _STRETCHES)
-        number = max(1, min(most, 4 * number, round(wanted_s * number / max(took, 1e-9))))
-    return found, spent
-
-
-def in_diffrax(job: Job) -> tuple[Fit, Callable[[], Points]]:
-    """The same training in JAX, each iteration one compiled call."""
+def in_diffrax(job: Job, *, rate: float = RATE, scanned: int = 0) -> Fit:
+    """The same training in JAX, each iteration one compiled call; with `scanned` so many in one call."""
     # Where a GPU is there JAX would take it; this is the CPU's row.
     os.environ["JAX_PLATFORMS"] = "cpu"
     names = ("diffrax", "jax", "jax.numpy", "optax")
@@ -195,24 +166,28 @@ def in_diffrax(job: Job) -> tuple[Fit, Callable[[], Points]]:
             max_steps=256,
         ).ys
 
-    optimizer = optax.adam(RATE)
+    optimizer = optax.adam(rate)
 
-    def step(p: Any, state: Any) -> Any:
+    def step(carry: Any, _: Any) -> Any:
+        p, state = carry
         loss, gradients = jax.value_and_grad(lambda p: ((solve(p) - target) ** 2).sum())(p)
         updates, state = optimizer.update(gradients, state)
-        return optax.apply_updates(p, updates), state, loss
+        return (optax.apply_updates(p, updates), state), loss
 
-    compiled = jax.jit(step)
-    kept = [weights, optimizer.init(weights)]
+    carry = [(weights, optimizer.init(weights))]
+    if scanned:
+        many = jax.jit(lambda c: jax.lax.scan(step, c, None, length=scanned))
+    else:
+        many = jax.jit(lambda c: step(c, None))
 
     def fit(iterations: int) -> list[float]:
         losses = []
-        for _ in range(iterations):
-            kept[0], kept[1], loss = compiled(kept[0], kept[1])
+        for _ in range(-(-iterations // max(1, scanned))):
+            carry[0], loss = many(carry[0])
             losses.append(loss)
-        return [float(loss) for loss in losses]
+        return [float(one) for one in jnp.concatenate([jnp.atleast_1d(loss) for loss in losses])]
 
-    return fit, lambda: points(solve(kept[0]))
+    return fit
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from hotlap.lab.child import answer
-from hotlap.lab.child.turns import Work, turns
+from hotlap.lab.child import Work, answer, timed
 from hotlap.lab.transfer import GPU, NUMPY, PAGEABLE, PINNED, TORCH, Answer, Question
 
 # So small that all of its time is dispatching.
@@ -17,18 +16,12 @@ def main(question: Question) -> Answer:
     found: dict[str, list[tuple[float, ...]]] = {}
     for side in question.sides:
         works = _on_cpu(side) | (_on_gpu(side) if gpu else {})
-        finish = torch.cuda.synchronize if gpu else (lambda: None)
-        times = turns(works, rounds=question.rounds, round_s=question.round_s, finish=finish)
-        for way, seconds in times.items():
+        for way, seconds in timed(works, rounds=question.rounds, round_s=question.round_s).items():
             found.setdefault(way, []).append(seconds)
     a, out = torch.ones(_SMALL, _SMALL), torch.empty(_SMALL, _SMALL)
-    call = turns({"call": lambda: torch.mm(a, a, out=out)}, rounds=5, round_s=0.005)["call"]
-    return Answer(
-        gpu=gpu,
-        times={way: tuple(times) for way, times in found.items()},
-        call_s=min(call),
-        threads=torch.get_num_threads(),
-    )
+    call = timed({"call": lambda: torch.mm(a, a, out=out)}, rounds=5, round_s=0.005)["call"]
+    times = {way: tuple(times) for way, times in found.items()}
+    return Answer(gpu=gpu, times=times, call_s=min(call), threads=torch.get_num_threads())
 
 
 def _on_cpu(side: int) -> dict[str, Work]:

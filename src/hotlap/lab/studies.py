@@ -1,0 +1,185 @@
+"""Studies of a script within an experiment: measured, tuned, traced for forecasts, compared with edited copies."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import hotlap
+from hotlap import machine
+from hotlap.cli import shelf, target
+from hotlap.cli.workbench import levers_environment
+from hotlap.errors import HotlapError
+from hotlap.experiment import AS_WRITTEN, Arm, Design, Executor, Sizes, statistics
+from hotlap.experiment.total import total_speedup
+from hotlap.launch import Launcher
+from hotlap.predict import Workload
+from hotlap.record import Interval, Phase, Purpose, Run, State, Study, decode
+from hotlap.search import Options
+from hotlap.tune import WATCHES, Measurer, Scope, Tuner, Wanted
+
+_SCRIPTS = Path(__file__).parent / "scripts"
+# A run that makes no step for so long is given up.
+_TIMEOUT_S = 180.0
+# What measuring may take at most, whatever is tried afterwards.
+_MEASURE_S = 600.0
+
+Doing = Callable[[str], None]
+
+
+class CannotTrace(HotlapError):  # noqa: N818 - reads as the sentence "cannot trace"
+    """A step of the lab's own script came to nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One copy of the script beside the script as written."""
+
+    run: Run
+    """Its last process."""
+    step: Interval | None
+    """As fast, a typical step; None where too few processes were timed."""
+    total: Interval | None
+    """As fast, start, epoch starts and one-time costs counted."""
+    total_s: float
+    """Seconds of the whole training, from the last process."""
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A script, and what starts it."""
+
+    launcher: Launcher
+    options: Options
+    doing_: Doing
+    folder: Path
+
+    # The observer of a study.
+
+    def doing(self, text: str) -> None:
+        """Passed on."""
+        self.doing_(text)
+
+    def changed(self, study: Study, part: str) -> None:
+        """Nothing is shown before the end."""
+
+    def asked(self, *words: str, total_steps: int | None = None) -> "Bench":
+        """The same script with these words more."""
+        options = replace(self.options, command=(*self.options.command, *words), total_steps=total_steps)
+        return replace(self, options=options)
+
+    def measured(self, *, quick: bool, watches: Sequence[str] = WATCHES, repeat: bool = False) -> Study:
+        """The script as written: phases, findings, threads; with `repeat` also ceilings with their intervals."""
+        wanted = Wanted(steps=12 if quick else 60, warmup=3 if quick else 10, watches=tuple(watches))
+        study = Study(
+            command=self.options.command[1:],
+            cwd=self.options.cwd,
+            created=shelf.now().isoformat(timespec="seconds"),
+            key="",
+            hotlap=hotlap.__version__,
+            purpose=Purpose.MEASURE,
+        )
+        options = replace(self.options, budget_s=_MEASURE_S)
+        scope = Scope(wanted=wanted, sweep=not quick, repeat=repeat)
+        return Measurer(self.launcher, options, machine.look(), self, scope=scope).run(study)
+
+    def tuned(self, study: Study, *, budget_s: float) -> Study:
+        """With levers tried, as `hotlap tune` tries them."""
+        options = replace(self.options, budget_s=budget_s)
+        study = replace(study, purpose=Purpose.TUNE, state=State.RUNNING, budget_s=budget_s, elapsed_s=0.0)
+        study = replace(study, total_steps=options.total_steps or study.baseline[0].planned_steps)
+        return Tuner(self.launcher, options, machine.look(), self).run(study)
+
+    def traced(self) -> tuple[Run, Workload | None]:
+        """Some steps, and one of them operator by operator; a run of its own."""
+        self.doing("looking at one step operator by operator")
+        plan = replace(self.options.plan, warmup=3, steps=12, watches=("workload",))
+        (run,) = self.launcher([plan], limit_s=_TIMEOUT_S)
+        return run, None if run.workload is None else decode(run.workload.encode(), Workload).validated()
+
+    def timed(self) -> tuple[Run, Workload]:
+        """The same.
+
+        Raises:
+            CannotTrace: there are no steps, or none could be traced.
+        """
+        run, work = self.traced()
+        if work is None or not run.step_s:
+            raise CannotTrace(f"{self.options.title} came to nothing: {run.error or ' '.join(run.notes)}")
+        return run, work
+
+    def compared(
+        self, copies: Mapping[str, Arm], *, base: Run, heats: int, total_steps: int
+    ) -> tuple[float, dict[str, Compared]]:
+        """Seconds of the whole training as written, and each copy beside it: fresh processes that take turns."""
+        sizes = Sizes.of(base, machine.look())
+        executor = Executor(self.launcher, self.options.plan, sizes)
+        design = Design(arms=(AS_WRITTEN, *copies.values()), epoch_end=True, afresh=True)
+        found = []
+        for number in range(heats):
+            self.doing(f"comparing the script as written with {', '.join(copies)} ({number + 1} of {heats})")
+            found.append(executor.heat(design))
+        epoch = base.epoch_steps()
+
+        def whole_s(run: Run) -> float:
+            from hotlap.experiment.total import total_s
+
+            return total_s(run, num_steps=total_steps, epoch_steps=epoch) if run.step_s else float("nan")
+
+        compared = {}
+        for k, name in enumerate(copies):
+            ratios = [ratio for heat in found if (ratio := heat.log_ratios[k]) is not None]
+            pairs = [(heat.runs[0], heat.runs[k + 1]) for heat in found if heat.log_ratios[k] is not None]
+            enough = len(ratios) >= statistics.FEWEST_SHOWN
+            total = total_speedup(pairs, num_steps=total_steps, epoch_steps=epoch, pooled=None) if enough else None
+            failure = found[-1].failures[k]
+            compared[name] = Compared(
+                run=found[-1].runs[k + 1],
+                step=statistics.interval(ratios) if enough else None,
+                total=total,
+                total_s=whole_s(found[-1].runs[k + 1]),
+                failure=failure.why if failure is not None else "",
+            )
+        return whole_s(found[-1].runs[0]), compared
+
+
+@contextmanager
+def of_lab(script: str, doing: Doing) -> Iterator[Bench]:
+    """A copy of the lab's `script` in a folder of its own: as a user's, it lies outside of every package."""
+    with tempfile.TemporaryDirectory(prefix="hotlap-lab-") as scratch:
+        shutil.copyfile(_SCRIPTS / script, Path(scratch) / script)
+        with of_user([script], Path(scratch), doing) as found:
+            yield found
+
+
+@contextmanager
+def of_user(words: Sequence[str], cwd: Path, doing: Doing, *, levers: Sequence[str] | None = None) -> Iterator[Bench]:
+    """The training that the words start in `cwd`. `levers`: those to try; None: all.
+
+    Raises:
+        UserError: there is no such script.
+    """
+    aim = target.parse(words, cwd=cwd, command="lab")
+    options = Options(
+        command=aim.command,
+        cwd=str(cwd),
+        title=aim.title,
+        timeout_s=_TIMEOUT_S,
+        levers=None if levers is None else tuple(levers),
+    )
+    folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
+    with Launcher(environment=levers_environment, folders=folders, timeout_s=_TIMEOUT_S, templates=True) as launcher:
+        yield Bench(launcher=launcher, options=options, doing_=doing, folder=cwd)
+
+
+def waits_s(run: Run) -> float:
+    """Mean time a step waits for its batch."""
+    return run.mean_phase_s(Phase.INPUT) or 0.0
+
+
+def mean_s(run: Run) -> float:
+    """Mean step."""
+    return sum(run.step_s) / len(run.step_s)
