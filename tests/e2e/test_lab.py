@@ -158,7 +158,7 @@ def test_checklist(quick: Quick, tmp_path: Path) -> None:
     before = script.read_bytes()
     told = quick("checklist", "--budget", "1s", "plain.py")
     (table,) = told["tables"]
-    assert len(table["rows"]) == 15
+    assert len(table["rows"]) == 16
     assert all(row[2] and row[3] for row in table["rows"])
     assert script.read_bytes() == before
 

@@ -245,16 +245,18 @@ RECOMMENDATIONS: tuple[Recommendation, ...] = (
         ceiling="input",
     ),
     Recommendation(
-        advice="Throw out needless .cpu(), .to(), .numpy()", rules=("sync-bound", "transfer-bound"), on_gpu_only=True
+        advice="Throw out needless .cpu(), .to(), .numpy()",
+        rules=("sync-bound", "created-and-moved", "transfer-bound"),
+        on_gpu_only=True,
     ),
     Recommendation(advice="A larger batch", judge=_batch),
     Recommendation(advice="Fixed batch shapes", judge=_shapes),
     Recommendation(
         advice="Where shapes vary, preallocate",
-        levers=("expandable-segments",),
-        rules=("shape-churn",),
+        rules=("preallocation",),
         on_gpu_only=True,
     ),
+    Recommendation(advice="zero_grad(set_to_none=True)", rules=("zero-grad-none",)),
     Recommendation(advice="cudnn.benchmark for fixed shapes", levers=("cudnn-benchmark",), on_gpu_only=True),
     Recommendation(advice="Mixed precision", levers=("bf16-autocast", "fp16-autocast", "tf32")),
     Recommendation(advice="Fused Adam", levers=("fused-optimizer",)),
