@@ -32,7 +32,7 @@ fi
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p benchmarks/results
 code=0
-"$python" -m pytest -m gpu -q 2>&1 | tee benchmarks/results/gpu-tests.txt || code=$?
+"$python" -m pytest -m gpu -q tests tests/device/suite.py 2>&1 | tee benchmarks/results/gpu-tests.txt || code=$?
 # 5: no test is marked `gpu` yet.
 if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then
   echo "gpu.sh: tests failed; the benchmarks are run all the same." >&2

@@ -77,9 +77,9 @@ def window(*, step_s: float) -> OperatorWindow:
     )  # fmt: skip
 
 
-def device_window(*, step_s: float, gap: float = 0.02, exposed: float = 0.01) -> OperatorWindow:
+def device_window(*, step_s: float, gap: float = 0.02, exposed: float = 0.01, waits: float = 0.0) -> OperatorWindow:
     return replace(
-        window(step_s=step_s), num_kernels=300, kernel_s=step_s / 400, device_busy_s=0.75 * step_s,
+        window(step_s=step_s), num_kernels=300, kernel_s=step_s / 400, device_busy_s=(0.98 - gap - waits) * step_s,
         launch_gap_s=gap * step_s, copy_s=0.02 * step_s, copy_exposed_s=exposed * step_s, flops=1e13 * step_s,
     )  # fmt: skip
 
@@ -125,7 +125,11 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "memory-bound": replace(run, calls=calls(step_s=step_s, streaming=0.7)),
         "optimizer-bound": run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.2, Phase.OPTIMIZER: 0.4}, step_s=step_s),
         "host-bound": run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.3}, step_s=step_s),
-        "sync-bound": replace(gpu, sightings=(sighting(SightingKind.SYNC, cost_s=0.2 * step_s),)),
+        "sync-bound": replace(
+            gpu,
+            operators=device_window(step_s=step_s, waits=0.22),
+            sightings=(sighting(SightingKind.SYNC, cost_s=0.2 * step_s),),
+        ),
         "communication-bound": run_of_shares(
             {**HEALTHY_SHARES, Phase.BACKWARD: 0.26, Phase.COMMUNICATION: 0.3}, step_s=step_s
         ),

@@ -353,7 +353,8 @@ class Session:
         if self._progress.must_stop(self.steps):
             self.ending.finish(Status.COMPLETE if move.done else Status.LAPSED)
         if move.done:
-            self._drain()
+            if self._undrained:
+                self._drain()
             if self.windows.idle and not self.plan.whole and not self._in_window:
                 self.ending.finish(Status.COMPLETE)
             if self.due:  # nobody was there to turn it: an optimizer class that was wrapped before we came
@@ -462,9 +463,9 @@ class Session:
         ahead. So the two meet before the first of them and after the last, and each gets its part of the wait."""
         if self.plan.whole or accelerator.in_use() is None:
             return
-        begun = time.perf_counter()
+        begun = self.clock.now()
         accelerator.synchronize()
-        self.ledger.share_out(time.perf_counter() - begun, self._undrained)
+        self.ledger.share_out(self.clock.now() - begun, self._undrained)
         self._undrained = 0
 
     def parameters(self) -> list[torch.Tensor]:

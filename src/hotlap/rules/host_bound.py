@@ -8,7 +8,17 @@ Example: a confusion matrix updated with Python loops after each batch.
 
 from hotlap.record import Finding, Machine, Phase, Run
 from hotlap.rules import distribution_checks
-from hotlap.rules.step import at_line, finding, hottest, longer_than_seen, mean_step_s, on_cpu, parts, share_of
+from hotlap.rules.step import (
+    at_line,
+    device_s,
+    finding,
+    hottest,
+    longer_than_seen,
+    mean_step_s,
+    on_cpu,
+    parts,
+    share_of,
+)
 from hotlap.units import duration, percent
 
 # XProf highlights host time outside of the input from 3% and calls it critical from 15% on; TraceML's residual warns at
@@ -51,7 +61,10 @@ def _outside(run: Run) -> float:
         return divided.python_s
     if run.share(Phase.FORWARD) is None:
         return 0.0  # the model was never called as a module: its arithmetic is hidden in "other"
-    return run.mean_phase_s(Phase.OTHER) or 0.0
+    # With a device, as far as it comes to the end of its queue meanwhile.
+    idled_s = device_s(run, Phase.OTHER)
+    outside_s = run.mean_phase_s(Phase.OTHER) or 0.0
+    return outside_s if idled_s is None else min(outside_s, idled_s)
 
 
 def _inside(run: Run) -> float:

@@ -7,7 +7,7 @@ Example: a `Dataset` that decodes and transforms images in the training process 
 """
 
 from hotlap.record import Finding, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.rules.step import finding
+from hotlap.rules.step import device_s, finding, share_of
 from hotlap.units import duration, percent
 
 # XProf speaks of an input-bound training from 5% of the step on and of a highly input-bound one from 20%
@@ -27,8 +27,11 @@ _WORDS = {
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """Share of the step spent in the loader."""
+    """Share of the step spent in the loader; with a device, as far as the device waits for it."""
     share, wait_s = run.share(Phase.INPUT), run.mean_phase_s(Phase.INPUT)
+    starved_s = device_s(run, Phase.INPUT)
+    if wait_s is not None and starved_s is not None and starved_s < wait_s:
+        wait_s, share = starved_s, share_of(run, starved_s)
     if share is None or wait_s is None or share < MIN_SHARE:
         return None
     loader = next((loader for loader in run.loaders if loader.trained_on), None)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from hotlap.record import Finding, HotLine, Phase, Run, Sighting
+from hotlap.record import Finding, HotLine, Phase, Run, Sighting, SightingKind
 from hotlap.units import duration
 
 # What a call costs in a training, in calls of a tiny operator in a loop: beside the call itself the module or the
@@ -43,6 +43,32 @@ def share_of(run: Run, seconds: float) -> float:
 def on_cpu(run: Run) -> bool:
     """The parameters live on the CPU."""
     return run.device == "cpu"
+
+
+def device_s(run: Run, phase: Phase) -> float | None:
+    """Mean seconds that the device's stream spends in `phase`; None without a device, or where that was not seen.
+
+    In INPUT it only waits for the host: loading that is hidden behind kernels in the queue takes none of its time.
+    """
+    parts = run.device_phase_s.get(phase)
+    return sum(parts) / len(parts) if parts else None
+
+
+def idle_s(run: Run) -> float | None:
+    """Seconds of a step in which the device does nothing; None where no profiler saw what it does.
+
+    Its busy time is the profiler's, the step is not: under a profiler the host launches more slowly.
+    """
+    seen = run.operators
+    if seen is None or not seen.complete or seen.device_busy_s is None:
+        return None
+    return max(0.0, mean_step_s(run) - seen.device_busy_s)
+
+
+def waited_s(run: Run) -> float:
+    """Seconds of a step in which the host waits for the device, by the calls that were priced or by its phase."""
+    priced = sum(one.cost_s or 0.0 for one in run.sightings if one.kind is SightingKind.SYNC)
+    return max(priced, run.mean_phase_s(Phase.SYNC) or 0.0)
 
 
 def model_levers(run: Run) -> tuple[str, ...]:

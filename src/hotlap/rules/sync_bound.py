@@ -6,9 +6,9 @@ Why it is bad: host and device should work at the same time; each such call make
 Example: `loss_sum += loss.item()` after each batch on a GPU.
 """
 
-from hotlap.record import Finding, Machine, Phase, Run, SightingKind
+from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import at_line, with_change
-from hotlap.rules.step import at_sighting, finding, mean_step_s, on_cpu, share_of
+from hotlap.rules.step import at_sighting, finding, idle_s, on_cpu, share_of, waited_s
 from hotlap.units import duration, percent
 
 # Ours, as for copies: 3% would be worth a note, from a tenth on there is more than 1.11x to gain.
@@ -22,12 +22,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if on_cpu(run):
         return None
     seen = [sighting for sighting in run.sightings if sighting.kind is SightingKind.SYNC]
-    priced = [sighting.cost_s for sighting in seen if sighting.cost_s is not None]
-    waited_s = max(sum(priced), run.mean_phase_s(Phase.SYNC) or 0.0)
-    window = run.operators
-    if window is not None and window.complete and window.device_busy_s is not None:
-        waited_s = min(waited_s, max(0.0, mean_step_s(run) - window.device_busy_s))
-    share = share_of(run, waited_s)
+    idle = idle_s(run)
+    cost_s = waited_s(run) if idle is None else min(waited_s(run), idle)
+    share = share_of(run, cost_s)
     if share < MIN_SHARE:
         return None
     worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0, default=None)
@@ -35,8 +32,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     found = finding(
         run,
         "sync-bound",
-        waited_s,
-        f"Each step loses {duration(waited_s)} ({percent(min(1.0, share))} of it) where the host waits for the device"
+        cost_s,
+        f"Each step loses {duration(cost_s)} ({percent(min(1.0, share))} of it) where the host waits for the device"
         f"{where}.",
         levers=("deferred-scalars",),
     )

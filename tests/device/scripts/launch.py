@@ -1,0 +1,17 @@
+"""Launch-bound: some 600 kernels of 5 us a step, each of which the host needs 10 us or more to launch."""
+
+import torch
+
+import simulated_gpu  # noqa: F401
+
+torch.set_num_threads(1)
+weight = torch.nn.Parameter(torch.ones(8, device="sim"))
+optimizer = torch.optim.SGD([weight], lr=1e-6)
+x = torch.ones(8, device="sim")
+for _ in range(400):
+    optimizer.zero_grad()
+    y = x
+    for _ in range(100):
+        y = torch.tanh(y * weight)
+    y.sum().backward()
+    optimizer.step()

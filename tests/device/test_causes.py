@@ -1,0 +1,82 @@
+"""Trainings on the simulated GPU, whose planted cause their docstring tells: measured, and judged by the rules."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotlap import rules
+from hotlap.launch import Launcher
+from hotlap.record import Phase, Plan, Run, Status
+from hotlap.rules.step import device_s
+from hotlap.tune.measuring import WATCHES
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="the simulated GPU is compiled"),
+]
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH")))))
+        with Launcher(environment=lambda plan: {}, folders=[HERE / "scripts"], timeout_s=400.0) as made:
+            yield made
+
+
+def measured(launcher: Launcher, script: str) -> Run:
+    """Some steps of it, looked at closely."""
+    watches = tuple(name for name in WATCHES if name not in ("what-if", "lines", "distributions", "gradients"))
+    plan = Plan(
+        command=(sys.executable, str(HERE / "scripts" / script)), cwd=str(HERE / "scripts"), out="", steps=40,
+        warmup=5, watches=watches,
+    )  # fmt: skip
+    (run,) = launcher([plan], limit_s=200.0)
+    assert run.status is Status.COMPLETE, run.error
+    assert run.device == "simulated GPU"
+    assert not [note for note in run.notes if "failed" in note], run.notes
+    return run
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("launch.py", "too-small-for-gpu"),
+        ("sync.py", "sync-bound"),
+        ("transfer.py", "transfer-bound"),
+        ("input.py", "input-bound"),
+        ("host.py", "host-bound"),
+    ],
+)
+def test_the_planted_cause_is_named_first(launcher: Launcher, script: str, code: str) -> None:
+    run = measured(launcher, script)
+    found = rules.check(run)
+    assert found[0].code == code, found
+    if script == "launch.py":
+        launches = rules.launch_bound.check(run)
+        assert launches is not None, "it is what makes the model too small"
+        assert launches.cost_s > 0.5 * sum(run.step_s) / len(run.step_s)
+        assert run.operators is not None
+        assert run.operators.num_kernels == pytest.approx(603, abs=5)
+    if script == "transfer.py":
+        assert run.operators is not None
+        assert run.operators.copy_exposed_s == pytest.approx(0.008, rel=0.02)
+        assert "transfer.py" in {Path(one.path or "").name for one in run.sightings}
+
+
+def test_input_behind_queued_kernels_is_no_bottleneck(launcher: Launcher) -> None:
+    run = measured(launcher, "hidden.py")
+    host_s, starved_s = run.mean_phase_s(Phase.INPUT), device_s(run, Phase.INPUT)
+    assert host_s is not None
+    assert host_s > 0.006, "the host sleeps that long"
+    assert starved_s is not None
+    assert starved_s < 0.5 * host_s
+    assert "input-bound" not in {one.code for one in rules.check(run)}
+    # Together the steps take what the device needs, though the host has launched them long before.
+    assert sum(run.step_s) / len(run.step_s) > 0.016
