@@ -5,13 +5,14 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from hotlap import rules
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run, Status
-from hotlap.rules.step import device_s
+from hotlap.rules import launch_bound
 from hotlap.tune.measuring import WATCHES
 
 pytestmark = [
@@ -59,7 +60,7 @@ def test_the_planted_cause_is_named_first(launcher: Launcher, script: str, code:
     found = rules.check(run)
     assert found[0].code == code, found
     if script == "launch.py":
-        launches = rules.launch_bound.check(run)
+        launches = launch_bound.check(run)
         assert launches is not None, "it is what makes the model too small"
         assert launches.cost_s > 0.5 * sum(run.step_s) / len(run.step_s)
         assert run.operators is not None
@@ -72,11 +73,11 @@ def test_the_planted_cause_is_named_first(launcher: Launcher, script: str, code:
 
 def test_input_behind_queued_kernels_is_no_bottleneck(launcher: Launcher) -> None:
     run = measured(launcher, "hidden.py")
-    host_s, starved_s = run.mean_phase_s(Phase.INPUT), device_s(run, Phase.INPUT)
+    host_s, starved = run.mean_phase_s(Phase.INPUT), run.device_phase_s[Phase.INPUT]
     assert host_s is not None
-    assert host_s > 0.006, "the host sleeps that long"
-    assert starved_s is not None
-    assert starved_s < 0.5 * host_s
-    assert "input-bound" not in {one.code for one in rules.check(run)}
+    assert host_s > 0.002, "the host sleeps that long"
+    assert starved is not None
+    assert median(starved) < 0.0001
+    assert "input-bound" not in {one.code for one in rules.check(run)}, starved
     # Together the steps take what the device needs, though the host has launched them long before.
-    assert sum(run.step_s) / len(run.step_s) > 0.016
+    assert sum(run.step_s) / len(run.step_s) > 0.045

@@ -1,4 +1,4 @@
-"""Compute-bound: products take the device 16 ms, and hide the 6 ms in which the host makes a batch."""
+"""Nothing waits: kernels take the device 46 ms, and hide the 2 ms in which the host makes a batch."""
 
 import time
 
@@ -15,14 +15,14 @@ class Slow(Dataset):
         return 2000
 
     def __getitem__(self, index):
-        time.sleep(1.5e-3)
-        return torch.ones(50, 200)
+        time.sleep(2e-3)
+        return torch.ones(200, 200)
 
 
 model = torch.nn.Linear(200, 200).to("sim")
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-for x in DataLoader(Slow(), batch_size=4, pin_memory=True):
+for x in DataLoader(Slow(), batch_size=None, pin_memory=True):
     optimizer.zero_grad()
-    y = model(x.flatten(0, 1).to("sim", non_blocking=True)).sum()
+    y = model(torch.ops.sim.spin(x.to("sim", non_blocking=True), 30e-3)).sum()
     y.backward()
     optimizer.step()
