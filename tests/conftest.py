@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from hotlap import at_work
+
 # Threads that wait for each other give their core to other processes of the suite, where there are more than cores:
 # quick steps of `hotlap lab transformer` beside ten busy processes took 74 s and not more than 250.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -55,6 +57,12 @@ def _limit_s(item: pytest.Item) -> float:
 def regen(request: pytest.FixtureRequest) -> bool:
     """True when snapshots are to be rewritten."""
     return bool(request.config.getoption("--regen"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_work() -> None:
+    """What other tests have put to work is forgotten."""
+    at_work.forget()
 
 
 @pytest.fixture(autouse=True, scope="session")

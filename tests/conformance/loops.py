@@ -28,6 +28,7 @@ from torch.utils.data import (
 )
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from hotlap import at_work
 from hotlap.levers import Lever, Patch
 from tests.unit.data.pictures import MEAN, STD, Bytes, Crop, Normalize, ToTensor
 from tests.unit.data.pipelines import Compose
@@ -290,6 +291,7 @@ def run(
     lever: Lever | None = None,
 ) -> Seen:
     """A script's loop over its loaders, by itself or under a lever."""
+    at_work.forget()
     patch = Patch()
     seed()
     loaders: list[Any] = []
@@ -320,7 +322,7 @@ def run(
         told=drain(),
         num_pools=len(pools),
         num_workers=loaders[0].num_workers,
-        notes=patch.notes,
+        notes=[*patch.notes, *at_work.notes()],
         left_alone=loaders[0].dataset is dataset,
     )
     loaders.clear()

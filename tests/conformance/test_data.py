@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, get_worker_info, random_split
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from hotlap import levers
+from hotlap import at_work, levers
 from hotlap.data import memory, prefix
 from hotlap.levers import Lever, Numerics, Patch, Scope
 from hotlap.levers.workers import Workers
@@ -263,6 +263,7 @@ def test_workers_that_share_no_memory(lever: str) -> None:
     aside = why_aside(lever, "1 spawned")
     if aside is None:
         pytest.skip("served: among the slow ones")
+    at_work.forget()
     patch = Patch()
     LEVERS[lever].install(patch)
     try:
@@ -271,7 +272,7 @@ def test_workers_that_share_no_memory(lever: str) -> None:
             iter(loader)
     finally:
         patch.undo()
-    assert any(aside in note for note in patch.notes), patch.notes
+    assert any(aside in note for note in at_work.notes()), at_work.notes()
 
 
 def _starts_nothing(iterator: Any, loader: Any) -> None:

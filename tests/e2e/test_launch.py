@@ -207,6 +207,15 @@ def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -
     found = run(launcher, "plain.py", replaced={str(path): text})
     assert found.status is Status.COMPLETE
     assert found.optimizers[0].name == "torch.optim.Adam"
+    if not launcher.not_enclosed:
+        # As a launcher (torchrun) starts it: the file itself is another one in the scratch layer.
+        command = (sys.executable, "-u", str(path))
+        (found,) = launcher(
+            [Plan(command=command, cwd=str(SCRIPTS), out="", steps=30, warmup=5, replaced={str(path): text})],
+            limit_s=400.0,
+        )
+        assert found.optimizers[0].name == "torch.optim.Adam"
+        assert "SGD" in path.read_text()
     module = SCRIPTS / "package" / "settings.py"
     plan = Plan(
         command=(sys.executable, "-m", "package.train", "--name", "value"),

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from hotlap import machine
-from hotlap.record import Interval, LeverSpec, Result, Run, State, Status, Study, Verdict, save
+from hotlap.record import CallSite, Interval, LeverSpec, Result, Run, State, Status, Study, Verdict, save
+from tests.unit.tune.world import ADAM
 
 pytestmark = pytest.mark.e2e
 
 SCRIPT = """\
 import os
 import signal
-import subprocess
 import sys
 
 import torch
@@ -37,9 +37,6 @@ if "--memory" in sys.argv:
     from hotlap.data.memory import given_bytes
 
     print("memory", given_bytes(), flush=True)
-if "--child" in sys.argv:
-    code = "import torch; print('child', torch.get_num_threads())"
-    subprocess.run([sys.executable, "-c", code], check=True)
 if "--wait" in sys.argv:
     signal.signal(signal.SIGUSR1, lambda *_: print("heard", flush=True))
     print("waiting", os.getpid(), flush=True)
@@ -75,10 +72,28 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _site(path: Path, code: str) -> CallSite:
+    """Where this call is."""
+    line, text = next((k, text) for k, text in enumerate(SCRIPT.splitlines(), 1) if code in text)
+    col = text.index(code)
+    return CallSite(
+        calls=code.partition("(")[0],
+        path=str(path),
+        sha256=sha256(path),
+        line=line,
+        end_line=line,
+        col=col,
+        end_col=col + len(code),
+        detail={"optimizer": 0},
+    )
+
+
 def study_of(folder: Path, *, command: tuple[str, ...] = ("train.py", "--lr", "0.1")) -> Study:
     run = Run(
         status=Status.COMPLETE,
         versions={"python": platform.python_version(), "torch": importlib.metadata.version("torch")},
+        optimizers=(ADAM,),
+        call_sites=(_site(folder / "train.py", "torch.optim.Adam(model.parameters())"),),
         sources={str(folder / name): sha256(folder / name) for name in ("train.py", "helper.py")},
     )
     return Study(
@@ -109,13 +124,6 @@ def test_the_training_runs_for_real_under_the_levers(project: Path) -> None:
     assert done.stderr == "to standard error\n"
     assert (project / "written.txt").read_text() == "for real"
     assert (project / "train.py").read_text() == SCRIPT
-
-
-def test_processes_that_the_training_starts_have_the_levers_as_well(project: Path) -> None:
-    keep(study_of(project, command=("train.py", "--child")), project)
-    done = hotlap("train.py", "--child", cwd=project)
-    assert done.returncode == 7, done.stderr
-    assert "child 3" in done.stdout
 
 
 def test_the_training_may_take_as_much_memory_as_the_study_had_unless_it_is_told(project: Path) -> None:

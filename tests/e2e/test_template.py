@@ -192,7 +192,9 @@ def test_what_must_be_started_afresh_is(monkeypatch: pytest.MonkeyPatch, tmp_pat
         lever = replace(plain, always=({"name": "threads", "count": 1},))
         assert [run.forked for run in launcher([plain, lever], limit_s=400.0)] == [False, False], "all start alike"
         path = SCRIPTS / "plain.py"
-        assert not run(launcher, replace(plain, replaced={str(path): path.read_text()})).forked
+        text = path.read_text().replace("batch_size=16", "batch_size=8")
+        edited = run(launcher, replace(plain, replaced={str(path): text}))
+        assert edited.forked and set(edited.num_samples) == {8}, "a fork runs the edited text"
         assert not run(launcher, replace(plain, watches=("memory",))).forked
         assert not run(launcher, replace(plain, afresh=True)).forked
         assert run(launcher, plain).forked

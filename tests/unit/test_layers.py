@@ -15,7 +15,7 @@ ROOT = Path(hotlap.__file__).parent
 
 # Each part may import those of the layers above it, and itself.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"record", "errors", "units", "cgroups", "folders", "cuda"}),
+    frozenset({"record", "errors", "at_work", "units", "cgroups", "folders", "cuda"}),
     frozenset({"source", "machine", "data", "small", "accelerator"}),
     frozenset({"rules", "levers", "gate", "predict"}),
     frozenset({"experiment", "probe"}),

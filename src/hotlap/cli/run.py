@@ -40,8 +40,10 @@ def run(args: argparse.Namespace) -> int:
     """Become the training; this returns only in tests that keep a process from becoming another."""
     from hotlap.cli import shelf, target, words
     from hotlap.cli.workbench import levers_environment, memory_environment
+    from hotlap.experiment import EditedScript
     from hotlap.launch import become
     from hotlap.record import Plan
+    from hotlap.search import facts
 
     cwd = Path(os.getcwd())
     memory_bytes = words.memory(args.memory, os.environ)
@@ -52,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"The study in {path.parent} accepted no lever: run {aim.title} without hotlap.")
     if not args.allow_different:
         _refuse_what_differs(study, args.tail, aim)
-    plan = Plan(command=aim.command, cwd=str(cwd), out=str(_home(path)), always=levers, seed=None, only_levers=True)
+    plan = Plan(command=aim.command, cwd=str(cwd), out=str(_home(path)), seed=None, only_levers=True)
+    plan = EditedScript(lambda: facts(study), cwd=study.cwd).plan(plan, levers)
     if memory_bytes is None and study.machine is not None:
         memory_bytes = study.machine.memory_limit_bytes
     become(plan, environment=levers_environment(plan) | memory_environment(memory_bytes))

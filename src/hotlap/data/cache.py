@@ -1,12 +1,12 @@
 """`cached(dataset)`: items are computed once, kept as contiguous arrays, and gathered a batch at a time."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
 import torch
 from torch.utils.data import IterableDataset
 
+from hotlap import at_work
 from hotlap.data.collation import Batch, goes_to_default_collate
 from hotlap.data.kept import Kept
 from hotlap.data.stand_in import StandIn, refuse_stacked
@@ -83,19 +83,11 @@ class CachedDataset(StandIn):
         store = self._hotlap_kept.ready(indices)
         return None if store is None else self._hotlap_gather(store, index)
 
-    def _hotlap_on_note(self, tell: Callable[[str], None]) -> None:
-        """Tell this of each sentence that `note` comes to hold."""
-        self._hotlap_kept.on_note = tell
-        if self._hotlap_residences is not None:
-            self._hotlap_residences.notes.on_note = tell
-
     def _hotlap_settled(self) -> bool:
-        """True if batches come as they will from now on."""
         kept, residences = self._hotlap_kept, self._hotlap_residences
-        return kept.given_up or (kept.settled and (residences is None or residences.settled))
+        return not kept.used or kept.given_up or (kept.settled and (residences is None or residences.settled))
 
     def _hotlap_idle(self) -> str | None:
-        """Why no items are kept; "" before the first one, None if they are."""
         kept = self._hotlap_kept
         return None if kept.used and not kept.given_up else self.note or ""
 
@@ -159,4 +151,6 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     from hotlap.data.iterators import teach
 
     teach()
-    return CachedDataset(dataset, memory_bytes, disk)
+    made = CachedDataset(dataset, memory_bytes, disk)
+    at_work.register("cached", made)
+    return made

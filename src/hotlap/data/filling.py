@@ -1,13 +1,13 @@
 """The store of a data set's items: made, found on disk, filled by other processes, and given up."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from hotlap import at_work
 from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers, Work, cannot_fork, wait_for
 from hotlap.data.items import Unsupported
@@ -39,8 +39,6 @@ class Filling(ABC):
         self.memory_bytes = memory_bytes
         self.disk = disk
         self.note: str | None = None
-        self.on_note: Callable[[str], None] | None = None
-        """Called with each note as it is made."""
         self.warm = False
         """True if the items were found on disk."""
         self.full = False
@@ -74,8 +72,7 @@ class Filling(ABC):
     def say(self, note: str) -> None:
         """Something that the user should know."""
         self.note = note
-        if self.on_note is not None:
-            self.on_note(note)
+        at_work.note(note)
 
     def _pays_to_share(self, length: int) -> bool:
         """True if other processes should compute items, and may."""

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
+from hotlap import at_work
 from hotlap.data.collation import Batch, goes_to_default_collate
 from hotlap.data.columns import collate, same_batches
 from hotlap.data.determinism import fetch
@@ -69,6 +70,9 @@ class BatchedDataset(StandIn):
             if not agrees:
                 self.__dict__["_hotlap_note"] = f"batches of {len(indices)} are collated by torch: it makes others"
         return batch if agrees else None
+
+    def _hotlap_idle(self) -> str | None:
+        return self._hotlap_note
 
     def _hotlap_look(self) -> Gather | None:
         """How to gather now: the script may have put other tensors into the data set."""
@@ -254,7 +258,9 @@ def batched(dataset: Any) -> Any:
     from hotlap.data.iterators import teach
 
     teach()
-    return BatchedDataset(dataset)
+    made = BatchedDataset(dataset)
+    at_work.register("batched", made)
+    return made
 
 
 def _why_not(dataset: Any) -> str:

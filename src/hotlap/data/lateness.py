@@ -7,6 +7,7 @@ from typing import Any, final
 import torch
 from torch.utils.data import IterableDataset, default_collate
 
+from hotlap import at_work
 from hotlap.data.changes import Watch
 from hotlap.data.collation import Batch, torch_collates
 from hotlap.data.columns import same_batches
@@ -182,6 +183,9 @@ class LateDataset(StandIn):
     def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
         return None
 
+    def _hotlap_idle(self) -> str | None:
+        return self.note
+
     def _hotlap_prepare(self, role: Role | None) -> Cutting | None:
         """How its batches are made late; None, and a note, if they are not. `role`: what its workers are told."""
         cutting = self._hotlap_cutting
@@ -293,7 +297,9 @@ def late(dataset: Any) -> Any:
     from hotlap.data.iterators import teach
 
     teach()
-    return LateDataset(dataset)
+    made = LateDataset(dataset)
+    at_work.register("late", made)
+    return made
 
 
 def _num_items(dataset: Any) -> int:

@@ -8,6 +8,7 @@ from typing import Any, final
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from hotlap import at_work
 from hotlap.data.bins import Bin
 from hotlap.data.changes import Watch
 from hotlap.data.checksums import Unseen
@@ -343,7 +344,6 @@ class PrefixDataset(StandIn):
         return heads.bin.num_kept >= 0.99 * heads.bin.num_places or heads.bin.crowded
 
     def _hotlap_idle(self) -> str | None:
-        """Why no heads are kept; "" before the first item, None if they are."""
         heads = self._hotlap_heads
         return self._hotlap_notes.last or "" if heads is None else heads.reason
 
@@ -392,4 +392,6 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     from hotlap.data.iterators import teach
 
     teach()
-    return PrefixDataset(dataset, memory_bytes)
+    made = PrefixDataset(dataset, memory_bytes)
+    at_work.register("cached_prefix", made)
+    return made

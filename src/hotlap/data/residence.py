@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from hotlap import at_work
 from hotlap.data.cache import CachedDataset, cached
 from hotlap.data.columns import Column
 from hotlap.data.notes import Notes
@@ -254,4 +255,5 @@ def resident(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str 
     kept = cached(dataset, memory_bytes=memory_bytes, disk=disk)
     if kept._hotlap_residences is None:
         kept.__dict__["_hotlap_residences"] = Residences()
+    at_work.register("resident", kept)
     return kept

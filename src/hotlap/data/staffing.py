@@ -142,7 +142,6 @@ class Staffing:
         lasts = lasting(dataset)
         if type(lasts) is LastingDataset:
             lasts.__dict__["_hotlap_begins_late"] = begins_late
-            lasts._hotlap_notes.on_note = self._say
         return lasts
 
     def _look(self, dataset: Any, given: dict[str, Any]) -> Seen:

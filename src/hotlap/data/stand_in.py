@@ -25,6 +25,14 @@ class StandIn(Dataset[Any]):
     def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
         """(what `default_collate` makes of these items,), or None; `index`: (B,) the same numbers as a tensor."""
 
+    def _hotlap_idle(self) -> str | None:
+        """Why it is not at work; "" if it was not asked for anything yet, None if it is at work."""
+        return None
+
+    def _hotlap_settled(self) -> bool:
+        """Its batches come as they will from now on."""
+        return True
+
     def _hotlap_changed(self, name: str) -> None:
         """The script sets or deletes this attribute."""
 

@@ -1,6 +1,7 @@
 """Is B faster than A? Designs of arms that take turns -> heats -> log-ratios -> effects with intervals."""
 
-from hotlap.experiment.design import AS_WRITTEN, Arm, Design, Runs, Sizes, Stack
+from hotlap.experiment.design import AS_WRITTEN, Arm, Design, Runs, Sizes
+from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.effects import PLANNED, Effect, Rule, compare
 from hotlap.experiment.exclusive import Exclusive
 from hotlap.experiment.executor import Executor, Heat, Pace
@@ -10,6 +11,7 @@ __all__ = [
     "PLANNED",
     "Arm",
     "Design",
+    "EditedScript",
     "Effect",
     "Exclusive",
     "Executor",

@@ -1,14 +1,13 @@
 """What is compared, and how long: sets of levers, and sizes of runs -> plans."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from hotlap.record import LeverSpec, Machine, Plan, Run, Turn
+from hotlap.experiment.edited import EditedScript, Stack
+from hotlap.record import Machine, Plan, Run, Turn
 from hotlap.record.order import whole_rounds
-
-Stack = tuple[LeverSpec, ...]
 
 # Time measured for each arm of each process. Longer does not help: the noise is between processes (docs/measuring.md).
 _ARM_S = 1.5
@@ -103,9 +102,10 @@ class Arm:
     levers: Stack = ()
     """On top of what all have."""
     free_input: bool = False
-    replaced: dict[str, str] = field(default_factory=dict)
     bare: bool = False
-    """Without what all have: the script as written, or its patched copy."""
+    """Without what all have: the script as written."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Texts to be compared as they are; the levers of such an arm are variables of the environment."""
     warmup: int = 0
     """At least so many steps before it is timed."""
 
@@ -119,16 +119,22 @@ class Design:
 
     arms: tuple[Arm, ...] = (Arm(),)
     stack: Stack = ()
-    """Levers that all arms have."""
+    """Levers that all arms have, as edits of the script."""
     switched: bool = False
-    """Between steps within one process; else each arm has a process of its own."""
+    """Levers of the arms are switched between steps within one process; else each arm is a process of its own, which
+    runs the edited script."""
     epoch_end: bool = False
     """Go on until the start of the second epoch was seen, where it is not far."""
     afresh: bool = False
     """Each process is started as the user starts the script, so that its start is timed as well."""
 
-    def plans(self, common: Plan, sizes: Sizes, *, order_seed: int) -> list[Plan]:
-        """One for each process. `common`: what all have, the command foremost."""
+    def plans(self, common: Plan, sizes: Sizes, script: EditedScript | None, *, order_seed: int) -> list[Plan]:
+        """One for each process. `common`: what all have, the command foremost. `script`: None where no process has
+        levers that are not switched.
+
+        Raises:
+            UserError: levers cannot be written.
+        """
         block = sizes.block
         plan = replace(
             common,
@@ -139,18 +145,26 @@ class Design:
             afresh=self.afresh,
             order_seed=order_seed,
         )
+
+        def under(plan: Plan, stack: Stack) -> Plan:
+            if not stack:
+                return plan
+            assert script is not None, "levers need a script that they are written into"
+            return script.plan(plan, stack)
+
         if self.switched:
-            return [replace(plan, always=self.stack, arms=tuple(arm.levers for arm in self.arms))]
-        return [
-            replace(
-                plan,
-                always=(() if arm.bare else self.stack) + arm.levers,
-                free_input=arm.free_input,
-                replaced=arm.replaced,
-                warmup=max(plan.warmup, arm.warmup),
-            )
-            for arm in self.arms
-        ]
+            return [replace(under(plan, self.stack), arms=tuple(arm.levers for arm in self.arms))]
+        return [self._plan_of(arm, plan, under) for arm in self.arms]
+
+    def _plan_of(self, arm: Arm, plan: Plan, under: Callable[[Plan, Stack], Plan]) -> Plan:
+        plan = replace(plan, free_input=arm.free_input, warmup=max(plan.warmup, arm.warmup))
+        if arm.replaced:
+            return replace(plan, always=arm.levers, replaced=arm.replaced)
+        return under(plan, self.levers_of(arm))
+
+    def levers_of(self, arm: Arm) -> Stack:
+        """All that one of the arms has."""
+        return arm.levers if arm.bare else (*self.stack, *arm.levers)
 
 
 def in_turns(plans: Sequence[Plan], steps: int) -> list[Plan]:

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hotlap import levers
-from hotlap.experiment.design import Design, Runs, Sizes, Stack, in_turns
+from hotlap.errors import UserError
+from hotlap.experiment.design import Design, Runs, Sizes, in_turns
+from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.failure import Failed, failed
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run
@@ -22,7 +24,8 @@ class Heat:
     log_ratios: tuple[float | None, ...]
     failures: tuple[Failed | None, ...]
     runs: tuple[Run, ...]
-    """One per process."""
+    """One per process, in the order of the arms; that of the base once more for an arm that could not be written, and
+    none where nothing was run."""
     base_failure: Failed | None = None
     """Why the base gave no times: then there are no ratios, and that is no fault of the others."""
 
@@ -46,8 +49,9 @@ def _patient(estimate_s: float) -> float:
 class Executor:
     """Runs heats of the right size.
 
-    `common`: what all plans have, the command foremost. `limit`: seconds that a heat should take -> after which it is
-    ended. `now`: a clock in seconds (a fake one in tests).
+    `common`: what all plans have, the command foremost. `script`: what its levers make of it; None where none but
+    switched ones are compared. `limit`: seconds that a heat should take -> after which it is ended. `now`: a clock in
+    seconds (a fake one in tests).
     """
 
     def __init__(
@@ -56,11 +60,13 @@ class Executor:
         common: Plan,
         sizes: Sizes,
         *,
+        script: EditedScript | None = None,
         limit: Callable[[float], float] = _patient,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
         self._common = common
+        self._script = script
         self._limit = limit
         self._now = now
         self._pace = Pace()
@@ -76,9 +82,29 @@ class Executor:
 
     def heat(self, design: Design, *, limit_s: float | None = None) -> Heat:
         """Run it, and compare each arm with the first. `limit_s`: None: what is usual for its size."""
+        unwritten = self._unwritten(design)
+        left = tuple(arm for arm, why in zip(design.arms, unwritten, strict=True) if why is None)
+        if unwritten[0] is not None or len(left) < min(2, len(design.arms)):
+            nothing = (None,) * len(unwritten[1:])
+            return Heat(log_ratios=nothing, failures=tuple(unwritten[1:]), runs=(), base_failure=unwritten[0])
+        return _with_gaps(self._run(replace(design, arms=left), limit_s=limit_s), unwritten[1:])
+
+    def _unwritten(self, design: Design) -> list[Failed | None]:
+        """For each arm why its levers cannot be handed over as an edit: such a lever is of no use to anybody."""
+        found: list[Failed | None] = []
+        for arm in design.arms:
+            try:
+                if self._script is not None and not arm.replaced:
+                    self._script.texts(design.levers_of(arm))
+                found.append(None)
+            except UserError as error:
+                found.append(Failed(Failure.NOT_INSTALLED, str(error).rstrip(".")))
+        return found
+
+    def _run(self, design: Design, *, limit_s: float | None) -> Heat:
         limit_s = limit_s or self._limit(self._pace.factor * self._expected_s(design))
         self._num_heats += 1
-        plans = design.plans(self._common, self.sizes, order_seed=self._num_heats)
+        plans = design.plans(self._common, self.sizes, self._script, order_seed=self._num_heats)
         begun = self._now()
         runs = self.together(plans, turn=self.sizes.block, limit_s=limit_s)
         self._last = design, runs, self._now() - begun
@@ -112,6 +138,18 @@ class Executor:
 
     def _expected_s(self, design: Design) -> float:
         return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)
+
+
+def _with_gaps(heat: Heat, unwritten: Sequence[Failed | None]) -> Heat:
+    """With a place for each arm that was not run."""
+    ratios, failures, runs = iter(heat.log_ratios), iter(heat.failures), iter(heat.runs[1:])
+    together = len(heat.runs) == 1
+    return replace(
+        heat,
+        log_ratios=tuple(None if why else next(ratios) for why in unwritten),
+        failures=tuple(why or next(failures) for why in unwritten),
+        runs=heat.runs if together else (heat.runs[0], *(heat.runs[0] if why else next(runs) for why in unwritten)),
+    )
 
 
 def _of_arms(run: Run, design: Design) -> Heat:

@@ -43,6 +43,7 @@ class Starter:
         self._timeout_s = timeout_s
         self._interrupted = interrupted
         self._imports = b""
+        self._encloses = False
         self._imported_by: tuple[tuple[str, ...], str] | None = None
         self._template: Template | None = None
         self.why_afresh: str | None = None
@@ -79,6 +80,7 @@ class Starter:
             # A launcher's process has other words, and what it starts is started by itself.
             if json.loads(seen)["command"][1:] == list(plan.command[1:]):
                 self._imports, self._imported_by = seen, (plan.command, plan.cwd)
+                self._encloses = place.encloses
 
     def close(self) -> None:
         """End the template and its forks."""
@@ -87,9 +89,9 @@ class Starter:
             self._template = None
 
     def _may_be_fork(self, plan: Plan) -> bool:
-        """A trial of the command that is known, as written: a patched script may import something else."""
+        """A trial of the command that is known; edited, where edited files can be written into its scratch layer."""
         known = self._imported_by == (plan.command, plan.cwd) and self.why_afresh is None
-        return known and not (plan.afresh or plan.replaced or plan.watches)
+        return known and (self._encloses or not plan.replaced) and not (plan.afresh or plan.watches)
 
     def _ready(self, plan: Plan) -> Template | None:
         if self._template is None:
@@ -98,7 +100,7 @@ class Starter:
 
     def _made(self, plan: Plan) -> Template | None:
         """A template that has made the imports in the environment of the script as written; None where it cannot."""
-        plain = replace(plan, always=(), arms=((),), turn=None)
+        plain = replace(plan, always=(), arms=((),), turn=None, replaced={})
         place = Workplace(plain, base=self._base, number=0, folders=())
         environment = place.environment(self._environment(plain))
         with self._stdin.opened() as stdin:

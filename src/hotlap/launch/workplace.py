@@ -1,9 +1,11 @@
 """The folders of one execution: the plan, the record, the shared page, and the scratch layer over the user's tree."""
 
+import io
 import json
 import os
 import sys
 import tempfile
+import tokenize
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -49,8 +51,21 @@ class Workplace:
             "scratch": _as_utf8(self._layers),
             "keep": [_as_utf8(self.out)],
             "told": _as_utf8(self.out / "not-enclosed"),
+            "written": self._written(),
+            "served": list(map(_as_utf8, served(self.plan))),
         }
         self.spec.write_text(json.dumps(spec))
+
+    def _written(self) -> list[tuple[str, str]]:
+        """(copy, place) of each file that lies in the scratch layer from the start: replaced ones, for whoever reads
+        them, this script's own launcher, workers and tracebacks included."""
+        found = []
+        for number, (path, text) in enumerate(self.plan.replaced.items()):
+            if any(Path(path).is_relative_to(folder) for folder in self._folders):
+                copy = self.out / f"written-{number}"
+                copy.write_bytes(encoded(text))
+                found.append((_as_utf8(copy), _as_utf8(path)))
+        return found
 
     def _open_fifos(self, turn: Turn | None) -> tuple[int, int] | None:
         if turn is None:
@@ -62,11 +77,9 @@ class Workplace:
 
     def command(self) -> list[str]:
         """What to start, enclosed where the system can."""
-        command = list(self.plan.command)
-        if self.plan.replaced and is_script(self.plan.command, self.plan.replaced, self.plan.cwd):
-            command = [command[0], str(_STAND_IN), *command[1:]]
         if sys.platform != "linux":
-            return command
+            return served(self.plan)
+        command = self.plan.command
         return [sys.executable, "-I", "-S", "-X", "utf8", str(_ENCLOSE), str(self.spec), *command]
 
     def environment(self, levers_environment: Mapping[str, str]) -> dict[str, str]:
@@ -93,6 +106,11 @@ class Workplace:
             return f"{sys.platform} has no mount namespaces"
         told = self.out / "not-enclosed"
         return told.read_text() if told.exists() else None
+
+    @property
+    def encloses(self) -> bool:
+        """The user's folders were covered by scratch layers; to be asked once the command has started."""
+        return bool(self._folders) and self.not_enclosed() is None
 
     def no_probe(self) -> str | None:
         """Why the probe could not be loaded in a Python that the command started."""
@@ -130,9 +148,19 @@ def site_environment(out: Path) -> dict[str, str]:
     }
 
 
-def is_script(command: tuple[str, ...], replaced: Mapping[str, str], cwd: str) -> bool:
-    """True for `python SCRIPT ...` where SCRIPT is among the replaced files."""
-    return len(command) > 1 and str((Path(cwd) / command[1]).resolve()) in replaced
+def served(plan: Plan) -> list[str]:
+    """The command where replaced files are not written: a main script `python SCRIPT ...` that is one of them is run by
+    a program of ours, and the probe serves it to whoever imports it."""
+    command = list(plan.command)
+    if len(command) > 1 and str((Path(plan.cwd) / command[1]).resolve()) in plan.replaced:
+        return [command[0], str(_STAND_IN), *command[1:]]
+    return command
+
+
+def encoded(text: str) -> bytes:
+    """A Python file of this text, in the encoding that it declares."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
+    return text.encode(encoding)
 
 
 def levers_of(plan: Plan) -> tuple[LeverSpec, ...]:

@@ -39,6 +39,7 @@ class BatchedFetch(Lever):
     name: ClassVar[str] = "batched-fetch"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    function: ClassVar[str] = "batched"
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """What the loaders read, then what there is to gain."""

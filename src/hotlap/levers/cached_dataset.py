@@ -64,6 +64,7 @@ class CachedDataset(Lever):
     name: ClassVar[str] = "cached-dataset"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    function: ClassVar[str] = "cached"
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """What the loaders are first, then whether their items can be kept, then what there is to gain."""
@@ -151,12 +152,7 @@ class Wrapped:
 
         if type(dataset) is not Kept and (stood_in(dataset) or not has_items(dataset)):
             return dataset
-        return self._held.get(dataset, self._new)
-
-    def _new(self, dataset: Any) -> Any:
-        made = self._make(dataset)
-        made._hotlap_on_note(self._patch.notes.append)
-        return made
+        return self._held.get(dataset, self._make)
 
     def _settled(self) -> bool:
         """True once every data set that was drawn from is full, has given up, or hardly computes items any more."""

@@ -39,6 +39,7 @@ class CachedPrefix(Lever):
     name: ClassVar[str] = "cached-prefix"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    function: ClassVar[str] = "cached_prefix"
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """What the loaders read, then what there is to gain."""

@@ -32,6 +32,7 @@ class DeviceResident(Lever):
     name: ClassVar[str] = "device-resident"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    function: ClassVar[str] = "resident"
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Is there a GPU, can the items be kept, and do batches cost anything?"""

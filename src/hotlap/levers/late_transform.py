@@ -44,6 +44,7 @@ class LateTransform(Lever):
     name: ClassVar[str] = "late-transform"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    function: ClassVar[str] = "late"
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """What the loaders read, then what there is to gain."""

@@ -99,6 +99,9 @@ class Lever(ABC):
     numerics: ClassVar[Numerics]
     by_environment: ClassVar[bool] = False
     """It is read before Python runs, so no line of source can set it: the user starts the script with `environment`."""
+    function: ClassVar[str] = ""
+    """The function of hotlap's whose call its edit writes, which is asked whether it is at work (`hotlap.at_work`);
+    empty where it writes none."""
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:

@@ -147,15 +147,9 @@ def replace_datasets_once(
 
     held: Recent[Any] = Recent()
 
-    def new(dataset: Any) -> Any:
-        made = make(dataset)
-        if made is not dataset:
-            made._hotlap_notes.on_note = patch.notes.append
-        return made
-
     def wrap(dataset: Any) -> Any:
         served = not stand_in.stood_in(dataset) or (around is not None and stand_in.made_by(dataset) == around)
-        return held.get(dataset, new) if served and has_items(dataset) else dataset
+        return held.get(dataset, make) if served and has_items(dataset) else dataset
 
     def ours() -> Iterator[Any]:
         return filter(stand_in.stood_in, held.values())

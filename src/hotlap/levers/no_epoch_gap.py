@@ -66,10 +66,7 @@ class NoEpochGap(Lever):
         from hotlap.data.stand_in import within
 
         def wrap(dataset: Any) -> Any:
-            kept = lasting(dataset) if has_items(dataset) else dataset
-            if hasattr(kept, "_hotlap_notes"):
-                kept._hotlap_notes.on_note = patch.notes.append
-            return kept
+            return lasting(dataset) if has_items(dataset) else dataset
 
         replace_datasets(patch, lambda dataset: within(dataset, wrap, outside=("overlapped",)))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.loaders import (
@@ -74,14 +74,7 @@ class PinAndOverlap(Lever):
         """Replaces the data set that a DataLoader is made with; those made before are left alone."""
         from hotlap.data import overlapped
 
-        def wrap(dataset: Any) -> Any:
-            if not has_items(dataset):
-                return dataset
-            sent = overlapped(dataset)
-            sent._hotlap_notes.on_note = patch.notes.append
-            return sent
-
-        replace_datasets(patch, wrap)
+        replace_datasets(patch, lambda dataset: overlapped(dataset) if has_items(dataset) else dataset)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`overlapped(...)` around the data set of each loader that is served."""

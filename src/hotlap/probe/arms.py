@@ -1,20 +1,20 @@
-"""The levers of a plan, installed and switched inside the training process."""
+"""The levers of a plan inside the training process: arms are switched, and what the script was edited for is asked."""
 
 import torch
 
-from hotlap import levers
+from hotlap import at_work, levers
 from hotlap.levers.lever import Lever, Patch
 from hotlap.record import Plan
 
 
 class Arms:
-    """One arm is active at a time; levers in `Plan.always` stay for good."""
+    """One arm is active at a time; levers in `Plan.always` are in the script's text, or in the environment."""
 
     def __init__(self, plan: Plan) -> None:
         self._always = [levers.from_spec(spec) for spec in plan.always]
         self._arms = [[levers.from_spec(spec) for spec in arm] for arm in plan.arms]
         self._patches: list[Patch] = []
-        self._always_patches: list[Patch] = []
+        self._first: list[Patch] = []
         self._active: int | None = None
         self._titles: dict[Patch, str] = {}
         self._notes: list[str] = []
@@ -23,25 +23,29 @@ class Arms:
     @property
     def notes(self) -> list[str]:
         """Sentences of the levers."""
-        return [*self._notes, *(note for patch in (*self._always_patches, *self._patches) for note in patch.notes)]
+        return [*self._notes, *(note for patch in self._installed for note in patch.notes), *at_work.notes()]
 
     @property
     def not_installed(self) -> list[str]:
         """What could not be installed, or found nothing that it could work on, and why: such a run says nothing about
         these levers."""
-        idle = [(self._titles[patch], patch.why_idle()) for patch in (*self._always_patches, *self._patches)]
+        idle = [(self._titles[patch], patch.why_idle()) for patch in self._installed]
+        idle += [(lever.title(), at_work.why_idle(lever.function)) for lever in self._always if lever.function]
         return [*self._not_installed, *(f"{title}: {reason}" for title, reason in idle if reason)]
 
-    def install_always(self) -> None:
-        """At the start of the process; a single arm is installed for good as well."""
-        self._always_patches = [self._install(lever) for lever in self._always]
+    def install(self) -> None:
+        """At the start of the process: a single arm is installed for good."""
         if len(self._arms) == 1:
-            self._always_patches += [self._install(lever) for lever in self._arms[0]]
+            self._first = [self._install(lever) for lever in self._arms[0]]
             self._active = 0
+
+    @property
+    def _installed(self) -> list[Patch]:
+        return [*self._first, *self._patches]
 
     def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
         """Levers that act on optimizers see each one as it is made."""
-        for patch in (*self._always_patches, *self._patches):
+        for patch in self._installed:
             patch.optimizer_made(optimizer)
 
     def switch(self, arm: int, optimizers: list[torch.optim.Optimizer]) -> None:
@@ -61,7 +65,7 @@ class Arms:
 
     def settled(self) -> bool:
         """Every lever has reached its steady state."""
-        return all(settled() for patch in (*self._always_patches, *self._patches) for settled in patch.settled)
+        return at_work.settled() and all(settled() for patch in self._installed for settled in patch.settled)
 
     def close(self) -> None:
         """Ask the levers once more, so that their last notes are there."""

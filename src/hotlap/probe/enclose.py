@@ -25,28 +25,40 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Enclose, then become the command."""
-    prepare(sys.argv[1])
+    command = sys.argv[2:] if prepare(sys.argv[1]) else _served(sys.argv[1])
     try:
-        os.execvp(sys.argv[2], sys.argv[2:])
+        os.execvp(command[0], command)
     except OSError as error:
-        sys.stderr.write(f"hotlap: cannot start {sys.argv[2]}: {error.strerror}\n")
+        sys.stderr.write(f"hotlap: cannot start {command[0]}: {error.strerror}\n")
         sys.exit(127)
 
 
-def prepare(path: str) -> None:
-    """Enclose this process, which has one thread, as the file at `path` says."""
+def prepare(path: str) -> bool:
+    """Enclose this process, which has one thread, as the file at `path` says. False where that is not possible."""
     with open(path, encoding="utf-8") as file:
         spec = json.load(file)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _offer_to_the_oom_killer()
-    if spec["folders"]:
-        _enclose(libc, spec["folders"], spec["scratch"], keep=spec["keep"], told=spec["told"])
+    enclosed = bool(spec["folders"]) and _enclose(
+        libc, spec["folders"], spec["scratch"], keep=spec["keep"], told=spec["told"]
+    )
+    for copy, place in spec["written"] if enclosed else ():
+        with open(copy, "rb") as source, open(place, "wb") as target:
+            target.write(source.read())
     os.chdir(spec["cwd"])
+    return enclosed
 
 
-def _enclose(libc: ctypes.CDLL, folders: list[str], scratch: str, *, keep: list[str], told: str) -> None:
-    """Cover all folders, or none."""
+def _served(path: str) -> list[str]:
+    """The command for a process in which files could not be written."""
+    with open(path, encoding="utf-8") as file:
+        command: list[str] = json.load(file)["served"]
+    return command
+
+
+def _enclose(libc: ctypes.CDLL, folders: list[str], scratch: str, *, keep: list[str], told: str) -> bool:
+    """Cover all folders, or none: False."""
     covered: list[str] = []
     try:
         _new_namespace(libc)
@@ -58,6 +70,8 @@ def _enclose(libc: ctypes.CDLL, folders: list[str], scratch: str, *, keep: list[
             libc.umount2(os.fsencode(target), _MNT_DETACH)
         with open(told, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{error.strerror} ({error.filename or 'namespace'})")
+        return False
+    return True
 
 
 def _offer_to_the_oom_killer() -> None:

@@ -1,12 +1,9 @@
 """Torch has just been imported: a session begins, with its seeds, levers, hooks and watches."""
 
 import atexit
-import functools
 import os
 import sys
 from typing import Any
-
-import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import hooks, offspring, traces, unseen
@@ -23,7 +20,7 @@ def start(plan: Plan) -> Session:
     if plan.seed is not None:
         seed_everything(plan.seed + plan.reseed)
     session = Session(plan)
-    session.arms.install_always()
+    session.arms.install()
     patch = Patch()
     try:
         hooks.install(session, patch)
@@ -52,16 +49,11 @@ def start(plan: Plan) -> Session:
 
 
 def start_levers(plan: Plan) -> None:
-    """Torch has just been imported in a training for real: its levers are put to work, and nothing else is done."""
+    """Torch has just been imported in a training for real: what was not at work is said at its end."""
     arms = Arms(plan)
-    arms.install_always()
-    construct = torch.optim.Optimizer.__init__
 
-    @functools.wraps(construct)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-        construct(self, *args, **kwargs)
-        arms.optimizer_made(self)
+    def tell() -> None:
+        for text in arms.not_installed:
+            sys.stderr.write(f"hotlap: not at work here: {text}\n")
 
-    Patch().set(torch.optim.Optimizer, "__init__", __init__)
-    for text in arms.not_installed:
-        sys.stderr.write(f"hotlap: not at work here: {text}\n")
+    atexit.register(tell)

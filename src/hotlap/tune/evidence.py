@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap import levers
-from hotlap.experiment import Pace, Runs, Sizes
+from hotlap.errors import UserError
+from hotlap.experiment import EditedScript, Pace, Runs, Sizes
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
 from hotlap.record import LeverSpec, Plan, Run, Turn, Verdict
 from hotlap.search import Options
@@ -41,11 +42,13 @@ class GateRuns:
         sizes: Sizes,
         known: Sequence[Run],
         *,
+        script: EditedScript | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
         self._options = options
         self._sizes = sizes
+        self._script = script or EditedScript(lambda: self._as_written()[0], cwd=options.cwd)
         self._now = now
         self._pace = Pace()
         self.known: list[Run] = [run for run in known if run.batch_digest is not None]
@@ -74,9 +77,16 @@ class GateRuns:
         self.known += self._in_pairs(wanted)
 
     def judge(self, stack: Stack, *, replaced: dict[str, str] | None = None) -> Ruling:
-        """The script under `stack` (or its patched copy: the same promise) against the script as written."""
+        """The script under `stack` against the script as written.
+
+        `replaced`: texts to run in place of those that the levers come to, held to the same promise.
+        """
         numerics = numerics_of(stack)
         self.look()
+        try:
+            replaced = dict(self._script.texts(stack)) if replaced is None else replaced
+        except UserError as error:
+            return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
         plans = self._plans_of(stack, numerics, replaced)
         if numerics is not levers.Numerics.EXACT:
             self.prepare(numerics)
@@ -94,7 +104,7 @@ class GateRuns:
         self.prepare(numerics)
         return self._ask(numerics, found)
 
-    def _ask_again(self, stack: Stack, replaced: dict[str, str] | None, first: Ruling) -> Ruling:
+    def _ask_again(self, stack: Stack, replaced: dict[str, str], first: Ruling) -> Ruling:
         """Harm that a statistical test found is believed where other seeds show harm as well."""
         numerics = numerics_of(stack)
         self.prepare(numerics, again=True)
@@ -105,11 +115,10 @@ class GateRuns:
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
 
     def _plans_of(
-        self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str] | None, *, again: bool = False
+        self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str], *, again: bool = False
     ) -> list[Plan]:
-        installed = stack if replaced is None else levers.started_with(stack)
         seeds = _seeds(numerics, again=again)
-        return [replace(self._plan(reseed=k), always=installed, replaced=dict(replaced or {})) for k in seeds]
+        return [replace(self._plan(reseed=k), always=stack, replaced=replaced) for k in seeds]
 
     def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, again: bool = False) -> Ruling:
         home = _home(numerics, again=again)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from hotlap.experiment import Arm, Design, Executor, Heat, Runs, Sizes, statistics
+from hotlap.experiment import Arm, Design, EditedScript, Executor, Heat, Runs, Sizes, statistics
 from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
@@ -42,10 +42,11 @@ _STRIDE = 4
 class Recipes:
     """One study of batch sizes, on top of the levers that were accepted."""
 
-    def __init__(self, log: StudyLog, runs: Runs, sizes: Sizes, machine: Machine) -> None:
+    def __init__(self, log: StudyLog, runs: Runs, sizes: Sizes, machine: Machine, script: EditedScript) -> None:
         self._log = log
         short = replace(sizes, block=_TURN, steps=_STEPS, warmup=_WARMUP)
-        self._executor = Executor(runs, log.options.plan, short)
+        self._executor = Executor(runs, log.options.plan, short, script=script)
+        self._script = script
         self._sizes = sizes
         self._known = facts(log.study)
         self._rejected = BatchSize().rejects(self._known, machine)
@@ -179,9 +180,10 @@ class Recipes:
         return min(_MOST_STEPS, int(each_s / step_s))
 
     def _seed(self, size: int, num_steps: int, seed: int) -> TimeToLoss | str:
-        plan = replace(self._log.options.plan, always=self._stack, steps=num_steps, warmup=0, reseed=seed)
+        common = replace(self._log.options.plan, warmup=0, reseed=seed)
         fewer = math.ceil(_MORE_SAMPLES * num_steps * self._before / size)
-        other = replace(plan, always=(*self._stack, self._spec(size)), steps=fewer)
+        plan = self._script.plan(replace(common, steps=num_steps), self._stack)
+        other = self._script.plan(replace(common, steps=fewer), (*self._stack, self._spec(size)))
         limit_s = 2 * (2 * self._sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * self._sizes.step_s) + 30.0
         base, larger = self._executor.together([plan, other], turn=_LONG_TURN, limit_s=limit_s)
         for name, run in (("the script as written", base), (f"batches of {size}", larger)):

@@ -35,7 +35,7 @@ def with_fewer_threads(log: StudyLog, runs: Runs, run: Run) -> Run:
     limit_s = max(60.0, options.timeout_s)
     plan = look_plan(options.plan, wanted, limit_s=limit_s)
     log.doing(f"running {options.title} with {fair} thread{'s' * (fair != 1)} in each process")
-    (fewer,) = runs([replace(plan, always=({"name": "threads", "count": fair},))], limit_s=limit_s)
+    (fewer,) = runs([replace(plan, arms=(({"name": "threads", "count": fair},),))], limit_s=limit_s)
     if fewer.num_threads != fair or len(fewer.step_s) < FEWEST_STEPS:
         return run
     log.doing(f"running {options.title} again, to compare")

@@ -9,10 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hotlap import rules
-from hotlap.experiment import Exclusive, Executor, Runs, Sizes
+from hotlap.experiment import EditedScript, Exclusive, Executor, Runs, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Machine, Run, State, Status, Study
-from hotlap.search import Candidates, Confirmation, Observer, Options, Search, StudyLog, leave_each_out, nothing_tried
+from hotlap.search import (
+    Candidates,
+    Confirmation,
+    Observer,
+    Options,
+    Search,
+    StudyLog,
+    facts,
+    leave_each_out,
+    nothing_tried,
+)
 from hotlap.tune.advice import faster_storage
 from hotlap.tune.evidence import GateRuns
 from hotlap.tune.first_look import Wanted, first_look
@@ -68,16 +78,17 @@ class Tuner:
         log = StudyLog(study, self._options, self._observer, now=self._now)
         sizes = self._look(log)
         runs = Exclusive(self._runs, log.warn)
-        executor = Executor(runs, self._options.plan, sizes, limit=log.budget.limit_s, now=self._now)
+        script = EditedScript(lambda: facts(log.study), cwd=self._options.cwd)
+        executor = Executor(runs, self._options.plan, sizes, script=script, limit=log.budget.limit_s, now=self._now)
         log.budget.later_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
-        self._find_levers(log, executor, runs)
+        self._find_levers(log, executor, runs, script)
         if BatchSize.name in self._options.allow and log.study.recipe is None:
             log.budget.later_s = 0.0
-            Recipes(log, runs, executor.sizes, self._machine).study()
+            Recipes(log, runs, executor.sizes, self._machine, script).study()
         log.change("end", state=State.COMPLETE)
         return log.study
 
-    def _find_levers(self, log: StudyLog, executor: Executor, runs: Runs) -> None:
+    def _find_levers(self, log: StudyLog, executor: Executor, runs: Runs, script: EditedScript) -> None:
         """Levers that leave training as it is."""
         several = _why_not_several(log.study.baseline[0])
         if several is not None:
@@ -85,7 +96,7 @@ class Tuner:
             log.change("result", result=nothing_tried(several))
         elif log.study.trials or log.budget.affords(_least_s(log, executor.sizes)):
             calibrate(log, executor)
-            gate = GateRuns(runs, self._options, executor.sizes, log.study.baseline, now=self._now)
+            gate = GateRuns(runs, self._options, executor.sizes, log.study.baseline, script=script, now=self._now)
             log.doing("recording what the script trains on, and with which numbers")
             gate.look()
             log.change("evidence", baseline=(log.study.baseline[0], *gate.known))

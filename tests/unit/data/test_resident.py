@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
+from hotlap import at_work
 from hotlap.data import batched, cached, overlapped, resident
 from hotlap.data.residence import NUM_MOVES_FIRST, CudaDepot, Depot, Residence, Residences
 from hotlap.data.unmade import MOST_LOOKS, Unmade
@@ -197,10 +198,10 @@ def test_a_lever_is_told_and_waits_until_all_is_there() -> None:
         kept: Any = loader.dataset
         kept._hotlap_residences._find = lambda device: far
         settled = [[picture.to("cpu") for picture, _ in loader] and patch.settled[0]() for _ in range(5)]
-        assert settled[0] is False and settled[-1] is True and far.brought and not patch.notes
+        assert settled[0] is False and settled[-1] is True and far.brought and not at_work.notes()
         for picture, _ in loader:
             picture.sum()
-        assert patch.settled[0]() and any("uses its batches on the CPU" in note for note in patch.notes)
+        assert patch.settled[0]() and any("uses its batches on the CPU" in note for note in at_work.notes())
     finally:
         patch.undo()
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import AS_WRITTEN, Arm, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
 from hotlap.record import Failure, LeverSpec, Plan, Run, Status
-from tests.unit.tune.world import World
+from tests.unit.tune.world import AnyScript, World
 
 SIZES = Sizes(step_s=0.003, setup_s=4.0, block=11, steps=110, warmup=20, evidence_steps=0, together=4, cores=2.0)
 COMMON = Plan(command=("python", "/train.py"), cwd="/", out="", seed=0)
@@ -20,9 +20,34 @@ def world(**settings: object) -> World:
     return World(path="/train.py", sha256="0" * 64, **settings)  # type: ignore[arg-type]
 
 
+def executor_in(here: World, sizes: Sizes = SIZES, script: EditedScript | None = None) -> Executor:
+    return Executor(here, COMMON, sizes, script=script or AnyScript(), now=here.now)
+
+
+def test_a_lever_that_cannot_be_written_is_not_run_and_others_are() -> None:
+    for switched in (True, False):
+        here = world()
+        arms = (Arm(), Arm(levers=(FUSED,)), Arm(levers=(THREADS,)))
+        heat = executor_in(here, script=AnyScript("fused-optimizer")).heat(Design(arms=arms, switched=switched))
+        assert [ratio is None for ratio in heat.log_ratios] == [True, False]
+        assert heat.failures[0] is not None and heat.failures[0].why == "The call stands in a lambda"
+        assert heat.failures[1] is None
+        assert FUSED not in [spec for plan in here.plans for spec in (*plan.always, *sum(plan.arms, ()))]
+        below = executor_in(here, script=AnyScript("fused-optimizer")).heat(Design(arms=arms, stack=(FUSED,)))
+        assert below.base_failure is not None and below.runs == ()
+
+
+def test_what_was_accepted_is_in_the_text_of_every_process() -> None:
+    here = world()
+    executor_in(here).heat(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,), switched=True))
+    executor_in(here).heat(Design(arms=(Arm(), Arm(levers=(THREADS,))), stack=(FUSED,)))
+    texts = [plan.replaced["/train.py"] for plan in here.plans]
+    assert texts == ["fused-optimizer", "fused-optimizer", "fused-optimizer threads"]
+
+
 def test_arms_that_are_switched_share_a_process_and_others_have_their_own() -> None:
     here = world(costs={"fused-optimizer": 0.8, "threads": 0.5})
-    executor = Executor(here, COMMON, SIZES, now=here.now)
+    executor = executor_in(here)
     arms = (Arm(), Arm(levers=(FUSED,)), Arm(levers=(THREADS,)))
     switched = executor.heat(Design(arms=arms, switched=True))
     processes = executor.heat(Design(arms=arms))
@@ -37,14 +62,14 @@ def test_arms_that_are_switched_share_a_process_and_others_have_their_own() -> N
 
 def test_what_all_have_is_left_out_of_the_script_as_written_alone() -> None:
     here = world()
-    Executor(here, COMMON, SIZES, now=here.now).heat(Design(stack=(FUSED,), arms=(AS_WRITTEN, Arm(levers=(THREADS,)))))
+    executor_in(here).heat(Design(stack=(FUSED,), arms=(AS_WRITTEN, Arm(levers=(THREADS,)))))
     assert [plan.always for plan in here.plans] == [(), (FUSED, THREADS)]
     assert all(plan.turn is not None for plan in here.plans)
 
 
 def test_where_memory_does_not_hold_them_they_run_one_after_the_other_and_none_is_always_first() -> None:
     here = world()
-    executor = Executor(here, COMMON, replace(SIZES, together=1), now=here.now)
+    executor = executor_in(here, replace(SIZES, together=1))
     for _ in range(12):
         assert [run.always for run in executor.heat(Design(arms=(Arm(), Arm(levers=(FUSED,))))).runs] == [(), (FUSED,)]
     assert not any(plan.turn for plan in here.plans)
@@ -53,7 +78,7 @@ def test_where_memory_does_not_hold_them_they_run_one_after_the_other_and_none_i
 
 def test_estimates_follow_the_machine() -> None:
     here = world(start_s=40.0)
-    executor = Executor(here, COMMON, SIZES, now=here.now)
+    executor = executor_in(here)
     before_s = executor.estimate_s()
     for _ in range(4):
         executor.heat(Design(arms=(Arm(), Arm())))
@@ -66,7 +91,7 @@ def test_a_lever_that_was_not_at_work_has_a_reason_and_no_ratio() -> None:
             return replace(super().run(plan), not_installed=("fused-optimizer: no optimizer",) if plan.always else ())
 
     here = Idle(path="/train.py", sha256="0" * 64)
-    heat = Executor(here, COMMON, SIZES, now=here.now).heat(Design(arms=(Arm(), Arm(levers=(FUSED,)))))
+    heat = executor_in(here).heat(Design(arms=(Arm(), Arm(levers=(FUSED,)))))
     assert heat.log_ratios == (None,)
     assert heat.failures[0] is not None and heat.failures[0].kind is Failure.NOT_INSTALLED
     assert heat.base_failure is None
@@ -75,7 +100,7 @@ def test_a_lever_that_was_not_at_work_has_a_reason_and_no_ratio() -> None:
 def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:
     here = world(costs={"fused-optimizer": 0.5})
     faster, same = Effect(Arm(levers=(FUSED,))), Effect(Arm(levers=(THREADS,)))
-    executor = Executor(here, COMMON, SIZES, now=here.now)
+    executor = executor_in(here)
     compare([faster, same], executor, Design(switched=True), pooled=(1e-4, 6))
     assert faster.gained and faster.seen == pytest.approx(2.0, rel=0.05)
     assert not same.gained
@@ -95,6 +120,6 @@ def test_no_heat_begins_when_the_time_is_over() -> None:
 
     here = Never(path="/train.py", sha256="0" * 64)
     effect = Effect(Arm(levers=(FUSED,)))
-    executor = Executor(here, COMMON, SIZES, now=here.now)
+    executor = executor_in(here)
     compare([effect], executor, Design(), pooled=None, time_left=lambda: False)
     assert effect.open and effect.failure is None and here.num_runs == 0

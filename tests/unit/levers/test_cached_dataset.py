@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from hotlap import at_work
 from hotlap.data import CachedDataset as Wrapper
 from hotlap.data import cached
 from hotlap.data.recent import MAX_HELD
@@ -174,7 +175,7 @@ def test_is_settled_when_what_is_in_use_is_full(patch: Patch) -> None:
 
 def test_says_in_the_record_why_it_gave_up(patch: Patch) -> None:
     list(DataLoader(Pictures(50, lambda _: torch.rand(()).item()), batch_size=8))
-    assert patch.notes == ["an item of Pictures draws random numbers (from torch), so items are computed each time"]
+    assert at_work.notes() == ["an item of Pictures draws random numbers (from torch), so items are computed each time"]
     assert patch.settled[0]()
 
 

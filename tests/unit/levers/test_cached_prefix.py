@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from hotlap.data import prefix
+from hotlap.data import cached_prefix, prefix
 from hotlap.levers import Patch
 from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.probe.arms import Arms
@@ -17,13 +18,25 @@ from hotlap.record import Plan
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="heads are kept on Linux only")
 
 
+class Doubled(nn.Module):
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return 2 * image
+
+
+class Noise(nn.Module):
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return image + torch.rand(1)
+
+
 class Photographs(Dataset[Any]):
+    def __init__(self) -> None:
+        self.transform = nn.Sequential(Doubled(), Noise())
+
     def __len__(self) -> int:
         return 8
 
     def __getitem__(self, index: Any) -> Any:
-        image = torch.full((2, 2), float(index))
-        return image + torch.rand(1)
+        return self.transform(torch.full((2, 2), float(index)))
 
 
 class AtOnce(Photographs):
@@ -57,14 +70,17 @@ def test_it_is_not_at_work_where_no_item_can_be_cut(patch: Patch) -> None:
     assert len(unused) == 8
 
 
-def test_the_record_says_that_it_was_not_at_work() -> None:
+def test_the_record_says_that_it_was_not_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
     arms = Arms(Plan(command=("x",), cwd=".", out=".", always=(CachedPrefix().spec(),)))
-    arms.install_always()
-    try:
-        assert arms.not_installed == []
-        list(DataLoader(AtOnce()))
-        (told,) = arms.not_installed
-        assert told.startswith("cached-prefix: heads of AtOnce are not kept")
-    finally:
-        for patch in arms._always_patches:
-            patch.undo()
+    arms.install()
+    (told,) = arms.not_installed
+    assert told.startswith("cached-prefix: cached_prefix() was given nothing")
+    dataset = cached_prefix(AtOnce())
+    assert arms.not_installed == []
+    list(DataLoader(dataset))
+    (told,) = arms.not_installed
+    assert told.startswith("cached-prefix: heads of AtOnce are not kept")
+    works = cached_prefix(Photographs())
+    list(DataLoader(works))
+    assert arms.not_installed == [], "one is"

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from hotlap import at_work
 from hotlap.data.lateness import LateDataset
 from hotlap.levers import Patch
 from hotlap.levers.late_transform import LateTransform
@@ -108,6 +109,6 @@ def test_wraps_each_data_set_once_and_says_why_one_stays(patch: Patch) -> None:
     assert type(one.dataset) is LateDataset and one.dataset is other.dataset
     assert type(DataLoader(Stream()).dataset) is Stream
     list(one)
-    assert not patch.notes
+    assert not at_work.notes()
     list(DataLoader(TensorDataset(torch.ones(4)), 2))
-    assert "none of its transforms ends with ToTensor" in patch.notes[0]
+    assert "none of its transforms ends with ToTensor" in at_work.notes()[0]

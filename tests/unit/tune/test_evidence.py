@@ -7,7 +7,7 @@ import pytest
 from hotlap.experiment import Sizes
 from hotlap.record import LeverSpec, Plan, Run, Verdict
 from hotlap.tune.evidence import GateRuns
-from tests.unit.tune.world import World, options_for
+from tests.unit.tune.world import AnyScript, World, options_for
 
 EXACT: tuple[LeverSpec, ...] = ({"name": "cached-dataset"},)
 OTHER_NUMBERS: tuple[LeverSpec, ...] = ({"name": "bf16-autocast"},)
@@ -16,7 +16,7 @@ SIZES = Sizes(step_s=0.003, setup_s=4.0, block=11, steps=110, warmup=20, evidenc
 
 
 def gate_runs_of(world: World) -> GateRuns:
-    return GateRuns(world, options_for(world.path), SIZES, (), now=world.now)
+    return GateRuns(world, options_for(world.path), SIZES, (), script=AnyScript(), now=world.now)
 
 
 @pytest.mark.parametrize("stack", [EXACT, OTHER_NUMBERS])

@@ -11,8 +11,7 @@ from hotlap.experiment import Sizes
 from hotlap.record import BatchPoint, Interval, LoaderFacts, OptimizerFacts, Plan, Recipe, Run, Status, Study
 from hotlap.search import StudyLog
 from hotlap.tune.recipe import Recipes, knee
-from tests.unit.tune.world import _ADAM as ADAM
-from tests.unit.tune.world import LOADER, MACHINE, Silent, new_study, options_for
+from tests.unit.tune.world import ADAM, LOADER, MACHINE, AnyScript, Silent, new_study, options_for
 
 BATCH = LOADER.batch_size or 0
 LARGE = replace(LOADER, num_items=100_000)
@@ -73,7 +72,7 @@ def study_batches(
     )
     study: Study = replace(new_study(options), baseline=(first,))
     log = StudyLog(study, options, Silent(), now=lambda: world.clock)
-    Recipes(log, world, replace(Sizes.of(first, MACHINE), together=together), MACHINE).study()
+    Recipes(log, world, replace(Sizes.of(first, MACHINE), together=together), MACHINE, AnyScript()).study()
     assert log.study.recipe is not None
     return log.study.recipe
 

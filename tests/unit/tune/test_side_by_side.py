@@ -33,8 +33,8 @@ class Runs:
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         self.plans += plans
         (plan,) = plans
-        if plan.always and self.reaches:
-            return [replace(healthy(step_s=0.1), num_threads=int(plan.always[0]["count"] or 0))]
+        if plan.arms[0] and self.reaches:
+            return [replace(healthy(step_s=0.1), num_threads=int(plan.arms[0][0]["count"] or 0))]
         return [replace(healthy(step_s=0.9), num_threads=2)]
 
 
@@ -52,7 +52,7 @@ def log() -> StudyLog:
 def test_fewer_threads_are_timed_in_all_processes_between_two_runs_as_written() -> None:
     runs = Runs()
     (seen,) = with_fewer_threads(log(), runs, HOGWILD).what_ifs
-    assert [plan.always for plan in runs.plans] == [({"name": "threads", "count": 1},), ()]
+    assert [plan.arms[0] for plan in runs.plans] == [({"name": "threads", "count": 1},), ()]
     assert all(plan.turn is None for plan in runs.plans), "they would wait for one another's turns"
     assert (seen.now, seen.other) == (2, 1)
     assert (seen.now_s, seen.other_s) == pytest.approx((0.9, 0.1))

@@ -3,11 +3,13 @@
 import hashlib
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
+from hotlap.errors import UserError
+from hotlap.experiment import EditedScript, Stack
 from hotlap.record import (
     CallSite,
     LoaderFacts,
@@ -116,7 +118,7 @@ class World:
             num_samples=(64,) * total,
             num_updates=(1,) * total,
             loaders=(replace(LOADER, **self.loader),),
-            optimizers=(_ADAM,),
+            optimizers=(ADAM,),
             call_sites=self._sites(),
             sources={self.path: self.sha256},
             rss_peak_bytes=300 << 20,
@@ -170,6 +172,21 @@ class World:
         )
 
 
+class AnyScript(EditedScript):
+    """A script into which every lever can be written but `barred`: its text names them."""
+
+    def __init__(self, barred: str = "") -> None:
+        super().__init__(lambda: Run(status=Status.COMPLETE), cwd="/")
+        self._barred = barred
+
+    def texts(self, stack: Stack) -> Mapping[str, str]:
+        """The names, in the script's place."""
+        names = [str(spec["name"]) for spec in stack]
+        if self._barred in names:
+            raise UserError("The call stands in a lambda.")
+        return {"/train.py": " ".join(names)} if names else {}
+
+
 SCRIPT = "import torch\nloader = DataLoader(items)\nadam = Adam(weights)\n"
 
 LOADER = LoaderFacts(
@@ -187,7 +204,7 @@ LOADER = LoaderFacts(
     item_bytes=3200,
 )
 
-_ADAM = OptimizerFacts(
+ADAM = OptimizerFacts(
     id=0,
     name="torch.optim.Adam",
     fused=None,
