@@ -158,7 +158,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The record need not name each source file of the process, nor tell what an interval costs; and threads of torch
     that wait for one another take most of the time where others use the machine."""
     monkeypatch.setattr(parting, "users_sources", lambda main: {})
-    monkeypatch.setattr(parting, "_interval_s", lambda: 0.0)
+    monkeypatch.setattr(parting, "_interval_s", lambda now: 0.0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
