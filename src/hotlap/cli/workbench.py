@@ -244,6 +244,7 @@ def sections(study: "Study", part: str) -> list[Any]:
     from hotlap.report import terminal
 
     if part == "trial":
-        return [terminal.trial(study.trials[-1])]
+        last = study.trials[-1]
+        return [terminal.trial(last)] if last.scope != "none" else []
     parts = terminal.PARTS.get((study.purpose, part), ())
     return [section(study) for section in parts]

@@ -163,7 +163,20 @@ def trials(study: Study) -> RenderableType:
     if not study.trials:
         return _section("Trials", Text("Nothing was tried." if _has_steps(study) else "Nothing could be tried."))
     note = Text("speed-up of the step over what was accepted before, with its 95% interval", "dim")
-    return _section("Trials", note, *(trial(one) for one in study.trials))
+    tried = [trial(one) for one in study.trials if one.scope != "none"]
+    return _section("Trials", *([note, *tried] if tried else [Text("None was begun.")]), *not_tried_lines(study))
+
+
+def not_tried(study: Study) -> RenderableType | None:
+    """Levers that do not fit here, in one paragraph; None where there are none. Why is in the page and the JSON."""
+    lines = not_tried_lines(study)
+    return Group(*lines, Text()) if lines else None
+
+
+def not_tried_lines(study: Study) -> list[RenderableType]:
+    """As `not_tried`, without the blank line behind it."""
+    names = [story.trial_subject(one) for one in study.trials if one.scope == "none"]
+    return [_text(f"Not tried: {', '.join(names)} (the report's page says why of each).", "dim")] if names else []
 
 
 def trial(one: Trial) -> RenderableType:
@@ -174,7 +187,7 @@ def trial(one: Trial) -> RenderableType:
         _text(f"{mark} {story.trial_outcome(one)}", "bold green" if one.accepted else ""),
         _text(story.trial_subject(one), "bold" if one.accepted else ""),
         _text(story.trial_speedup(one)),
-        _verdict(one.verdict) if one.scope != "none" else _text(""),
+        _verdict(one.verdict),
     )
     return Group(table, Padding(_text(story.trial_why(one), "dim"), (0, 0, 0, 15)))
 
@@ -285,7 +298,7 @@ PARTS: Mapping[tuple[Purpose, str], tuple[Section, ...]] = {
     **{(purpose, "sweep"): (threads,) for purpose in Purpose},
     **{(purpose, "ceilings"): (ceilings,) for purpose in Purpose},
     **{(purpose, "noise"): (noise,) for purpose in Purpose},
-    (Purpose.TUNE, "end"): (levers, verdict, speedup, patch, recipe, warnings),
+    (Purpose.TUNE, "end"): (not_tried, levers, verdict, speedup, patch, recipe, warnings),
     (Purpose.MEASURE, "end"): (warnings,),
 }
 """What is new in the report when a part of the study is known."""

@@ -132,7 +132,7 @@ for options, says in (("ro", "Read-only file system"), ("size=64k", "No space le
     os.chdir(folder)
     for words in (["measure", "train.py"], ["measure", "--full", "train.py"], ["tune", "train.py"]):
         assert f"cannot be kept in {folder}/.hotlap: {says}" in refused(words)
-    for words in (["predict", "--json", "a", "x.py"], ["machine", "--json", "a"], ["lab", "transfer", "--html", "a"]):
+    for words in (["predict", "--json", "a", "x.py"], ["machine", "--json", "a"], ["lab", "pinning", "--html", "a"]):
         if options == "ro":
             assert "a place that is read-only for you" in refused(words)
 """

@@ -6,7 +6,7 @@ from io import BytesIO, StringIO, TextIOWrapper
 import pytest
 from rich.console import Console
 
-from hotlap.record import Study
+from hotlap.record import Study, Trial
 from hotlap.report import terminal
 from tests import samples
 
@@ -107,3 +107,14 @@ def test_sections_can_be_printed_one_by_one() -> None:
         console.print(terminal.trial(trial))
     assert "bf16-autocast" in out.getvalue()
     assert terminal.warnings(samples.study_empty()) is None
+
+
+def test_levers_that_do_not_fit_take_one_line() -> None:
+    refused = [
+        Trial(levers=({"name": name},), scope="none", why=f"Not tried. {name} needs a GPU.")
+        for name in ("tf32", "cuda-graphs")
+    ]
+    study = dataclasses.replace(samples.study_full(), trials=(*samples.study_full().trials, *refused))
+    text = " ".join(terminal.render(study).split())
+    assert text.count("Not tried") == 1
+    assert "Not tried: tf32, cuda-graphs (the report's page says why of each)." in text
