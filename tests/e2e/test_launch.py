@@ -166,17 +166,6 @@ def test_levers_are_switched_between_steps(launcher: Launcher) -> None:
     assert [found.arm.count(k) for k in range(3)] == [22, 22, 22]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what comes before a draw is kept on Linux only")
-def test_items_made_by_hand_are_kept_as_far_as_they_draw_nothing(launcher: Launcher) -> None:
-    plain = run(launcher, "by_hand_items.py", evidence=True, warmup=0)
-    kept = run(launcher, "by_hand_items.py", evidence=True, warmup=0, always=({"name": "cached-prefix"},))
-    assert kept.not_installed == ()
-    assert kept.loss == plain.loss
-    assert kept.batch_digest == plain.batch_digest
-    idle = run(launcher, "late_items.py", always=({"name": "cached-prefix"},))
-    assert "draws nothing" in idle.not_installed[0]
-
-
 def test_a_script_that_is_over_before_it_was_looked_at_keeps_its_facts(launcher: Launcher) -> None:
     found = run(launcher, "short.py", evidence=True, warmup=0, steps=100, whole_epoch=True)
     assert found.status is Status.ENDED

@@ -94,7 +94,7 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
     """Hogwild: no process group, and torch's own number of threads in each, unless a lever says otherwise."""
     plan = Plan(
         command=(sys.executable, str(SCRIPTS / "hogwild.py"), method), cwd=str(SCRIPTS), out="", steps=30, warmup=10,
-        watches=("cpu",), always=({"name": "threads", "count": count},) if count else (),
+        watches=("cpu",), arms=(({"name": "threads", "count": count},) if count else (),),
     )  # fmt: skip
     with Launcher(environment=lambda plan: {"OMP_NUM_THREADS": "2"}, folders=[SCRIPTS], timeout_s=120.0) as launcher:
         (found,) = launcher([plan], limit_s=170.0)

@@ -161,7 +161,7 @@ def test_processes_of_a_heat_take_turns_as_forks(launcher: Launcher) -> None:
     turn = Turn(steps=5, ready="", go="")
     plan = plan_for("plain.py", steps=30, warmup=5, evidence=False, turn=turn)
     assert not any(run.forked for run in launcher([plan, plan], limit_s=400.0))
-    found = launcher([plan, replace(plan, always=({"name": "threads", "count": 1},))], limit_s=400.0)
+    found = launcher([plan, replace(plan, arms=(({"name": "threads", "count": 1},),))], limit_s=400.0)
     assert [run.status for run in found] == [Status.COMPLETE] * 2
     assert [run.forked for run in found] == [True, True]
     assert found[1].num_threads == 1
