@@ -6,11 +6,13 @@ Run with `-s` to see the table. Harms are hidden in the arithmetic; what the scr
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotlap.gate import Evidence, judge
+from hotlap.gate.statistical import Gap
 from hotlap.record import Verdict
 from tests.unit.gate.trainer import HARMS, Training, evidence, train
 
@@ -63,6 +65,31 @@ def test_harmless_changes_pass(contract: str) -> None:
     for lever in HARMLESS[contract].values():
         total += verdicts(contract, lever)
     assert total[Verdict.UNHARMED] >= 0.95 * total.total()
+
+
+@pytest.mark.parametrize(("num_seeds", "own_share"), [(5, 0.1), (5, 0.5), (3, 0.1)])
+def test_a_difference_as_large_as_the_margin_is_called_equal_in_one_case_of_twenty_at_most(
+    num_seeds: int, own_share: float
+) -> None:
+    """The spread over seeds is known from as few of them. `own_share`: of it, what differs within a pair of a seed."""
+    rng = np.random.default_rng(0)
+    equal = 0
+    for _ in range(2000):
+        base = rng.normal(0, 1, num_seeds)
+        lever = base + 1.0 + rng.normal(0, own_share, num_seeds)
+        difference = lever - base
+        gap = Gap(
+            "loss",
+            mean=float(difference.mean()),
+            error=float(difference.std(ddof=1)) / num_seeds**0.5,
+            freedom=num_seeds - 1,
+            spread=float(base.std(ddof=1)),
+            num_seeds=num_seeds,
+            progress=0.0,
+            trifle=0.0,
+        )
+        equal += gap.is_equal()
+    assert equal <= 0.06 * 2000
 
 
 def test_gaps_that_grow_to_the_size_of_the_loss_are_still_rounding() -> None:

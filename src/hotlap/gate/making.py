@@ -5,11 +5,12 @@ thousandth of a step, and statistics of batch normalisation show only when the m
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean, stdev
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
 from hotlap.gate.standing_out import Measure, common_updates, harm_in_all_or_first, in_a_part, in_first, log_ratios
-from hotlap.record import Run, Update, as_float
+from hotlap.record import Number, Run, Update, as_float
 
 # An update departs from its formula in float64 by rounding; kernels that keep the number of steps in float32 lose 6e-5
 # of Adam's first bias correction (1 - 0.999). A weight decay of 0.01 on weights of 0.03 is 3e-4 of an update.
@@ -39,10 +40,11 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 
     loose = _unsteady(evidence, lambda mine, other: log_ratios(mine.buffers, other.buffers))
     # An average of weights grows with them; which parameter it is of is not known.
-    room = max(room_of_residues(evidence).values(), default=0.0)
+    rooms = rooms_of_residues(evidence)
 
     def ways(mine: Update, other: Update) -> list[float]:
         found = log_ratios(mine.buffers, other.buffers)
+        room = max((rooms.get((mine.step, p), 0.0) for p in range(len(mine.norms))), default=0.0)
         return [math.nan if k in loose else without_room(ratio, room) for k, ratio in enumerate(found)]
 
     def moved(k: int, size: float) -> str:
@@ -181,23 +183,58 @@ def without_room(ratio: float, room: float) -> float:
     return max(0.0, ratio - room) if ratio > 0 else ratio
 
 
-def room_of_residues(evidence: Evidence) -> dict[int, float]:
-    """Parameter -> by how much its updates may grow (a logarithm) where a lever rounds more.
+Rooms = Mapping[tuple[int, int], float]
+"""(step, parameter) -> by how much an update may grow (a logarithm)."""
+
+
+def rooms_of_residues(evidence: Evidence) -> Rooms:
+    """By how much updates may grow where a lever rounds more, from runs of the script as written alone.
 
     Adam makes a whole step of an element that is rounded to 1e-7, and none of 1e-11. A bias of queries, keys and values
-    in one has such elements: what is added to all keys alike, the softmax takes out again. How many there are is seen
-    in runs as written; where all of them take steps like the others, the norm grows by the square root. Late in a
-    training those of the others are smaller: 1.33 times was measured for a third of the elements, so twice that is let
-    pass (1.5 times for a third).
+    in one has such elements: what is added to all keys alike, the softmax takes out again. At worst each of them takes
+    a whole step. How many there are is taken at the upper end of what the runs leave open (97.5%, runs being the unit
+    of chance); and as large as a whole step was the largest update that the others ever made together.
     """
-    shares: dict[int, list[float]] = {}
-    for run in (*evidence.base, *evidence.nudged):
+    runs = (*evidence.base, *evidence.nudged)
+    shares = _by_parameter(runs, lambda update: update.residues)
+    norms = _by_parameter(runs, lambda update: update.norms)
+    rooms = {}
+    for p, by_run in shares.items():
+        share = _upper([fmean(found.values()) for found in by_run])
+        if not FILLED_FLOOR < share < 1:
+            continue
+        whole = max((norm for found in norms.get(p, ()) for norm in found.values()), default=0.0)
+        for step in {step for found in norms.get(p, ()) for step in found}:
+            usual = fmean(found[step] for found in norms[p] if step in found)
+            if usual > 0:
+                rooms[step, p] = 0.5 * math.log1p(share / (1 - share) * (whole / usual) ** 2)
+    return rooms
+
+
+def _by_parameter(
+    runs: Iterable[Run], numbers: Callable[[Update], Sequence[Number] | None]
+) -> dict[int, list[dict[int, float]]]:
+    """Parameter -> for each run that tells it: step -> number."""
+    found: dict[int, list[dict[int, float]]] = {}
+    for run in runs:
+        mine: dict[int, dict[int, float]] = {}
         for update in run.updates or ():
-            for p, share in enumerate(update.residues or ()):
-                if share is not None:
-                    shares.setdefault(p, []).append(share)
-    means = {p: math.fsum(found) / len(found) for p, found in shares.items()}
-    return {p: -math.log1p(-share) for p, share in means.items() if FILLED_FLOOR < share < 1}
+            for p, number in enumerate(numbers(update) or ()):
+                value = as_float(number)
+                if value is not None and math.isfinite(value):
+                    mine.setdefault(p, {})[update.step] = value
+        for p, by_step in mine.items():
+            found.setdefault(p, []).append(by_step)
+    return found
+
+
+def _upper(values: Sequence[float]) -> float:
+    """Of the mean, with 97.5%; of one value it is that value."""
+    from scipy.special import stdtrit
+
+    if len(values) < 2:
+        return values[0]
+    return fmean(values) + float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
 
 
 def _still_buffers(pairs: Sequence[Pair]) -> Ruling | None:

@@ -1,7 +1,7 @@
 """Updates of the parameters: of the same size, and reaching the same elements, as written and with the lever."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hotlap.gate import making
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
@@ -29,7 +29,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         ruling = _other_parameters(pair, rounding=rounding)
         if ruling:
             return ruling
-    room = making.room_of_residues(evidence)
+    rooms = making.rooms_of_residues(evidence)
 
     def untouched(p: int, size: float) -> str:
         share = np.nanmean([mine.changed[p] for pair in pairs for mine, _ in common_updates(pair)])
@@ -45,7 +45,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     ) or harm_in_all_or_first(
         pairs,
         references,
-        lambda mine, other: _log_ratios(mine, other, skipped=rounding, room=room),
+        lambda mine, other: _log_ratios(mine, other, skipped=rounding, rooms=rooms),
         other_size,
         floor=NORM_FLOOR,
     )
@@ -71,11 +71,12 @@ def _deficits(mine: Update, other: Update) -> list[float]:
     return [a - b for a, b in zip(mine.changed, other.changed, strict=True)]
 
 
-def _log_ratios(mine: Update, other: Update, *, skipped: frozenset[int], room: Mapping[int, float]) -> list[float]:
+def _log_ratios(mine: Update, other: Update, *, skipped: frozenset[int], rooms: making.Rooms) -> list[float]:
     """Of each parameter, and in the last place of all together (the mean of them, so that each weighs the same)."""
     found = log_ratios(mine.norms, other.norms)
     ratios = [
-        math.nan if p in skipped else making.without_room(ratio, room.get(p, 0.0)) for p, ratio in enumerate(found)
+        math.nan if p in skipped else making.without_room(ratio, rooms.get((mine.step, p), 0.0))
+        for p, ratio in enumerate(found)
     ]
     known = [ratio for ratio in ratios if not math.isnan(ratio)]
     return [*ratios, math.fsum(known) / len(known) if known else math.nan]

@@ -47,12 +47,34 @@ class Gap:
     mean: float
     error: float
     freedom: int
-    margin: float
+    spread: float
+    """Standard deviation over the seeds as written: `SEED_MARGIN` of it is allowed."""
+    num_seeds: int
+    """That it is from."""
+    progress: float
+    """Allowed where seeds hardly matter."""
     trifle: float
+
+    @property
+    def margin(self) -> float:
+        """What is allowed, the spread over seeds taken as known."""
+        return max(SEED_MARGIN * self.spread, self.progress)
 
     def is_equal(self) -> bool:
         """The interval lies within the margin."""
-        return abs(self.mean) + _quantile(self.freedom, EQUAL_TAIL) * self.error < self.margin
+        reach = abs(self.mean) + _quantile(self.freedom, EQUAL_TAIL) * self.error
+        return reach < self.progress or self._within_spread(reach)
+
+    def _within_spread(self, reach: float) -> bool:
+        """Equivalence scaled by a spread that few seeds know badly: the upper bound of mean^2 - (margin of the
+        spread)^2 is below 0, the errors of both taken together (Howe's approximation, as in Hyslop, Hsuan and Holder,
+        Statistics in Medicine 19, 2885, 2000)."""
+        from scipy.special import chdtri
+
+        freedom = self.num_seeds - 1
+        allowed = (SEED_MARGIN * self.spread) ** 2
+        least = allowed * freedom / float(chdtri(freedom, EQUAL_TAIL))
+        return self.mean**2 - allowed + math.hypot(reach**2 - self.mean**2, allowed - least) < 0
 
     def is_harm(self) -> bool:
         """The interval lies beyond what is a trifle."""
@@ -105,14 +127,16 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
 def _gap(name: str, base: "Losses", lever: "Losses", *, paired: bool, fall: float) -> Gap:
     """Summaries of the runs on both sides -> their difference and the margin for it."""
     spread = float(base.std(ddof=1))
-    margin = max(SEED_MARGIN * spread, PROGRESS_MARGIN * fall)
-    trifle = TRIFLE * fall if fall else margin
     if paired:
         difference = lever - base
+        mean, freedom = float(difference.mean()), len(difference) - 1
         error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-        return Gap(name, float(difference.mean()), error, len(difference) - 1, margin, trifle)
-    error = math.sqrt(base.var(ddof=1) / len(base) + lever.var(ddof=1) / len(lever))
-    return Gap(name, float(lever.mean() - base.mean()), error, min(len(base), len(lever)) - 1, margin, trifle)
+    else:
+        mean, freedom = float(lever.mean() - base.mean()), min(len(base), len(lever)) - 1
+        error = math.sqrt(base.var(ddof=1) / len(base) + lever.var(ddof=1) / len(lever))
+    progress = PROGRESS_MARGIN * fall
+    trifle = TRIFLE * fall if fall else SEED_MARGIN * spread
+    return Gap(name, mean, error, freedom, spread=spread, num_seeds=len(base), progress=progress, trifle=trifle)
 
 
 def _fall(base: "Losses") -> float:

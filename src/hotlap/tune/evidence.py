@@ -134,16 +134,18 @@ class GateRuns:
         return judge(str(numerics), evidence)
 
     def estimate_s(self, stack: Stack) -> float:
-        """About what `judge` will take."""
-        long, short, seeds = 1, 0, 0
+        """About what `judge` will take, a second look with other seeds included where a contract may ask for one."""
         numerics = numerics_of(stack)
+        long, short, seeds = 1, 0, 0
         if numerics is not levers.Numerics.EXACT:
             long += max(0, 2 - len(self._as_written()))
             short += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge and not run.reseed))
+        known = {run.reseed for run in self.known}
+        if numerics is levers.Numerics.ROUNDING:
+            seeds += 1 + (1 not in known)
+            short += _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge and run.reseed == 1)
         if numerics is levers.Numerics.STATISTICAL:
-            seeds = 2 * (_NUMBER_OF_SEEDS - 1) - len(
-                {run.reseed for run in self.known if 0 < run.reseed < _NUMBER_OF_SEEDS}
-            )
+            seeds += 4 * _NUMBER_OF_SEEDS - 2 - len(known & set(range(1, 2 * _NUMBER_OF_SEEDS)))
         return self._pace.factor * (
             long * self._expected_s(self._plan())
             + short * self._expected_s(self._plan(nudge=1))

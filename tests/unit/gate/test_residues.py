@@ -1,5 +1,6 @@
 """Gradients that are 0 but for rounding: what an optimizer makes of them is no harm of the lever that rounds more."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from hotlap.gate import Evidence, judge
+from hotlap.gate.making import rooms_of_residues
 from hotlap.record import Run, Update, Verdict
 from tests.unit.gate.recorded import recorded
 
@@ -116,3 +118,23 @@ def test_no_more_than_what_its_residues_explain_is_let_pass(factor: float) -> No
     ruling = judge("statistical", replace(found, lever=tuple(lever[:1]), lever_seeds=tuple(lever)))
     assert ruling.verdict is Verdict.HARMED
     assert f"parameter {bias}" in ruling.why
+
+
+def test_how_far_residues_may_carry_is_said_by_runs_as_written_alone_with_their_error() -> None:
+    found = evidence(adamw, fused=True)
+    rooms = rooms_of_residues(found)
+    (bias,) = {p for _, p in rooms}
+    updates = {update.step: update for update in found.base[0].updates or ()}
+    share = (updates[0].residues or ())[bias] or 0.0
+    assert rooms[0, bias] == pytest.approx(0.5 * math.log1p(share / (1 - share)), rel=0.25), "all steps are whole ones"
+    others = replace(found, lever=found.nudged, lever_seeds=found.nudged)
+    assert rooms_of_residues(others) == rooms
+
+    def uneven(run: Run, factor: float) -> Run:
+        def other(update: Update) -> Update:
+            return replace(update, residues=tuple(None if s is None else factor * s for s in update.residues or ()))
+
+        return replace(run, updates=tuple(map(other, run.updates or ())))
+
+    spread = replace(found, base=(uneven(found.base[0], 0.8), uneven(found.base[1], 1.2)))
+    assert all(room > rooms[key] for key, room in rooms_of_residues(spread).items())

@@ -31,7 +31,17 @@ def test_what_is_known_is_not_counted_again(stack: tuple[LeverSpec, ...]) -> Non
     again = len(world.plans) - made
     assert again < made
     assert after_s < before_s
-    assert after_s == pytest.approx(again * SIZES.evidence_s(200), rel=0.5)
+    assert after_s >= again * SIZES.evidence_s(200) * 0.9
+
+
+@pytest.mark.parametrize("lever", ["bf16-autocast", "channels-last"])
+def test_the_estimate_holds_the_second_look_with_other_seeds(lever: str) -> None:
+    world = chance(range(99), lever)
+    gate = gate_runs_of(world)
+    gate.look()
+    before_s, made = gate.estimate_s(({"name": lever},)), len(world.plans)
+    assert gate.judge(({"name": lever},)).verdict is Verdict.HARMED
+    assert before_s == pytest.approx((len(world.plans) - made) * SIZES.evidence_s(200), rel=0.3)
 
 
 class Chance(World):
