@@ -127,6 +127,8 @@ class Trial:
     kind: str = "lever"
     """"lever", "leave-one-out" (is what `levers` name still worth its place?), or "patch" (the patched copy)."""
     scope: str = "step"
+    """How it was compared: as `Noise.scope`, or "fresh": by processes started as the user's are, where those of
+    "process" are forks; what the two vary by is kept apart. "none": not at all."""
     speedup: Interval | None = None
     """None where fewer than three processes were timed: what they saw (`log_ratios`) is no claim."""
     verdict: Verdict = Verdict.UNDECIDED

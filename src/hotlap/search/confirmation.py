@@ -48,6 +48,10 @@ class Confirmation:
         self._gate = gate
         self._search = search
         self._stack = search.stack
+        # Forks share more than processes that are started as the user's: their spread says nothing of these.
+        self._scope = "process" if executor.sizes.afresh_setup_s is None else "fresh"
+        # Of earlier comparisons: this one must not count twice once its trial is in the study.
+        self._pooled = log.pooled(self._scope)
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
@@ -66,7 +70,7 @@ class Confirmation:
             self._log.doing("checking that the patched script trains as the one written")
             ruling = self._gate.judge(self._stack)
         unharmed = ruling.verdict is Verdict.UNHARMED
-        trial = self._log.trial(copy, levers=self._stack, kind="patch")
+        trial = self._log.trial(copy, levers=self._stack, kind="patch", scope=self._scope)
         self._log.add(replace(trial, verdict=ruling.verdict, accepted=unharmed, why=ruling.why))
         if unharmed:
             self._conclude(copy, ruling)
@@ -87,13 +91,13 @@ class Confirmation:
 
     def _conclude(self, effect: Effect, ruling: Ruling) -> None:
         """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it."""
-        speedup = effect.speedup(self._log.pooled("process"))
+        speedup = effect.speedup(self._pooled)
         assert speedup is not None, "a patient rule ends with an interval"
         total = total_speedup(
             effect.pairs,
             num_steps=self._log.study.total_steps,
             epoch_steps=facts(self._log.study).epoch_steps(),
-            pooled=self._log.pooled("process"),
+            pooled=self._pooled,
         )
         late = self._comes_too_late(effect, total)
         if late is not None:
@@ -146,7 +150,7 @@ class Confirmation:
             [effect],
             self._executor,
             Design(arms=(AS_WRITTEN,), stack=self._stack, epoch_end=epoch_end, afresh=True),
-            pooled=self._log.pooled("process"),
+            pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=self._make_room,
         )
@@ -166,7 +170,7 @@ class Confirmation:
 
     def _seen(self, effect: Effect) -> str:
         """What a comparison came to, in words."""
-        speedup = effect.speedup(self._log.pooled("process"))
+        speedup = effect.speedup(self._pooled)
         if effect.failure is not None:
             return effect.failure.why
         if speedup is None:

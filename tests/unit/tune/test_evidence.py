@@ -31,7 +31,7 @@ def test_what_is_known_is_not_counted_again(stack: tuple[LeverSpec, ...]) -> Non
     again = len(world.plans) - made
     assert again < made
     assert after_s < before_s
-    assert after_s >= again * SIZES.evidence_s(200) * 0.9
+    assert after_s >= 0.5 * again * SIZES.evidence_s(200), "two at a time share their start, and one may end alone"
 
 
 @pytest.mark.parametrize("lever", ["bf16-autocast", "channels-last"])

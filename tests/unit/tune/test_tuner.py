@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import NoSteps, ScriptFailed
+from hotlap.experiment import statistics
 from hotlap.levers import Numerics
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, Run, State, Status, Study, Trial, Verdict
@@ -635,3 +636,17 @@ def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monke
     in_vain = pages(1.0, 540.0)
     assert in_vain.budget_s < 540.0, "it was timed in what there was"
     assert any(trial.log_ratios for trial in in_vain.trials)
+
+
+def test_how_far_forks_differ_says_nothing_of_the_confirmations_fresh_processes(script: Path) -> None:
+    class Forking(World):
+        def run(self, plan: Plan) -> Run:
+            return replace(super().run(plan), forked=not plan.afresh)
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Forking(path=str(script), sha256=digest, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0)
+    confirmed = next(trial for trial in study.trials if trial.kind == "patch")
+    assert confirmed.scope == "fresh"
+    assert confirmed.speedup == statistics.interval(confirmed.log_ratios, pooled_variance=None)
+    assert study.result is not None and study.result.speedup == confirmed.speedup
