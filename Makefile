@@ -34,6 +34,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CONSTRAINTS ?= constraints.txt
 export PIP_CONSTRAINT := $(CONSTRAINTS)
 
+# Where a shell sets it, each process of the tests compiles all of their files anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-fast lint types spelling docs constraints paste unit slow bench gpu clean
 
 demo: $(STAMP_DEMO)
