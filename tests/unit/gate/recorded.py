@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import torch
-import torch._dynamo  # each optimizer does: from here, it is among what the gate's search need not go through
 
 from hotlap.probe.evidence import Nudge, Updates
 from hotlap.record import Run, Status, as_number
