@@ -32,7 +32,7 @@ def test_the_slow_one_is_named_the_others_wait_and_all_end_together(launcher: La
     assert (found.rank, found.world_size) == (0, 2)
     first, slow = found.ranks
     assert slow.compute_s >= 0.050
-    assert first.compute_s < 0.025
+    assert first.compute_s < slow.compute_s
     assert first.wait_s is not None and slow.wait_s is not None and first.transfer_s is not None
     assert first.wait_s > 0.025
     assert (first.phase_s[Phase.COMMUNICATION] or 0.0) > 0.025
@@ -47,7 +47,7 @@ def test_collectives_that_the_script_calls_are_seen_as_well(launcher: Launcher) 
     assert found.status is Status.COMPLETE, found.output
     slow, other = found.ranks
     assert slow.compute_s >= 0.050
-    assert other.compute_s < 0.025
+    assert other.compute_s < slow.compute_s
     assert other.wait_s is not None and other.wait_s > 0.025
 
 
@@ -63,7 +63,9 @@ def test_trainers_that_the_script_starts_itself_are_followed(launcher: Launcher,
     found = run_script(launcher, "together.py", "--start", method, "--slow-rank", "1", steps=30)
     assert found.status is Status.COMPLETE, found.output
     assert [rank.rank for rank in found.ranks] == [0, 1]
-    assert found.ranks[0].compute_s < 0.050 <= found.ranks[1].compute_s
+    first, slow = found.ranks
+    assert slow.compute_s >= 0.050
+    assert first.compute_s < slow.compute_s
 
 
 def test_a_run_whose_time_is_over_keeps_what_all_have_made(launcher: Launcher, much_later: Path) -> None:
