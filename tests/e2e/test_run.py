@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotlap import machine
+from hotlap.cli import main
 from hotlap.record import CallSite, Interval, LeverSpec, Result, Run, State, Status, Study, Verdict, save
 from tests.unit.tune.world import ADAM
 
@@ -61,6 +63,24 @@ def hotlap(*words: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProce
 
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What is said to words that are refused: in the test's own process, which must not become the training."""
+
+    def begun(*_: object) -> None:
+        raise AssertionError("the training was begun")
+
+    def refused(*words: str, cwd: Path) -> str:
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(os, "execvpe", begun)
+        assert main(["run", *words]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        return err
+
+    return refused
 
 
 @pytest.fixture
@@ -161,15 +181,14 @@ def test_signals_reach_the_training_and_how_it_ends_is_seen(project: Path) -> No
         (lambda folder: _other(folder, usable_cores=64.0), "the number of usable cores was 64 and is"),
     ],
 )
-def test_what_is_not_as_it_was_studied_is_named_and_nothing_runs(project: Path, change: object, says: str) -> None:
+def test_what_is_not_as_it_was_studied_is_named_and_nothing_runs(
+    project: Path, refused: Callable[..., str], change: object, says: str
+) -> None:
     assert callable(change)
     change(project)
-    done = hotlap("train.py", "--lr", "0.1", cwd=project)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "hotlap tune" in done.stderr
-    assert done.stdout == ""
-    assert not (project / "written.txt").exists()
+    said = refused("train.py", "--lr", "0.1", cwd=project)
+    assert says in said
+    assert "hotlap tune" in said
 
 
 def _other(folder: Path, **fields: object) -> None:
@@ -178,10 +197,8 @@ def _other(folder: Path, **fields: object) -> None:
     keep(replace(study, machine=replace(study.machine, **fields)), folder)  # type: ignore[arg-type]
 
 
-def test_other_arguments_are_refused_unless_they_are_wanted(project: Path) -> None:
-    done = hotlap("train.py", "--lr", "0.2", cwd=project)
-    assert done.returncode == 2
-    assert "it was studied as `train.py --lr 0.1`" in done.stderr
+def test_other_arguments_are_refused_unless_they_are_wanted(project: Path, refused: Callable[..., str]) -> None:
+    assert "it was studied as `train.py --lr 0.1`" in refused("train.py", "--lr", "0.2", cwd=project)
     done = hotlap("--allow-different", "train.py", "--lr", "0.2", cwd=project)
     assert done.returncode == 7, done.stderr
     assert "threads 3" in done.stdout
@@ -199,13 +216,9 @@ def test_the_newest_complete_study_of_these_very_words_counts(project: Path) -> 
     assert "threads 2 fused" in done.stdout, done.stderr
 
 
-def test_without_a_study_or_a_lever_it_says_what_to_do(project: Path) -> None:
+def test_without_a_study_or_a_lever_it_says_what_to_do(project: Path, refused: Callable[..., str]) -> None:
     (project / "other.py").write_text("x = 1\n")
-    done = hotlap("other.py", cwd=project)
-    assert done.returncode == 2
-    assert "no complete study of other.py" in done.stderr
+    assert "no complete study of other.py" in refused("other.py", cwd=project)
     result = replace(study_of(project).result, levers=())  # type: ignore[type-var]
     keep(replace(study_of(project), result=result), project)
-    done = hotlap("train.py", "--lr", "0.1", cwd=project)
-    assert done.returncode == 2
-    assert "accepted no lever: run train.py without hotlap" in done.stderr
+    assert "accepted no lever: run train.py without hotlap" in refused("train.py", "--lr", "0.1", cwd=project)
