@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -56,6 +58,14 @@ def hotlap(*words: str, cwd: Path, stdin: str | None = None, timeout: float = 40
         timeout=timeout,
         check=False,
     )
+
+
+def wait_for(there: Callable[[], object], *, what: str, limit_s: float = 240.0) -> None:
+    """Until it is there; an AssertionError says what did not come."""
+    deadline = time.monotonic() + limit_s
+    while not there():
+        assert time.monotonic() < deadline, f"no {what} within {limit_s:.0f} s"
+        time.sleep(0.2)
 
 
 def place(name: str, folder: Path) -> Path:
