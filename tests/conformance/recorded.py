@@ -115,10 +115,7 @@ def awkward_runs() -> Mapping[str, Run]:
     large = replace(loader(), item_bytes=1 << 30)
     own = {f"for {name} alone": run_of(path) for name, path in OWN.items()}
     waiting = {**_PHASES, Phase.SYNC: 0.0015, Phase.TRANSFER: 0.0002}
-    on_gpu = {
-        f"for {name} alone, on a GPU": replace(run_of(OWN[name], phases=waiting), device="NVIDIA H200")
-        for name in ("deferred-scalars", "create-on-device", "random-on-device")
-    }
+    on_gpu = replace(run_of(OWN["deferred-scalars"], phases=waiting), device="NVIDIA H200")
     images = own["for channels-last alone"]
     growing = ShapeFacts(num_steps=100, num_shapes=40, num_new_late=4, largest=(32, 8), dtype="float32")
     grouped = tuple(replace(s, detail={**s.detail, "grouped": 1}) for s in images.call_sites)
@@ -130,8 +127,8 @@ def awkward_runs() -> Mapping[str, Run]:
     return {
         "plain": plain,
         **own,
-        **on_gpu,
-        "on MPS": replace(on_gpu["for deferred-scalars alone, on a GPU"], device="mps"),
+        "for deferred-scalars alone, on a GPU": on_gpu,
+        "on MPS": replace(on_gpu, device="mps"),
         "affinity chosen": replace(plain, switches=SwitchFacts(environment={"OMP_PROC_BIND": "spread"})),
         "deterministic": replace(plain, switches=SwitchFacts(deterministic=True)),
         "a profiler": replace(plain, switches=SwitchFacts(profiler=True)),

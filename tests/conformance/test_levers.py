@@ -104,8 +104,6 @@ ON_A_GPU = {
     "cuda-graphs",
     "cudnn-benchmark",
     "deferred-scalars",
-    "create-on-device",
-    "random-on-device",
     "pin-and-overlap",
     "device-resident",
 }

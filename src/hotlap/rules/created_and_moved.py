@@ -1,19 +1,24 @@
 """created-and-moved: tensors are made on the host and then sent to the device.
 
-What it says: the line that makes one in each step, and the time of all copies at most.
+What it says: the line that makes one in each step, how it reads with `device=`, and the time of all copies at most.
 Why it is bad: the host computes or fills what the device would, and then waits for the copy; `device=` makes it where
 it is used (PyTorch's tuning guide, "create tensors directly on the target device"). Random numbers drawn there are
-others: the generators of host and device differ.
+others: the generators of host and device differ, and what the host draws next (the order of samples) changes too.
 Example: `torch.zeros(64).to(device)` in the loop, which is `torch.zeros(64, device=device)`.
 """
 
-import re
+import ast
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules.advice import Change, advice, at_line
 from hotlap.rules.step import on_cpu
 
-_MOVED = re.compile(r"\)\.(?:to\((?:device=)?([\w.\"':]+)\)|cuda\(\))")
+_MAKERS = frozenset(
+    {"arange", "empty", "eye", "full", "linspace", "ones", "tensor", "zeros", "rand", "randint", "randn", "randperm"}
+)
+
+# A choice of these cannot simply be handed on.
+_CHOSEN = {"device", "generator", "out", "pin_memory", "layout", None}
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -23,7 +28,49 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     worst = max(seen, key=lambda one: (one.cost_s or 0.0, one.num_bytes or 0.0))
     at_most_s = max(sum(one.cost_s or 0.0 for one in seen), run.mean_phase_s(Phase.TRANSFER) or 0.0)
-    after = _MOVED.sub(lambda moved: f", device={moved[1] or chr(34) + 'cuda' + chr(34)})", worst.text, count=1)
-    change = at_line(worst, after if after != worst.text else "")
+    change = at_line(worst, _made_there(worst.text))
     evidence = f"{worst.what} makes a tensor on the host, {worst.per_step:.3g} times a step, which is then moved"
     return advice(run, "created-and-moved", at_most_s, evidence, change=change or Change())
+
+
+def _made_there(line: str) -> str:
+    """`x = torch.zeros(3).to(device)` -> `x = torch.zeros(3, device=device)`; empty where it cannot be told."""
+    try:
+        tree = ast.parse(line)
+    except SyntaxError:  # a part of a statement
+        return ""
+    changed = line
+    for node in ast.walk(tree):
+        made = _made_at_once(node)
+        if made is not None:
+            make, device = made
+            inner = ast.unparse(make)[:-1]
+            comma = "" if inner.endswith("(") else ", "
+            changed = changed.replace(ast.get_source_segment(line, node) or "", f"{inner}{comma}device={device})", 1)
+    return "" if changed == line else changed
+
+
+def _made_at_once(node: ast.AST) -> tuple[ast.Call, str] | None:
+    """The call whose tensor `node` moves, and where to, as an expression; None if it does anything else."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr=maker)) as make)):
+            device = _device(node) if maker in _MAKERS else None
+            if device is not None and not any(word.arg in _CHOSEN for word in make.keywords):
+                return make, device
+    return None
+
+
+def _device(move: ast.Call) -> str | None:
+    """Where the call moves its tensor; None if it does anything else, or that cannot be told."""
+    words = [word for word in move.keywords if word.arg != "non_blocking"]
+    given = [*move.args, *(word.value for word in words)]
+    if any(word.arg != "device" for word in words):
+        return None
+    match move.func, given:
+        case ast.Attribute(attr="cuda"), []:
+            return '"cuda"'
+        case ast.Attribute(attr="to"), [ast.Constant(value=str()) | ast.Attribute(attr="device")]:
+            return ast.unparse(given[0])
+        case ast.Attribute(attr="to"), [ast.Name(id=name) | ast.Attribute(attr=name)] if "dev" in name.lower():
+            return ast.unparse(given[0])
+    return None

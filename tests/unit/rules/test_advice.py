@@ -132,9 +132,20 @@ def test_padding_goes_on_to_few_lengths_where_it_is_known_which_dimension(run_of
     [
         ("x = torch.zeros(64).to(device)", "x = torch.zeros(64, device=device)"),
         ("x = torch.randn(8, 2).cuda()", 'x = torch.randn(8, 2, device="cuda")'),
+        ("x = torch.zeros((3, 2), dtype=int).to(y.device)", "x = torch.zeros((3, 2), dtype=int, device=y.device)"),
+        ("x = torch.ones(3,).to('cuda:0')  # once", "x = torch.ones(3, device='cuda:0')  # once"),
+        ("x = torch.ones(*shape).to(device=device, non_blocking=True)", "x = torch.ones(*shape, device=device)"),
+        ("x = torch.ones(3).to(dev), torch.eye(3).to(dev)", "x = torch.ones(3, device=dev), torch.eye(3, device=dev)"),
         ("x = torch.zeros(64)", ""),
+        ("x = torch.zeros(3).to(torch.float64)", ""),
+        ("x = torch.zeros(3).to(device, torch.float64)", ""),
+        ("x = torch.zeros(3).to(y)", ""),
+        ("x = torch.zeros(3, device='cpu').to(device)", ""),
+        ("x = torch.rand(3, generator=g).to(device)", ""),
+        ("x = torch.stack(rows).to(device)", ""),
+        ("x = f(torch.zeros(3).to(device),", ""),
     ],
-)
+)  # fmt: skip
 def test_what_is_made_and_moved_is_made_where_it_is_needed(line: str, after: str) -> None:
     run = firing("created-and-moved")
     run = replace(run, sightings=(replace(run.sightings[0], text=line),))
