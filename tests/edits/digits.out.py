@@ -2,8 +2,6 @@
 """Digits."""
 from __future__ import annotations
 
-import os; os.environ["OMP_NUM_THREADS"] = "1"
-
 import torch
 from torch.utils.data import DataLoader  # the loader
 from hotlap.data import cached
@@ -26,4 +24,3 @@ def main(train, model, loss_fn):
 # edit: add Adam fused=True
 # edit: statement model | with torch.autocast("cpu", dtype=torch.bfloat16) | .float() | import torch
 # edit: after torch.set_num_threads(1) | import torch
-# edit: top import os; os.environ["OMP_NUM_THREADS"] = "1"

@@ -14,4 +14,3 @@ loader = torch.utils.data.DataLoader(train)
 import matplotlib
 # edit: after torch.set_num_threads(1) | import torch
 # edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached
-# edit: top import gc

@@ -1,7 +1,5 @@
 # Copyright: nobody.
 
-import gc
-
 import os
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import sys
@@ -20,4 +18,3 @@ loader = torch.utils.data.DataLoader(cached(train))
 import matplotlib
 # edit: after torch.set_num_threads(1) | import torch
 # edit: wrap DataLoader 0 dataset cached | from hotlap.data import cached
-# edit: top import gc

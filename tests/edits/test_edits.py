@@ -8,7 +8,6 @@ The examples say themselves, in comments, what is to be done to them:
     # edit: call CALL | CODE | IMPORTS
     # edit: before CALL | CODE | IMPORTS
     # edit: after CODE | IMPORTS
-    # edit: top CODE
     # refused: PART OF THE SENTENCE
 """
 
@@ -23,7 +22,6 @@ from hotlap.source import (
     CannotEdit,
     Edit,
     InsertAfterImports,
-    InsertAtTop,
     InsertBefore,
     ReplaceCall,
     WrapArgument,
@@ -47,8 +45,6 @@ def _edits(line: str, text: str, path: str, sha256: str) -> list[Edit]:
     parts = [part.strip() for part in rest.split("|")]
     if kind == "after":
         return [InsertAfterImports(path=path, sha256=sha256, code=parts[0], imports=parts[1])]
-    if kind == "top":
-        return [InsertAtTop(path=path, sha256=sha256, code=rest)]
     return _edits_at_calls(kind, parts, text, path)
 
 

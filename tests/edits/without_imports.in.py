@@ -1,5 +1,4 @@
 x = 1
 y = model(x)
 # edit: after torch.set_num_threads(1) | import torch
-# edit: top import gc
 # edit: statement model | with torch.no_grad() | | import torch

@@ -1,5 +1,3 @@
-import gc
-
 import torch
 
 torch.set_num_threads(1)
@@ -8,5 +6,4 @@ x = 1
 with torch.no_grad():
     y = model(x)
 # edit: after torch.set_num_threads(1) | import torch
-# edit: top import gc
 # edit: statement model | with torch.no_grad() | | import torch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hotlap.errors import RecordError, UserError
 from hotlap.record import FileChange, Study, load, save
-from hotlap.source import diff, snippet
+from hotlap.source import snippet
 from hotlap.source.file import decode, digest, read_bytes, shown
 
 
@@ -24,10 +24,9 @@ class Applied:
     originals: Mapping[str, str]
     """sha256 before the patch -> name of the file beside this one that has those bytes."""
     schema: int = 1
-    patch: str | None = None
-    """What was applied: the study's patch, or the part of it that some of its levers make."""
     changes: tuple[FileChange, ...] = ()
-    """What that did to each file; empty in what older versions noted: then it was the whole patch."""
+    """What was done to each file, by the study's patch or the part of it that some of its levers make, without the
+    texts; empty in what older versions noted: then it was the whole patch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class PatchFiles:
                 )
         # A run that was cut off may have changed some of them.
         left = [target for target in targets if target.state == "before"]
-        texts = self._patched(left)
+        texts = self._patched(targets) if left else {}
         if left and not check:
             self._keep(targets, left)
             _write([(target, texts[target.path]) for target in left])
@@ -101,16 +100,10 @@ class PatchFiles:
                     "the patch back by hand."
                 )
         left = [target for target in targets if target.state == "after"]
-        if left and applied is None:
-            raise UserError(
-                f"What was there before the patch is not kept in {shown(str(self.home))}: it was not applied by "
-                "`hotlap apply`. Take it back with `patch -R`, or from version control."
-            )
-        if applied is not None:
-            originals = [(target, self._original(target, applied)) for target in left]
-            if not check:
-                _write(originals)
-                self._forget(applied)
+        originals = [(target, self._original(target, applied)) for target in left]
+        if applied is not None and not check:
+            _write(originals)
+            self._forget(applied)
         return [target.path for target in left]
 
     def applied(self) -> Applied | None:
@@ -122,7 +115,7 @@ class PatchFiles:
         """The files that the part which was applied is about."""
         if applied is None or not applied.changes:
             return self
-        return replace(self, study=replace(self.study, patch=applied.patch, changes=applied.changes))
+        return replace(self, study=replace(self.study, changes=applied.changes))
 
     def in_place(self) -> bool:
         """Something of this study's patch was applied, and is in the files."""
@@ -131,8 +124,9 @@ class PatchFiles:
 
     def _refuse_beside_another_part(self) -> None:
         applied = self.applied()
-        other = applied is not None and applied.changes and applied.changes != self.study.changes
-        if other and self.in_place():
+        if applied is None or not applied.changes:
+            return
+        if applied.changes != _without_texts(self.study.changes) and self.in_place():
             raise UserError(
                 "Another part of this study's patch is applied. Take it back first, with `hotlap apply --revert`."
             )
@@ -164,20 +158,15 @@ class PatchFiles:
         raise UserError(f"The study would change {shown(name)}, which is not below {folders}. Nothing was changed.")
 
     def _patched(self, targets: Sequence[Target]) -> dict[Path, bytes]:
-        """The new bytes of each file, checked against what the study says they are."""
-        root = Path(self.study.cwd)
-        diffs = {file.label: file for file in diff.parse(self.study.patch or "")}
-        if set(diffs) != {diff.label(change.path, root=root) for change in self.study.changes}:
-            raise RecordError("The study is damaged: its patch and its list of files differ. Run `hotlap tune` again.")
-        found = {}
+        """The new bytes of each file, checked against the digests and the diff that the study shows."""
+        applied, root = self.applied(), Path(self.study.cwd)
+        found, diffs = {}, []
         for target in targets:
-            new = _patched(target, diffs[diff.label(target.change.path, root=root)])
-            if digest(new) != target.change.after_sha256:
-                raise RecordError(
-                    f"The study is damaged: its patch does not make {shown(target.change.path)} what was measured. "
-                    "Run `hotlap tune` again."
-                )
-            found[target.path] = new
+            before = target.data if target.state == "before" else self._original(target, applied)
+            found[target.path], text = _patched(target, before, root=root)
+            diffs.append(text)
+        if "".join(diffs) != self.study.patch:
+            raise RecordError("The study is damaged: its patch is not what it would write. Run `hotlap tune` again.")
         return found
 
     def _keep(self, targets: Sequence[Target], left: Sequence[Target]) -> None:
@@ -191,12 +180,21 @@ class PatchFiles:
             applied = Applied(
                 applied=datetime.now(UTC).isoformat(),
                 originals=names,
-                patch=self.study.patch,
-                changes=self.study.changes,
+                changes=_without_texts(self.study.changes),
             )
             save(applied, self.home / "applied.json")
 
-    def _original(self, target: Target, applied: Applied) -> bytes:
+    def _original(self, target: Target, applied: Applied | None) -> bytes:
+        """What was in a patched file before.
+
+        Raises:
+            UserError: that was not kept.
+        """
+        if applied is None:
+            raise UserError(
+                f"What was there before the patch is not kept in {shown(str(self.home))}: it was not applied by "
+                "`hotlap apply`. Take it back with `patch -R`, or from version control."
+            )
         # `name` only: the file may have been tampered with.
         name = Path(applied.originals.get(target.change.before_sha256, "")).name
         data = read_bytes(self.home / "originals" / name)
@@ -215,17 +213,29 @@ class PatchFiles:
                 (self.home / "originals").rmdir()
 
 
-def _patched(target: Target, file: diff.FileDiff) -> bytes:
-    """The bytes of one file with its part of the patch. Both sides must be Python: hotlap changes nothing else."""
-    source = decode(target.data, str(target.path))
-    mark = "\ufeff" if source.encoding == "utf-8-sig" else ""
-    new = file.apply(mark + source.text).removeprefix(mark)
+def _without_texts(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """Paths and digests alone, which say as much."""
+    return tuple(replace(change, after=None) for change in changes)
+
+
+def _patched(target: Target, before: bytes, *, root: Path) -> tuple[bytes, str]:
+    """The new bytes of one file, and the diff. Both sides must be Python: hotlap changes nothing else."""
+    change, path = target.change, shown(str(target.path))
+    if change.after is None:
+        raise UserError(
+            "This study was made by an older hotlap, which did not keep the patched files. Apply its diff with "
+            "`patch -p1`, or run `hotlap tune` again."
+        )
+    source = decode(before, change.path)
     try:
         snippet.check(source.text, name=source.path)
-        snippet.check(new, name=source.path)
-        return source.encode(new)
+        snippet.check(change.after, name=source.path)
+        new = source.encode(change.after)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UserError(f"{shown(str(target.path))} is not a Python file, or would be none.") from None
+        raise UserError(f"{path} is not a Python file, or would be none.") from None
+    if digest(new) != change.after_sha256:
+        raise RecordError(f"The study is damaged: it does not make {path} what was measured. Run `hotlap tune` again.")
+    return new, source.diff(change.after, root=root)
 
 
 @contextmanager

@@ -102,15 +102,6 @@ class InsertAfterImports:
     imports: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsertAtTop:
-    """Statements before all others, behind the shebang, the docstring and `from __future__` imports."""
-
-    path: str
-    sha256: str
-    code: str
-
-
 Replacement = ReplaceCall | ReplaceStatements | WrapName | InsertBefore
 SiteEdit = AddArgument | WrapArgument | WrapStatement | Replacement
-Edit = SiteEdit | InsertAfterImports | InsertAtTop
+Edit = SiteEdit | InsertAfterImports

@@ -12,6 +12,7 @@ from pathlib import Path
 from tokenize import detect_encoding
 
 from hotlap.errors import UserError
+from hotlap.source.diff import label, unified
 
 # What ends a line for Python's tokenizer (and for LibCST): not form feeds or the separators of Unicode.
 NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -75,6 +76,11 @@ class SourceFile:
         """Offset of the end of the line that `offset` is on, before its newline."""
         match = NEWLINE.search(self.text, offset)
         return match.start() if match else len(self.text)
+
+    def diff(self, new: str, *, root: Path) -> str:
+        """How new text of this file differs, with its path from `root`; empty if it does not."""
+        mark = "\ufeff" if self.encoding == "utf-8-sig" else ""
+        return unified(mark + self.text, mark + new, label=label(self.path, root=root))
 
     def encode(self, text: str) -> bytes:
         """New text of this file as bytes."""

@@ -8,13 +8,12 @@ import libcst as cst
 
 from hotlap.errors import UserError
 from hotlap.record import FileChange
-from hotlap.source import diff, snippet
+from hotlap.source import snippet
 from hotlap.source.arguments import Arguments
 from hotlap.source.edits import (
     AddArgument,
     Edit,
     InsertAfterImports,
-    InsertAtTop,
     InsertBefore,
     ReplaceCall,
     ReplaceStatements,
@@ -66,10 +65,9 @@ def patch(edits: Sequence[Edit], *, root: Path) -> Patched:
         if new == source.text:
             continue
         texts[path] = new
-        mark = "\ufeff" if source.encoding == "utf-8-sig" else ""
-        diffs.append(diff.unified(mark + source.text, mark + new, label=diff.label(path, root=root)))
+        diffs.append(source.diff(new, root=root))
         after = digest(source.encode(new))
-        changes.append(FileChange(path=path, before_sha256=source.sha256, after_sha256=after))
+        changes.append(FileChange(path=path, before_sha256=source.sha256, after_sha256=after, after=new))
     return Patched(diff="".join(diffs), texts=texts, changes=tuple(changes))
 
 
@@ -83,7 +81,7 @@ def edited(source: SourceFile, edits: Sequence[Edit]) -> str:
         _check(source.text, source, "it is not valid Python")
         pen = _Pen(source, edits)
     for edit in edits:
-        with naming(source.path, None if isinstance(edit, InsertAfterImports | InsertAtTop) else edit.site.line):
+        with naming(source.path, None if isinstance(edit, InsertAfterImports) else edit.site.line):
             pen.make(edit)
     with naming(source.path, None):
         text = pen.text()
@@ -101,7 +99,6 @@ class _Pen:
         self._arguments = Arguments(self._tree)
         self._statements = Statements(self._tree)
         self._replacements = Replacements(self._tree)
-        self._at_top: dict[str, None] = {}
         self._behind: dict[str, None] = {}
         self._code_place, self._import_place = self._places(edits)
         last_line = self._layout.last_line(self._import_place)
@@ -118,8 +115,8 @@ class _Pen:
                 self._statements.wrap(edit, self._tree.call(edit.site), self._names)
             case ReplaceCall() | ReplaceStatements() | WrapName() | InsertBefore():
                 self._replacements.plan(edit, self._names)
-            case InsertAfterImports() | InsertAtTop():
-                self._put_at_top(edit)
+            case InsertAfterImports():
+                self._put_behind_imports(edit)
 
     def _node(self, edit: SiteEdit) -> cst.CSTNode:
         """What the edit is about."""
@@ -127,19 +124,15 @@ class _Pen:
             return self._tree.statements(edit.site)[0]
         return self._tree.name(edit.site) if isinstance(edit, WrapName) else self._tree.call(edit.site)
 
-    def _put_at_top(self, edit: InsertAfterImports | InsertAtTop) -> None:
-        imports = edit.imports if isinstance(edit, InsertAfterImports) else ""
-        code = snippet.renamed(edit.code, self._names.spelled(imports))
-        if self._layout.holds(code):
-            return
-        self._names.use(imports)
-        place = self._behind if isinstance(edit, InsertAfterImports) else self._at_top
-        place[code.strip("\n")] = None
+    def _put_behind_imports(self, edit: InsertAfterImports) -> None:
+        code = snippet.renamed(edit.code, self._names.spelled(edit.imports))
+        if not self._layout.holds(code):
+            self._names.use(edit.imports)
+            self._behind[code.strip("\n")] = None
 
     def text(self) -> str:
         """The text with all planned edits made."""
         splices = [*self._arguments.splices(), *self._statements.splices(), *self._replacements.splices()]
-        splices += self._block(self._layout.head, list(self._at_top), apart=True)
         splices += self._block(self._import_place, list(self._names.added), apart=False)
         splices += self._block(self._code_place, list(self._behind), apart=True)
         return compose(
@@ -189,7 +182,7 @@ def _by_path(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
     """The edits of each file, in order, without those that say the same again."""
     found: dict[str, list[Edit]] = {}
     for edit in edits:
-        path = edit.path if isinstance(edit, InsertAfterImports | InsertAtTop) else edit.site.path
+        path = edit.path if isinstance(edit, InsertAfterImports) else edit.site.path
         some = found.setdefault(path, [])
         if edit not in some:
             some.append(edit)
@@ -197,4 +190,4 @@ def _by_path(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
 
 
 def _sha256(edit: Edit) -> str:
-    return edit.sha256 if isinstance(edit, InsertAfterImports | InsertAtTop) else edit.site.sha256
+    return edit.sha256 if isinstance(edit, InsertAfterImports) else edit.site.sha256

@@ -26,7 +26,7 @@ from hotlap.record import (
     load,
     save,
 )
-from hotlap.source import InsertAtTop, Patched, patch
+from hotlap.source import InsertAfterImports, Patched, patch
 
 TEXT = "import torch\r\n\r\nprint('é')"
 
@@ -46,7 +46,7 @@ def sha256(path: Path) -> str:
 
 
 def patched(paths: Sequence[Path], *, root: Path) -> Patched:
-    edits = [InsertAtTop(path=str(path), sha256=sha256(path), code="import gc") for path in paths]
+    edits = [InsertAfterImports(path=str(path), sha256=sha256(path), code="import gc") for path in paths]
     return patch(edits, root=root)
 
 
@@ -96,7 +96,7 @@ def test_applies_and_takes_back(project: Path, files: list[Path], capsys: pytest
     assert capsys.readouterr().out == (
         "Applied the patch to train.py, lib/net.py. `hotlap apply --revert` takes it back.\n"
     )
-    assert files[0].read_bytes() == b"import gc\r\n\r\n" + before[0]
+    assert files[0].read_bytes() == before[0].replace(b"torch\r\n", b"torch\r\n\r\nimport gc\r\n")
     assert files[1].read_bytes() == before[1].replace(b"\n\nx", b"\n\nimport gc\n\nx")
     assert os.stat(files[0]).st_mode & 0o777 == 0o751
     assert hotlap("--revert") == 0
@@ -265,6 +265,7 @@ def test_a_damaged_study_is_refused(project: Path, files: list[Path]) -> None:
         lambda study: replace(study, changes=study.changes[:1]),
         lambda study: replace(study, changes=(*study.changes, study.changes[0])),
         lambda study: replace(study, patch="nonsense"),
+        lambda study: replace(study, changes=(replace(study.changes[0], after="import os\n"), *study.changes[1:])),
     ],
 )
 def test_a_patch_that_is_not_what_was_measured_is_refused(project: Path, files: list[Path], change: object) -> None:
@@ -273,6 +274,26 @@ def test_a_patch_that_is_not_what_was_measured_is_refused(project: Path, files: 
     assert callable(change)
     save(change(study_of(project, diff=made.diff, changes=made.changes)), project / ".hotlap" / "x" / "study.json")
     with pytest.raises(UserError, match="damaged"):
+        hotlap()
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_a_study_that_kept_no_patched_text_says_what_to_do(project: Path, files: list[Path]) -> None:
+    made = patched(files, root=project)
+    before = [path.read_bytes() for path in files]
+    older = tuple(replace(change, after=None) for change in made.changes)
+    save(study_of(project, diff=made.diff, changes=older), project / ".hotlap" / "x" / "study.json")
+    with pytest.raises(UserError, match=r"made by an older hotlap.* Apply its diff with `patch -p1`"):
+        hotlap()
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_a_patch_that_git_applied_to_one_of_its_files_is_not_finished(project: Path, files: list[Path]) -> None:
+    made = patched(files, root=project)
+    written(project, files)
+    files[0].write_bytes(made.texts[str(files[0])].encode())
+    before = [path.read_bytes() for path in files]
+    with pytest.raises(UserError, match="was not applied by `hotlap apply`"):
         hotlap()
     assert [path.read_bytes() for path in files] == before
 
@@ -334,7 +355,9 @@ def test_what_is_not_python_is_left_alone(project: Path) -> None:
     path = project / "settings"
     path.write_text("export A=1 {\n")
     before, new = path.read_bytes(), path.read_bytes().replace(b"1", b"2")
-    change = FileChange(path=str(path), before_sha256=sha256(path), after_sha256=hashlib.sha256(new).hexdigest())
+    change = FileChange(
+        path=str(path), before_sha256=sha256(path), after_sha256=hashlib.sha256(new).hexdigest(), after=new.decode()
+    )
     diff = "--- a/settings\n+++ b/settings\n@@ -1 +1 @@\n-export A=1 {\n+export A=2 {\n"
     save(study_of(project, diff=diff, changes=(change,)), project / ".hotlap" / "x" / "study.json")
     with pytest.raises(UserError, match="is not a Python file"):
@@ -348,7 +371,7 @@ def test_a_link_within_the_project_stays_a_link(project: Path, files: list[Path]
     written(project, [link])
     hotlap()
     assert link.is_symlink()
-    assert files[0].read_bytes().startswith(b"import gc")
+    assert b"import gc" in files[0].read_bytes()
     hotlap("--revert")
     assert files[0].read_bytes() == TEXT.encode()
 

@@ -17,7 +17,6 @@ from hotlap.source import (
     CannotEdit,
     Edit,
     InsertAfterImports,
-    InsertAtTop,
     WrapArgument,
     WrapStatement,
     patch,
@@ -107,7 +106,7 @@ def test_a_missing_file_is_refused(script: Path) -> None:
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot be read"):
-        patch([InsertAtTop(path=str(tmp_path), sha256="", code="import os")], root=tmp_path)
+        patch([InsertAfterImports(path=str(tmp_path), sha256="", code="import os")], root=tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"x = (\n", b"# coding: nonsense\n", b"x = '\xff'\n", b"x = 1\x00\n"])
@@ -115,7 +114,7 @@ def test_what_is_not_python_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "odd.py"
     path.write_bytes(data)
     with pytest.raises(UserError, match=r"odd\.py"):
-        patch([InsertAtTop(path=str(path), sha256=sha256(path), code="import os")], root=tmp_path)
+        patch([InsertAfterImports(path=str(path), sha256=sha256(path), code="import os")], root=tmp_path)
 
 
 def test_a_place_without_a_call_is_refused(script: Path) -> None:
@@ -128,7 +127,7 @@ def test_a_place_without_a_call_is_refused(script: Path) -> None:
 
 def test_control_characters_of_a_path_do_not_reach_the_terminal(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        patch([InsertAtTop(path=f"{tmp_path}/\x1b[31m.py", sha256="", code="import os")], root=tmp_path)
+        patch([InsertAfterImports(path=f"{tmp_path}/\x1b[31m.py", sha256="", code="import os")], root=tmp_path)
     assert "\x1b" not in str(caught.value)
 
 
