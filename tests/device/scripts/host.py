@@ -1,4 +1,4 @@
-"""Host-bound: 8 ms of the script's own Python a step, the model takes the device 2 ms."""
+"""Host-bound: each step the script's own Python takes 80 ms, the model takes the device 2 ms."""
 
 import time
 
@@ -15,6 +15,4 @@ for _ in range(200):
     y = model(torch.ops.sim.spin(x, 2e-3)).sum()
     y.backward()
     optimizer.step()
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < 8e-3:
-        pass
+    time.sleep(80e-3)

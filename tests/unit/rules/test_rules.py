@@ -34,6 +34,7 @@ from hotlap.rules import (
     sync_bound,
     thread_oversubscription,
     thread_starvation,
+    too_small_for_gpu,
     wasted_forward,
 )
 from tests.rule_runs import calls, device_window, firing, healthy, memory, run_of_shares, sighting
@@ -92,6 +93,14 @@ def test_input_bound_knows_nothing_of_a_loader_it_did_not_see() -> None:
     finding = input_bound.check(run_with(step_s=0.100, input_s=0.040))
     assert finding is not None
     assert finding.evidence == "Each step waits 40.0 ms (40% of it) for its batch."
+
+
+def test_input_bound_does_not_mind_loading_behind_kernels_in_the_queue() -> None:
+    run = replace(run_of(input=0.004, forward=0.006), device="NVIDIA H200")
+    assert input_bound.check(run) is not None
+    for starved_s, found in ((0.0, False), (0.0011, True)):
+        hidden = {Phase.INPUT: (starved_s,) * len(run.step_s)}
+        assert (input_bound.check(replace(run, device_phase_s=hidden)) is not None) is found
 
 
 def test_epoch_gap_spreads_the_wait_over_the_steps_of_an_epoch() -> None:
@@ -421,6 +430,33 @@ def test_sync_bound_counts_waiting_only_as_far_as_the_device_idles() -> None:
     assert sync_bound.check(run) is not None
     busy = replace(run.operators, device_busy_s=0.0095)
     assert sync_bound.check(replace(run, operators=busy)) is None
+
+
+def test_launch_bound_on_a_device_counts_what_nothing_else_explains_of_its_idle_time() -> None:
+    window = replace(device_window(step_s=0.01), device_busy_s=0.006, num_kernels=600)
+    run = replace(run_of(forward=0.005, backward=0.005), device="NVIDIA H200", operators=window)
+    finding = launch_bound.check(run)
+    assert finding is not None
+    assert finding.evidence == (
+        "The device idles 4.00 ms (40% of each step) between 600 kernels because the host has not launched the next "
+        "one."
+    )
+    starving = {Phase.INPUT: (0.003,) * len(run.step_s)}
+    assert launch_bound.check(replace(run, device_phase_s=starving)) is None, "it idles for want of batches"
+
+
+def test_too_small_for_gpu_compares_the_step_with_the_price_of_its_operators_on_a_cpu() -> None:
+    run = firing("too-small-for-gpu")  # 120 calls of 4 us, 1 million operations, 1 MB
+    finding = too_small_for_gpu.check(run)
+    assert finding is not None
+    assert finding.evidence == (
+        "A step of 1 million operations takes 10.0 ms on NVIDIA H200; a CPU should need about 780 us, 92% less."
+    )
+    assert run.operators is not None
+    # 120 calls of 47.5 us, and 300 us for the rest, are 60% of the step.
+    for dispatch_s, found in ((0.99 * 47.5e-6, True), (1.01 * 47.5e-6, False)):
+        window = replace(run.operators, dispatch_s=dispatch_s)
+        assert (too_small_for_gpu.check(replace(run, operators=window)) is not None) is found
 
 
 @pytest.mark.parametrize(
