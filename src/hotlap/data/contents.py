@@ -6,6 +6,7 @@
 import gc
 import io
 import logging
+import marshal
 import types
 import weakref
 import zlib
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from time import thread_time
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +79,6 @@ class _Part:
     then: object
 
 
-@final
 class Contents(Walk):
     """All that a data set consists of, and whether that has changed: asked when an epoch begins.
 
@@ -89,7 +89,7 @@ class Contents(Walk):
         self,
         root: Any,
         *,
-        beside: Watch,
+        beside: Watch | None = None,
         files: OpenedFiles | None = None,
         item_s: float = 0.0,
         num_items: int | None = None,
@@ -98,7 +98,7 @@ class Contents(Walk):
         """Looks into everything at once.
 
         Arguments:
-            beside: a `Watch` over the same root, made before.
+            beside: a `Watch` over the same root, made before; None: nothing is left to one.
             files: those that items are read from.
             item_s: seconds that an item takes, of `num_items` in all; None: looking may take as long as it takes.
             all_of_it: False leaves out what cannot be compared.
@@ -107,7 +107,7 @@ class Contents(Walk):
             Unseen: it holds what cannot be compared, or so much that it takes too long.
         """
         super().__init__(root)
-        self._beside = beside
+        self._elsewhere = {} if beside is None else beside.places
         self._all_of_it = all_of_it
         self._parts: list[_Part] = []
         self._paths = OpenedFiles()
@@ -182,7 +182,11 @@ class Contents(Walk):
         if self._all_of_it:
             raise Unseen(reason)
 
-    def _atom(self, value: Any) -> None:
+    def _meet(self, name: str, value: Any) -> None:
+        if type(value) in ATOMS:
+            self._note_paths((value,))
+
+    def _constant(self, name: str, value: Any) -> None:
         self._note_paths((value,))
 
     def _numbers(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -200,7 +204,7 @@ class Contents(Walk):
             self._add(f"the array {name}", partial(of_array, value))
 
     def _container(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        known = ("container", id(value)) in self._beside.places
+        known = ("container", id(value)) in self._elsewhere
         entries = entries_of(value)
         others = [*set(map(type, entries)) - ATOMS]
         if not others and (known or isinstance(value, tuple | frozenset)):
@@ -218,7 +222,7 @@ class Contents(Walk):
         yield from ((f"an entry of {name}", child) for child in entries if type(child) not in ATOMS)
 
     def _place(self, kind: str, owner: Any, place: Callable[[], Place]) -> None:
-        if (kind, id(owner)) not in self._beside.places:
+        if (kind, id(owner)) not in self._elsewhere:
             super()._place(kind, owner, place)
 
     def _object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -232,7 +236,7 @@ class Contents(Walk):
     def _other(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         kind = type(value)
         if isinstance(value, _CONSTANT) or kind is object or kind.__module__.partition(".")[0] in _CONSTANT_MODULES:
-            self._atom(value)
+            self._constant(name, value)
         elif callable(value) and hasattr(value, "__name__") and not _is_of_python(kind):
             # A function of C. What one remembers (`functools.lru_cache`), the script would be handed too.
             yield name, getattr(value, "__wrapped__", None)
@@ -255,7 +259,7 @@ class Contents(Walk):
 
     def _open_file(self, name: str, value: Any) -> None:
         if isinstance(value, io.BytesIO | io.StringIO):
-            self._add(name, lambda: hash(value.getvalue()))
+            self._add(name, lambda: zlib.crc32(marshal.dumps(value.getvalue(), 2)))
         elif isinstance(getattr(value, "name", None), str):
             self._paths.note(value.name)
 
@@ -288,7 +292,7 @@ class Contents(Walk):
         """Methods that the code seen so far may call."""
         found = []
         for kind, (name, entries) in self._classes.items():
-            for key in (self._names | entries) & vars(kind).keys():
+            for key in sorted((self._names | entries) & vars(kind).keys()):
                 function = _behind(vars(kind)[key])
                 if isinstance(function, types.FunctionType) and id(function) not in self._visited:
                     found.append((f"{name}.{key}", function))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.data.arena import Arena, arena_bytes
-from hotlap.data.fingerprint import NoKey, key_of
+from hotlap.data.checksums import Unseen
+from hotlap.data.fingerprint import key_of
 from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported, num_bytes
 from hotlap.data.memory import ALLOWANCE, limit_bytes
@@ -57,11 +58,11 @@ class Opened:
             return
         try:
             if key_of(self.dataset) != self.key:
-                raise NoKey("it was changed while its items were computed")
+                raise Unseen("it was changed while its items were computed")
             self.shelf.publish(self.draft, key=self.key, layout=self.store.layout, num_items=self.num_items)
         except NoShelf as reason:
             self.notes.append(str(reason))
-        except NoKey as reason:
+        except Unseen as reason:
             self.notes.append(f"the cache is not kept on disk: {reason}")
         self.close()
 
@@ -141,7 +142,7 @@ def _on_disk(dataset: Any, sample: Any, opened: Opened, wish: Wish) -> bool:
         return False
     try:
         opened.dataset, opened.key = dataset, key_of(dataset)
-    except NoKey as reason:
+    except Unseen as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
     try:

@@ -24,7 +24,7 @@ from hotlap.data.checksums import (
 from hotlap.data.determinism import Stream, attribute_names, cell_contents, global_names, own_stream
 from hotlap.data.stand_in import StandIn
 
-_FUNCTIONS: Any = (
+FUNCTIONS: Any = (
     types.FunctionType, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, partial
 )  # fmt: skip
 
@@ -103,8 +103,7 @@ class Walk:
     def _go(self, max_depth: float) -> None:
         while self._waiting and not self._full():
             name, value, depth = self._waiting.popleft()
-            if type(value) in ATOMS:
-                self._atom(value)
+            self._meet(name, value)
             if depth > max_depth or id(value) in self._visited or type(value) in ATOMS:
                 continue
             self._visited[id(value)] = value
@@ -123,15 +122,15 @@ class Walk:
             yield from self._container(name, value)
             if hasattr(value, "__dict__"):
                 yield from self._object(name, value)
-        elif isinstance(value, _FUNCTIONS):
+        elif isinstance(value, FUNCTIONS):
             yield from self._function(name, value)
         elif isinstance(value, type):
             self._class(name, value, {"__init__", "__new__", "__post_init__"})
         else:
             yield from self._other(name, value)
 
-    def _atom(self, value: Any) -> None:
-        """A value that cannot change, in a place that may."""
+    def _meet(self, name: str, value: Any) -> None:
+        """Anything that is reached, be it for the second time."""
 
     def _numbers(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         """A tensor or an array."""

@@ -3,7 +3,9 @@
 import errno
 import fcntl
 import gc
+import io
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -17,7 +19,8 @@ import torch
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from hotlap.data import cached, opening, shelf
-from hotlap.data.fingerprint import NoKey, key_of
+from hotlap.data.checksums import Unseen
+from hotlap.data.fingerprint import key_of
 from hotlap.data.memory import limit_bytes
 from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
 
@@ -224,6 +227,8 @@ def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monk
     assert limit_bytes() == 10_000_000
 
 
+TRUE: Any = torch.ones(1)
+
 KEYS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "tensor": (lambda: TensorDataset(torch.zeros(3)), lambda: TensorDataset(torch.ones(3))),
     "dtype": (lambda: [torch.zeros(1)], lambda: [torch.zeros(1, dtype=torch.int32)]),
@@ -233,7 +238,22 @@ KEYS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "closure": (lambda: Pictures(50, adding(1)), lambda: Pictures(50, adding(2))),
     "class": (Pictures, Counting),
     "subset": (lambda: Subset(Pictures(), [1, 2]), lambda: Subset(Pictures(), [2, 1])),
+    "which of two": (lambda: which_of_two(0), lambda: which_of_two(1)),
+    "an entry among objects": (lambda: (TRUE, 1, [TRUE]), lambda: (TRUE, 2, [TRUE])),
+    "a set": (lambda: {"a", "b", "c"}, lambda: {"a", "b", "d"}),
+    "an object of C": (lambda: [re.compile("a")], lambda: [re.compile("b")]),
+    "a code inside": (
+        lambda: Pictures(50, lambda i: [k for k in [i]]),
+        lambda: Pictures(50, lambda i: [k + 1 for k in [i]]),
+    ),
+    "bytes in memory": (lambda: [io.BytesIO(b"a")], lambda: [io.BytesIO(b"b")]),
+    "an array of objects": (lambda: [np.array([1, "a", None])], lambda: [np.array([1, "b", None])]),
 }
+
+
+def which_of_two(number: int) -> Any:
+    both = [[TRUE], [TRUE]]
+    return [both, both[number]]
 
 
 def adding(number: int) -> Callable[[int], int]:
@@ -259,7 +279,7 @@ def test_a_key_changes_with_the_files_that_a_data_set_names(tmp_path: Path) -> N
 
 
 def test_what_cannot_be_told_has_no_key(tmp_path: Path) -> None:
-    with (tmp_path / "x").open("w") as file, pytest.raises(NoKey, match="TextIOWrapper"):
+    with (tmp_path / "x").open("w") as file, pytest.raises(Unseen, match="TextIOWrapper"):
         key_of([file])
     kept = cached(Pictures(50, Opened(tmp_path / "x")), disk=tmp_path / "cache")
     epochs(kept)
