@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch.utils.data import default_collate
 
-from hotlap.data.buffers import Buffers
 from hotlap.data.items import Unsupported, copy_tensor, is_plain_tensor, same_array, same_tensor, tensor_bytes
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -109,7 +108,6 @@ class _Rows(Column):
         # Normal tensors also when made inside of inference mode: those could not be written to outside of it.
         with torch.inference_mode(False):
             self.store = allocate((num_items, *(shape[dim] for dim in order)), dtype)
-        self._buffers = Buffers(tuple(self.store.shape[1:]), dtype)
         self.item_bytes = max(1, prod(shape) * self.store.element_size())
         self._row_elements = prod(shape)
         self._array = _as_array(self.store)
@@ -126,7 +124,7 @@ class _Rows(Column):
     def rows(self, index: torch.Tensor) -> torch.Tensor:
         """(B, ...) memory that nobody else holds."""
         num_elements = index.numel() * self._row_elements
-        rows = self._buffers.take(index.numel())
+        rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=self._dtype, device="cpu")
         if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
             with torch.no_grad():
                 torch.index_select(self.store, 0, index, out=rows)

@@ -13,10 +13,10 @@ import torch
 from torch.utils.data import get_worker_info
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
+from hotlap.data import late_batches
 from hotlap.data.changes import Watch
 from hotlap.data.contents import Contents
 from hotlap.data.determinism import Streams, fetch
-from hotlap.data.late_batches import Finisher
 from hotlap.data.lateness import LateDataset, fetched
 from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.sending import sent, why_any_order, why_no_copies
@@ -209,7 +209,6 @@ class Epoch(_BaseDataLoaderIter):
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)  # draws the base seed
         self.over = False
-        self._finisher = Finisher()
         self._loader = loader
         self._crew: Crew | None = None
         if not loader.dataset._hotlap_begins_late:
@@ -224,7 +223,7 @@ class Epoch(_BaseDataLoaderIter):
     def _next_data(self) -> Any:
         crew = self._begin() if self._crew is None else self._crew
         try:
-            return self._finisher.finish(crew.take())
+            return late_batches.finish(crew.take())
         except StopIteration:
             self.over = True
             raise

@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
-from select import select
-from time import perf_counter
+from selectors import EVENT_READ, DefaultSelector
+from time import perf_counter, sleep
 from typing import Any, NoReturn, final
 
 Work = Callable[[list[int]], str | None]
@@ -222,24 +222,25 @@ class Fillers:
         except Exception as error:  # the script's code; the script meets it when it asks for that item itself
             _complain(complaints, _FAILED, f"{type(error).__name__}: {error}")
         while True:  # this process is ended from outside, after what it said was heard
-            _sleep_or_leave(parent)
+            sleep(_LOOK_S)
+            _leave_without(parent)
 
     def _next(self, requests: int, parent: int) -> list[int]:
         while True:
             try:
                 data = os.read(requests, 8 * self._at_once)
             except BlockingIOError:
-                select([requests], [], [], _LOOK_S)
-                if os.getppid() != parent:
-                    os._exit(0)
+                with DefaultSelector() as selector:
+                    selector.register(requests, EVENT_READ)
+                    selector.select(_LOOK_S)
+                _leave_without(parent)
                 continue
             if not data:
                 os._exit(0)
             return list(array("q", data))
 
 
-def _sleep_or_leave(parent: int) -> None:
-    select([], [], [], _LOOK_S)
+def _leave_without(parent: int) -> None:
     if os.getppid() != parent:
         os._exit(0)
 

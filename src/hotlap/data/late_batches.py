@@ -1,6 +1,5 @@
 """Batches of bytes on their way from the fetcher to the script, and the iterators that make numbers of them."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -9,11 +8,7 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
-from hotlap.data.buffers import Buffers
 from hotlap.data.tails import Tail
-
-# Shapes of rows whose memory is used again; a script whose pictures keep changing in size needs it for the last few.
-_MOST_SHAPES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,65 +39,41 @@ class LateBatch:
         return LateBatch, (self.value, self.leaves)
 
 
-@final
-class Finisher:
-    """Makes numbers of bytes."""
+def finish(data: Any) -> Any:
+    """The batch as the script knows it, numbers in place of bytes; what is no `LateBatch` as it is."""
+    if type(data) is not LateBatch:
+        return data
+    value = data.value
+    for leaf in data.leaves:
+        value = _put(value, leaf.path, _numbers(_get(value, leaf.path), leaf))
+    return value
 
-    def __init__(self) -> None:
-        self._buffers: OrderedDict[tuple[int, ...], Buffers] = OrderedDict()
 
-    def finish(self, data: Any) -> Any:
-        """The batch as the script knows it; what is no `LateBatch` as it is."""
-        if type(data) is not LateBatch:
-            return data
-        value = data.value
-        for leaf in data.leaves:
-            value = _put(value, leaf.path, self._numbers(_get(value, leaf.path), leaf))
-        return value
-
-    def _numbers(self, bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
-        num_items, *shape = bytes_.shape
-        if leaf.channels_last:
-            shape = [shape[2], *shape[:2]]
-        out = self._empty(num_items, tuple(shape), bytes_, keeps_order=not leaf.channels_last)
-        return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
-
-    def _empty(self, num_items: int, shape: tuple[int, ...], like: torch.Tensor, *, keeps_order: bool) -> torch.Tensor:
-        if keeps_order and not like.is_contiguous():
-            return torch.empty_like(
-                like, dtype=torch.float32, pin_memory=torch.cuda.is_available() and like.is_pinned()
-            )
-        if torch.cuda.is_available() and like.is_pinned():
-            return torch.empty((num_items, *shape), dtype=torch.float32, device="cpu", pin_memory=True)
-        buffers = self._buffers.pop(shape, None) or Buffers(shape, torch.float32)
-        self._buffers[shape] = buffers  # the one used last is at the end
-        if len(self._buffers) > _MOST_SHAPES:
-            self._buffers.popitem(last=False)
-        return buffers.take(num_items)
+def _numbers(bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
+    pinned = torch.cuda.is_available() and bytes_.is_pinned()
+    if leaf.channels_last:
+        num_items, rows, columns, channels = bytes_.shape
+        shape = (num_items, channels, rows, columns)
+        out = torch.empty(shape, dtype=torch.float32, device="cpu", pin_memory=pinned)
+    else:
+        out = torch.empty_like(bytes_, dtype=torch.float32, pin_memory=pinned)
+    return leaf.tail.apply(bytes_, out, channels_last=leaf.channels_last)
 
 
 @final
 class LateIterator(_SingleProcessDataLoaderIter):
     """torch's own, without workers."""
 
-    def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
-        self._finisher = Finisher()
-
     def _next_data(self) -> Any:
-        return self._finisher.finish(super()._next_data())  # type: ignore[no-untyped-call]
+        return finish(super()._next_data())  # type: ignore[no-untyped-call]
 
 
 @final
 class LateWorkers(_MultiProcessingDataLoaderIter):
     """torch's own, with workers."""
 
-    def __init__(self, loader: Any) -> None:
-        self._finisher = Finisher()
-        super().__init__(loader)
-
     def _next_data(self) -> Any:
-        return self._finisher.finish(super()._next_data())  # type: ignore[no-untyped-call]
+        return finish(super()._next_data())  # type: ignore[no-untyped-call]
 
 
 def _get(value: Any, path: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ from hotlap.data.collation import Batch, torch_collates
 from hotlap.data.columns import same_batches
 from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, fetch, fetches_whole_batches
-from hotlap.data.late_batches import Finisher, LateBatch, LateIterator, LateWorkers, Leaf
+from hotlap.data.late_batches import LateBatch, LateIterator, LateWorkers, Leaf, finish
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
 from hotlap.data.prefix import PrefixDataset
@@ -83,7 +83,7 @@ class Cutting:
         late = self._late(halves)
         if late is None:
             return "its last transforms are not given pictures of bytes, one for an item and all of one size"
-        if not self._are_exact(halves[0]) or not same_batches(Finisher().finish(late), expected):
+        if not self._are_exact(halves[0]) or not same_batches(finish(late), expected):
             return "a batch comes out different when the last transforms are done late"
         return None
 
@@ -311,7 +311,7 @@ def _num_items(dataset: Any) -> int:
 
 
 def fetched(loader: Any, dataset: LateDataset) -> Any:
-    """What the fetchers of a loader over this read: batches of bytes for a `Finisher`, or items as ever.
+    """What the fetchers of a loader over this read: batches of bytes for `finish`, or items as ever.
 
     Arguments:
         loader: asked for its settings, not for its data set.

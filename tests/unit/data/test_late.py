@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
-from hotlap.data import cached_prefix, lasting, late, lateness, overlapped, prefix
-from hotlap.data.late_batches import Finisher, LateBatch
+from hotlap.data import cached_prefix, lasting, late, late_batches, lateness, overlapped, prefix
+from hotlap.data.late_batches import LateBatch
 from hotlap.data.lateness import LateDataset
 from hotlap.data.tails import Tail, tail_of
 from hotlap.errors import UserError
@@ -88,15 +88,15 @@ def test_no_item_goes_through_the_last_transforms(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_send_bytes(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = []
-    true_finish = Finisher.finish
+    true_finish = late_batches.finish
 
-    def noted(self: Any, data: Any) -> Any:
+    def noted(data: Any) -> Any:
         sent.append(data.value[0].dtype if type(data) is LateBatch else None)
-        return true_finish(self, data)
+        return true_finish(data)
 
     settings: dict[str, Any] = {"num_workers": 2, "num_epochs": 2, "persistent_workers": persistent}
     expected = epochs(usual(), **settings)
-    monkeypatch.setattr(Finisher, "finish", noted)
+    monkeypatch.setattr(late_batches, "finish", noted)
     assert_same_epochs(epochs(late(usual()), **settings), expected)
     assert set(sent) == {torch.uint8}
 
@@ -187,15 +187,15 @@ def test_heads_dropped_while_it_goes_on_change_nothing(num_workers: int) -> None
 
 def test_workers_that_stay_send_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = []
-    true_finish = Finisher.finish
+    true_finish = late_batches.finish
 
-    def noted(self: Any, data: Any) -> Any:
+    def noted(data: Any) -> Any:
         sent.append(type(data) is LateBatch)
-        return true_finish(self, data)
+        return true_finish(data)
 
     given: dict[str, Any] = {"num_workers": 2, "num_epochs": 3}
     expected = epochs(usual(), **given)
-    monkeypatch.setattr(Finisher, "finish", noted)
+    monkeypatch.setattr(late_batches, "finish", noted)
     ours = lasting(late(usual()))
     assert_same_epochs(epochs(ours, **given), expected)
     assert ours.note is None and all(sent) and len(sent) == 9
@@ -480,10 +480,3 @@ def test_a_refusal_is_remembered_until_the_data_set_changes(monkeypatch: pytest.
     data.transform = Compose([ToTensor()])
     next(iter(loader))
     assert len(tries) == 2
-
-
-def test_memory_of_many_sizes_is_not_held() -> None:
-    finisher = Finisher()
-    for side in range(2, 20):
-        finisher._empty(1, (3, side, side), torch.empty(1), keeps_order=True)
-    assert len(finisher._buffers) <= 4
