@@ -14,6 +14,17 @@ FOLDERS = ("levers", "rules")
 """Below docs/; every page in them is made here."""
 
 _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change those. -->\n"
+# They do something on a device alone, and none of them has met a real one (docs/limits.md).
+_FOR_GPUS = (
+    "cuda-graphs",
+    "cudnn-benchmark",
+    "deferred-scalars",
+    "device-resident",
+    "fp16-autocast",
+    "pin-and-overlap",
+    "tf32",
+)
+_NOT_RUN = "\n**It has not run on a GPU yet**; see [limits](../limits.md)."
 _HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|What|Why|When it hurts): ", re.MULTILINE)
 _ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+)|(?<![\w.-]))#(\d{3,})\b")
 
@@ -67,6 +78,8 @@ def _lever_page(kind: type[levers.Lever]) -> Iterator[str]:
     yield f"# {kind.name}\n\n{_NOTE}\n{title}\n"
     yield f"Scope `{kind.scope}`, numbers `{kind.numerics}`{f', settings {settings}' if settings else ''}.\n"
     yield _shown(text)
+    if kind.name in _FOR_GPUS:
+        yield _NOT_RUN
     named_by = [code for code in rules.ALL if kind.name in _levers_of(code)]
     if named_by:
         yield f"\n**Findings that name it:** {_links(named_by, '../rules')}."

@@ -80,7 +80,7 @@ def window(*, step_s: float) -> OperatorWindow:
 def device_window(*, step_s: float, gap: float = 0.02, exposed: float = 0.01, waits: float = 0.0) -> OperatorWindow:
     return replace(
         window(step_s=step_s), num_kernels=300, kernel_s=step_s / 400, device_busy_s=(0.98 - gap - waits) * step_s,
-        launch_gap_s=gap * step_s, copy_s=0.02 * step_s, copy_exposed_s=exposed * step_s, flops=1e13 * step_s,
+        copy_s=0.02 * step_s, copy_exposed_s=exposed * step_s, flops=1e13 * step_s,
     )  # fmt: skip
 
 

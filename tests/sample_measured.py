@@ -76,7 +76,7 @@ def run_on_gpu() -> Run:
         ),
         operators=OperatorWindow(
             num_steps=3, wall_s=0.0131, num_calls=214, covered=0.81, dispatch_s=4.1e-6, num_kernels=187,
-            kernel_s=3.4e-5, device_busy_s=0.0071, launch_gap_s=0.0006, copy_s=0.0011,
+            kernel_s=3.4e-5, device_busy_s=0.0071, copy_s=0.0011,
             copy_exposed_s=0.0009, tensor_core_share=0.62,
             operators=(
                 Operator(name="aten::addmm", per_step=12, self_s=0.0004, device_s=0.0029),

@@ -177,7 +177,7 @@ c10::DataPtr pointer(void* data, size_t bytes, int device, c10::Storage held = {
 struct Memory final : c10::Allocator {
     c10::DataPtr allocate(size_t bytes) override {
         start();
-        return pointer(bytes ? std::aligned_alloc(64, (bytes + 63) / 64 * 64) : nullptr, bytes, current_device);
+        return pointer(bytes ? std::malloc(bytes) : nullptr, bytes, current_device);
     }
     c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
     void copy_data(void* to, const void* from, size_t count) const override { std::memcpy(to, from, count); }
@@ -196,7 +196,7 @@ struct PinnedMemory final : c10::Allocator {
     }
     c10::DataPtr allocate(size_t bytes) override {
         start();
-        void* data = std::aligned_alloc(64, std::max<size_t>(64, (bytes + 63) / 64 * 64));
+        void* data = std::malloc(std::max<size_t>(64, bytes));
         std::lock_guard<std::mutex> guard(pinned_lock);
         pinned[static_cast<char*>(data)] = std::max<size_t>(64, bytes);
         return {data, data, free, c10::Device(c10::DeviceType::CPU)};
@@ -276,7 +276,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 void resize_storage(c10::StorageImpl* storage, size_t bytes) {
     if (bytes <= storage->nbytes()) return;
     const int device = storage->device().index();
-    void* data = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    void* data = std::malloc(bytes);
     if (storage->nbytes()) std::memcpy(data, storage->data(), storage->nbytes());
     storage->set_data_ptr_noswap(pointer(data, bytes, device));
     storage->set_nbytes(bytes);

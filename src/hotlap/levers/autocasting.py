@@ -21,7 +21,7 @@ def autocast_edits(run: Run, dtype: Half) -> Sequence[Edit]:
     sites = model_calls(run)
     if any(site.detail.get("returns") != "Tensor" for site in sites):
         return ()
-    device = "cpu" if run.device == "cpu" else "cuda"
+    device = run.device_type or ("cpu" if run.device == "cpu" else "cuda")
     return tuple(
         WrapStatement(
             site=site,

@@ -18,6 +18,9 @@ _SETTLED_CALLS = 30
 # A graph for each of two sizes (the last batch of an epoch) in training and in a validation is nothing to speak of.
 _MANY_GRAPHS = 4
 
+# TorchInductor has a backend for these (torch/_inductor/codegen).
+_COMPILED_FOR = ("cpu", "cuda", "xpu", "mps")
+
 _PREFIX = "torch.compile: "
 
 # `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
@@ -40,6 +43,8 @@ def cannot_compile(lever: Lever, run: Run) -> str | None:
     """Why no model can be compiled where the script names it; None where one can."""
     from hotlap.machine.cuda import version
 
+    if run.device_type not in (None, *_COMPILED_FOR):
+        return f"torch.compile writes no kernels for {run.device_type}."
     torch = version(run.versions.get("torch")) or _WRAPS_SINCE
     if torch < _WRAPS_SINCE and any(
         site.detail.get("torch_forward") and site.detail.get("parameters") for site in run.call_sites

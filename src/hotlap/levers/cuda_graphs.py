@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from hotlap.levers.cards import why_not_cuda
 from hotlap.levers.compiling import cannot_compile, compile_edits, compile_when_called
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.record import Ceiling, Machine, Phase, Run
@@ -34,8 +35,9 @@ class CudaGraphs(Lever):
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Where the model runs, what is on already, shapes, and whether it can be written."""
-        if run.device == "cpu":
-            return "CUDA graphs are launched on GPUs; the model is on the CPU."
+        elsewhere = why_not_cuda(run, "CUDA graphs are launched on GPUs of NVIDIA's and AMD's")
+        if elsewhere is not None:
+            return elsewhere
         if run.compiled:
             return "The script uses torch.compile already, whose mode reduce-overhead records graphs."
         if run.shapes is None:

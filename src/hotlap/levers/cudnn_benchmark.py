@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from hotlap.levers.cards import why_not_cuda
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run, SwitchFacts
 from hotlap.source import Edit
@@ -31,8 +32,9 @@ class CudnnBenchmark(Lever):
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Convolutions on a GPU, with shapes that are known."""
-        if run.device == "cpu":
-            return "cuDNN is NVIDIA's library for GPUs; the model is on the CPU."
+        elsewhere = why_not_cuda(run, "cuDNN is NVIDIA's library for GPUs")
+        if elsewhere is not None:
+            return elsewhere
         if not any(site.calls == "forward" and site.detail.get("convolutions") for site in run.call_sites):
             return "The model has no convolution over images."
         if run.switches is None or run.shapes is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.cards import is_before_ampere
+from hotlap.levers.cards import is_before_ampere, why_not_cuda
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
@@ -28,8 +28,9 @@ class Tf32(Lever):
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Present state, then the card."""
-        if run.device == "cpu":
-            return "TF32 is a format of NVIDIA's GPUs; the model is on the CPU."
+        elsewhere = why_not_cuda(run, "TF32 is a format of NVIDIA's GPUs")
+        if elsewhere is not None:
+            return elsewhere
         if is_before_ampere(run.device):
             return f"This card ({run.device}) has no tensor cores for TF32."
         if run.autocast:

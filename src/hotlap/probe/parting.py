@@ -47,6 +47,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         error=session.ending.error,
         versions=_versions(),
         device=_device_of(optimizers),
+        device_type=next((parameter.device.type for parameter in session.parameters()), "cpu"),
         num_threads=session.num_threads,
         seed=None if plan.seed is None else plan.seed + plan.reseed,
         reseed=plan.reseed,

@@ -221,23 +221,12 @@ class _Device:
             "num_kernels": len(self._kernels) / num_steps,
             "kernel_s": kernel_s / len(self._kernels) if self._kernels else None,
             "device_busy_s": length_s(self._busy) / num_steps,
-            "launch_gap_s": self._launch_gap_s() / num_steps,
             "copy_s": length_s(copies) / num_steps,
             "copy_exposed_s": without_s(copies, kernels) / num_steps,
             "tensor_core_share": tensor_core_share(self._kernels),
             "communication_s": length_s(talk) / num_steps if talks else None,
             "communication_exposed_s": without_s(talk, compute) / num_steps if talks else None,
         }
-
-    def _launch_gap_s(self) -> float:
-        """Idle stretches that ended with something that was launched after they had begun."""
-        starts = {event.begin_s: event for event in reversed(self._work)}
-        gap_s = 0.0
-        for (_, idle_from), (idle_until, _) in zip(self._busy, self._busy[1:], strict=False):
-            launch = self._launches.get(starts[idle_until].id)
-            if launch is not None and launch.end_s > idle_from:
-                gap_s += idle_until - idle_from
-        return gap_s
 
 
 def tensor_core_share(kernels: Iterable[Event]) -> float | None:

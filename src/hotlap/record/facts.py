@@ -207,8 +207,6 @@ class OperatorWindow:
     """Mean length of a kernel."""
     device_busy_s: float | None = None
     """Union of all kernels and copies."""
-    launch_gap_s: float | None = None
-    """The device was idle because the host had not launched yet."""
     copy_s: float | None = None
     """Union of copies between host and device."""
     copy_exposed_s: float | None = None

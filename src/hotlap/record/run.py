@@ -47,6 +47,8 @@ class Run:
     """"python", "torch", "hotlap" and the like."""
     device: str = "cpu"
     """Where the parameters live: "cpu", or the name that the driver gives."""
+    device_type: str | None = None
+    """As torch calls it: "cpu", "cuda" (ROCm's as well), "xpu"; None in records made before."""
     num_threads: int | None = None
     """torch's intra-op threads at the first recorded step."""
     seed: int | None = None

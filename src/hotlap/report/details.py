@@ -140,8 +140,6 @@ def _window_sentences(window: OperatorWindow) -> Iterator[str]:
         yield f"The device ran {window.num_kernels:,.0f} kernels of {duration(window.kernel_s)} each."
     if window.device_busy_s is not None and window.wall_s > 0:
         yield f"It was busy for {duration(window.device_busy_s)}, {percent(window.device_busy_s / window.wall_s)}."
-    if window.launch_gap_s:
-        yield f"For {duration(window.launch_gap_s)} it waited for the host to launch."
     if window.copy_s:
         exposed = f", {duration(window.copy_exposed_s)} of it beside no kernel" if window.copy_exposed_s else ""
         yield f"Copies took {duration(window.copy_s)}{exposed}."

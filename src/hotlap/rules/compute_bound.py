@@ -7,7 +7,7 @@ Example: a transformer whose batches are ready in time.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, model_levers
+from hotlap.rules.step import finding, model_levers, on_cpu, phase_s, share_of
 from hotlap.units import duration, percent
 
 # Ours: with half of the step in the model, no other phase can be larger. (TraceML says so from 90% on only; between the
@@ -17,16 +17,16 @@ MIN_SHARE = 0.50
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in forward and backward."""
-    forward, backward = run.share(Phase.FORWARD), run.share(Phase.BACKWARD)
-    if forward is None or backward is None or forward + backward < MIN_SHARE:
+    forward_s, backward_s = phase_s(run, Phase.FORWARD), phase_s(run, Phase.BACKWARD)
+    if forward_s is None or backward_s is None or share_of(run, forward_s + backward_s) < MIN_SHARE:
         return None
-    cost_s = (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
+    cost_s = forward_s + backward_s
     levers = (*model_levers(run), *(() if run.autocast else ("bf16-autocast",)))
     return finding(
         run,
         "compute-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(forward + backward)} of it) in the model: "
-        f"{percent(forward)} forward, {percent(backward)} backward.",
-        levers=(*levers, "threads", "huge-pages"),
+        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) in the model: "
+        f"{percent(share_of(run, forward_s))} forward, {percent(share_of(run, backward_s))} backward.",
+        levers=(*levers, *(("threads", "huge-pages") if on_cpu(run) else ())),
     )

@@ -7,7 +7,7 @@ Example: a recurrent net written as a Python loop over time, with a few small op
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import device_s, finding, idle_s, model_levers, on_cpu, parts, share_of, waited_s
+from hotlap.rules.step import finding, launch_s, model_levers, on_cpu, parts, share_of
 from hotlap.units import duration, percent
 
 # On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
@@ -46,21 +46,15 @@ def _on_cpu(run: Run) -> Finding | None:
 
 
 def _on_device(run: Run) -> Finding | None:
-    """The device's idle time, but for what it waits for input, the script's Python and synchronising calls."""
-    idle, seen = idle_s(run), run.operators
-    if idle is None or seen is None:
-        return None
-    explained_s = sum(device_s(run, phase) or 0.0 for phase in (Phase.INPUT, Phase.OTHER)) + waited_s(run)
-    cost_s = max(0.0, idle - explained_s)
-    share = share_of(run, cost_s)
-    if share < MIN_SHARE_ON_DEVICE:
+    cost_s, seen = launch_s(run), run.operators
+    if cost_s is None or seen is None or share_of(run, cost_s) < MIN_SHARE_ON_DEVICE:
         return None
     kernels = "" if seen.num_kernels is None else f" between {seen.num_kernels:,.0f} kernels"
     return finding(
         run,
         "launch-bound",
         cost_s,
-        f"The device idles {duration(cost_s)} ({percent(min(1.0, share))} of each step){kernels} "
+        f"The device idles {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of each step){kernels} "
         "because the host has not launched the next one.",
         levers=("cuda-graphs",) if run.compiled else ("cuda-graphs", "compile"),
     )

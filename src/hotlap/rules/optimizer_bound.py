@@ -7,7 +7,7 @@ Example: default Adam over a network with many small parameter tensors.
 """
 
 from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run
-from hotlap.rules.step import finding
+from hotlap.rules.step import finding, on_cpu, phase_s, share_of
 from hotlap.units import duration, percent
 
 # An update of N parameters moves about 7 N numbers, forward and backward of a batch of 32 do 6 N x 32 operations; with
@@ -18,8 +18,8 @@ MIN_SHARE = 0.25
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Share of the step spent in optimizers."""
-    share, cost_s = run.share(Phase.OPTIMIZER), run.mean_phase_s(Phase.OPTIMIZER)
-    if share is None or cost_s is None or share < MIN_SHARE or not run.optimizers:
+    cost_s = phase_s(run, Phase.OPTIMIZER)
+    if cost_s is None or share_of(run, cost_s) < MIN_SHARE or not run.optimizers:
         return None
     elements = sum(optimizer.num_elements for optimizer in run.optimizers)
     tensors = sum(optimizer.num_parameters for optimizer in run.optimizers)
@@ -28,9 +28,9 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         "optimizer-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(share)} of it) in the optimizer, "
+        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) in the optimizer, "
         f"for {elements:,} parameters in {tensors} tensors.",
-        levers=(*fused, "threads", "huge-pages"),
+        levers=(*fused, *(("threads", "huge-pages") if on_cpu(run) else ())),
     )
 
 

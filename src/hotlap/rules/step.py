@@ -54,6 +54,12 @@ def device_s(run: Run, phase: Phase) -> float | None:
     return sum(parts) / len(parts) if parts else None
 
 
+def phase_s(run: Run, phase: Phase) -> float | None:
+    """Mean seconds a step in `phase`: of the device's stream where there is one, else of the host; None if unknown."""
+    on_device = device_s(run, phase)
+    return run.mean_phase_s(phase) if on_device is None else on_device
+
+
 def idle_s(run: Run) -> float | None:
     """Seconds of a step in which the device does nothing; None where no profiler saw what it does.
 
@@ -63,6 +69,18 @@ def idle_s(run: Run) -> float | None:
     if seen is None or not seen.complete or seen.device_busy_s is None:
         return None
     return max(0.0, mean_step_s(run) - seen.device_busy_s)
+
+
+def launch_s(run: Run) -> float | None:
+    """Seconds of a step in which the device idles because the host has not launched yet; None where that is unknown.
+
+    What it waits for input, for the script's Python and behind synchronising calls is not counted.
+    """
+    idle = idle_s(run)
+    if idle is None:
+        return None
+    explained_s = sum(device_s(run, phase) or 0.0 for phase in (Phase.INPUT, Phase.OTHER)) + waited_s(run)
+    return max(0.0, idle - explained_s)
 
 
 def waited_s(run: Run) -> float:

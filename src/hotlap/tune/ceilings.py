@@ -6,6 +6,7 @@ from hotlap.experiment import statistics
 from hotlap.experiment.batches import speedup_without
 from hotlap.experiment.statistics import Pool
 from hotlap.record import Ceiling, Phase, Run
+from hotlap.rules.step import device_s, idle_s, launch_s
 
 
 def ceilings(run: Run, *, free: Sequence[float] = (), pooled: Pool | None = None) -> tuple[Ceiling, ...]:
@@ -48,34 +49,34 @@ def _savings(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
 
 
 def _of_phase(run: Run, phase: Phase) -> Sequence[float] | None:
-    """Seconds of each step in a phase, by the clock that saw more of it: the device works on after the host left it."""
-    host_s, device_s = run.phase_s.get(phase), run.device_phase_s.get(phase)
-    known = [parts for parts in (host_s, device_s) if parts is not None and len(parts) == len(run.step_s)]
+    """Seconds of each step in a phase; of the device's time where it was seen, because what the host spends beside it
+    is hidden, and where the host waits for a copy it waits for all that the device was asked before as well."""
+    on_device = device_s(run, phase)
     if phase is Phase.TRANSFER and run.operators is not None and run.operators.copy_exposed_s is not None:
-        known.append((run.operators.copy_exposed_s,) * len(run.step_s))
-    known = [parts for parts in known if any(parts)]
-    return max(known, key=sum) if known else None
+        on_device = run.operators.copy_exposed_s
+    host_s = run.phase_s.get(phase)
+    known = host_s if on_device is None else (on_device,) * len(run.step_s)
+    return known if known is not None and len(known) == len(run.step_s) and any(known) else None
 
 
 def _of_host(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
     """The script's own Python; with a device only as far as the device was idle meanwhile."""
-    other_s = run.phase_s.get(Phase.OTHER)
-    if other_s is None or len(other_s) != len(run.step_s) or run.phase_s.get(Phase.FORWARD) is None:
+    other_s = _of_phase(run, Phase.OTHER)
+    if other_s is None or run.phase_s.get(Phase.FORWARD) is None:
         return  # without modules the script's arithmetic is in there
-    window = run.operators
-    if window is not None and window.complete and window.device_busy_s is not None:
-        idle_s = max(0.0, window.wall_s - window.device_busy_s)
-        other_s = tuple(min(part, idle_s) for part in other_s)
+    idle = idle_s(run)
+    if idle is not None:
+        other_s = tuple(min(part, idle) for part in other_s)
     yield "host", "no time in the script's own Python between the phases", other_s
 
 
 def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
     """What it costs to start operators, each of them however small."""
-    window = run.operators
+    window, gaps_s = run.operators, launch_s(run)
     if window is None:
         return
-    if window.launch_gap_s is not None:
-        yield "launches", "the device never waits for a launch", (window.launch_gap_s,) * len(run.step_s)
+    if gaps_s is not None:
+        yield "launches", "the device never waits for a launch", (gaps_s,) * len(run.step_s)
     elif window.dispatch_s is not None and window.device_busy_s is None:
         cost_s = window.num_calls * window.dispatch_s
         why = f"{window.num_calls:,.0f} operators a step started for nothing"

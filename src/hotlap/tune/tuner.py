@@ -31,8 +31,9 @@ from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import why_not, with_fewer_threads
 from hotlap.units import duration
 
-# What levers must know beside: each only looks (names of hotlap.probe.watches.ALL, which only the child may import).
-_WATCHES = ("switches", "shapes", "modules", "gradients", "cpu")
+# What levers must know beside: each only looks, but for the last three, which want some steps where there is a device
+# (names of hotlap.probe.watches.ALL, which only the child may import).
+_WATCHES = ("switches", "shapes", "modules", "gradients", "cpu", "device", "kernels", "syncs")
 
 # Where steps are long, the first look ends about so long after the first one: the trials need the time more.
 _FIRST_LOOK_S = 15.0

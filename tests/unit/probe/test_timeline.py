@@ -103,19 +103,9 @@ def test_the_device_is_busy_when_anything_runs_and_kernels_belong_to_operators()
     assert window.operators[0].device_s == 2
 
 
-def test_idle_time_before_what_was_launched_too_late_is_a_launch_gap() -> None:
-    late = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(4, 2), work(1, 2, 1), work(5, 6, 2))
-    assert late.launch_gap_s == 3
-    # Launched while the device was busy: it waited for something else.
-    early = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0.2, 2), work(1, 2, 1), work(5, 6, 2))
-    assert early.launch_gap_s == 0
-
-
-def test_kernels_of_one_graph_share_a_launch_and_have_no_gap() -> None:
+def test_kernels_of_one_graph_share_a_launch() -> None:
     graph = launch(0, 1, name="cudaGraphLaunch")
-    window = on_gpu(operator("mm", 0, 9), graph, work(1, 2, 1), work(2.5, 3, 1))
-    assert window.launch_gap_s == 0
-    assert window.complete
+    assert on_gpu(operator("mm", 0, 9), graph, work(1, 2, 1), work(2.5, 3, 1)).complete
 
 
 def test_copies_are_exposed_where_no_kernel_runs() -> None:
@@ -134,7 +124,7 @@ def test_communication_is_exposed_where_nothing_is_computed() -> None:
 def test_lost_kernels_are_noticed_and_no_figure_of_the_device_is_given() -> None:
     window = on_gpu(operator("mm", 0, 9), *(launch(i / 10, i) for i in range(1, 11)), work(1, 3, 1))
     assert window.why_not == "the profiler lost the kernels of 9 of 10 launches"
-    assert (window.num_kernels, window.device_busy_s, window.launch_gap_s) == (None, None, None)
+    assert (window.num_kernels, window.device_busy_s) == (None, None)
     assert window.operators
 
 
@@ -207,7 +197,7 @@ def test_no_list_of_events_makes_a_figure_absurd(events: list[Event]) -> None:
     for on_device in (False, True):
         window = aggregate(events, num_steps=2, wall_s=40.0, on_device=on_device)
         figures = [
-            window.covered, window.num_calls, window.device_busy_s, window.launch_gap_s, window.copy_s, window.kernel_s,
+            window.covered, window.num_calls, window.device_busy_s, window.copy_s, window.kernel_s,
             window.copy_exposed_s, window.communication_s, window.communication_exposed_s, window.tensor_core_share,
         ]  # fmt: skip
         assert all(value is None or (math.isfinite(value) and value >= -1e-9) for value in figures)

@@ -516,3 +516,21 @@ def test_oversubscription_of_processes_says_what_was_timed_in_whole_runs() -> No
     assert finding.evidence.endswith("shorter: 90.0 ms in place of 900 ms, timed in whole runs.")
     for other in (replace(timed, other_s=0.88), replace(timed, agree=0.5)):
         assert thread_oversubscription.check(replace(run, what_ifs=(other,))) is None, "it was tried and did not help"
+
+
+def test_on_a_device_its_own_clock_says_what_the_model_and_the_optimizer_take() -> None:
+    """The host launches in a tenth of the step, and waits for the rest of it."""
+    shares = {Phase.FORWARD: 0.05, Phase.BACKWARD: 0.05, Phase.OPTIMIZER: 0.02, Phase.SYNC: 0.85}
+    run = run_of_shares(shares, device="NVIDIA H200")
+    assert compute_bound.check(run) is None
+    model = {Phase.FORWARD: (0.003,) * 16, Phase.BACKWARD: (0.005,) * 16, Phase.OPTIMIZER: (0.001,) * 16}
+    finding = compute_bound.check(replace(run, device_phase_s=model))
+    assert finding is not None
+    assert finding.cost_s == pytest.approx(0.008)
+    assert "30% forward, 50% backward" in finding.evidence
+    assert not {"threads", "huge-pages"} & set(finding.try_levers)
+    update = {Phase.FORWARD: (0.001,) * 16, Phase.BACKWARD: (0.002,) * 16, Phase.OPTIMIZER: (0.006,) * 16}
+    assert compute_bound.check(replace(run, device_phase_s=update)) is None
+    slow = optimizer_bound.check(replace(run, device_phase_s=update))
+    assert slow is not None
+    assert slow.cost_s == pytest.approx(0.006)

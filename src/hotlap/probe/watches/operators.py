@@ -251,6 +251,24 @@ class Operators(Watch):
         return torch.device("cpu")
 
 
+class Kernels(Operators):
+    """`kernels`: the same where there is a device, and else nothing."""
+
+    def open(self) -> None:
+        """The model's device is in use by now."""
+        if accelerator.in_use() is not None:
+            super().open()
+
+    def close(self, num_steps: int) -> None:
+        """Nothing was begun, where there is none."""
+        if accelerator.in_use() is not None:
+            super().close(num_steps)
+
+    def fields(self) -> Mapping[str, Any]:
+        """As those of `operators`."""
+        return {} if accelerator.in_use() is None else super().fields()
+
+
 _WAIT = re.compile(r"(Context|Stream|Event|Device)\b.*(Sync|Wait)", re.IGNORECASE)
 # "cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaGraphLaunch", "hipLaunchKernel"; of others likewise.
 _LAUNCH = re.compile(r"[a-z]+[A-Z]?\w*(Launch|Memcpy|Memset|Enqueue)\w*")

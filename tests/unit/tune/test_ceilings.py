@@ -1,0 +1,40 @@
+"""What could be gained at best, where a device has its own clock."""
+
+from dataclasses import replace
+
+import pytest
+
+from hotlap.record import Phase, Run
+from hotlap.tune.ceilings import ceilings
+from tests.rule_runs import device_window, run_of_shares
+
+# The host spends nearly all of its step in the copy, behind the kernels of the step before.
+HOST = {Phase.TRANSFER: 0.9, Phase.FORWARD: 0.05, Phase.BACKWARD: 0.05}
+
+
+def on_gpu(**parts: float) -> Run:
+    """Steps of 10 ms, of which the device's stream passes so much in each phase."""
+    run = run_of_shares(HOST, device="NVIDIA H200")
+    phases = {Phase(name): (seconds,) * 16 for name, seconds in parts.items()}
+    return replace(run, device_phase_s=phases, operators=device_window(step_s=0.01, gap=0.1, exposed=0.4))
+
+
+def steps_without(run: Run) -> dict[str, float]:
+    return {ceiling.name: ceiling.step_s for ceiling in ceilings(run)}
+
+
+def test_free_copies_save_what_the_device_copies_while_it_computes_nothing() -> None:
+    assert steps_without(on_gpu(forward=0.003))["transfers"] == pytest.approx(0.006)
+
+
+def test_what_the_host_spends_behind_kernels_in_the_queue_can_not_be_saved() -> None:
+    run = on_gpu(input=0.0, optimizer=0.002, other=0.005)
+    found = steps_without(run)
+    assert found["optimizer"] == pytest.approx(0.008), "by the device's clock"
+    assert "input" not in found
+    assert found["host"] == pytest.approx(0.0088), "the device idles for 1.2 ms"
+
+
+def test_launches_cost_what_the_device_idles_for_no_other_reason() -> None:
+    assert steps_without(on_gpu(forward=0.003))["launches"] == pytest.approx(0.0088)
+    assert steps_without(on_gpu(input=0.0006))["launches"] == pytest.approx(0.0094)
