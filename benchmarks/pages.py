@@ -18,7 +18,6 @@ _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change 
 _FOR_GPUS = (
     "cuda-graphs",
     "cudnn-benchmark",
-    "deferred-scalars",
     "device-resident",
     "fp16-autocast",
     "pin-and-overlap",

@@ -38,13 +38,11 @@ _PHASES = {
 }
 
 
-def run_of(
-    path: Path, *, text: str | None = None, num_threads: int = 2, phases: Mapping[Phase, float] | None = None
-) -> Run:
+def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
     """The run of the script at `path`, or of `text` in its place."""
     data = path.read_bytes() if text is None else text.encode()
     return replace(
-        run_with(phases=_PHASES if phases is None else phases),
+        run_with(phases=_PHASES),
         num_threads=num_threads,
         loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
@@ -114,8 +112,6 @@ def awkward_runs() -> Mapping[str, Run]:
     changing = replace(loader(), deterministic=False, why_not="item 0 draws from a random generator")
     large = replace(loader(), item_bytes=1 << 30)
     own = {f"for {name} alone": run_of(path) for name, path in OWN.items()}
-    waiting = {**_PHASES, Phase.SYNC: 0.0015, Phase.TRANSFER: 0.0002}
-    on_gpu = replace(run_of(OWN["deferred-scalars"], phases=waiting), device="NVIDIA H200")
     images = own["for channels-last alone"]
     growing = ShapeFacts(num_steps=100, num_shapes=40, num_new_late=4, largest=(32, 8), dtype="float32")
     grouped = tuple(replace(s, detail={**s.detail, "grouped": 1}) for s in images.call_sites)
@@ -127,8 +123,7 @@ def awkward_runs() -> Mapping[str, Run]:
     return {
         "plain": plain,
         **own,
-        "for deferred-scalars alone, on a GPU": on_gpu,
-        "on MPS": replace(on_gpu, device="mps"),
+        "on MPS": replace(plain, device="mps"),
         "affinity chosen": replace(plain, switches=SwitchFacts(environment={"OMP_PROC_BIND": "spread"})),
         "deterministic": replace(plain, switches=SwitchFacts(deterministic=True)),
         "a profiler": replace(plain, switches=SwitchFacts(profiler=True)),

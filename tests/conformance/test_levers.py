@@ -103,7 +103,6 @@ ON_A_GPU = {
     "fp16-autocast",
     "cuda-graphs",
     "cudnn-benchmark",
-    "deferred-scalars",
     "pin-and-overlap",
     "device-resident",
 }

@@ -46,7 +46,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(share)} of it) in the script's own Python{where}"
         f"{_checks(run)}{at_line(hottest(run, *phases))}.",
-        levers=() if on_cpu(run) else ("deferred-scalars",),
     )
 
 

@@ -35,7 +35,6 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each step loses {duration(cost_s)} ({percent(min(1.0, share))} of it) where the host waits for the device"
         f"{where}.",
-        levers=("deferred-scalars",),
     )
     # A sum of it can stay on the device, where nobody waits.
     summed = worst is not None and "+=" in worst.text and ".item()" in worst.text
