@@ -28,7 +28,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="folder of a study, or its JSON file (default: the newest in .hotlap/ here that has a patch)",
     )
     parser.add_argument("--only", metavar="LEVERS", help="what these levers change, separated by commas")
-    parser.add_argument("--without", metavar="LEVERS", help="all but what these levers change")
+    parser.add_argument(
+        "--without", metavar="LEVERS", help='all but what these levers change ("hotlap": all that import it)'
+    )
     parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
     parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
     parser.set_defaults(run=run)
@@ -49,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"The patch fits: it would change {_list(changed)}.")
     else:
         print(f"Applied the patch to {_list(changed)}. `hotlap apply --revert` takes it back.")
-    if changed and start:
-        print("\n".join(start))
+    if changed:
+        print("\n".join([_runs_on(part), *start]))
     if part is not study:
         print("The study measured its levers together; the gain of this part alone was not confirmed.")
     return 0
@@ -174,6 +176,13 @@ def _start_lines(study: "Study") -> tuple[str, ...]:
     from hotlap.source.file import shown
 
     return tuple(map(shown, start_lines(study)))
+
+
+def _runs_on(study: "Study") -> str:
+    from hotlap.report.outcome import runs_on
+    from hotlap.source.file import shown
+
+    return shown(runs_on(study) or "")
 
 
 def _list(paths: list[Path]) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "edits_of",
     "environment_of",
     "from_spec",
+    "imports_hotlap",
     "started_with",
 ]
 
@@ -58,6 +59,15 @@ def edits_of(stack: Iterable[LeverSpec], run: Run) -> list[Edit]:
     """
     chosen = sorted(map(from_spec, stack), key=lambda lever: _KINDS.index(type(lever)))
     return [edit for lever in chosen for edit in lever.edits(run)]
+
+
+def imports_hotlap(spec: LeverSpec, run: Run) -> bool:
+    """The script needs hotlap when it runs with what this lever writes.
+
+    Raises:
+        UserError: as `edits_of`.
+    """
+    return any(getattr(edit, "imports", "").startswith("from hotlap.") for edit in from_spec(spec).edits(run))
 
 
 def started_with(stack: Iterable[LeverSpec]) -> tuple[LeverSpec, ...]:

@@ -143,6 +143,8 @@ def _patch(study: Study) -> Iterator[str]:
     if caution is not None:
         yield f"**{_text(caution)}**"
         yield ""
+    yield _text(outcome.runs_on(study) or "")
+    yield ""
     yield "<details><summary>The patch</summary>"
     yield from _fence(clean(study.patch).rstrip("\n"), language="diff")
     yield ""

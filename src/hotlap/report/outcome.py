@@ -1,5 +1,6 @@
 """Study -> what it comes to: a gain, none, harm, nothing yet; and what that means for its patch."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -157,6 +158,22 @@ def start_lines(study: Study) -> tuple[str, ...]:
         "Start it with this in front, which is read before Python runs, so that no line of source can set it:",
         command,
     )
+
+
+def runs_on(study: Study) -> str | None:
+    """Whether the patched script needs hotlap when it runs; None without a patch."""
+    if not study.patch:
+        return None
+    ours = dict.fromkeys(_OURS.findall(study.patch))
+    if not ours:
+        return "The patched script is plain PyTorch: it runs where hotlap is not installed."
+    return (
+        f"The patched script needs hotlap when it runs (pip install hotlap): it calls {', '.join(ours)}. "
+        "To apply the part in plain PyTorch alone: hotlap apply --without hotlap."
+    )
+
+
+_OURS = re.compile(r"^\+\s*from hotlap[\w.]* import (\w+)", re.MULTILINE)
 
 
 def caution(study: Study) -> str | None:

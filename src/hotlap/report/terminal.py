@@ -238,6 +238,7 @@ def patch(study: Study) -> RenderableType:
     changed.no_wrap, changed.overflow = True, "ignore"
     caution = outcome.caution(study)
     apply = [Text(caution, "bold")] if caution is not None else []
+    apply.append(_text(outcome.runs_on(study) or ""))
     apply.extend(_text(line, keep_blanks=True) for line in outcome.apply_lines(study))
     return Group(_section("Patch", changed), Text(), _section("To apply it", *apply), *start)
 

@@ -9,22 +9,28 @@ from hotlap.errors import UserError
 from hotlap.record import LeverSpec, Study
 from hotlap.search import facts
 
+_OURS = "hotlap"
+
 
 def part(study: Study, *, only: Sequence[str] = (), without: Sequence[str] = ()) -> Study:
     """The study as if it had come to fewer levers; their patch is written anew, from what was recorded.
 
     Args:
         only: Names of the levers to keep; empty: all.
-        without: Names of those to leave out.
+        without: Names of those to leave out; "hotlap": all whose part needs hotlap when the script runs.
 
     Raises:
         UserError: a name is none of the study's levers, nothing is left, or a file changed since.
     """
     accepted = study.result.levers if study.result is not None else ()
+    run = facts(study)
+    if _OURS in without:
+        ours = [str(spec["name"]) for spec in accepted if levers.imports_hotlap(spec, run)]
+        without = [*ours, *(name for name in without if name != _OURS)]
     kept = _kept(accepted, only=only, without=without)
     if kept == accepted:
         return study
-    patched = source.patch(levers.edits_of(kept, facts(study)), root=Path(study.cwd))
+    patched = source.patch(levers.edits_of(kept, run), root=Path(study.cwd))
     if not patched.texts or study.result is None:
         raise UserError(f"{_names(kept)} alone would change no source file, so there is nothing to apply.")
     names = levers.environment_of(levers.started_with(kept), {})

@@ -95,6 +95,7 @@ def test_applies_and_takes_back(project: Path, files: list[Path], capsys: pytest
     assert hotlap() == 0
     assert capsys.readouterr().out == (
         "Applied the patch to train.py, lib/net.py. `hotlap apply --revert` takes it back.\n"
+        "The patched script is plain PyTorch: it runs where hotlap is not installed.\n"
     )
     assert files[0].read_bytes() == before[0].replace(b"torch\r\n", b"torch\r\n\r\nimport gc\r\n")
     assert files[1].read_bytes() == before[1].replace(b"\n\nx", b"\n\nimport gc\n\nx")
@@ -131,7 +132,7 @@ def test_check_changes_nothing(project: Path, files: list[Path], capsys: pytest.
     folder = written(project, files)
     before = [path.read_bytes() for path in files]
     assert hotlap("--check") == 0
-    assert capsys.readouterr().out == "The patch fits: it would change train.py, lib/net.py.\n"
+    assert capsys.readouterr().out.startswith("The patch fits: it would change train.py, lib/net.py.\n")
     assert [path.read_bytes() for path in files] == before
     assert not (folder / "applied.json").exists()
     hotlap()
@@ -390,10 +391,14 @@ def test_notes_when_and_what_was_there(project: Path, files: list[Path]) -> None
 
 @pytest.fixture
 def several(project: Path) -> Path:
-    """A study that came to two levers, each of which writes one statement."""
+    """A study that came to two levers, each of which writes one statement, and to one that writes none."""
+    return tuned(project, {"name": "threads", "count": 1}, {"name": "tf32"}, {"name": "huge-pages"})
+
+
+def tuned(project: Path, *levers_: LeverSpec) -> Path:
+    """The script of a study that came to these levers."""
     script = project / "train.py"
     run = Run(status=Status.COMPLETE, device="cpu", num_threads=2, sources={str(script): sha256(script)})
-    levers_: tuple[LeverSpec, ...] = ({"name": "threads", "count": 1}, {"name": "tf32"}, {"name": "huge-pages"})
     made = patch(levers.edits_of(levers_, run), root=project)
     study = replace(
         study_of(project, diff=made.diff, changes=made.changes),
@@ -403,7 +408,7 @@ def several(project: Path) -> Path:
             speedup=Interval(low=1.1, mid=1.2, high=1.3),
             verdict=Verdict.UNHARMED,
             why="Bit-equal.",
-            environment={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
+            environment=levers.environment_of(levers.started_with(levers_), {}),
         ),
     )
     save(study, project / ".hotlap" / "x" / "study.json")
@@ -486,3 +491,23 @@ def test_a_study_without_a_patch_tells_what_to_start_the_script_with(several: Pa
         UserError, match=r"has no patch\. Start it .*: GLIBC_TUNABLES=glibc\.malloc\.hugetlb=1 python train\.py"
     ):
         hotlap(str(path))
+
+
+def test_the_part_that_is_plain_pytorch_is_applied_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tuned(project, {"name": "native-step", "parts": "all"}, {"name": "threads", "count": 1})
+    before = script.read_bytes()
+    hotlap()
+    assert "needs hotlap when it runs (pip install hotlap): it calls native_steps." in capsys.readouterr().out
+    assert b"from hotlap.small import native_steps\r\n" in script.read_bytes()
+    hotlap("--revert")
+    hotlap("--without", "hotlap")
+    assert "is plain PyTorch: it runs where hotlap is not installed" in capsys.readouterr().out
+    assert script.read_bytes() == before.replace(b"torch\r\n", b"torch\r\n\r\ntorch.set_num_threads(1)\r\n", 1)
+
+
+def test_of_a_patch_that_needs_hotlap_everywhere_no_plain_part_is_left(project: Path) -> None:
+    script = tuned(project, {"name": "native-step", "parts": "all"})
+    before = script.read_bytes()
+    with pytest.raises(UserError, match=r"leaves no lever to apply\. The study's levers: native-step"):
+        hotlap("--without", "hotlap")
+    assert script.read_bytes() == before
