@@ -50,6 +50,9 @@ def measured(launcher: Launcher, script: str) -> Run:
     [
         ("sync.py", "sync-bound"),
         ("transfer.py", "transfer-bound"),
+        ("pinned.py", "transfer-bound"),
+        ("compute.py", "compute-bound"),
+        ("optimizer.py", "optimizer-bound"),
         ("input.py", "input-bound"),
         ("host.py", "host-bound"),
     ],
@@ -57,7 +60,13 @@ def measured(launcher: Launcher, script: str) -> Run:
 def test_the_planted_cause_is_found(launcher: Launcher, script: str, code: str) -> None:
     run = measured(launcher, script)
     # Which of several costs most is the affair of how busy the host is: launches and waits really take its time.
-    assert code in [finding.code for finding in rules.check(run)]
+    found = {finding.code: finding for finding in rules.check(run)}
+    assert code in found
+    if script == "pinned.py":
+        assert "from pinned memory" in found[code].evidence
+    if script == "compute.py":
+        parts = [run.device_phase_s[phase] for phase in (Phase.FORWARD, Phase.BACKWARD)]
+        assert [median(part) for part in parts if part] == pytest.approx([0.020, 0.040], rel=0.02)
     if script == "transfer.py":
         assert run.operators is not None
         assert run.operators.copy_exposed_s == pytest.approx(0.080, rel=0.02)

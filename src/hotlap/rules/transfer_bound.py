@@ -22,13 +22,16 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     cost_s = exposed_s if exposed_s is not None else run.mean_phase_s(Phase.TRANSFER)
     if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
         return None
-    pinned = any(loader.pin_memory for loader in run.loaders if loader.trained_on)
-    how = "from pinned memory" if pinned else "from memory that is not pinned"
+    loaders = [loader for loader in run.loaders if loader.trained_on]
+    how = ""
+    if loaders:
+        pinned = any(loader.pin_memory for loader in loaders)
+        how = ", from pinned memory" if pinned else ", from memory that is not pinned"
     return finding(
         run,
         "transfer-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on copies between "
-        f"host and device, {how}, while nothing else runs.",
+        f"host and device{how}{', ' if how else ' '}while nothing else runs.",
         levers=("pin-and-overlap", "device-resident", "late-transform"),
     )
