@@ -25,7 +25,7 @@ from hotlap.record import Phase, Plan, SightingKind
 
 pytestmark = pytest.mark.gpu
 
-KIND = os.environ.get("HOTLAP_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "")
+KIND = os.environ.get("HOTLAP_DEVICE") or ("cuda" if torch.cuda.is_available() else "")
 if not KIND:
     pytest.skip("needs a CUDA device, or the simulated one", allow_module_level=True)
 

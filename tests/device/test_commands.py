@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.record import State, Study, load
+from hotlap.record import State, Study, Verdict, load
 from tests.e2e.running import hotlap
 
 HERE = Path(__file__).parent
@@ -32,24 +32,33 @@ def study_of(command: str, *words: str, folder: Path, monkeypatch: pytest.Monkey
     return study
 
 
+def line_of(text: str, script: str) -> int:
+    """The first line of a script of ours that holds the text."""
+    lines = (HERE / "scripts" / script).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
 def test_measure_names_the_line_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of("measure", "--quick", "sync.py", folder=tmp_path, monkeypatch=monkeypatch)
+    line = line_of("total += y.item()", "sync.py")
     found = {finding.code: finding for finding in study.findings}
-    assert "Tensor.item in line 18 of sync.py" in found["sync-bound"].evidence
+    assert f"Tensor.item in line {line} of sync.py" in found["sync-bound"].evidence
     assert {one.name for one in study.ceilings} >= {"launches"}
 
 
-def test_tune_names_the_line_that_waits_and_refuses_levers_for_other_devices(
+def test_tune_names_the_line_that_waits_tries_a_lever_and_refuses_those_for_other_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    levers = "tf32,cuda-graphs,cudnn-benchmark,compile"
+    levers = "fused-optimizer,tf32,cuda-graphs,cudnn-benchmark,compile"
     study = study_of(
         "tune", "--budget", "10m", "--levers", levers, "scalars.py", folder=tmp_path, monkeypatch=monkeypatch
     )
     assert study.baseline[0].device_phase_s, "the device's clock was read"
     found = next(one for one in study.findings if one.code == "sync-bound")
-    assert "line 24 of scalars.py" in found.evidence
+    assert f"line {line_of('total += loss.item()', 'scalars.py')} of scalars.py" in found.evidence
     assert (found.before, found.after) == ("total += loss.item()", "total += loss.detach()")
     trials = {lever["name"]: trial for trial in study.trials for lever in trial.levers}
+    assert trials["fused-optimizer"].log_ratios
+    assert trials["fused-optimizer"].verdict is not Verdict.HARMED
     refused = [trials[name].why for name in ("tf32", "cuda-graphs", "cudnn-benchmark", "compile")]
     assert all(why.endswith("sim.") for why in refused), refused

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def test_the_probe_tells_the_truth_about_a_device_whose_times_are_known() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "", str(HERE / "suite.py")],
-        env=os.environ | {"PYTHONPATH": str(HERE.parent), "HOTLAP_TEST_DEVICE": "sim"},
+        env=os.environ | {"PYTHONPATH": str(HERE.parent), "HOTLAP_DEVICE": "sim"},
         cwd=HERE.parents[1],
         capture_output=True,
         text=True,

@@ -643,6 +643,8 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 TORCH_LIBRARY(sim, m) { m.def("spin(Tensor self, float seconds) -> Tensor"); }
 TORCH_LIBRARY_IMPL(sim, PrivateUse1, m) { m.impl("spin", spin); }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute>()); }
+// Under autocast its operators run in the precision that they are given.
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
     m.impl("empty.memory_format", empty);
     m.impl("empty_strided", empty_strided);

@@ -1,0 +1,155 @@
+"""What hotlap says and does on the device of this machine -> results/gpu-<device>.json and .md; see benchmarks/gpu.sh.
+
+    python run.py [suite] [machine] [measure] [raw] [tune] [--budget TIME] [--trainings NAME ...]
+
+Without names: all but `tune`, which takes that time for each of the six trainings. After each command the two files are
+written, so whatever ends early leaves what came before; a command that fails is noted, and the others follow.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+import results_file  # noqa: E402 - a file of the folder above
+
+DEVICE = os.environ.get("HOTLAP_DEVICE", "cuda")
+RECORDED = Path(os.environ.get("HOTLAP_RECORDED", ROOT / "tests" / "recorded"))
+if DEVICE == "sim":
+    results_file.RESULTS = RECORDED
+TRAININGS = ("mnist", "conv-amp", "gpt-10m", "gpt-124m", "lstm", "ode")
+STAGES = ("suite", "machine", "measure", "raw", "tune")
+HOTLAP = (sys.executable, "-m", "hotlap")
+# Commands' last words that are kept.
+TAIL = 2000
+
+Result = dict[str, Any]
+
+
+class Report:
+    """All results so far, and the two files."""
+
+    def __init__(self) -> None:
+        self._results: list[Result] = []
+
+    def run(self, name: str, *command: str, limit_s: float, document: Path | None = None) -> None:
+        """A command, and what it leaves as JSON. One that hangs must not take the time of those behind it."""
+        print(f"== {name}", flush=True)
+        begun = time.monotonic()
+        if document is not None:
+            document.unlink(missing_ok=True)
+        try:
+            done = subprocess.run(
+                command,
+                cwd=RECORDED,
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            code, words = done.returncode, f"{done.stdout}\n{done.stderr}"
+        except subprocess.TimeoutExpired as late:
+            code, words = None, f"no end within {limit_s:.0f} s\n{late.stdout or ''}\n{late.stderr or ''}"
+        found: Result = {"name": name, "exit_code": code, "took_s": round(time.monotonic() - begun, 1)}
+        if document is not None and document.exists():
+            found["saw"] = digest(json.loads(document.read_text()))
+        if code != 0:
+            print(f"   exit code {code}: {words[-TAIL:]}", file=sys.stderr)
+        self._results.append({**found, "tail": words[-TAIL:]})
+        self.write()
+
+    def write(self) -> None:
+        path = results_file.write("gpu", commands=self._results)
+        rows = "".join(f"| {' | '.join(row(one))} |\n" for one in self._results)
+        head = "| command | exit code | took | step | device busy | its phases | findings | accepted |\n"
+        path.with_suffix(".md").write_text(f"# {path.stem}\n\n{head}{'|---' * 8}|\n{rows}")
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of commands that did not end well."""
+        return [one["name"] for one in self._results if one["exit_code"] != 0]
+
+
+def digest(study: Result) -> Result:
+    """Of a study's JSON what is worth a row; nothing of any other JSON."""
+    if "baseline" not in study:
+        return {}
+    run, result = study["baseline"][0], study["result"] or {}
+    window = run["operators"] or {}
+    phases = {phase: sum(column) / len(column) for phase, column in run["device_phase_s"].items() if column}
+    return {
+        "device": run["device"],
+        "step_s": median(run["step_s"]),
+        "probe_s": run["probe_s"],
+        "device_busy_s": window.get("device_busy_s"),
+        "why_not": window.get("why_not"),
+        "device_phase_s": phases,
+        "findings": [finding["code"] for finding in study["findings"]],
+        "accepted": [lever["name"] for lever in result.get("levers", ())],
+        "speedup": result.get("speedup"),
+        "notes": run["notes"],
+    }
+
+
+def row(one: Result) -> Iterator[str]:
+    """Cells of a command."""
+    saw = one.get("saw") or {}
+    phases = saw.get("device_phase_s", {})
+    # What the stream works through: in the others it waits for the host.
+    works = sum(seconds for phase, seconds in phases.items() if phase not in ("input", "sync", "other"))
+    yield from (one["name"], str(one["exit_code"]), f"{one['took_s']} s")
+    yield from (ms(saw.get("step_s")), ms(saw.get("device_busy_s")), ms(works or None))
+    yield from (", ".join(saw.get("findings", ())), ", ".join(saw.get("accepted", ())))
+
+
+def ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1e3 * seconds:.3f} ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stages", nargs="*", help=f"of {', '.join(STAGES)}")
+    parser.add_argument("--budget", default="5m", help="of each training in `tune` (default: 5m)")
+    parser.add_argument("--trainings", nargs="+", choices=TRAININGS, default=TRAININGS, help="default: all six")
+    args = parser.parse_args()
+    stages = args.stages or STAGES[:-1]
+    if not set(stages) <= set(STAGES):
+        parser.error(f"a stage is one of {', '.join(STAGES)}")
+    RECORDED.mkdir(parents=True, exist_ok=True)
+    report = Report()
+    if "suite" in stages:
+        paths = [str(ROOT / "tests" / path) for path in ("device/suite.py", "e2e/test_machine.py", "unit/data")]
+        suite = ("-q", "-p", "no:cacheprovider", "-m", "gpu", *paths)
+        report.run("suite", sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *suite, limit_s=150.0)
+    if "machine" in stages:
+        report.run("machine", *HOTLAP, "machine", "--fresh", "--json", "machine.json", limit_s=60.0)
+    if "measure" in stages:
+        studies(report, "measure", "--quick", trainings=args.trainings, limit_s=100.0)
+    if "raw" in stages:
+        report.run("raw", sys.executable, str(HERE / "raw.py"), ".", limit_s=60.0)
+    if "tune" in stages:
+        studies(report, "tune", "--budget", args.budget, trainings=args.trainings, limit_s=1800.0)
+    if report.failed:
+        sys.exit(f"failed: {', '.join(report.failed)}")
+
+
+def studies(report: Report, command: str, *options: str, trainings: Sequence[str], limit_s: float) -> None:
+    """Of each training one."""
+    for training in trainings:
+        document = f"{command}-{training}.json"
+        words = (command, *options, "--json", document, str(HERE / "training.py"), training)
+        report.run(f"{command} {training}", *HOTLAP, *words, limit_s=limit_s, document=RECORDED / document)
+
+
+if __name__ == "__main__":
+    main()
