@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from hotlap.cli.notebook import measure as measure
     from hotlap.cli.notebook import tune as tune
     from hotlap.data import cached as cached
+    from hotlap.trace import read_trace as read_trace
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "cached", "measure", "tune"]
+__all__ = ["__version__", "cached", "measure", "read_trace", "tune"]
 
 # Public name -> the module that has it. Resolved on first use: `import hotlap` must not import torch.
 _HOMES = {
     "cached": "hotlap.data",
     "load_ipython_extension": "hotlap.cli.notebook",
     "measure": "hotlap.cli.notebook",
+    "read_trace": "hotlap.trace",
 }
 
 

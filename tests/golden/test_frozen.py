@@ -15,7 +15,7 @@ from hotlap.record import Comparison, Plan, Study
 FOLDER = Path(__file__).parent / "frozen"
 COMMANDS = {
     "hotlap": ["--help"],
-    **{f"hotlap-{name}": [name, "--help"] for name in ("measure", "tune", "run", "apply", "compare")},
+    **{f"hotlap-{name}": [name, "--help"] for name in ("measure", "tune", "run", "read", "apply", "compare")},
 }
 
 

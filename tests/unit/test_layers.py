@@ -19,7 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"source", "machine", "data", "small", "accelerator"}),
     frozenset({"rules", "levers", "gate", "predict"}),
     frozenset({"experiment", "probe"}),
-    frozenset({"search"}),
+    frozenset({"search", "trace"}),
     frozenset({"tune"}),
     frozenset({"launch"}),
     frozenset({"report"}),

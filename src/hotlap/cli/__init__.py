@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import hotlap
-from hotlap.cli import apply, compare, lab, machine, measure, predict, run, streams, tune
+from hotlap.cli import apply, compare, lab, machine, measure, predict, read, run, streams, tune
 from hotlap.cli.words import split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
 
@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (measure, tune, run, predict, machine, lab, apply, compare):
+    for command in (measure, tune, run, predict, read, machine, lab, apply, compare):
         command.add_parser(subparsers)
     return parser
 

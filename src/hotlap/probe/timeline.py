@@ -97,7 +97,7 @@ def aggregate(
         complete=reason is None,
         why_not=reason,
         # Half a picture of the device is worse than none.
-        **(device.figures(num_steps) if device and reason is None else {}),
+        **(device.figures(num_steps) if device and reason is None else {}),  # type: ignore[arg-type] # one field is none of these
     )
 
 

@@ -207,6 +207,8 @@ class OperatorWindow:
     """Mean length of a kernel."""
     device_busy_s: float | None = None
     """Union of all kernels and copies."""
+    idle_s: Mapping[str, float] = field(default_factory=dict)
+    """What the device waited for while it was idle -> seconds a step; empty where only a trace would tell."""
     copy_s: float | None = None
     """Union of copies between host and device."""
     copy_exposed_s: float | None = None

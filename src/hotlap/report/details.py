@@ -121,11 +121,18 @@ def _operators(run: Run) -> Detail | None:
     window = run.operators
     if window is None:
         return None
-    rows = tuple(
-        (f"{duration(one.self_s if one.device_s is None else one.device_s)}, {one.per_step:.3g} x", one.name)
-        for one in window.operators[:MOST_OPERATORS]
-    )
+    costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in window.operators]
+    costs.sort(key=lambda cost: -cost[0])
+    rows = tuple((f"{duration(seconds)}, {one.per_step:.3g} x", one.name) for seconds, one in costs[:MOST_OPERATORS])
     return Detail(title="Operators of a step", lead=" ".join(_window_sentences(window)), rows=rows)
+
+
+def _idle(run: Run) -> Detail | None:
+    if run.operators is None or not run.operators.idle_s:
+        return None
+    ranked = sorted(run.operators.idle_s.items(), key=lambda item: -item[1])
+    rows = tuple((_cost(run, seconds), f"for {why}") for why, seconds in ranked)
+    return Detail(title="What the device waited for while it was idle", rows=rows)
 
 
 def _window_sentences(window: OperatorWindow) -> Iterator[str]:
@@ -262,6 +269,7 @@ _LOOKS: tuple[Callable[[Run], Detail | None], ...] = (
     _input,
     _hot_lines,
     _sightings,
+    _idle,
     _operators,
     _what_ifs,
     _processor,

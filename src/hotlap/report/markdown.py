@@ -64,8 +64,9 @@ def _run(run: Run) -> Iterator[str]:
         if part.mean_s is not None
     ]
     yield from _table(("phase", "mean", "of a step"), rows)
-    yield ""
-    yield _text(story.loss_sentence(run))
+    if run.loss:
+        yield ""
+        yield _text(story.loss_sentence(run))
 
 
 def _findings(study: Study) -> Iterator[str]:

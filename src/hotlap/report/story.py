@@ -151,12 +151,12 @@ def step_sentence(run: Run) -> str:
 
 
 def _length_sentence(run: Run) -> str:
-    threads = plural(run.num_threads, "thread") if run.num_threads is not None else "threads not known"
+    threads = "" if run.num_threads is None else f", {plural(run.num_threads, 'thread')}"
     usual = f"Median step {duration(run.median_step_s())} (mean {duration(mean(run.step_s))})"
     if run.long is not None and run.long.num_steps > len(run.step_s):
         sample = f"a sample of {plural(len(run.step_s), 'step')} from {run.long.num_steps:,}"
-        return f"{usual} over {sample} on {run.device}, {threads}."
-    return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}, {threads}."
+        return f"{usual} over {sample} on {run.device}{threads}."
+    return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}{threads}."
 
 
 def _forwards_sentence(run: Run) -> str | None:

@@ -322,7 +322,8 @@ def _run(run: Run) -> Iterator[RenderableType]:
         yield _text(story.step_sentence(run))
         parts = story.phases(run)
         yield _phases(parts) if parts else Text("What it was spent on was not measured.")
-        yield _text(story.loss_sentence(run))
+        if run.loss:
+            yield _text(story.loss_sentence(run))
     for note in run.notes:
         yield _text(f"note: {note}")
 

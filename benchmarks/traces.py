@@ -1,0 +1,105 @@
+"""What `hotlap read` says of recorded GPU traces, beside tables of another tool; how fast it reads, in how much memory.
+
+The traces lie in ../shared/data/traces (their README names sources and licences); TRACES names another folder. Writes
+results/traces-<device>.json. Each trace is read by a process of its own.
+"""
+
+import csv
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import results_file
+from hotlap.trace import export, files, study
+
+FOLDER = Path(os.environ.get("TRACES", Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"))
+# How often a trace of 15 MB is repeated, so that start-up counts little.
+COPIES = 14
+
+
+def main() -> None:
+    found = [in_process(path, "told") for path in sorted(FOLDER.glob("*.gz"))]
+    large = speed(FOLDER / "v100-ns-resolution.json.gz")
+    print(results_file.write("traces", results=found, speed=large))
+
+
+def told(path: Path) -> dict[str, Any]:
+    found, readings = study.read([str(path)])
+    (run,) = found.baseline
+    shown = next(one for one in readings if one.run.rank == run.rank)
+    ours = {name: value for name, value, _ in shown.timeline.rows()}
+    total = ours["total_time"]
+    return {
+        "trace": path.name.partition(".")[0],
+        "device": run.device,
+        "steps": len(run.step_s),
+        "median step": f"{1e3 * run.median_step_s():.1f} ms",
+        "busy": f"{ours['busy_time'] / total:.0%}",
+        "exposed communication": f"{ours['exposed_comm_time'] / total:.0%}",
+        "findings": ", ".join(f"{one.code} {one.share:.0%}" for one in found.findings) or "none",
+        "ceiling": next((f"{one.name} {one.speedup.mid:.2f}x" for one in found.ceilings), "none"),
+        "beside the other tool": beside(path, export.gpu_timeline(shown)),
+    }
+
+
+def beside(path: Path, text: str) -> str:
+    """The largest difference of any time from the table that stands beside the trace."""
+    table = path.with_name(f"{path.name.partition('.')[0]}.gpu_timeline.csv")
+    if not table.exists():
+        return "no table"
+    pairs = zip(csv.DictReader(text.splitlines()), csv.DictReader(table.read_text().splitlines()), strict=True)
+    apart = [(float(ours["time ms"]), float(theirs["time ms"])) for ours, theirs in pairs]
+    largest = max(abs(a - b) / b for a, b in apart if b > 0)
+    return f"within {largest:.1e}" if largest > 0 else "equal"
+
+
+def speed(path: Path) -> dict[str, Any]:
+    """Of a file that holds the events of this trace many times over, one after the other in time."""
+    events = json.loads(b"".join(files.TraceFile(path).pieces()))["traceEvents"]
+    times = [one["ts"] for one in events if "ts" in one]
+    length = max(times) - min(times)
+    with tempfile.TemporaryDirectory() as folder:
+        large = Path(folder) / "large.json"
+        with large.open("w") as out:
+            out.write('{"schemaVersion": 1, "traceEvents": [')
+            for number in range(COPIES):
+                moved = (later(one, number, length) for one in events)
+                out.write(("," if number else "") + ",".join(map(json.dumps, moved)))
+            out.write("]}")
+        size = large.stat().st_size
+        begun = time.perf_counter()
+        found = in_process(large, "peak")
+        seconds = time.perf_counter() - begun
+    return {"MB": round(size / 1e6), "seconds": round(seconds, 1), **found}
+
+
+def later(event: dict[str, Any], number: int, length: float) -> dict[str, Any]:
+    """The same event in the copy of this number: another time, another launch."""
+    args = event.get("args") or {}
+    if "correlation" in args:
+        args = args | {"correlation": args["correlation"] + number * 10_000_000}
+    return event | {"args": args} | ({"ts": event["ts"] + number * length} if "ts" in event else {})
+
+
+def in_process(path: Path, what: str) -> dict[str, Any]:
+    """In a process of its own, for its memory."""
+    command = [sys.executable, __file__, str(path), what]
+    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        answer = told(Path(sys.argv[1]))
+        if sys.argv[2] == "peak":
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            processor_s = used.ru_utime + used.ru_stime
+            answer = {"processor seconds": round(processor_s, 1), "peak MB": round(used.ru_maxrss / 1024)}
+        print(json.dumps(answer))
+    else:
+        main()

@@ -1,0 +1,154 @@
+"""Bytes of a Chrome trace -> its events, some thousand at a time: no more of a file is in memory than one piece."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from hotlap.errors import UserError
+
+# The room for one event, stacks and shapes included; what is larger is no event.
+_LARGEST_EVENT = 1 << 26
+# Braces of nested objects that may stand behind the last event that is whole.
+_MOST_TRIES = 400
+_OPENS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_CLOSES = re.compile(rb'\]\s*(?=\}\s*$|,\s*")')
+_BETWEEN = re.compile(rb"\}\s*,\s*$")
+# What some versions write where JSON has no word.
+_NO_NUMBER = re.compile(rb"(:\s*)-?(?:nan|inf|NaN|Infinity)\b")
+
+
+class Args(msgspec.Struct):
+    """What an event tells besides its times; anything may stand there."""
+
+    correlation: object = None
+    external: object = msgspec.field(name="External id", default=None)
+    device: object = None
+    stream: object = None
+    bytes: object = None
+    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
+    stack: object = msgspec.field(name="Call stack", default=None)
+    name: object = None
+    """Of a process or thread, in events that name one."""
+
+
+class Event(msgspec.Struct):
+    """One event as it stands in the file; times in microseconds."""
+
+    ph: object = None
+    cat: object = None
+    name: object = None
+    pid: object = None
+    tid: object = None
+    ts: object = None
+    dur: object = None
+    args: Args | None = None
+
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_FIELDS = msgspec.json.Decoder(dict[str, Any])
+
+
+def events(pieces: Iterable[bytes], title: str, header: dict[str, Any]) -> Iterator[list[Event]]:
+    """Events in the order of the file; `header` is given what else the file holds, once all were drawn.
+
+    Raises:
+        UserError: it is no trace, ends too early, or holds what is no event.
+    """
+    buffer, opened, bare = b"", False, False
+    for piece in pieces:
+        buffer += piece
+        if not opened:
+            found = _opening(buffer)
+            if found is None:
+                _check_size(buffer, title)
+                continue
+            header.update(_fields(found[0]))
+            buffer, opened, bare = buffer[found[1] :], True, not found[0]
+        whole, buffer = _whole(buffer, title)
+        if whole:
+            yield whole
+        _check_size(buffer, title)
+    if not opened:
+        raise UserError(f"{title} is no trace: it holds no list of events (traceEvents), as torch.profiler writes it.")
+    last, rest = _last(buffer, title, bare=bare)
+    header.update(_fields(rest))
+    yield last
+
+
+def _opening(buffer: bytes) -> tuple[bytes, int] | None:
+    """What stands before the list of events, and where that begins; None where it is not there yet. Of a list alone,
+    which Chrome's format allows, nothing."""
+    start = buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"["):
+        return b"", len(buffer) - len(start) + 1
+    for found in _OPENS.finditer(buffer):
+        before = buffer[: found.start()]
+        # The words may stand in a text; then a quote is open before them.
+        if before.rstrip().endswith((b"{", b",")):
+            return before.rstrip().rstrip(b",") + b"}", found.end()
+    return None
+
+
+def _whole(buffer: bytes, title: str) -> tuple[list[Event], bytes]:
+    """The events that are whole, and the bytes behind them; all bytes where none is."""
+    end = len(buffer)
+    for _ in range(_MOST_TRIES):
+        end = buffer.rfind(b"{", 0, end)
+        if end <= 0:
+            break
+        before = _BETWEEN.search(buffer, max(0, end - 256), end)
+        if before is not None and (found := _decoded(buffer[: before.start() + 1], title)) is not None:
+            return found, buffer[end:]
+    return [], buffer
+
+
+def _last(buffer: bytes, title: str, *, bare: bool) -> tuple[list[Event], bytes]:
+    """The last events, and what follows their list as an object; a list alone may lack its bracket."""
+    if bare:
+        ends = [(buffer.rstrip().removesuffix(b"]").rstrip().removesuffix(b","), b"{}")]
+    else:
+        found = reversed(list(_CLOSES.finditer(buffer)))
+        ends = [(buffer[: one.start()], b"{" + buffer[one.end() :].lstrip().removeprefix(b",")) for one in found]
+    for listed, rest in ends:
+        if _is_object(rest) and (last := _decoded(listed, title)) is not None:
+            return last, rest
+    raise UserError(f"{title} ends in the middle of an event: the file is not complete. Record or copy it again.")
+
+
+def _decoded(listed: bytes, title: str) -> list[Event] | None:
+    """Events without the brackets around them; None where the bytes are cut in the middle of one."""
+    try:
+        return _EVENTS.decode(b"[" + listed + b"]")
+    except msgspec.ValidationError as error:
+        raise UserError(f"{title} holds an event that torch.profiler does not write: {error}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    if not _NO_NUMBER.search(listed):
+        return None
+    try:
+        return _EVENTS.decode(b"[" + _NO_NUMBER.sub(rb"\1null", listed) + b"]")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        _FIELDS.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _fields(text: bytes) -> Mapping[str, Any]:
+    """What stands beside the events; nothing where that is no JSON (some versions write paths with backslashes)."""
+    try:
+        return _FIELDS.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+
+
+def _check_size(buffer: bytes, title: str) -> None:
+    if len(buffer) > _LARGEST_EVENT:
+        raise UserError(f"{title} is no trace: an event of more than {_LARGEST_EVENT >> 20} MB stands in it.")

@@ -1,0 +1,206 @@
+"""A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hotlap.errors import UserError
+from hotlap.probe.timeline import Event, aggregate, is_operator
+from hotlap.probe.timeline import Kind as Part
+from hotlap.record import OperatorWindow, Phase, Run, Sighting, SightingKind, Status
+from hotlap.trace import host as hosts
+from hotlap.trace import idle as idles
+from hotlap.trace import spans, steps
+from hotlap.trace.host import Host
+from hotlap.trace.idle import Idle, Why
+from hotlap.trace.nesting import Caller, Line, callers
+from hotlap.trace.steps import Steps
+from hotlap.trace.table import Floats, Kind, Mask, Trace
+from hotlap.trace.timeline import Timeline, busiest, of_device, timeline
+
+_PARTS = {
+    int(Kind.OPERATOR): Part.OPERATOR,
+    int(Kind.RUNTIME): Part.LAUNCH,
+    int(Kind.KERNEL): Part.KERNEL,
+    int(Kind.COMMUNICATION): Part.KERNEL,
+    int(Kind.COPY): Part.COPY,
+    int(Kind.MEMSET): Part.FILL,
+}
+# Of copies, those that never leave the device.
+_STAYS = r"Memcpy (?:DtoD|PtoP)"
+# Beyond, operators and kernels are counted in the first steps only.
+_MOST_EVENTS = 200_000
+# None: what the device waits for while the model or the optimizer is launched belongs to that phase.
+_IDLE_PHASE = {
+    Why.INPUT: Phase.INPUT,
+    Why.SYNC: Phase.SYNC,
+    Why.ALLOCATION: Phase.OTHER,
+    Why.PYTHON: Phase.OTHER,
+    Why.CALLS: None,
+    Why.LAUNCH: None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All that one trace says of its busiest device."""
+
+    trace: Trace
+    steps: Steps
+    edges: Floats
+    """(S + 1,) of the steps by the device's clock."""
+    timeline: Timeline
+    rows: Mask
+    """Events of that device that count."""
+    host: Host
+    idle: Idle
+    run: Run
+
+
+def reading(trace: Trace) -> Reading:
+    """Of the device that most events ran on.
+
+    Raises:
+        UserError: nothing ran on a device.
+    """
+    device = busiest(trace)
+    if device is None:
+        raise UserError(
+            f"{trace.title} holds no work of a device: record with ProfilerActivity.CUDA (it stands for ROCm as well). "
+            "`hotlap measure` tells of a training on the CPU."
+        )
+    rows = of_device(trace, device)
+    found = timeline(trace, rows, device)
+    told = steps.find(trace)
+    threads = steps.training_threads(trace, told)
+    host = hosts.look(trace, threads)
+    edges = steps.on_device(trace, told, rows)
+    idle = idles.explain(trace, rows, found, edges, host, threads)
+    who = callers(trace, threads)
+    phases = _phases(trace, rows, found, edges, host, idle)
+    run = Run(
+        status=Status.COMPLETE,
+        device=trace.devices.get(device, f"device {device}"),
+        step_s=tuple(np.diff(edges).tolist()),
+        phase_s=phases,
+        device_phase_s=phases,
+        operators=_window(trace, rows, edges, threads, who, idle),
+        sightings=_waits(trace, told, threads, who, idle),
+        rank=trace.rank or 0,
+        world_size=trace.world_size,
+        notes=(f"Steps were told apart by {told.how}.", *trace.notes),
+    )
+    return Reading(
+        trace=trace, steps=told, edges=edges, timeline=found, rows=rows, host=host, idle=idle, run=run
+    )  # fmt: skip
+
+
+def _phases(
+    trace: Trace, rows: Mask, found: Timeline, edges: Floats, host: Host, idle: Idle
+) -> dict[Phase, tuple[float, ...] | None]:
+    """Phase -> (S,): what the device did, by where it was launched; communication and copies as far as nothing computes
+    beside them; idle stretches by what they waited for. Together they are the steps."""
+    phases = _launched_in(trace, host)
+    moments = {Phase.COMMUNICATION: found.exposed_communication, Phase.TRANSFER: found.exposed_copies}
+    taken = spans.either(*moments.values())
+    computes = rows & trace.which(Kind.KERNEL, Kind.MEMSET)
+    for number, phase in enumerate(_COMPUTING):
+        chosen = computes & (phases == number)
+        ours = spans.without(spans.union(trace.start[chosen], trace.end[chosen]), taken)
+        moments[phase] = ours
+        taken = spans.either(taken, ours)
+    parts: dict[Phase, Floats] = {phase: spans.within(one, edges[:-1], edges[1:]) for phase, one in moments.items()}
+    parts |= {phase: np.zeros(len(edges) - 1) for phase in (Phase.SYNC, Phase.OTHER)}
+    gaps = np.column_stack((idle.start, idle.end))
+    model = phases[np.maximum(idle.next, 0)]
+    for why, told in _IDLE_PHASE.items():
+        for number, launched in enumerate(_COMPUTING):
+            seconds = np.where(model == number, idle.why[why], 0.0)
+            parts[told or launched] += spans.shared(gaps, seconds, edges[:-1], edges[1:])
+    return {phase: tuple(values.tolist()) for phase, values in parts.items()}
+
+
+# In this order: what is launched while an optimizer steps is the optimizer's, and all that is left is forward.
+_COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.INPUT)
+
+
+def _launched_in(trace: Trace, host: Host) -> np.ndarray:
+    """(N,) index into `_COMPUTING` of the phase in which an event on the device was launched."""
+    calls = trace.start[np.maximum(trace.launch, 0)]
+    found = np.zeros(len(trace.start), np.int8)
+    for phase, moments in host.training.items():
+        inside = (trace.launch >= 0) & (spans.within(moments, calls, calls + 1e-9) > 0)
+        found[inside & (found == 0)] = _COMPUTING.index(phase)
+    return found
+
+
+def _window(
+    trace: Trace, rows: Mask, edges: Floats, threads: frozenset[int], who: dict[int, Caller], idle: Idle
+) -> OperatorWindow:
+    """The steps as an operator window: who called what, and what the device did for it; of a long trace its first ones,
+    as many as have so many events."""
+    counted = np.flatnonzero((np.isin(trace.lane, list(threads)) & trace.which(Kind.OPERATOR, Kind.RUNTIME)) | rows)
+    upto = np.searchsorted(trace.start[counted], edges)
+    count = max(1, int(np.searchsorted(upto - upto[0], _MOST_EVENTS, side="right")) - 1)
+    chosen = counted[upto[0] : upto[count]]
+    wall_s = float(edges[count] - edges[0])
+    window = aggregate(_events(trace, chosen, who), num_steps=count, wall_s=wall_s, on_device=True)
+    reasons = {str(why): idle.seconds(why) / (len(edges) - 1) for why in Why if idle.seconds(why) > 0}
+    return replace(window, idle_s=reasons)
+
+
+def _events(trace: Trace, chosen: np.ndarray, who: dict[int, Caller]) -> list[Event]:
+    # By index into the names: each is asked once.
+    stays = [re.match(_STAYS, name) is not None for name in trace.names]
+    counts = [is_operator(name) for name in trace.names]
+    columns = (trace.kind, trace.name, trace.start, trace.end, trace.lane, trace.launch)
+    found = []
+    rows = zip(chosen.tolist(), *(one[chosen].tolist() for one in columns), strict=True)
+    for row, kind, name, start, end, lane, launch in rows:
+        part = _PARTS[kind]
+        if part is Part.OPERATOR and not counts[name]:
+            continue
+        on_host = part in (Part.OPERATOR, Part.LAUNCH)
+        caller = who.get(launch) if not on_host else None
+        found.append(
+            Event(
+                name=trace.names[name],
+                kind=Part.FILL if part is Part.COPY and stays[name] else part,
+                begin_s=start,
+                end_s=end,
+                lane=lane,
+                id=(row if on_host else launch) + 1,
+                operator=caller.operator + 1 if caller is not None else 0,
+            )
+        )
+    return found
+
+
+def _waits(
+    trace: Trace, told: Steps, threads: frozenset[int], who: dict[int, Caller], idle: Idle
+) -> tuple[Sighting, ...]:
+    """Where the host waited for the device. What that cost is what the device idled for it, no more."""
+    inside = (trace.start >= told.start) & (trace.start < told.end)
+    rows = np.flatnonzero(hosts.wait_rows(trace, threads) & inside)
+    places: dict[tuple[str, Line | None], list[float]] = {}
+    for row in rows.tolist():
+        caller = who.get(row)
+        operator = caller.operator if caller is not None else -1
+        what = trace.text(operator if operator >= 0 else row)
+        key = what, caller.line if caller is not None else None
+        places.setdefault(key, []).append(float(trace.end[row] - trace.start[row]))
+    total = sum(map(sum, places.values()))
+    count = len(told.edges) - 1
+    cost_s = idle.seconds(Why.SYNC) / count
+    return tuple(
+        Sighting(
+            kind=SightingKind.SYNC,
+            what=what,
+            path=line.path if line is not None else None,
+            line=line.line if line is not None else None,
+            per_step=len(waits) / count,
+            cost_s=cost_s * sum(waits) / total if total > 0 else 0.0,
+        )
+        for (what, line), waits in sorted(places.items(), key=lambda item: -sum(item[1]))
+    )

@@ -1,0 +1,99 @@
+"""What the device did: computing, communication and copies beside it, idle; as TraceLens tells it, by its columns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotlap.trace import spans
+from hotlap.trace.spans import Spans
+from hotlap.trace.table import ON_DEVICE, Kind, Mask, Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Of one device, from its first event to its last; work that was launched before the recording is left out."""
+
+    device: str
+    """As the trace numbers it."""
+    computing: Spans
+    """Kernels, and memory that is set."""
+    communication: Spans
+    copies: Spans
+    start: float
+    end: float
+
+    @property
+    def busy(self) -> Spans:
+        """Anything runs."""
+        return spans.either(self.computing, self.communication, self.copies)
+
+    @property
+    def exposed_communication(self) -> Spans:
+        """It runs beside no computing."""
+        return spans.without(self.communication, self.computing)
+
+    @property
+    def exposed_copies(self) -> Spans:
+        """They run beside neither."""
+        return spans.without(self.copies, spans.either(self.computing, self.communication))
+
+    @property
+    def total_s(self) -> float:
+        """From the first event to the last."""
+        return self.end - self.start
+
+    def rows(self) -> list[tuple[str, float, float]]:
+        """(name, milliseconds, percent) as TraceLens writes them (AMD-AGI/TraceLens, `gpu_timeline`)."""
+        seconds = {
+            "computation_time": spans.length(self.computing),
+            "exposed_comm_time": spans.length(self.exposed_communication),
+            "exposed_memcpy_time": spans.length(self.exposed_copies),
+            "busy_time": spans.length(self.busy),
+            "idle_time": self.total_s - spans.length(self.busy),
+            "total_time": self.total_s,
+            "total_comm_time": spans.length(self.communication),
+            "total_memcpy_time": spans.length(self.copies),
+        }
+        return [(name, 1e3 * one, 100 * one / self.total_s) for name, one in seconds.items()]
+
+
+def launched(trace: Trace) -> Mask:
+    """Events on a device whose launch was recorded; all of them where no launch was (a trace of the device alone)."""
+    on_device = trace.which(*ON_DEVICE)
+    known = on_device & (trace.launch >= 0)
+    return known if known.any() else on_device
+
+
+def busiest(trace: Trace) -> str | None:
+    """The device that most events ran on; None without any."""
+    rows = launched(trace)
+    lanes, counts = np.unique(trace.lane[rows], return_counts=True)
+    by_device: dict[str, int] = {}
+    for lane, count in zip(lanes, counts, strict=True):
+        device = trace.lanes[lane][0]
+        by_device[device] = by_device.get(device, 0) + int(count)
+    return max(by_device, key=lambda one: by_device[one], default=None)
+
+
+def of_device(trace: Trace, device: str) -> Mask:
+    """The events of one device that count."""
+    ours = np.fromiter((lane[0] == device for lane in trace.lanes), bool, len(trace.lanes))
+    rows: Mask = launched(trace) & ours[trace.lane]
+    return rows
+
+
+def timeline(trace: Trace, rows: Mask, device: str) -> Timeline:
+    """Of these events; there is at least one."""
+
+    def of(*kinds: Kind) -> Spans:
+        chosen = rows & trace.which(*kinds)
+        return spans.union(trace.start[chosen], trace.end[chosen])
+
+    return Timeline(
+        device=device,
+        computing=of(Kind.KERNEL, Kind.MEMSET),
+        communication=of(Kind.COMMUNICATION),
+        copies=of(Kind.COPY),
+        start=float(trace.start[rows].min()),
+        end=float(trace.end[rows].max()),
+    )

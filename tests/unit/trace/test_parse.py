@@ -1,0 +1,128 @@
+"""Bytes in any pieces give the same events; what is no trace, or not whole, is told in a sentence."""
+
+import gzip
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotlap.errors import UserError
+from hotlap.trace import files, parse
+from tests.unit.trace.written import Written
+
+EVENTS: list[dict[str, Any]] = [
+    {"ph": "X", "name": 'a "quoted" }, { name', "ts": 1.5, "dur": 2, "args": {"x": [{"y": 1}, {"z": 2}]}},
+    {"ph": "i", "name": "[memory]", "ts": 2},
+    {"ph": "X", "name": "b\\", "ts": "3", "dur": 4.25, "args": {"Input Dims": [[2, 3], []], "correlation": 7}},
+]
+HEADER = {"schemaVersion": 1, "note": 'holds "traceEvents": [ as a text'}
+
+
+def pieces(text: bytes, size: int) -> list[bytes]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def names(text: bytes, size: int = 1 << 20) -> list[object]:
+    header: dict[str, Any] = {}
+    return [event.name for some in parse.events(pieces(text, size), "t.json", header) for event in some]
+
+
+@given(st.integers(1, 400), st.sampled_from([None, 1, 4]), st.booleans())
+def test_pieces_of_any_size_give_the_same_events_and_fields(size: int, indent: int | None, last: bool) -> None:
+    parts: list[dict[str, Any]] = [HEADER, {"traceEvents": EVENTS * 3}, {"traceName": "x.json", "end": [1, {"a": []}]}]
+    document = {key: value for part in (parts if last else parts[1:]) for key, value in part.items()}
+    header: dict[str, Any] = {}
+    text = json.dumps(document, indent=indent).encode()
+    found = [event for some in parse.events(pieces(text, size), "t.json", header) for event in some]
+    assert [event.name for event in found] == [event["name"] for event in EVENTS] * 3
+    assert found[2].args is not None
+    assert found[2].args.correlation == 7
+    assert header["traceName"] == "x.json"
+    assert ("schemaVersion" in header) is last
+
+
+@pytest.mark.parametrize("end", [b"]", b"", b",", b"]\n"])
+def test_a_bare_list_is_read_with_or_without_its_end(end: bytes) -> None:
+    text = json.dumps(EVENTS).encode()[:-1] + end
+    assert names(text) == [event["name"] for event in EVENTS]
+
+
+def test_words_that_are_no_json_but_that_some_versions_write() -> None:
+    text = b'{"traceEvents": [{"name": "a", "args": {"blocks per SM": inf, "x": -nan}}, {"name": "b"}]}'
+    assert names(text) == ["a", "b"]
+
+
+def test_a_header_that_is_no_json_is_done_without() -> None:
+    text = b'{"traceName": "C:\\Users\\me", "traceEvents": [{"name": "a"}], "displayTimeUnit": "ms"}'
+    assert names(text) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "is no trace"),
+        (b'{"events": []}', "is no trace"),
+        (b"\x00\x01\x02 not json", "is no trace"),
+        (b'{"traceEvents": [{"name": "a"}, {"name": "b', "ends in the middle"),
+        (b'{"traceEvents": [{"name": "a"}, {"name": "b", "args": {"x": 1}', "ends in the middle"),
+        (b'{"traceEvents": [{"name": "a", "args": 3}]}', "torch.profiler does not write"),
+        (b'{"traceEvents": [1, 2]}', "torch.profiler does not write"),
+    ],
+)
+def test_what_is_no_trace_is_told(text: bytes, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        names(text)
+
+
+@pytest.mark.parametrize("rest", [{}, {"traceName": "x", "end": [1]}])
+def test_a_trace_that_is_cut_anywhere_is_told(rest: dict[str, Any]) -> None:
+    text = json.dumps({"traceEvents": EVENTS} | rest).encode()
+    for end in range(len(text)):
+        with pytest.raises(UserError, match=r"is no trace|ends in the middle"):
+            names(text[:end])
+
+
+def test_an_endless_event_is_refused_before_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "_LARGEST_EVENT", 1 << 16)
+    text = b'{"traceEvents": [{"name": "' + b"x" * (1 << 18)
+    with pytest.raises(UserError, match="is no trace: an event of more than"):
+        names(text, 1 << 12)
+
+
+def test_a_gzip_that_grows_as_no_trace_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_UNSUSPECTED", 1 << 20)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (1 << 23)))
+    with pytest.raises(UserError, match="unpacks to more than"):
+        list(files.TraceFile(path).pieces())
+
+
+def test_a_damaged_gzip_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "cut.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": EVENTS * 200}).encode())[:-9])
+    with pytest.raises(UserError, match=r"cut\.json\.gz cannot be read"):
+        list(files.TraceFile(path).pieces())
+
+
+def test_folders_and_archives_are_looked_through(tmp_path: Path) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    for rank in (1, 0):
+        Written().save(folder / f"rank{rank}.json.gz")
+    (folder / "notes.txt").write_text("none of it")
+    with tarfile.open(tmp_path / "ranks.tar.gz", "w:gz") as archive:
+        archive.add(folder, "ranks")
+    assert [one.title for one in files.find([str(folder)])] == ["rank0.json.gz", "rank1.json.gz"]
+    members = files.find([str(tmp_path / "ranks.tar.gz")])
+    assert [one.member for one in members] == ["ranks/rank0.json.gz", "ranks/rank1.json.gz"]
+    assert b"".join(members[0].pieces()).startswith(b"{")
+
+
+@pytest.mark.parametrize("name", ["missing.json", "."])
+def test_nothing_to_read_is_told(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no such file|holds no trace"):
+        files.find([str(tmp_path / name)])

@@ -1,0 +1,253 @@
+"""Traces that were made for it, whose truth is known: what the device did, what it waited for, who waits for whom."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hotlap import rules
+from hotlap.errors import UserError
+from hotlap.record import Phase
+from hotlap.trace import export, ranks
+from hotlap.trace.idle import Why
+from tests.unit.trace.written import Written
+
+US = 1e-6
+STEPS = 5
+LENGTH = 1000.0
+
+
+def training(*, input_us: float = 0.0, python_us: float = 0.0, wait: bool = False, late_us: float = 0.0) -> Written:
+    """Steps of 1 ms: loading, Python, then a kernel of 300 us, with a wait for it, and Python of `late_us` behind."""
+    made = Written()
+    for number in range(STEPS):
+        at = number * LENGTH
+        made.step(number, at, LENGTH)
+        if input_us:
+            made.loading(at, input_us)
+        begin = at + input_us + python_us
+        made.launch(begin, at=begin + 7, length=300)
+        if wait:
+            made.host("cpu_op", "aten::item", begin + 10, 297 + 5)
+            made.host("cuda_runtime", "cudaStreamSynchronize", begin + 10, 297)
+    return made
+
+
+def per_step(found: float) -> float:
+    return found / STEPS / US
+
+
+def test_steps_by_the_profilers_marks_and_the_device_by_its_clock(tmp_path: Path) -> None:
+    found = training(input_us=690).read(tmp_path)
+    assert found.run.device == "Some GPU"
+    assert found.run.step_s == pytest.approx([1000 * US] * STEPS, rel=1e-6)
+    for step, *parts in zip(found.run.step_s, *(one or () for one in found.run.phase_s.values()), strict=True):
+        assert sum(parts) == pytest.approx(step, rel=1e-6)
+
+
+def test_a_device_that_starves_is_input_bound(tmp_path: Path) -> None:
+    found = training(input_us=690).read(tmp_path)
+    assert per_step(found.idle.seconds(Why.INPUT)) == pytest.approx(690, rel=1e-3)
+    assert found.run.mean_phase_s(Phase.INPUT) == pytest.approx(690 * US, rel=1e-3)
+    assert rules.check(found.run)[0].code == "input-bound"
+
+
+def test_loading_behind_queued_kernels_costs_nothing(tmp_path: Path) -> None:
+    made = Written()
+    for number in range(STEPS):
+        at = number * LENGTH
+        made.step(number, at, LENGTH)
+        made.launch(at, at=at + 7, length=993)
+        made.loading(at + 50, 600)
+    found = made.read(tmp_path)
+    assert found.idle.seconds(Why.INPUT) == 0
+    assert "input-bound" not in {one.code for one in rules.check(found.run)}
+
+
+def test_python_while_the_device_idles_is_host_bound(tmp_path: Path) -> None:
+    found = training(python_us=600).read(tmp_path)
+    assert per_step(found.idle.seconds(Why.PYTHON)) == pytest.approx(1000 - 300 - 10, rel=0.02)
+    assert "host-bound" in {one.code for one in rules.check(found.run)}
+
+
+def test_python_behind_a_wait_is_the_waits_as_far_as_that_cost_it(tmp_path: Path) -> None:
+    """The host waits 297 us in each step, so it could have been ahead by so much."""
+    found = training(python_us=200, wait=True).read(tmp_path)
+    assert per_step(found.idle.seconds(Why.SYNC)) == pytest.approx(297, rel=0.25)
+    (sighting,) = found.run.sightings
+    assert (sighting.what, sighting.per_step) == ("aten::item", 1.0)
+    assert "sync-bound" in {one.code for one in rules.check(found.run)}
+
+
+def test_a_wait_for_a_device_that_is_done_costs_nothing(tmp_path: Path) -> None:
+    made = Written()
+    for number in range(STEPS):
+        at = number * LENGTH
+        made.step(number, at, LENGTH)
+        made.launch(at, at=at + 7, length=100)
+        made.host("cuda_runtime", "cudaStreamSynchronize", at + 900, 2)
+    found = made.read(tmp_path)
+    assert per_step(found.idle.seconds(Why.SYNC)) == pytest.approx(2, rel=0.3)
+    assert "sync-bound" not in {one.code for one in rules.check(found.run)}
+
+
+def test_small_kernels_that_are_launched_one_by_one_are_launch_bound(tmp_path: Path) -> None:
+    made = Written()
+    for number in range(STEPS):
+        at = number * LENGTH
+        made.step(number, at, LENGTH)
+        for kernel in range(99):
+            made.launch(at + kernel * 10, at=at + kernel * 10 + 7, length=2)
+    found = made.read(tmp_path)
+    assert per_step(found.idle.seconds(Why.CALLS) + found.idle.seconds(Why.LAUNCH)) == pytest.approx(790, rel=0.05)
+    assert rules.check(found.run)[0].code == "launch-bound"
+
+
+def test_memory_that_is_allocated_anew(tmp_path: Path) -> None:
+    made = training()
+    for number in range(STEPS):
+        made.host("cuda_runtime", "cudaMalloc", number * LENGTH + 400, 200, correlation=10_000 + number)
+    found = made.read(tmp_path)
+    assert per_step(found.idle.seconds(Why.ALLOCATION)) == pytest.approx(200, rel=1e-3)
+
+
+def test_the_line_of_a_wait_is_the_users_own(tmp_path: Path) -> None:
+    made = training(wait=True)
+    for number in range(STEPS):
+        made.host("python_function", "train.py(31): main", number * LENGTH + 1, 800)
+        made.host("python_function", "torch/_tensor.py(9): item", number * LENGTH + 5, 700)
+    (sighting,) = made.read(tmp_path).run.sightings
+    assert (sighting.path, sighting.line) == ("train.py", 31)
+
+
+def test_the_start_of_an_unscheduled_trace_is_left_out(tmp_path: Path) -> None:
+    made, at = Written(), 0.0
+    for length in (50_000.0, *[LENGTH] * 8):
+        made.launch(at + 10, at=at + 17, length=900)
+        made.host("user_annotation", "Optimizer.step#SGD.step", at + length - 30, 20)
+        at += length
+    found = made.read(tmp_path)
+    assert len(found.run.step_s) == 8
+    assert max(found.run.step_s) == pytest.approx(LENGTH * US, rel=0.01)
+
+
+def test_work_from_before_the_recording_is_not_counted(tmp_path: Path) -> None:
+    made = training()
+    made.events.append(
+        {"ph": "X", "cat": "kernel", "name": "old", "ts": -5000, "dur": 4000, "pid": 0, "tid": 7, "args": {"stream": 7}}
+    )
+    rows = {name: found for name, found, _ in made.read(tmp_path).timeline.rows()}
+    assert rows["computation_time"] == pytest.approx(0.3 * STEPS)
+    assert rows["total_time"] == pytest.approx((4 * LENGTH + 300) / 1e3)
+
+
+def test_a_host_that_runs_ahead_does_not_shorten_steps(tmp_path: Path) -> None:
+    made = Written()
+    for number in range(STEPS):
+        made.step(number, number * 100, 100)
+        made.launch(number * 100 + 5, at=12 + number * LENGTH, length=LENGTH)
+    found = made.read(tmp_path)
+    assert found.run.step_s[1:] == pytest.approx([LENGTH * US] * (STEPS - 1))
+    assert {one.code for one in rules.check(found.run)} <= {"compute-bound", "memory-bound"}
+
+
+@pytest.mark.parametrize(("kind", "stays"), [("Memcpy HtoD (Pinned -> Device)", False), ("Memcpy DtoD", True)])
+def test_copies_beside_kernels_are_hidden(kind: str, stays: bool, tmp_path: Path) -> None:
+    made = training()
+    for number in range(STEPS):
+        copy = {"category": "gpu_memcpy", "stream": 9, "name": kind, "operator": "aten::copy_"}
+        made.launch(number * LENGTH + 20, at=number * LENGTH + 207, length=200, call="cudaMemcpyAsync", **copy)  # type: ignore[arg-type] # of the literals above
+    found = made.read(tmp_path)
+    rows = {name: value for name, value, _ in found.timeline.rows()}
+    assert rows["total_memcpy_time"] == pytest.approx(0.2 * STEPS)
+    assert rows["exposed_memcpy_time"] == pytest.approx(0.1 * STEPS)
+    assert found.run.operators is not None
+    assert found.run.operators.copy_s == pytest.approx(0.0 if stays else 200 * US)
+
+
+def test_activations_that_are_computed_again_stand_apart(tmp_path: Path) -> None:
+    made = training()
+    made.host("python_function", "torch/utils/checkpoint.py(1500): recompute_fn", 2000 - 1, 100)
+    lines = export.gpu_timeline(made.read(tmp_path)).splitlines()
+    assert lines[0] == "type,time ms,percent,is_recompute"
+    told = {(parts[0], parts[3]): float(parts[1]) for parts in (line.split(",") for line in lines[1:])}
+    assert told["computation_time", "True"] == pytest.approx(0.3)
+    assert told["computation_time", "False"] == pytest.approx(0.3 * (STEPS - 1))
+
+
+def test_a_trace_of_the_host_alone_is_told(tmp_path: Path) -> None:
+    made = Written()
+    made.host("cpu_op", "aten::mm", 0, 10)
+    with pytest.raises(UserError, match="no work of a device"):
+        made.read(tmp_path)
+
+
+@pytest.mark.parametrize("skew", [0.0, 123_456.0])
+def test_ranks_that_wait_for_one_whatever_their_clocks_say(skew: float, tmp_path: Path) -> None:
+    """All leave the collective together; rank 1 comes 400 us later than the others."""
+    found = []
+    for rank in range(3):
+        made, shift = Written(rank=rank, world_size=3), skew * rank
+        for number in range(STEPS):
+            at = shift + number * LENGTH
+            late = 400 if rank == 1 else 0
+            made.step(number, at, LENGTH)
+            made.launch(at, at=at + 7, length=293 + late)
+            collective = {"name": "ncclDevKernel_AllReduce_Sum_f32", "operator": "c10d::allreduce_", "stream": 20}
+            made.launch(at + 20, at=at + 300 + late, length=500 - late, **collective)  # type: ignore[arg-type] # of the literals above
+        (tmp_path / str(rank)).mkdir()
+        found.append(made.read(tmp_path / str(rank)))
+    run = ranks.joined(found)
+    assert run.rank == 1
+    assert [one.wait_s for one in run.ranks] == pytest.approx([400 * US, 0.0, 400 * US], abs=1e-9)
+    assert [one.transfer_s for one in run.ranks] == pytest.approx([100 * US] * 3, rel=0.05)
+    assert "straggler" in {one.code for one in rules.check(run)}
+
+
+kernels = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(0, 60), st.integers(0, 3), st.sampled_from(["kernel", "nccl", "copy"])),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(work=kernels)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_busy_and_exposed_times_of_any_streams(work: list[tuple[int, int, int, str]], tmp_path: Path) -> None:
+    """Nested, overlapping, out of order, of no length: against a grid of microseconds."""
+    made = Written()
+    sets: dict[str, set[int]] = {"kernel": set(), "nccl": set(), "copy": set()}
+    for start, length, stream, kind in work:
+        names = {"kernel": "gemm", "nccl": "ncclKernel", "copy": "Memcpy HtoD (Pinned -> Device)"}
+        category = "gpu_memcpy" if kind == "copy" else "kernel"
+        made.launch(start, at=start + 8, length=length, name=names[kind], category=category, stream=stream)
+        sets[kind] |= set(range(start + 8, start + 8 + length))
+    if not any(sets.values()):
+        return
+    rows = {name: 1e3 * value for name, value, _ in made.read(tmp_path).timeline.rows()}
+    computing, talking, copying = sets["kernel"], sets["nccl"], sets["copy"]
+    assert rows["computation_time"] == pytest.approx(len(computing), abs=1e-3)
+    assert rows["exposed_comm_time"] == pytest.approx(len(talking - computing), abs=1e-3)
+    assert rows["exposed_memcpy_time"] == pytest.approx(len(copying - computing - talking), abs=1e-3)
+    assert rows["busy_time"] == pytest.approx(len(computing | talking | copying), abs=1e-3)
+    assert rows["idle_time"] + rows["busy_time"] == pytest.approx(rows["total_time"], abs=1e-3)
+
+
+@given(
+    work=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200)), min_size=1, max_size=12),
+    loads=st.integers(0, 400),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_reasons_make_up_what_the_device_idled(work: list[tuple[int, int]], loads: int, tmp_path: Path) -> None:
+    made, at, free = Written(), 0.0, 0.0
+    made.loading(0, loads)
+    for pause, length in work:
+        at += loads * (at == 0) + pause + 10
+        free = max(free, at + 7) + length
+        made.launch(at, at=free - length, length=length)
+    found = made.read(tmp_path)
+    idled = sum(found.idle.seconds(why) for why in Why)
+    assert idled == pytest.approx(float(np.sum(found.idle.end - found.idle.start)), abs=1e-9)
+    assert all(found.idle.seconds(why) >= 0 for why in Why)

@@ -1,0 +1,90 @@
+"""Real traces of real GPUs, beside what is known of them. They lie outside of the repository (see their README)."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotlap.record import Study
+from hotlap.trace import export, files, read_trace, table
+from hotlap.trace.idle import Why
+from hotlap.trace.reading import Reading, reading
+
+TRACES = Path(__file__).parents[3].parent / "shared" / "data" / "traces"
+
+pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="needs ../shared/data/traces")
+
+
+def told(name: str) -> Reading:
+    return reading(table.read(files.TraceFile(TRACES / f"{name}.json.gz")))
+
+
+def rows(lines: Iterator[str]) -> dict[tuple[str, str], float]:
+    return {(row["type"], row.get("is_recompute") or ""): float(row["time ms"]) for row in csv.DictReader(lines)}
+
+
+@pytest.mark.parametrize("name", ["h100-nsfw-inference", "h100-qwen15-inference", "mi300-resnet-ddp-checkpoint"])
+def test_times_are_those_of_another_tool(name: str) -> None:
+    """Its tables stand beside these traces; NVIDIA and AMD, with and without activations that are computed again."""
+    ours = rows(iter(export.gpu_timeline(told(name)).splitlines()))
+    theirs = rows(iter((TRACES / f"{name}.gpu_timeline.csv").read_text().splitlines()))
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        assert ours[key] == pytest.approx(value, rel=0.001, abs=1e-6), key
+
+
+@pytest.fixture(scope="module", params=["a", "b"])
+def resnet(request: pytest.FixtureRequest) -> Study:
+    return read_trace(TRACES / f"v100-resnet50-workers0-{request.param}.json.gz")
+
+
+def test_a_loader_without_workers_is_what_the_device_waits_for(resnet: Study) -> None:
+    assert [one.code for one in resnet.findings][:1] == ["input-bound"]
+    assert [one.name for one in resnet.ceilings][:1] == ["input"]
+    assert resnet.baseline[0].device == "Tesla V100-DGXS-32GB"
+    # The second of the two was recorded in a quieter minute; what the device has to do is the same in both.
+    assert resnet.ceilings[0].step_s == pytest.approx(0.119, rel=0.02)
+
+
+def test_what_a_line_copies_is_found_in_the_stacks_of_old_versions(resnet: Study) -> None:
+    (sighting,) = resnet.baseline[0].sightings
+    assert (sighting.path, sighting.line) == ("resnet50_profiler_api.py", 44)
+
+
+def test_eight_ranks_wait_for_one_whose_host_is_late() -> None:
+    study = read_trace(TRACES / "v100-dlrm-8ranks.tar.gz")
+    (run,) = study.baseline
+    waits = {one.rank: one.wait_s or 0.0 for one in run.ranks}
+    assert sorted(waits) == list(range(8))
+    assert run.rank == min(waits, key=lambda rank: waits[rank]) == 7
+    assert {"host-bound", "launch-bound", "straggler"} <= {one.code for one in study.findings}
+    assert run.operators is not None
+    # About 1 ms of computing in a step of 12 ms.
+    assert run.operators.device_busy_s == pytest.approx(0.0027, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "device", "first"),
+    [
+        ("2080ti-resnet", 29, "NVIDIA GeForce RTX 2080 Ti", "input-bound"),
+        ("a100-ddp-rank3", 6, "NVIDIA A100-PG509-200", "communication-bound"),
+        ("v100-ns-resolution", 5, "Tesla V100-SXM2-32GB", "compute-bound"),
+        ("mi300-resnet-ddp-checkpoint", 3, "AMD Instinct MI300X", "communication-bound"),
+    ],
+)
+def test_every_format_and_maker(name: str, steps: int, device: str, first: str) -> None:
+    study = read_trace(TRACES / f"{name}.json.gz")
+    (run,) = study.baseline
+    assert (len(run.step_s), run.device) == (steps, device)
+    assert study.findings[0].code == first
+    parts = [sum(part) for part in run.phase_s.values() if part is not None]
+    assert sum(parts) == pytest.approx(sum(run.step_s), rel=0.001)
+
+
+def test_an_inference_has_one_step_and_is_launch_bound() -> None:
+    found = told("h100-nsfw-inference")
+    assert len(found.run.step_s) == 1
+    assert found.idle.seconds(Why.INPUT) == 0
+    assert found.run.operators is not None
+    assert found.run.operators.num_kernels == 154
