@@ -14,7 +14,7 @@ _LOADS = r"enumerate\(DataLoader\)|.*torch/utils/data/dataloader\.py\(\d+\): __n
 _UPDATES = r"Optimizer\.(?:step|zero_grad)#"
 # Before torch 1.10 the nodes themselves, "CudnnConvolutionBackward".
 _BACKWARD = r"autograd::engine::evaluate_function|torch::autograd::|\w+Backward\d*$"
-_WAITS = r"(?:cuda|hip)(?:Device|Stream|Event)Synchronize|cu(?:Ctx|Stream|Event)Synchronize|(?:cuda|hip)Memcpy$"
+_WAITS = r"(?:cuda|hip)(?:Device|Stream|Event)Synchronize|cu(?:Ctx|Stream|Event)Synchronize|(?:cuda|hip)Memcpy(?:WithStream)?$"
 _ALLOCATES = r"(?:cuda|hip)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)|cuMem(?:Create|Map|Unmap|Release|Alloc|Free|Address)"
 _PAGEABLE = r"Memcpy \w+ \(.*Pageable"
 

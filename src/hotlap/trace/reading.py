@@ -82,6 +82,7 @@ def reading(trace: Trace) -> Reading:
     run = Run(
         status=Status.COMPLETE,
         device=trace.devices.get(device, f"device {device}"),
+        device_type="cuda",  # torch's name for NVIDIA's and AMD's devices alike
         step_s=tuple(np.diff(edges).tolist()),
         phase_s=phases,
         device_phase_s=phases,
