@@ -17,19 +17,20 @@ MIN_SHARE = 0.25
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """Share of the step spent in optimizers."""
+    """Share of the step spent in optimizers; of a GPU's trace nothing else is known of them."""
     cost_s = phase_s(run, Phase.OPTIMIZER)
-    if cost_s is None or share_of(run, cost_s) < MIN_SHARE or not run.optimizers:
+    if cost_s is None or share_of(run, cost_s) < MIN_SHARE or (on_cpu(run) and not run.optimizers):
         return None
     elements = sum(optimizer.num_elements for optimizer in run.optimizers)
     tensors = sum(optimizer.num_parameters for optimizer in run.optimizers)
-    fused = ("fused-optimizer",) if any(map(_could_be_fused, run.optimizers)) else ()
+    size = f", for {elements:,} parameters in {tensors} tensors" if run.optimizers else ""
+    fused = ("fused-optimizer",) if not run.optimizers or any(map(_could_be_fused, run.optimizers)) else ()
     return finding(
         run,
         "optimizer-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) in the optimizer, "
-        f"for {elements:,} parameters in {tensors} tensors.",
+        f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) in the optimizer"
+        f"{size}.",
         levers=(*fused, *(("threads", "huge-pages") if on_cpu(run) else ())),
     )
 

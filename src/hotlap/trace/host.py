@@ -14,9 +14,12 @@ _LOADS = r"enumerate\(DataLoader\)|.*torch/utils/data/dataloader\.py\(\d+\): __n
 _UPDATES = r"Optimizer\.(?:step|zero_grad)#"
 # Before torch 1.10 the nodes themselves, "CudnnConvolutionBackward".
 _BACKWARD = r"autograd::engine::evaluate_function|torch::autograd::|\w+Backward\d*$"
-_WAITS = r"(?:cuda|hip)(?:Device|Stream|Event)Synchronize|cu(?:Ctx|Stream|Event)Synchronize|(?:cuda|hip)Memcpy(?:WithStream)?$"
+_WAITS = (
+    r"(?:cuda|hip)(?:Device|Stream|Event)Synchronize|cu(?:Ctx|Stream|Event)Synchronize"
+    r"|(?:cuda|hip)Memcpy(?:WithStream)?$"
+)
 _ALLOCATES = r"(?:cuda|hip)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)|cuMem(?:Create|Map|Unmap|Release|Alloc|Free|Address)"
-_PAGEABLE = r"Memcpy \w+ \(.*Pageable"
+PAGEABLE = r"Memcpy \w+ \(.*Pageable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ def look(trace: Trace, threads: frozenset[int]) -> Host:
 
     waits = calls & trace.named(_WAITS)
     # A copy from or to memory that is not pinned returns when it is done.
-    blocking = trace.launch[trace.which(Kind.COPY) & trace.named(_PAGEABLE) & (trace.launch >= 0)]
+    blocking = trace.launch[trace.which(Kind.COPY) & trace.named(PAGEABLE) & (trace.launch >= 0)]
     copies = trace.launch[trace.which(Kind.COPY) & (trace.launch >= 0)]
     sets = {
         "input": of(ours & trace.which(Kind.ANNOTATION, Kind.PYTHON) & trace.named(_LOADS)),
@@ -75,7 +78,7 @@ def look(trace: Trace, threads: frozenset[int]) -> Host:
 def wait_rows(trace: Trace, threads: frozenset[int]) -> Mask:
     """Calls that return when the device has come so far."""
     calls = np.isin(trace.lane, list(threads)) & trace.which(Kind.RUNTIME)
-    blocking = trace.launch[trace.which(Kind.COPY) & trace.named(_PAGEABLE) & (trace.launch >= 0)]
+    blocking = trace.launch[trace.which(Kind.COPY) & trace.named(PAGEABLE) & (trace.launch >= 0)]
     return calls & (trace.named(_WAITS) | _only(blocking, len(calls)))
 
 

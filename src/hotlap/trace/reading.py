@@ -8,13 +8,13 @@ import numpy as np
 from hotlap.errors import UserError
 from hotlap.probe.timeline import Event, aggregate, is_operator
 from hotlap.probe.timeline import Kind as Part
-from hotlap.record import OperatorWindow, Phase, Run, Sighting, SightingKind, Status
+from hotlap.record import OperatorWindow, Phase, Run, Status
 from hotlap.trace import host as hosts
 from hotlap.trace import idle as idles
-from hotlap.trace import spans, steps
+from hotlap.trace import sightings, spans, steps
 from hotlap.trace.host import Host
 from hotlap.trace.idle import Idle, Why
-from hotlap.trace.nesting import Caller, Line, callers
+from hotlap.trace.nesting import Caller, callers
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline, busiest, of_device, timeline
@@ -87,7 +87,7 @@ def reading(trace: Trace) -> Reading:
         phase_s=phases,
         device_phase_s=phases,
         operators=_window(trace, rows, edges, threads, who, idle),
-        sightings=_waits(trace, told, threads, who, idle),
+        sightings=sightings.at_lines(trace, rows, told, found, threads, who, idle),
         rank=trace.rank or 0,
         world_size=trace.world_size,
         notes=(f"Steps were told apart by {told.how}.", *trace.notes),
@@ -176,32 +176,3 @@ def _events(trace: Trace, chosen: np.ndarray, who: dict[int, Caller]) -> list[Ev
             )
         )
     return found
-
-
-def _waits(
-    trace: Trace, told: Steps, threads: frozenset[int], who: dict[int, Caller], idle: Idle
-) -> tuple[Sighting, ...]:
-    """Where the host waited for the device. What that cost is what the device idled for it, no more."""
-    inside = (trace.start >= told.start) & (trace.start < told.end)
-    rows = np.flatnonzero(hosts.wait_rows(trace, threads) & inside)
-    places: dict[tuple[str, Line | None], list[float]] = {}
-    for row in rows.tolist():
-        caller = who.get(row)
-        operator = caller.operator if caller is not None else -1
-        what = trace.text(operator if operator >= 0 else row)
-        key = what, caller.line if caller is not None else None
-        places.setdefault(key, []).append(float(trace.end[row] - trace.start[row]))
-    total = sum(map(sum, places.values()))
-    count = len(told.edges) - 1
-    cost_s = idle.seconds(Why.SYNC) / count
-    return tuple(
-        Sighting(
-            kind=SightingKind.SYNC,
-            what=what,
-            path=line.path if line is not None else None,
-            line=line.line if line is not None else None,
-            per_step=len(waits) / count,
-            cost_s=cost_s * sum(waits) / total if total > 0 else 0.0,
-        )
-        for (what, line), waits in sorted(places.items(), key=lambda item: -sum(item[1]))
-    )

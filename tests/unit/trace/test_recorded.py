@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.record import Study
+from hotlap.record import SightingKind, Study
 from hotlap.trace import export, files, read_trace, table
 from hotlap.trace.idle import Why
 from hotlap.trace.reading import Reading, reading
@@ -48,8 +48,11 @@ def test_a_loader_without_workers_is_what_the_device_waits_for(resnet: Study) ->
 
 
 def test_what_a_line_copies_is_found_in_the_stacks_of_old_versions(resnet: Study) -> None:
-    (sighting,) = resnet.baseline[0].sightings
-    assert (sighting.path, sighting.line) == ("resnet50_profiler_api.py", 44)
+    wait, copy = resnet.baseline[0].sightings
+    for sighting in (wait, copy):
+        assert (sighting.path, sighting.line) == ("resnet50_profiler_api.py", 44)
+    assert (copy.kind, copy.per_step) == (SightingKind.BLOCKING_COPY, 2.0)
+    assert copy.num_bytes == 32 * (3 * 224 * 224 * 4 + 8)
 
 
 def test_eight_ranks_wait_for_one_whose_host_is_late() -> None:
