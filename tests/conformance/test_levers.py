@@ -30,7 +30,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is dep
 WRITTEN = tuple(kind for kind in levers.ALL if not kind.by_environment)
 """Those that are made as edits of the source; the others are set where the script is started."""
 
+INSTALLED = tuple(kind for kind in levers.ALL if kind.install is not Lever.install)
+"""Those that can be switched in a running process as well."""
+
 every_lever = pytest.mark.parametrize("kind", levers.ALL, ids=lambda kind: kind.name)
+every_installed_lever = pytest.mark.parametrize("kind", INSTALLED, ids=lambda kind: kind.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -337,17 +341,22 @@ def install(lever: Lever, optimizers: Sequence[torch.optim.Optimizer]) -> Notici
 
 
 @every_lever
+def test_what_is_compared_between_processes_is_its_edit_and_nothing_else(kind: type[Lever]) -> None:
+    assert (kind in INSTALLED) == (kind.scope is not Scope.PROCESS)
+
+
+@every_installed_lever
 def test_undo_restores_all_that_install_touched(kind: type[Lever], optimizers: list[torch.optim.Optimizer]) -> None:
     before = state(optimizers)
     installed = install(one_of(kind), optimizers)
-    assert kind.scope is Scope.PROCESS or state(optimizers) != before, "installed, it changes something"
+    assert state(optimizers) != before, "installed, it changes something"
     installed.undo()
     assert state(optimizers) == before
     for owner, attributes in installed.before:
         assert dict(vars(owner)) == attributes
 
 
-@every_lever
+@every_installed_lever
 def test_undo_after_training_leaves_only_what_training_changed(
     kind: type[Lever], optimizers: list[torch.optim.Optimizer]
 ) -> None:
@@ -360,7 +369,7 @@ def test_undo_after_training_leaves_only_what_training_changed(
     assert {key: value for key, value in after.items() if key not in before or before[key] != value} == {}
 
 
-@every_lever
+@every_installed_lever
 def test_can_be_switched_on_and_off_again(kind: type[Lever], optimizers: list[torch.optim.Optimizer]) -> None:
     before = state(optimizers)
     for _ in range(3):
@@ -372,13 +381,13 @@ def test_can_be_switched_on_and_off_again(kind: type[Lever], optimizers: list[to
 
 def test_all_levers_together_are_undone_in_reverse(optimizers: list[torch.optim.Optimizer]) -> None:
     before = state(optimizers)
-    patches = [install(one_of(kind), optimizers) for kind in levers.ALL]
+    patches = [install(one_of(kind), optimizers) for kind in INSTALLED]
     for installed in reversed(patches):
         installed.undo()
     assert state(optimizers) == before
 
 
-@every_lever
+@every_installed_lever
 def test_training_goes_on_under_it(kind: type[Lever], optimizers: list[torch.optim.Optimizer]) -> None:
     torch.manual_seed(0)
     installed = install(one_of(kind), optimizers)
@@ -432,7 +441,6 @@ def test_it_is_written_or_set_where_the_script_is_started(kind: type[Lever]) -> 
     if kind.by_environment:
         assert one_of(kind).environment({})
         assert not any(one_of(kind).edits(run) for run in awkward_runs().values())
-        assert kind.install is Lever.install, "beside the environment there is nothing to install"
 
 
 @every_lever

@@ -20,11 +20,8 @@ class Plain:
     """One attention, written out."""
 
     script: Script
-    function: ast.FunctionDef
-    block: list[ast.stmt]
-    """That it is a part of."""
     statements: Sequence[ast.stmt]
-    """Of that block, one behind the other."""
+    """Of one block, one behind the other."""
     code: str
     """What can stand in their place; `F` is torch.nn.functional."""
 
@@ -54,7 +51,7 @@ def unused_weights(script: Script) -> list[ast.Call]:
 
 
 def _functions(script: Script) -> Iterator[ast.FunctionDef]:
-    """Those that can be found in a running process by their name."""
+    """Those that are within no other."""
     for node in ast.walk(script.tree):
         if isinstance(node, ast.FunctionDef):
             outer = [o for o in script.around(node) if isinstance(o, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -88,7 +85,7 @@ def _at(script: Script, function: ast.FunctionDef, block: list[ast.stmt], index:
         if reader.owns_its_names(function, statements, product[1]):
             assert isinstance(node, ast.expr)
             code = _with_call(script, last, node, reader.call(product[1]))
-            return Plain(script, function, block, statements, code)
+            return Plain(script, statements, code)
     return None
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
-from hotlap.levers.autocasting import autocast_calls, autocast_edits, model_calls
+from hotlap.levers.autocasting import autocast_edits, model_calls
 from hotlap.levers.cards import is_before_ampere
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, passes_s
 from hotlap.record import Ceiling, Machine, Run
@@ -51,7 +51,26 @@ class Bf16Autocast(Lever):
 
     def install(self, patch: Patch) -> None:
         """Outermost calls of modules with parameters, while gradients are on."""
-        autocast_calls(patch, "bfloat16")
+        import torch
+
+        call = torch.nn.Module.__call__
+        inside = [False]
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
+            if inside[0] or torch.compiler.is_compiling() or not torch.is_grad_enabled():
+                return call(self, *args, **kwargs)
+            parameter = next(self.parameters(), None)
+            if parameter is None:
+                return call(self, *args, **kwargs)
+            inside[0] = True
+            try:
+                with torch.autocast(parameter.device.type, dtype=torch.bfloat16):
+                    result = call(self, *args, **kwargs)
+            finally:
+                inside[0] = False
+            return result.float() if isinstance(result, torch.Tensor) and result.is_floating_point() else result
+
+        patch.set(torch.nn.Module, "__call__", __call__)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the statement that calls the model, and `.float()` behind the call."""

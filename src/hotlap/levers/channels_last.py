@@ -1,11 +1,10 @@
 """channels-last: images and filters of convolutions are stored with the channels innermost."""
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, passes_s
+from hotlap.levers.lever import Lever, Numerics, Scope, passes_s
 from hotlap.levers.models import cannot_name, named_models
 from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, InsertBefore
@@ -44,38 +43,6 @@ class ChannelsLast(Lever):
         """Forward and backward."""
         return passes_s(run)
 
-    def install(self, patch: Patch) -> None:
-        """At the first call of each model that has convolutions."""
-        import torch
-
-        call = torch.nn.Module.__call__
-        seen: weakref.WeakSet[Any] = weakref.WeakSet()
-        turned: weakref.WeakSet[Any] = weakref.WeakSet()
-        optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        inside = [False]
-
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-            if inside[0] or torch.compiler.is_compiling():
-                return call(self, *args, **kwargs)
-            if self not in seen:
-                seen.add(self)
-                if any(isinstance(part, torch.nn.Conv2d | torch.nn.ConvTranspose2d) for part in self.modules()):
-                    turned.add(self)
-                    _turn(self, optimizers, torch.channels_last)
-            inside[0] = True
-            try:
-                return call(self, *args, **kwargs)
-            finally:
-                inside[0] = False
-
-        def undo() -> None:
-            for module in turned:
-                _turn(module, optimizers, torch.contiguous_format)
-
-        patch.set(torch.nn.Module, "__call__", __call__)
-        patch.on_optimizer.append(optimizers.add)
-        patch.on_undo(undo)
-
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer."""
         edits: list[Edit] = []
@@ -84,16 +51,3 @@ class ChannelsLast(Lever):
                 code = f"{model.name}.to(memory_format=torch.channels_last)"
                 edits += [*model.naming, InsertBefore(site=model.before, code=code, imports="import torch")]
         return edits
-
-
-def _turn(module: Any, optimizers: Any, memory_format: Any) -> None:
-    """Parameters in place, and what optimizers keep for them."""
-    module.to(memory_format=memory_format)
-    ours = set(module.parameters())
-    for optimizer in optimizers:
-        for parameter, state in optimizer.state.items():
-            if parameter not in ours or parameter.dim() != 4:
-                continue
-            for key, value in state.items():
-                if getattr(value, "shape", None) == parameter.shape:
-                    state[key] = value.contiguous(memory_format=memory_format)

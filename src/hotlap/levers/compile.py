@@ -1,12 +1,11 @@
 """compile: the model is compiled by TorchInductor."""
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
-from hotlap.levers.compiling import cannot_compile, compile_edits, compile_when_called
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, passes_s
+from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
+from hotlap.levers.lever import Lever, Monitor, Numerics, Scope, passes_s
 from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit
 
@@ -76,10 +75,9 @@ class Compile(Lever):
         """Forward and backward."""
         return passes_s(run)
 
-    def install(self, patch: Patch) -> None:
-        """At the first call of each model with parameters while gradients are on."""
-        settings = {"dynamic": True if self.dynamic else None, "options": ast.literal_eval(_OPTIONS[self.mode])}
-        compile_when_called(patch, settings)
+    def monitor(self) -> Monitor:
+        """Compiling is timed as the one-time cost that it is."""
+        return Compilation()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or of the Trainer that makes it."""

@@ -1,27 +1,23 @@
-"""How models are compiled: when they are first called in a trial, which is watched until it is over, and as source."""
+"""How it is written that models are compiled, and what comes of it in the process."""
 
 import inspect
-import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hotlap.levers.lever import Lever, Patch
+from hotlap.levers.lever import Lever
 from hotlap.levers.models import cannot_name, named_models
 from hotlap.record import Run
 from hotlap.source import Edit, InsertBefore
 
-# Calls in training without a new graph after which nothing more is expected. Longer than the usual warm-up, so that
-# compiling is timed as the one-time cost that it is.
-_SETTLED_CALLS = 30
+# Steps without a new graph after which nothing more is expected.
+_SETTLED_STEPS = 30
 
 # A graph for each of two sizes (the last batch of an epoch) in training and in a validation is nothing to speak of.
 _MANY_GRAPHS = 4
 
 # TorchInductor has a backend for these (torch/_inductor/codegen).
 _COMPILED_FOR = ("cpu", "cuda", "xpu", "mps")
-
-_PREFIX = "torch.compile: "
 
 # `compile()` of a module whose forward is torch's own (nn.Sequential) does nothing without it: Dynamo leaves frames of
 # torch's out, and sees no other (pytorch/pytorch#150915). It does so since 2.8 (#150209); under the public name,
@@ -53,50 +49,6 @@ def cannot_compile(lever: Lever, run: Run) -> str | None:
     return cannot_name(lever, run)
 
 
-def compile_when_called(patch: Patch, settings: Mapping[str, Any], *, device: str | None = None) -> None:
-    """CHILD: `model.compile(**settings)` at the first call of each model with parameters while gradients are on.
-
-    Args:
-        patch: What it is undone through.
-        settings: As torch.compile has them.
-        device: Only models whose parameters are on such a device.
-    """
-    import torch
-    from torch._dynamo.utils import counters
-
-    call = torch.nn.Module.__call__
-    compiled: weakref.WeakSet[Any] = weakref.WeakSet()
-    inside = [False]
-    calls, graphs, last = [0], [0], [0]
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-        if inside[0] or torch.compiler.is_compiling() or not (self.training and torch.is_grad_enabled()):
-            return call(self, *args, **kwargs)
-        if self not in compiled and _is_on(self, device):
-            compiled.add(self)
-            _compile(self, settings)
-        inside[0] = True
-        try:
-            return call(self, *args, **kwargs)
-        finally:
-            inside[0] = False
-            calls[0] += 1
-            if counters["stats"]["unique_graphs"] != graphs[0]:
-                graphs[0], last[0] = counters["stats"]["unique_graphs"], calls[0]
-
-    def undo() -> None:
-        for module in compiled:
-            module._compiled_call_impl = None
-
-    def settled() -> bool:
-        _tell(patch, counters)
-        return calls[0] - last[0] >= _SETTLED_CALLS or not compiled
-
-    patch.set(torch.nn.Module, "__call__", __call__)
-    patch.settled.append(settled)
-    patch.on_undo(undo)
-
-
 def has_torch_forward(module: Any) -> bool:
     """What it does when called is written in torch itself: nn.Sequential, nn.Linear."""
     # As it stands in the class: TorchScript's modules have something there that cannot be read.
@@ -104,30 +56,39 @@ def has_torch_forward(module: Any) -> bool:
     return str(getattr(forward, "__module__", "")).startswith("torch.nn.modules.")
 
 
-def _compile(module: Any, settings: Mapping[str, Any]) -> None:
-    """As `compile_edits` have it written."""
-    import torch._dynamo.config
+class Compilation:
+    """CHILD: what torch.compile makes of the script's models; asked once a step until it has settled."""
 
-    config: Any = torch._dynamo.config
-    wraps = has_torch_forward(module) and hasattr(config, "wrap_top_frame")  # without it each layer by itself
-    with config.patch(wrap_top_frame=True) if wraps else nullcontext():
-        module.compile(**settings)
+    def __init__(self) -> None:
+        self._asked = 0
+        self._graphs = 0
+        self._last = 0
+        """Asked when the newest graph was there for the first time."""
+
+    def settled(self) -> bool:
+        """No new graph in a while."""
+        self._asked += 1
+        if _counted("stats").get("unique_graphs", 0) != self._graphs:
+            self._graphs, self._last = _counted("stats")["unique_graphs"], self._asked
+        return self._asked - self._last >= _SETTLED_STEPS
+
+    def why_idle(self) -> str | None:
+        """Nothing was compiled."""
+        return None if _counted("stats").get("unique_graphs") else "no model was compiled"
+
+    def notes(self) -> Sequence[str]:
+        """A model in pieces, or compiled again and again, gains less than it could."""
+        breaks, graphs = _counted("graph_break"), _counted("stats").get("unique_graphs", 0)
+        found = []
+        if breaks:
+            reason = next(iter(breaks)).strip().splitlines()[0][:200]
+            found.append(f"The model leaves the compiled code at {len(breaks)} places, first because: {reason}")
+        if graphs > _MANY_GRAPHS * (len(breaks) + 1):
+            found.append(f"{graphs} graphs were compiled; sizes or settings that change have it done again.")
+        return [f"torch.compile: {note}" for note in found]
 
 
-def _is_on(module: Any, device: str | None) -> bool:
-    """It has parameters, and they are there."""
-    parameter = next(module.parameters(), None)
-    return parameter is not None and device in (None, parameter.device.type)
-
-
-def _tell(patch: Patch, counters: Mapping[str, Mapping[str, int]]) -> None:
-    """A model in pieces, or compiled again and again, gains less than it could: say so; the newest count stands."""
-    breaks = counters.get("graph_break", {})
-    graphs = counters.get("stats", {}).get("unique_graphs", 0)
-    found = []
-    if breaks:
-        reason = next(iter(breaks)).strip().splitlines()[0][:200]
-        found.append(f"{_PREFIX}the model leaves the compiled code at {len(breaks)} places, first because: {reason}")
-    if graphs > _MANY_GRAPHS * (len(breaks) + 1):
-        found.append(f"{_PREFIX}{graphs} graphs were compiled; sizes or settings that change have it done again.")
-    patch.notes[:] = [note for note in patch.notes if not note.startswith(_PREFIX)] + found
+def _counted(what: str) -> Mapping[str, int]:
+    """Dynamo's counters; empty where it was not even imported."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils.counters[what] if utils is not None else {}

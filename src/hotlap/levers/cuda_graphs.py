@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import why_not_cuda
-from hotlap.levers.compiling import cannot_compile, compile_edits, compile_when_called
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
+from hotlap.levers.lever import Lever, Monitor, Numerics, Scope
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
 
@@ -51,9 +51,9 @@ class CudaGraphs(Lever):
         phases = (Phase.FORWARD, Phase.BACKWARD)
         return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
 
-    def install(self, patch: Patch) -> None:
-        """At the first call of each model on a GPU while gradients are on."""
-        compile_when_called(patch, {"backend": "cudagraphs"}, device="cuda")
+    def monitor(self) -> Monitor:
+        """Recording is timed as the one-time cost that it is."""
+        return Compilation()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or of the Trainer that makes it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import why_not_cuda
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, set_on_purpose
+from hotlap.levers.lever import Lever, Numerics, Scope, behind_imports, cannot_write, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run, SwitchFacts
 from hotlap.source import Edit
 
@@ -49,14 +49,6 @@ class CudnnBenchmark(Lever):
         """Forward and backward, and waiting for the device, where they show."""
         phases = (Phase.FORWARD, Phase.BACKWARD, Phase.SYNC)
         return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
-
-    def install(self, patch: Patch) -> None:
-        """From the next convolution on."""
-        import torch
-
-        before = torch.backends.cudnn.benchmark
-        torch.backends.cudnn.benchmark = True
-        patch.on_undo(lambda: setattr(torch.backends.cudnn, "benchmark", before))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.autocasting import autocast_calls, autocast_edits, model_calls
+from hotlap.levers.autocasting import autocast_edits, model_calls
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
-from hotlap.levers.loss_scaling import already_scales, other_gradients, scale_losses, scaling_edits
+from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
+from hotlap.levers.loss_scaling import already_scales, other_gradients, scaling_edits
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit, scripts
 
@@ -32,7 +32,7 @@ class Fp16Autocast(Lever):
     """
 
     name: ClassVar[str] = "fp16-autocast"
-    scope: ClassVar[Scope] = Scope.STEP
+    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.STATISTICAL
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
@@ -43,11 +43,6 @@ class Fp16Autocast(Lever):
         """Forward and backward, and waiting for the device, where they show."""
         phases = (Phase.FORWARD, Phase.BACKWARD, Phase.SYNC)
         return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
-
-    def install(self, patch: Patch) -> None:
-        """Models are called under autocast; backward passes and updates go through a scaler."""
-        autocast_calls(patch, "float16")
-        scale_losses(patch)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the call of the model, a scaler, and what goes through it."""

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from hotlap.errors import UserError
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run
@@ -88,6 +88,19 @@ class Patch:
             self._undo.pop()()
 
 
+class Monitor(Protocol):
+    """CHILD: answers for an edit of plain PyTorch whose work shows in torch only."""
+
+    def settled(self) -> bool:
+        """It is at its steady state; asked once a step until then."""
+
+    def why_idle(self) -> str | None:
+        """Why it is not at work; None if it is."""
+
+    def notes(self) -> Sequence[str]:
+        """Sentences for the record, at the end."""
+
+
 class Lever(ABC):
     """A change that may make training faster. Concrete levers are frozen dataclasses; their fields are settings.
 
@@ -118,6 +131,10 @@ class Lever(ABC):
 
     def install(self, patch: Patch) -> None:  # noqa: B027 - process levers may need the environment alone
         """CHILD: change the running process, through `patch` only."""
+
+    def monitor(self) -> Monitor | None:
+        """CHILD: what answers for its edit, in the text from the start; None where nothing has to be waited for."""
+        return None
 
     def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Variables that the process must be started with, given those it would have."""

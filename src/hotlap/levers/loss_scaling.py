@@ -1,4 +1,4 @@
-"""Loss scaling around a training step: where it is written in the source, and how it is done in the process.
+"""Loss scaling around a training step: the lines where it is written.
 
 The factor goes in as the gradient of the loss, and is taken out of the parameters' gradients right behind the backward
 pass: so the loss is never another number, and what stands between the backward pass and the update (clipping, norms
@@ -8,11 +8,7 @@ that are logged) sees the gradients themselves.
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from types import MethodType
-from typing import Any
 
-from hotlap.levers.lever import Patch
 from hotlap.record import Run
 from hotlap.source import Edit, InsertAfterImports, ReplaceStatements, Script, scripts
 
@@ -104,96 +100,6 @@ def other_gradients(known: Sequence[Script]) -> int | None:
             if not any(isinstance(arg, ast.Constant) and arg.value is False for arg in call.args):
                 return call.lineno
     return None
-
-
-def scale_losses(patch: Patch) -> None:
-    """CHILD: backward passes that begin at one number are scaled; optimizers leave out what overflowed."""
-    import torch
-
-    scaling = _Scaling()
-    backward = torch.autograd.backward
-
-    def scaled_backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
-        # Asked first: inside a compiled function there must be nothing that Dynamo cannot trace.
-        if torch.compiler.is_compiling() or grad_tensors is not None or not scaling.serves(tensors):
-            backward(tensors, grad_tensors, *args, **kwargs)
-            return
-        backward(tensors, scaling.factor(tensors), *args, **kwargs)
-        scaling.unscale()
-
-    def guard(optimizer: Any) -> None:
-        step = optimizer.step
-        inside = [False]
-
-        @wraps(step)  # and what a scheduler has noted there
-        def guarded_step(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if inside[0] or not scaling.is_due(self):
-                return step(*args, **kwargs)
-            inside[0] = True
-            try:
-                return scaling.scaler.step(self, *args, **kwargs)
-            finally:
-                inside[0] = False
-                scaling.stepped(self)
-
-        scaling.optimizers.append(optimizer)
-        # A method, as learning-rate schedulers expect, which wrap it in turn.
-        patch.set(optimizer, "step", MethodType(guarded_step, optimizer))
-
-    patch.set(torch.autograd, "backward", scaled_backward)
-    patch.on_optimizer.append(guard)
-
-
-class _Scaling:
-    """CHILD: one scaler, and whose gradients it has divided since the last backward pass."""
-
-    def __init__(self) -> None:
-        self.optimizers: list[Any] = []
-        self.scaler: Any = None
-        self._due: list[Any] = []
-        self._any_looked_at = False
-
-    def serves(self, root: Any) -> bool:
-        """It is the loss of a training: one number."""
-        is_number = hasattr(root, "numel") and root.numel() == 1 and root.is_floating_point()
-        return bool(is_number and self.optimizers)
-
-    def factor(self, loss: Any) -> Any:
-        """The scale, as the gradient of the loss. What the last updates found is taken into account now.
-
-        Raises:
-            RuntimeError: there are gradients that this backward pass would be added to.
-        """
-        import torch
-
-        if any(map(_has_gradients, self._due)):
-            raise RuntimeError("gradients are added up over several backward passes, which this scale is not made for")
-        if self.scaler is None:
-            self.scaler = torch.amp.GradScaler(loss.device.type, init_scale=FIRST_SCALE)
-        if self._any_looked_at:
-            self.scaler.update()
-            self._any_looked_at = False
-        self._due.clear()
-        return self.scaler.scale(torch.ones_like(loss))
-
-    def unscale(self) -> None:
-        """Right behind the backward pass."""
-        for optimizer in filter(_has_gradients, self.optimizers):
-            self.scaler.unscale_(optimizer)
-            self._due.append(optimizer)
-            self._any_looked_at = True
-
-    def is_due(self, optimizer: Any) -> bool:
-        """There are gradients of this backward pass for it."""
-        return any(known is optimizer for known in self._due)
-
-    def stepped(self, optimizer: Any) -> None:
-        """They were used."""
-        self._due = [known for known in self._due if known is not optimizer]
-
-
-def _has_gradients(optimizer: Any) -> bool:
-    return any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
 
 
 def _optimizers(run: Run, script: Script) -> Iterator[str]:

@@ -1,19 +1,14 @@
 """needed-gradients: a backward pass computes the gradients of the optimizer that steps, and no others."""
 
 import ast
-import hashlib
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
-from hotlap.levers.optimizer_names import backward_at, is_known_at, name_at, names_between
+from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
+from hotlap.levers.optimizer_names import backward_at, is_known_at, name_at
 from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, parsed, scripts
+from hotlap.source import AddArgument, Edit, Script, scripts
 
 # Functions that read gradients without changing them, or gather them for something that does.
 _READERS = ("get_total_norm", "GradScaler", "DistributedDataParallel", "fully_shard")
@@ -22,9 +17,6 @@ _READERS = ("get_total_norm", "GradScaler", "DistributedDataParallel", "fully_sh
 _HOOKS = ("register_hook", "register_full_backward_hook", "register_post_accumulate_grad_hook", "retain_grad")
 
 _NO_NAME = "do not all step in a call of their own, `optimizer.step()`, in the same file."
-
-# Frames between Tensor.backward and the line that calls it: the probe's own wrapper.
-_MOST_FRAMES = 3
 
 
 @final
@@ -45,15 +37,11 @@ class NeededGradients(Lever):
     """
 
     name: ClassVar[str] = "needed-gradients"
-    scope: ClassVar[Scope] = Scope.STEP
+    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
 
     line: int = 0
     """Line of the backward pass."""
-    first_step: int = 0
-    """Line of the first of the calls of `step()` that use its gradients."""
-    last_step: int = 0
-    """Line of the last one."""
     file: int = 0
     """0: they are in the main script. Else the first six hexadecimal digits of the SHA-256 of the file they are in."""
 
@@ -61,12 +49,7 @@ class NeededGradients(Lever):
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
         """One for each line that wastes gradients, costliest first."""
         sites = sorted(_wasteful(run), key=_seconds, reverse=True)
-        return tuple(dict.fromkeys(cls._at(run, site) for site in sites)) or (cls(),)
-
-    @classmethod
-    def _at(cls, run: Run, site: CallSite) -> Self:
-        lines = [step.line for step in _nearest_steps(run, site)] or [0]
-        return cls(line=site.line, first_step=min(lines), last_step=max(lines), file=_file(run, site))
+        return tuple(dict.fromkeys(cls(line=site.line, file=_file(run, site)) for site in sites)) or (cls(),)
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Was such a line seen, does nothing else read the gradients, and can it be written?"""
@@ -92,9 +75,6 @@ class NeededGradients(Lever):
         steps = _nearest_steps(run, site)
         if {step.detail.get("steps") for step in steps} != _needs(site):
             return f"The optimizers that need the gradients of line {self.line} {_NO_NAME}"
-        others = {step.line for step in _steps(run, site) if step.detail.get("steps") not in _needs(site)}
-        if any(self.first_step <= line <= self.last_step for line in others):
-            return f"Between the steps that use the gradients of line {self.line} another optimizer steps."
         if not all(is_known_at(script, call, at) for step in steps if (at := script.at(step)) is not None):
             return f"In line {self.line} the optimizer does not have the name under which it steps later."
         return None
@@ -105,32 +85,6 @@ class NeededGradients(Lever):
         if site is None:
             return 0.0
         return min(all_s, _seconds(site)) if run.device == "cpu" else all_s
-
-    def install(self, patch: Patch) -> None:
-        """A backward pass from that line is given what the line would give it."""
-        import torch
-
-        backward: Any = torch.Tensor.backward
-        wanted = _Wanted(self.line, self.first_step, self.last_step, self.file)
-        asked, limited = [0], [0]
-
-        def limited_backward(tensor: Any, *args: Any, **kwargs: Any) -> None:
-            if args or kwargs or torch.compiler.is_compiling():
-                backward(tensor, *args, **kwargs)
-                return
-            frame = wanted.frame(sys._getframe(1))
-            inputs = [] if frame is None else wanted.parameters(frame)
-            asked[0] += frame is not None
-            limited[0] += bool(inputs)
-            backward(tensor, inputs=inputs or None)
-
-        def why_idle() -> str | None:
-            if limited[0]:
-                return None
-            return f"the optimizers of line {wanted.line} were not found" if asked[0] else ""
-
-        patch.idle.append(why_idle)
-        patch.set(torch.Tensor, "backward", limited_backward)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One argument more."""
@@ -197,11 +151,7 @@ def _nearest_steps(run: Run, site: CallSite) -> list[CallSite]:
 
 def _file(run: Run, site: CallSite) -> int:
     main = next(iter(run.sources), None)
-    return 0 if site.path == main else _number(site.sha256)
-
-
-def _number(sha256: str) -> int:
-    return int(sha256[:6], 16)
+    return 0 if site.path == main else int(site.sha256[:6], 16)
 
 
 def _reads_gradients(script: Script) -> Iterator[str]:
@@ -216,62 +166,3 @@ def _reads_gradients(script: Script) -> Iterator[str]:
                 yield f"Gradients are read by {name}, in line {node.lineno}."
             elif name in _HOOKS:
                 yield f"The script waits for gradients on their way ({name} in line {node.lineno})."
-
-
-@dataclass(slots=True)
-class _Wanted:
-    """CHILD: a line of the script's, and the optimizers for which it goes backward."""
-
-    line: int
-    first_step: int
-    last_step: int
-    file: int
-
-    def frame(self, inner: FrameType | None) -> FrameType | None:
-        """The frame, at `inner` or a little outside of it, that runs that line; None where another goes backward."""
-        for _ in range(_MOST_FRAMES):
-            if inner is None:
-                break
-            if inner.f_lineno == self.line and self._is_in(inner):
-                return inner
-            inner = inner.f_back
-        return None
-
-    def _is_in(self, frame: FrameType) -> bool:
-        if not self.file:
-            return frame.f_globals is vars(sys.modules["__main__"])
-        script = _script(frame.f_code.co_filename)
-        return script is not None and _number(script.sha256) == self.file
-
-    def parameters(self, frame: FrameType) -> list[Any]:
-        """Those of the optimizers, as the frame knows them; empty where it does not."""
-        import torch
-
-        found = []
-        for code in _codes(frame.f_code.co_filename, self.line, self.first_step, self.last_step):
-            try:
-                optimizer = eval(code, frame.f_globals, frame.f_locals)
-            except (AttributeError, LookupError, NameError):
-                return []
-            if isinstance(optimizer, torch.optim.Optimizer):
-                found += [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-        return found
-
-
-@cache
-def _script(path: str) -> Script | None:
-    """CHILD: a file of the script's; None where it cannot be read."""
-    try:
-        data = Path(path).read_bytes()
-        return parsed(path, hashlib.sha256(data).hexdigest(), data.decode())
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-@cache
-def _codes(path: str, line: int, first_step: int, last_step: int) -> tuple[CodeType, ...]:
-    """CHILD: the names of the optimizers, compiled; none where the line is not what it was."""
-    script = _script(path)
-    if script is None or backward_at(script, line) is None:
-        return ()
-    return tuple(compile(name, path, "eval") for name in names_between(script, first_step, last_step))

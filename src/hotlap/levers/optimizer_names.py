@@ -12,12 +12,6 @@ def backward_at(script: Script, line: int) -> ast.Call | None:
     return calls[0] if len(calls) == 1 and not calls[0].args and not calls[0].keywords else None
 
 
-def names_between(script: Script, first: int, last: int) -> tuple[str, ...]:
-    """`optimizer`, `self.optimizer` of the calls `optimizer.step()` in lines `first` to `last`, each once."""
-    names = (name_at(script, call) for call in script.methods("step") if first <= call.lineno <= last)
-    return tuple(dict.fromkeys(name for name in names if name is not None))
-
-
 def name_at(script: Script, step: ast.Call) -> str | None:
     """`optimizer` of one such call; None for what may be something else each time (`optimizers[i].step()`)."""
     owner = _owner(step)

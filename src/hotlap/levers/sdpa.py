@@ -1,21 +1,15 @@
 """sdpa: attention that is written out becomes one fused operator."""
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from hotlap.levers.attention import Plain, unused_weights, written_out
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
-from hotlap.levers.rewriting import changed_functions
+from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write, passes_s
 from hotlap.record import CallSite, Ceiling, Machine, Run
 from hotlap.source import AddArgument, Edit, ReplaceStatements, Script, scripts
 
 _IMPORTS = "from torch.nn import functional as F"
-
-# Calls of a model after which functions that are not there yet will not come any more.
-_PATIENCE_CALLS = 4
 
 
 @final
@@ -36,7 +30,7 @@ class Sdpa(Lever):
     """
 
     name: ClassVar[str] = "sdpa"
-    scope: ClassVar[Scope] = Scope.STEP
+    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
@@ -55,39 +49,6 @@ class Sdpa(Lever):
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
         return passes_s(run)
-
-    def install(self, patch: Patch) -> None:
-        """The functions that hold the statements get the code of the changed source, as soon as they are there."""
-        import torch
-
-        swapped: dict[FunctionType, CodeType] = {}
-        calls = [0]
-        inside = [False]
-        call = torch.nn.Module.__call__
-
-        def swap() -> None:
-            for function, code in changed_functions(_changed):
-                swapped.setdefault(function, function.__code__)
-                function.__code__ = code
-
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-            if calls[0] >= _PATIENCE_CALLS or inside[0] or torch.compiler.is_compiling():
-                return call(self, *args, **kwargs)
-            calls[0] += 1
-            swap()
-            inside[0] = True
-            try:
-                return call(self, *args, **kwargs)
-            finally:
-                inside[0] = False
-
-        def undo() -> None:
-            for function, code in swapped.items():
-                function.__code__ = code
-
-        patch.on_undo(undo)
-        patch.set(torch.nn.Module, "__call__", __call__)
-        swap()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """At each place, where it can be seen that it is one."""
@@ -114,35 +75,3 @@ def _span(attention: Plain) -> CallSite:
         col=first.col_offset,
         end_col=last.end_col_offset or 0,
     )
-
-
-def _changed(script: Script) -> Script | None:
-    """The same edits in the tree itself."""
-    found, calls = written_out(script), unused_weights(script)
-    for attention in found:
-        at = attention.block.index(attention.statements[0])
-        # Line numbers stay as they were: other levers go by them.
-        new = _Qualified(attention.statements[-1]).visit(ast.parse(attention.code)).body
-        attention.block[at : at + len(attention.statements)] = new
-    for call in calls:
-        call.keywords.append(ast.keyword(arg="need_weights", value=ast.Constant(value=False)))
-        ast.copy_location(call.keywords[-1], call)
-    return script if found or calls else None
-
-
-class _Qualified(ast.NodeTransformer):
-    """Puts statements at the place of another one, and reaches `F` whatever the file imports."""
-
-    def __init__(self, place: ast.stmt) -> None:
-        self._place = place
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        if isinstance(node, ast.expr | ast.stmt | ast.keyword):
-            ast.copy_location(node, self._place)
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id == "F":
-            return self.generic_visit(ast.parse("__import__('torch').nn.functional", mode="eval").body)
-        return self.generic_visit(node)

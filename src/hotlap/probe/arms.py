@@ -12,6 +12,7 @@ class Arms:
 
     def __init__(self, plan: Plan) -> None:
         self._always = [levers.from_spec(spec) for spec in plan.always]
+        self._monitors = {lever.title(): one for lever in self._always if (one := lever.monitor()) is not None}
         self._arms = [[levers.from_spec(spec) for spec in arm] for arm in plan.arms]
         self._patches: list[Patch] = []
         self._first: list[Patch] = []
@@ -23,7 +24,9 @@ class Arms:
     @property
     def notes(self) -> list[str]:
         """Sentences of the levers."""
-        return [*self._notes, *(note for patch in self._installed for note in patch.notes), *at_work.notes()]
+        installed = [note for patch in self._installed for note in patch.notes]
+        edited = [note for monitor in self._monitors.values() for note in monitor.notes()]
+        return [*self._notes, *installed, *edited, *at_work.notes()]
 
     @property
     def not_installed(self) -> list[str]:
@@ -31,6 +34,7 @@ class Arms:
         these levers."""
         idle = [(self._titles[patch], patch.why_idle()) for patch in self._installed]
         idle += [(lever.title(), at_work.why_idle(lever.function)) for lever in self._always if lever.function]
+        idle += [(title, monitor.why_idle()) for title, monitor in self._monitors.items()]
         return [*self._not_installed, *(f"{title}: {reason}" for title, reason in idle if reason)]
 
     def install(self) -> None:
@@ -65,7 +69,8 @@ class Arms:
 
     def settled(self) -> bool:
         """Every lever has reached its steady state."""
-        return at_work.settled() and all(settled() for patch in self._installed for settled in patch.settled)
+        edited = all([monitor.settled() for monitor in self._monitors.values()])  # each counts how often it is asked
+        return edited and at_work.settled() and all(one() for patch in self._installed for one in patch.settled)
 
     def close(self) -> None:
         """Ask the levers once more, so that their last notes are there."""

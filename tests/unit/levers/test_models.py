@@ -1,17 +1,17 @@
 """Levers that act on models and on the lines that call them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from hotlap.levers import Lever, Patch
+from hotlap.levers import Lever
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
-from hotlap.levers.compiling import compile_when_called, has_torch_forward
+from hotlap.levers.compiling import Compilation, has_torch_forward
 from hotlap.levers.cuda_graphs import CudaGraphs
 from hotlap.levers.models import named_models
 from hotlap.record import Run, ShapeFacts
@@ -19,13 +19,6 @@ from hotlap.source import patch
 from tests.conformance.recorded import OWN, SCRIPTS, run_of
 from tests.edits.sites import sites
 from tests.sample_runs import machine
-
-
-@pytest.fixture
-def installed() -> Iterator[Patch]:
-    patch = Patch()
-    yield patch
-    patch.undo()
 
 
 def script(folder: Path, text: str) -> Path:
@@ -199,44 +192,6 @@ def test_says_what_name_was_looked_for(tmp_path: Path, text: str, words: str, le
 # channels-last
 
 
-def images() -> torch.nn.Module:
-    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 1))
-
-
-def is_turned(tensor: torch.Tensor) -> bool:
-    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_filters_and_the_optimizers_state_are_turned_together(installed: Patch, fused: bool) -> None:
-    def trained(lever: Patch | None) -> list[torch.Tensor]:
-        torch.manual_seed(0)
-        model = images()
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=fused)
-        for step in range(4):
-            if step == 2 and lever is not None:  # state is there already
-                ChannelsLast().install(lever)
-                lever.optimizer_made(optimizer)
-            optimizer.zero_grad()
-            model(torch.ones(2, 3, 8, 8)).square().sum().backward()
-            optimizer.step()
-        if lever is not None:
-            assert is_turned(model[0].weight)  # type: ignore[index]
-            assert is_turned(optimizer.state[model[0].weight]["exp_avg"])  # type: ignore[index]
-        return [parameter.detach().clone() for parameter in model.parameters()]
-
-    for one, other in zip(trained(None), trained(installed), strict=True):
-        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
-
-
-def test_a_model_without_images_is_left_as_it_is(installed: Patch) -> None:
-    ChannelsLast().install(installed)
-    model = torch.nn.Linear(4, 2)
-    stride = model.weight.stride()
-    model(torch.ones(1, 4))
-    assert model.weight.stride() == stride
-
-
 def test_grouped_convolutions_in_float32_are_refused() -> None:
     run = run_of(OWN["channels-last"])
     sites = tuple(replace(site, detail={**site.detail, "grouped": 2}) for site in run.call_sites)
@@ -295,20 +250,31 @@ def test_a_module_of_torchs_own_is_compiled_in_a_frame_of_its_own(tmp_path: Path
     assert Compile().rejects(replace(own, versions={"torch": "2.7.1+cpu"}), machine()) is None
 
 
-@pytest.mark.skipif(not hasattr(torch._dynamo.config, "wrap_top_frame"), reason="not in this torch")
-@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-def test_the_layers_of_a_module_of_torchs_own_become_one_graph(installed: Patch) -> None:
+@pytest.fixture
+def counters() -> Iterator[dict[str, Counter[str]]]:
+    """Dynamo's, empty."""
     from torch._dynamo.utils import counters
 
     counters.clear()
-    compile_when_called(installed, {"backend": "eager"})
-    inner = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
-    model = torch.nn.Sequential(inner, torch.nn.Linear(2, 1))
+    yield counters
+    counters.clear()
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "wrap_top_frame"), reason="not in this torch")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+def test_the_layers_of_a_module_of_torchs_own_become_one_graph(
+    counters: dict[str, Counter[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch._dynamo.config, "wrap_top_frame", True)  # as the edit has it
+    model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), torch.nn.Linear(2, 1))
+    model.compile(backend="eager")
+    compilation = Compilation()
+    assert compilation.why_idle() == "no model was compiled"
     for _ in range(2):
         model(torch.ones(1, 2)).sum().backward()
     assert counters["stats"]["unique_graphs"] == 1
-    assert getattr(inner, "_compiled_call_impl") is None  # noqa: B009 - unknown to types
-    counters.clear()
+    assert compilation.why_idle() is None
+    assert compilation.notes() == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -326,53 +292,25 @@ def test_what_is_written_in_torch_itself_is_told_from_what_is_not() -> None:
     assert not has_torch_forward(torch.jit.script(linear))
 
 
-def test_compile_waits_for_late_graphs_before_it_is_timed(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compiled(self: torch.nn.Module, **settings: Any) -> None:
-        assert settings["options"] == {"fallback_random": True}
-
-    monkeypatch.setattr(torch.nn.Module, "compile", compiled)
-    Compile().install(installed)
-    (settled,) = installed.settled
-    assert settled(), "nothing was compiled yet, so nothing is waited for"
-    model = torch.nn.Linear(2, 1)
-    model(torch.ones(1, 2))
-    assert not settled()
-    for _ in range(40):
-        model(torch.ones(1, 2))
-    assert settled()
+def test_compile_waits_for_late_graphs_before_it_is_timed(counters: dict[str, Counter[str]]) -> None:
+    compilation = Compilation()
+    for new_graph_at in (3, 20):
+        for _ in range(new_graph_at):
+            assert not compilation.settled()
+        counters["stats"]["unique_graphs"] += 1
+        assert not compilation.settled()
+    asked = 0
+    while not compilation.settled():
+        asked += 1
+    assert asked == 29
 
 
-def test_a_model_in_pieces_is_told(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._dynamo.utils import counters
-
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **settings: None)
-    Compile().install(installed)
-    (settled,) = installed.settled
+def test_a_model_in_pieces_is_told(counters: dict[str, Counter[str]]) -> None:
     counters["graph_break"]["call to print\nin line 3"] += 1
     counters["stats"]["unique_graphs"] += 20
-    try:
-        settled()
-        settled()
-    finally:
-        counters["graph_break"].clear()
-        counters["stats"].clear()
-    first, second = installed.notes
+    first, second = Compilation().notes()
     assert first.endswith("leaves the compiled code at 1 places, first because: call to print")
     assert "graphs were compiled" in second
-
-
-def test_compiling_is_left_to_models_on_the_device_asked_for(installed: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: list[dict[str, Any]] = []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **settings: compiled.append(settings))
-    CudaGraphs().install(installed)
-    torch.nn.Linear(2, 1)(torch.ones(1, 2))
-    assert not compiled, "the model is on the CPU"
-    torch.nn.Linear(2, 1, device="meta")(torch.ones(1, 2, device="meta"))
-    assert not compiled
-    installed.undo()
-    Compile().install(installed)
-    torch.nn.Linear(2, 1)(torch.ones(1, 2))
-    assert compiled == [{"dynamic": None, "options": {"fallback_random": True}}]
 
 
 def test_graphs_are_recorded_where_shapes_stay() -> None:

@@ -1,27 +1,15 @@
 """Attention that is written out is found, replaced by one operator, and means the same; near misses are left alone."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
-from types import ModuleType
 
 import pytest
 import torch
 
-from hotlap.levers import Patch
 from hotlap.levers.sdpa import Sdpa
 from hotlap.source import patch
 from tests.conformance.recorded import OWN, SCRIPTS, run_of
 from tests.sample_runs import machine
-
-
-@pytest.fixture
-def installed() -> Iterator[Patch]:
-    patch = Patch()
-    yield patch
-    patch.undo()
-
 
 HEAD = """\
 import math
@@ -179,33 +167,6 @@ def test_weights_that_are_thrown_away_are_not_asked_for(tmp_path: Path, line: st
     assert (new is not None) == taken
     if new is not None:
         assert "need_weights=False)" in new
-
-
-def test_a_running_method_is_switched_on_and_off(
-    tmp_path: Path, installed: Patch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = script(tmp_path, SAME["minGPT"])
-    main = ModuleType("__main__")
-    main.__file__ = str(path)
-    monkeypatch.setitem(sys.modules, "__main__", main)
-    Sdpa().install(installed)  # before the class is there, as at the start of a process
-    exec(compile(path.read_text(), str(path), "exec"), vars(main))
-    code = main.Attention.forward.__code__
-    asked: list[bool] = []
-    kernel = torch.nn.functional.scaled_dot_product_attention
-
-    def counted(*args: torch.Tensor, **settings: float) -> torch.Tensor:
-        asked.append(True)
-        return kernel(*args, **settings)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
-    model, x = main.Attention(6), torch.randn(2, 7, 6)
-    inside = model(x)
-    assert asked
-    installed.undo()
-    assert main.Attention.forward.__code__ is code
-    torch.testing.assert_close(model(x), inside)
-    assert len(asked) == 1
 
 
 def test_scripts_without_attention_are_not_tried() -> None:
