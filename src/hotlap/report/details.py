@@ -117,6 +117,15 @@ def _sighting(one: Sighting, run: Run) -> str:
     return f"{one.kind.value}, {one.what} {where}{text}"
 
 
+def _device(run: Run) -> Detail | None:
+    known = {phase: column for phase, column in run.device_phase_s.items() if column}
+    if not known:
+        return None
+    num_steps = len(next(iter(known.values())))
+    lead = f"{plural(num_steps, 'step')} by its own clock; in input, sync and other it only waits for the host."
+    return Detail(title="The device", lead=lead, rows=tuple((_cost(run, mean(known[p])), p.value) for p in known))
+
+
 def _operators(run: Run) -> Detail | None:
     window = run.operators
     if window is None:
@@ -270,6 +279,7 @@ _LOOKS: tuple[Callable[[Run], Detail | None], ...] = (
     _hot_lines,
     _sightings,
     _idle,
+    _device,
     _operators,
     _what_ifs,
     _processor,

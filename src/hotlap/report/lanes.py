@@ -1,4 +1,4 @@
-"""Successive steps of two runs -> blocks on the lanes loader, copy, host and device, on one axis of time."""
+"""Successive steps of two runs -> blocks on the lanes loader, copy and host, on one axis of time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Lanes:
     """Successive steps of one run."""
 
     lanes: tuple[Lane, ...]
-    """Loader, copy, host and device, as far as the run has them. Without copies the host is called trainer."""
+    """Loader, copy and host; without copies loader and trainer."""
     step_ends: tuple[float, ...]
     num_steps: int
     """Steps that end within the time shown."""
@@ -141,8 +141,8 @@ def _after(run: Run, *, span_s: float) -> Lanes:
 def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
     """Blocks of the steps of `run` from `start` on, as far as they begin within `span_s`."""
     copies = any(run.phase_s.get(Phase.TRANSFER) or ())
-    drawn: dict[str, list[Block]] = {name: [] for name in _names(run, copies=copies)}
-    host = "host" if "host" in drawn else "trainer"
+    names = ("loader", "copy", "host") if copies else ("loader", "trainer")
+    drawn: dict[str, list[Block]] = {name: [] for name in names}
     lane_of = {Phase.INPUT: "loader", Phase.TRANSFER: "copy" if copies else "loader"}
     ends: list[float] = []
     now_s = 0.0
@@ -152,10 +152,8 @@ def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
         if now_s >= span_s * (1 - 1e-9):
             break
         for block, block_s in _step(run.phase_s, i, start_s=now_s, length_s=run.step_s[i], span_s=span_s):
-            drawn[lane_of.get(block.phase, host)].append(block)
+            drawn[lane_of.get(block.phase, names[-1])].append(block)
             waited_s += block_s if block.phase in LOADER_PHASES else 0.0
-        for block, _ in _step(run.device_phase_s, i, start_s=now_s, length_s=run.step_s[i], span_s=span_s):
-            drawn["device"].append(block)
         now_s += run.step_s[i]
         if now_s <= span_s * (1 + 1e-9):
             num_whole += 1
@@ -168,11 +166,6 @@ def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
         first_step=start,
         waiting_share=percent_of(waited_s, shown_s) / 100,
     )
-
-
-def _names(run: Run, *, copies: bool) -> tuple[str, ...]:
-    device = ("device",) if run.device_phase_s else ()
-    return ("loader", "copy", "host", *device) if copies or device else ("loader", "trainer")
 
 
 def _step(

@@ -1,8 +1,7 @@
-"""Study -> a trace of its steps for Perfetto (ui.perfetto.dev) or chrome://tracing: lanes loader, copy, host, device.
+"""Study -> a trace of its steps for Perfetto (ui.perfetto.dev) or chrome://tracing: lanes loader, copy, host.
 
 The JSON trace format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. The record holds
-how long each phase of a step took, not when it came: they are drawn one after the other in the usual order, and device
-time, which runs by another clock, from the begin of its step.
+how long each phase of a step took, not when it came: they are drawn one after the other in the usual order.
 """
 
 import json
@@ -18,8 +17,8 @@ from hotlap.report.terminal import OUTPUT_LINES
 
 Event = Mapping[str, Any]
 
-_LOADER, _COPY, _HOST, _DEVICE, _STEPS = range(1, 6)
-_THREADS = {_STEPS: "steps", _LOADER: "loader", _COPY: "copy", _HOST: "host", _DEVICE: "device"}
+_LOADER, _COPY, _HOST, _STEPS = range(1, 5)
+_THREADS = {_STEPS: "steps", _LOADER: "loader", _COPY: "copy", _HOST: "host"}
 _LANE_OF = {Phase.INPUT: _LOADER, Phase.TRANSFER: _COPY}
 # Beyond a year a time is damaged data; microseconds in a float are exact to here.
 _LONGEST_S = 3e7
@@ -60,12 +59,11 @@ def _verdict(study: Study) -> str:
 def _process(number: int, name: str, run: Run) -> Iterator[Event]:
     yield {"ph": "M", "pid": number, "tid": 0, "name": "process_name", "args": {"name": name}}
     for order, (thread, title) in enumerate(_THREADS.items()):
-        if thread != _DEVICE or run.device_phase_s:
-            yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_name", "args": {"name": title}}
-            yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": order}}
+        yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_name", "args": {"name": title}}
+        yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": order}}
     starts = set(run.epoch_starts)
     memory = {sample.step: sample for sample in run.memory}
-    now_s = device_s = 0.0
+    now_s = 0.0
     for i, step_s in enumerate(run.step_s):
         if not 0 <= step_s < _LONGEST_S or now_s > _LONGEST_S:
             return
@@ -74,15 +72,10 @@ def _process(number: int, name: str, run: Run) -> Iterator[Event]:
         if i in starts:
             args["epoch"] = "a loader was started anew"
         yield _slice(number, _STEPS, f"step {index}", now_s, now_s + step_s, args)
-        # What a device did for one step may take longer than the host's step: it has to end before the next begins.
-        device_s = max(now_s, device_s)
         for phase, begin_s, end_s in _in_turn(run.phase_s, i, now_s):
             # Rounding must not carry a phase into the next step, whose slices are on the same lanes.
             lane = _LANE_OF.get(phase, _HOST)
             yield _slice(number, lane, phase.value, min(begin_s, now_s + step_s), min(end_s, now_s + step_s), {})
-        for phase, begin_s, end_s in _in_turn(run.device_phase_s, i, device_s):
-            yield _slice(number, _DEVICE, phase.value, begin_s, end_s, {})
-            device_s = end_s
         yield from _counters(number, run, i, now_s, memory.get(index))
         now_s += step_s
 

@@ -17,6 +17,7 @@ def test_every_part_that_was_looked_at_is_told() -> None:
         "Inside the input",
         "Hottest lines of your source",
         "Seen at lines of your source",
+        "The device",
         "Operators of a step",
         "Processor",
         "Memory",

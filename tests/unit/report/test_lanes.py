@@ -75,16 +75,11 @@ def test_a_gain_of_a_thousand_does_not_draw_a_thousand_steps() -> None:
     assert picture.after.num_steps == lanes.MAX_STEPS_DRAWN
 
 
-def test_copies_and_the_device_have_lanes_of_their_own() -> None:
+def test_copies_have_a_lane_of_their_own() -> None:
     picture = lanes.timeline(run_on_gpu(), None)
     assert picture is not None
-    assert [lane.name for lane in picture.before.lanes] == ["loader", "copy", "host", "device"]
+    assert [lane.name for lane in picture.before.lanes] == ["loader", "copy", "host"]
     assert {block.phase for block in blocks_of(picture.before, "copy")} == {Phase.TRANSFER}
-    assert {block.phase for block in blocks_of(picture.before, "device")} == {
-        Phase.TRANSFER,
-        Phase.FORWARD,
-        Phase.BACKWARD,
-    }
     for lane in picture.before.lanes:
         blocks = sorted(lane.blocks, key=lambda block: block.x)
         assert all(a.x + a.width <= b.x + 0.01 for a, b in pairwise(blocks))

@@ -37,15 +37,14 @@ def test_a_trace_keeps_the_rules_of_its_format(study: str) -> None:
 SECONDS = st.floats(0, 10, allow_subnormal=False)
 
 
-@given(steps=st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=30))
-def test_no_lengths_of_steps_make_slices_that_cross(steps: list[tuple[float, float, float]]) -> None:
-    """Phases that sum to a step but for rounding; a device that takes longer than the host now and then."""
-    forward, other, device = zip(*steps, strict=True)
+@given(steps=st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=30))
+def test_no_lengths_of_steps_make_slices_that_cross(steps: list[tuple[float, float]]) -> None:
+    """Phases that sum to a step but for rounding."""
+    forward, other = zip(*steps, strict=True)
     run = replace(
         run_with(step_s=0.1),
-        step_s=tuple(a + b for a, b, _ in steps),
+        step_s=tuple(a + b for a, b in steps),
         phase_s={Phase.FORWARD: forward, Phase.OTHER: other},
-        device_phase_s={Phase.FORWARD: device, Phase.OPTIMIZER: other},
     )
     assert trace_format.faults(trace.render(replace(study_measured(), baseline=(run,)))) == []
 
