@@ -34,6 +34,12 @@ def set_sync_debug_mode(mode: int) -> None:
         torch.cuda.set_sync_debug_mode(mode)
 
 
+def detaches_profiler() -> bool:
+    """CUPTI can be taken off when a profiler stops. Kernels are launched 10 to 20% more slowly while it is on
+    (pytorch/pytorch#146604); with captured graphs that crashed before CUDA 12.6."""
+    return tuple(map(int, (torch.version.cuda or "0").split("."))) >= (12, 6)
+
+
 def follow_graphs(
     put: Callable[[type, str, Any], None],
     *,

@@ -3,7 +3,8 @@
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +13,7 @@ import torch
 from torch.autograd import profiler as torch_profiler
 from torch.profiler import profiler as kineto_profiler
 
-from hotlap import accelerator
+from hotlap import accelerator, cuda
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.counting import Counting
@@ -99,7 +100,8 @@ class Operators(Watch):
             self._end_count()
             self._begin_warm()
         elif self._stage is _Stage.WARM:
-            found = self._stop()
+            # Another session follows at once, into which the end of this one would fall (pytorch/kineto#1554).
+            found = self._stop(detach=False)
             self._wanted = 1 if len(found) > _MANY_EVENTS else _STEPS
             self._stage = _Stage.LOOK
             self._start()
@@ -117,13 +119,8 @@ class Operators(Watch):
             self._refused = "a step makes more calls than a profiler should keep in memory"
             return
         self._stage = _Stage.WARM
-        level = os.environ.get("KINETO_LOG_LEVEL")
-        os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
-        try:
+        with _default("KINETO_LOG_LEVEL", _SILENT):
             self._start()
-        finally:
-            if level is None:
-                del os.environ["KINETO_LOG_LEVEL"]
 
     def forked(self) -> None:
         """A worker must not keep events, or count, for as long as it lives."""
@@ -188,12 +185,13 @@ class Operators(Watch):
         self._steps = 0
         self._begun, self._begun_ns = time.perf_counter(), time.time_ns()
 
-    def _stop(self) -> list[Any]:
+    def _stop(self, *, detach: bool = True) -> list[Any]:
         profile, self._profile = self._profile, None
         if self._events_around is not None:
             self._events_around[1].record()
         # This waits for the device, as torch's profiler always does.
-        profile.__exit__(None, None, None)
+        with _default("TEARDOWN_CUPTI", "1" if detach and cuda.detaches_profiler() else "0"):
+            profile.__exit__(None, None, None)
         return list(profile.kineto_results.events())
 
     def _end_look(self) -> None:
@@ -319,6 +317,18 @@ def _device_kind(raw: Any, name: str) -> Kind | None:
         return Kind.COPY
     # Waits of streams and of the host are events of the device's lane too.
     return None if _WAIT.match(name) else Kind.KERNEL
+
+
+@contextmanager
+def _default(name: str, value: str) -> Iterator[None]:
+    """An environment variable within, unless it is set already."""
+    free = name not in os.environ
+    os.environ.setdefault(name, value)
+    try:
+        yield
+    finally:
+        if free:
+            os.environ.pop(name, None)
 
 
 def _no() -> bool:

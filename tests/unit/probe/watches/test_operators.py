@@ -1,0 +1,36 @@
+"""The profiler's sessions of a few steps, and what is left of them."""
+
+import os
+
+import pytest
+import torch
+from torch.autograd import profiler
+
+from hotlap.probe.watches.operators import Kernels, Operators
+from tests.unit.probe.watches.stage import play
+
+
+@pytest.mark.parametrize(("version", "last"), [("13.0", "1"), ("12.6", "1"), ("12.4", "0"), (None, "0")])
+def test_the_profiler_is_taken_off_the_driver_behind_its_last_session(
+    version: str | None, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+    leave = profiler.profile.__exit__
+
+    def leaving(session: profiler.profile, *args: object) -> None:
+        seen.append(os.environ.get("TEARDOWN_CUPTI"))
+        leave(session, *args)  # type: ignore[no-untyped-call] # torch has no types for it
+
+    monkeypatch.setattr(profiler.profile, "__exit__", leaving)
+    monkeypatch.setattr(torch.version, "cuda", version)
+    monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
+    x = torch.ones(4)
+    fields = play(Operators(), lambda: x * x, num_steps=12)
+    assert fields["operators"].complete
+    assert seen == ["0", last]
+    assert "TEARDOWN_CUPTI" not in os.environ
+
+
+def test_kernels_are_looked_at_where_there_is_a_device_alone() -> None:
+    x = torch.ones(4)
+    assert play(Kernels(), lambda: x * x, num_steps=12) == {}
