@@ -119,7 +119,7 @@ def _sighting(one: Sighting, run: Run) -> str:
 
 def _device(run: Run) -> Detail | None:
     known = {phase: column for phase, column in run.device_phase_s.items() if column}
-    if not known:
+    if not known or run.device_phase_s == run.phase_s:  # of a trace both are the device's
         return None
     num_steps = len(next(iter(known.values())))
     lead = f"{plural(num_steps, 'step')} by its own clock; in input, sync and other it only waits for the host."
