@@ -43,7 +43,7 @@ from hotlap.record.machine import (
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
 from hotlap.record.ranklog import Meeting, RankLog, RankStep
-from hotlap.record.run import Run
+from hotlap.record.run import Excerpt, Run, Span
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
     LEAST_GAIN,
@@ -77,6 +77,7 @@ __all__ = [
     "Cores",
     "CpuUse",
     "Driver",
+    "Excerpt",
     "Failure",
     "Figure",
     "FileChange",
@@ -116,6 +117,7 @@ __all__ = [
     "ShapeFacts",
     "Sighting",
     "SightingKind",
+    "Span",
     "State",
     "StateDigest",
     "Status",

@@ -32,6 +32,28 @@ from hotlap.record.stretches import LongRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """What one part of the machine did from one moment to another."""
+
+    lane: str
+    """ "loader", "host", "device", "copies", "network"."""
+    phase: Phase
+    begin_s: float
+    """From the begin of the step at which the spans start."""
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """Successive steps as they really went, where the moments are known (in a trace)."""
+
+    first: int
+    """Index into (S,) of its first step."""
+    num_steps: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One execution of the user's script, as the probe saw it. Later stages read this and nothing else."""
 
@@ -153,6 +175,8 @@ class Run:
     whole blocks of successive steps, drawn evenly over the run."""
     calls: CallFacts | None = None
     what_ifs: tuple[WhatIf, ...] = ()
+    excerpt: Excerpt | None = None
+    """None where only the lengths of phases were recorded, not when they came."""
 
     def share(self, phase: Phase) -> float | None:
         """Part of the recorded time spent in `phase`, in [0, 1]; None where it was not measured."""

@@ -1,4 +1,8 @@
-"""Successive steps of two runs -> blocks on the lanes loader, copy and host, on one axis of time."""
+"""Successive steps of two runs -> blocks on lanes, on one axis of time.
+
+Of a measured run it is known how long each phase took within a step, not when it came: that is drawn in the usual order
+of a training loop, on the lanes loader, copy and host. Of a trace the moments are known, and drawn as they were.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +10,7 @@ from itertools import accumulate, islice
 from math import ceil, floor, isfinite
 from statistics import median
 
-from hotlap.record import Phase, Run
+from hotlap.record import Excerpt, Phase, Run
 from hotlap.report.scale import nice_ticks, percent_of
 from hotlap.report.story import PHASE_ORDER
 from hotlap.units import duration
@@ -43,6 +47,8 @@ MOST_STEPS_BEFORE = 6
 # With nothing beside it, and a zoom, there is room for more.
 MOST_STEPS_ALONE = 24
 MAX_STEPS_DRAWN = 400
+# A page with more is slow to open.
+MAX_SPANS_DRAWN = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +76,7 @@ class Lanes:
     """Successive steps of one run."""
 
     lanes: tuple[Lane, ...]
-    """Loader, copy and host; without copies loader and trainer."""
+    """Loader, copy and host; without copies loader and trainer. Of a trace those that it shows."""
     step_ends: tuple[float, ...]
     num_steps: int
     """Steps that end within the time shown."""
@@ -89,12 +95,16 @@ class Timeline:
     before: Lanes
     after: Lanes | None
     shown: tuple[Phase, ...]
+    as_it_was: bool = False
+    """Each block stands where it really was; else in the usual order."""
 
 
 def timeline(before: Run | None, after: Run | None) -> Timeline | None:
     """The picture of the two lanes; None when the phases of the script as written were not measured."""
     if before is None or not _drawable(before):
         return None
+    if before.excerpt is not None:
+        return _as_it_was(before, before.excerpt)
     after = after if after is not None and _drawable(after) else None
     count = min(_num_steps_before(before, after), len(before.step_s))
     start = typical_stretch(before.step_s, count)
@@ -108,6 +118,41 @@ def timeline(before: Run | None, after: Run | None) -> Timeline | None:
         before=drawn,
         after=_after(after, span_s=span_s) if after is not None else None,
         shown=tuple(phase for phase in PHASE_ORDER if _appears(phase, before) or (after and _appears(phase, after))),
+    )
+
+
+def _as_it_was(run: Run, excerpt: Excerpt) -> Timeline | None:
+    """The steps of a trace."""
+    steps = run.step_s[excerpt.first : excerpt.first + excerpt.num_steps]
+    span_s = sum(steps)
+    if not (isfinite(span_s) and span_s > 0):
+        return None
+    drawn: dict[str, list[Block]] = {}
+    for span in excerpt.spans[:MAX_SPANS_DRAWN]:
+        begin, end = percent_of(span.begin_s, span_s), percent_of(span.end_s, span_s)
+        drawn.setdefault(span.lane, []).append(
+            Block(
+                phase=span.phase,
+                x=begin,
+                width=end - begin,
+                letter=LETTERS[span.phase] if end - begin >= LETTER_PERCENT else "",
+                title=f"{span.phase.value} {duration(span.end_s - span.begin_s)}",
+            )
+        )
+    waited_s = sum((run.phase_s.get(Phase.INPUT) or (0.0,) * len(run.step_s))[excerpt.first :][: excerpt.num_steps])
+    return Timeline(
+        span_s=span_s,
+        ticks=_ticks(span_s),
+        before=Lanes(
+            lanes=tuple(Lane(name=name, blocks=tuple(blocks)) for name, blocks in drawn.items()),
+            step_ends=tuple(percent_of(end_s, span_s) for end_s in accumulate(steps)),
+            num_steps=len(steps),
+            first_step=excerpt.first,
+            waiting_share=percent_of(waited_s, span_s) / 100,
+        ),
+        after=None,
+        shown=tuple(phase for phase in PHASE_ORDER if any(span.phase is phase for span in excerpt.spans)),
+        as_it_was=True,
     )
 
 

@@ -35,10 +35,9 @@ def accepted(study: Study) -> tuple[LeverSpec, ...]:
     """The levers that hold: those of the result, or before there is one, those accepted so far."""
     if study.result is not None:
         return study.result.levers
-    left_out = (trial for trial in study.trials if trial.kind == "leave-one-out" and not trial.accepted)
-    dropped = [spec for trial in left_out for spec in trial.levers]
-    taken = [spec for trial in study.trials if trial.kind == "lever" and trial.accepted for spec in trial.levers]
-    return tuple(spec for spec in taken if spec not in dropped)
+    dropped = [trial.levers for trial in study.trials if trial.kind == "leave-one-out" and not trial.accepted]
+    taken = [trial.levers for trial in study.trials if trial.kind == "lever" and trial.accepted]
+    return tuple(spec for specs in taken if specs not in dropped for spec in specs)
 
 
 def is_tuned(study: Study) -> bool:
@@ -113,8 +112,7 @@ def total_sentence(study: Study, total: Interval) -> str:
 
 def _tried(study: Study) -> int:
     """Levers that were at least begun with."""
-    tried = [trial for trial in study.trials if trial.kind in ("lever", "screening") and trial.scope != "none"]
-    return len({spec["name"] for trial in tried for spec in trial.levers})
+    return sum(trial.kind == "lever" and trial.scope != "none" for trial in study.trials)
 
 
 def _no_gain(study: Study) -> str:

@@ -8,10 +8,10 @@ import numpy as np
 from hotlap.errors import UserError
 from hotlap.probe.timeline import Event, aggregate, is_operator
 from hotlap.probe.timeline import Kind as Part
-from hotlap.record import OperatorWindow, Phase, Run, Status
+from hotlap.record import OperatorWindow, Run, Status
+from hotlap.trace import excerpt, phases, sightings, steps
 from hotlap.trace import host as hosts
 from hotlap.trace import idle as idles
-from hotlap.trace import sightings, spans, steps
 from hotlap.trace.host import Host
 from hotlap.trace.idle import Idle, Why
 from hotlap.trace.nesting import Caller, callers
@@ -31,15 +31,6 @@ _PARTS = {
 _STAYS = r"Memcpy (?:DtoD|PtoP)"
 # Beyond, operators and kernels are counted in the first steps only.
 _MOST_EVENTS = 200_000
-# None: what the device waits for while the model or the optimizer is launched belongs to that phase.
-_IDLE_PHASE = {
-    Why.INPUT: Phase.INPUT,
-    Why.SYNC: Phase.SYNC,
-    Why.ALLOCATION: Phase.OTHER,
-    Why.PYTHON: Phase.OTHER,
-    Why.CALLS: None,
-    Why.LAUNCH: None,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,62 +69,25 @@ def reading(trace: Trace) -> Reading:
     edges = steps.on_device(trace, told, rows)
     idle = idles.explain(trace, rows, found, edges, host, threads)
     who = callers(trace, threads)
-    phases = _phases(trace, rows, found, edges, host, idle)
+    launched = phases.launched(trace, rows, host)
+    told_s = phases.seconds(launched, found, edges, idle)
     run = Run(
         status=Status.COMPLETE,
         device=trace.devices.get(device, f"device {device}"),
         device_type="cuda",  # torch's name for NVIDIA's and AMD's devices alike
         step_s=tuple(np.diff(edges).tolist()),
-        phase_s=phases,
-        device_phase_s=phases,
+        phase_s=told_s,
+        device_phase_s=told_s,
         operators=_window(trace, rows, edges, threads, who, idle),
         sightings=sightings.at_lines(trace, rows, told, found, threads, who, idle),
         rank=trace.rank or 0,
         world_size=trace.world_size,
+        excerpt=excerpt.drawn(edges, host, found, launched.computing),
         notes=(f"Steps were told apart by {told.how}.", *trace.notes),
     )
     return Reading(
         trace=trace, steps=told, edges=edges, timeline=found, rows=rows, host=host, idle=idle, run=run
     )  # fmt: skip
-
-
-def _phases(
-    trace: Trace, rows: Mask, found: Timeline, edges: Floats, host: Host, idle: Idle
-) -> dict[Phase, tuple[float, ...] | None]:
-    """Phase -> (S,): what the device did, by where it was launched; communication and copies as far as nothing computes
-    beside them; idle stretches by what they waited for. Together they are the steps."""
-    phases = _launched_in(trace, host)
-    moments = {Phase.COMMUNICATION: found.exposed_communication, Phase.TRANSFER: found.exposed_copies}
-    taken = spans.either(*moments.values())
-    computes = rows & trace.which(Kind.KERNEL, Kind.MEMSET)
-    for number, phase in enumerate(_COMPUTING):
-        chosen = computes & (phases == number)
-        ours = spans.without(spans.union(trace.start[chosen], trace.end[chosen]), taken)
-        moments[phase] = ours
-        taken = spans.either(taken, ours)
-    parts: dict[Phase, Floats] = {phase: spans.within(one, edges[:-1], edges[1:]) for phase, one in moments.items()}
-    parts |= {phase: np.zeros(len(edges) - 1) for phase in (Phase.SYNC, Phase.OTHER)}
-    gaps = np.column_stack((idle.start, idle.end))
-    model = phases[np.maximum(idle.next, 0)]
-    for why, told in _IDLE_PHASE.items():
-        for number, launched in enumerate(_COMPUTING):
-            seconds = np.where(model == number, idle.why[why], 0.0)
-            parts[told or launched] += spans.shared(gaps, seconds, edges[:-1], edges[1:])
-    return {phase: tuple(values.tolist()) for phase, values in parts.items()}
-
-
-# In this order: what is launched while an optimizer steps is the optimizer's, and all that is left is forward.
-_COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.INPUT)
-
-
-def _launched_in(trace: Trace, host: Host) -> np.ndarray:
-    """(N,) index into `_COMPUTING` of the phase in which an event on the device was launched."""
-    calls = trace.start[np.maximum(trace.launch, 0)]
-    found = np.zeros(len(trace.start), np.int8)
-    for phase, moments in host.training.items():
-        inside = (trace.launch >= 0) & (spans.within(moments, calls, calls + 1e-9) > 0)
-        found[inside & (found == 0)] = _COMPUTING.index(phase)
-    return found
 
 
 def _window(

@@ -251,3 +251,18 @@ def test_reasons_make_up_what_the_device_idled(work: list[tuple[int, int]], load
     idled = sum(found.idle.seconds(why) for why in Why)
     assert idled == pytest.approx(float(np.sum(found.idle.end - found.idle.start)), abs=1e-9)
     assert all(found.idle.seconds(why) >= 0 for why in Why)
+
+
+def test_an_optimizer_of_many_small_kernels_is_told_from_the_model(tmp_path: Path) -> None:
+    made = Written()
+    for number in range(STEPS):
+        at = number * LENGTH
+        made.step(number, at, LENGTH)
+        made.launch(at, at=at + 7, length=93)
+        made.host("user_annotation", "Optimizer.step#Adam.step", at + 100, 880)
+        for kernel in range(80):
+            made.launch(at + 100 + kernel * 11, at=at + 107 + kernel * 11, length=4, operator="aten::add_")
+    found = made.read(tmp_path)
+    assert found.run.mean_phase_s(Phase.OPTIMIZER) == pytest.approx(880 * US, rel=0.03)
+    (optimizer,) = (one for one in rules.check(found.run) if one.code == "optimizer-bound")
+    assert "fused-optimizer" in optimizer.try_levers

@@ -1,0 +1,60 @@
+"""Some successive steps of a trace as they really went, for a picture: what each lane did, and when."""
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+import numpy as np
+
+from hotlap.record import Excerpt, Phase, Span
+from hotlap.trace import spans
+from hotlap.trace.host import Host
+from hotlap.trace.spans import Spans
+from hotlap.trace.table import Floats
+from hotlap.trace.timeline import Timeline
+
+_MOST_STEPS = 6
+# Pauses shorter than this part of the excerpt cannot be seen in a picture of it, and would make it a book.
+_LEAST_SHARE = 0.0005
+
+Lanes = Mapping[str, Mapping[Phase, Spans]]
+
+
+def drawn(edges: Floats, host: Host, found: Timeline, computing: Mapping[Phase, Spans]) -> Excerpt:
+    """The steps that are closest to the median ones."""
+    lanes: Lanes = {
+        "loader": {Phase.INPUT: host.input},
+        "host": {
+            Phase.SYNC: host.waits,
+            Phase.TRANSFER: host.copying,
+            Phase.OTHER: host.allocating,
+            Phase.OPTIMIZER: host.optimizer,
+            Phase.BACKWARD: host.backward,
+            Phase.FORWARD: host.operators,
+        },
+        "device": computing,
+        "copies": {Phase.TRANSFER: found.copies},
+        "network": {Phase.COMMUNICATION: found.communication},
+    }
+    count = min(_MOST_STEPS, len(edges) - 1)
+    lengths = edges[count:] - edges[:-count]
+    first = int(np.argmin(np.abs(lengths - count * median(np.diff(edges)))))
+    begin, end = float(edges[first]), float(edges[first + count])
+    return Excerpt(first=first, num_steps=count, spans=tuple(_spans(lanes, begin, end)))
+
+
+def _spans(lanes: Lanes, begin: float, end: float) -> Iterator[Span]:
+    least = _LEAST_SHARE * (end - begin)
+    for lane, phases in lanes.items():
+        for phase, moments in phases.items():
+            for start, stop in _joined(spans.common(moments, np.array([[begin, end]])), least):
+                yield Span(lane=lane, phase=phase, begin_s=float(start - begin), end_s=float(stop - begin))
+
+
+def _joined(moments: Spans, least: float) -> Spans:
+    """Without pauses that are shorter than `least`."""
+    if not len(moments):
+        return moments
+    apart = np.concatenate(([True], moments[1:, 0] - moments[:-1, 1] > least))
+    starts = moments[apart, 0]
+    ends = moments[np.append(np.flatnonzero(apart)[1:] - 1, len(moments) - 1), 1]
+    return np.column_stack((starts, ends))
