@@ -69,9 +69,10 @@ def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(launcher: L
     assert not [note for note in found.notes if "gave up" in note]
     assert list(found.num_forwards) == [10 + step // 3 for step in found.step_index]
     assert "forward passes in the mean" in story.step_sentence(found)
-    # So small a policy is launch-bound as well; which of them costs most is the machine's affair.
-    faults = {finding.code: finding for finding in rules.check(found) if finding.code != "launch-bound"}
-    assert faults.keys() == {"host-bound", "distribution-checks"}
+    # So small a policy is launch-bound as well; what else costs something is the machine's affair.
+    faults = {finding.code: finding for finding in rules.check(found)}
+    assert faults.keys() >= {"host-bound", "distribution-checks"}
+    assert "memory-growth" not in faults
     host, checks = faults["host-bound"], faults["distribution-checks"]
     assert "of it in checks of torch.distributions" in host.evidence
     assert "of reinforce.py, choose: " in host.evidence

@@ -22,7 +22,7 @@ def measured(launcher: Launcher, *scripts: Path) -> list[Run]:
     plans = [
         Plan(command=(sys.executable, str(script)), cwd=str(FOLDER), out="", steps=30, warmup=5) for script in scripts
     ]
-    return launcher(plans, limit_s=170)
+    return launcher(plans, limit_s=400)
 
 
 def test_any_way_to_torch_is_measured(launcher: Launcher) -> None:

@@ -98,8 +98,8 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
         command=(sys.executable, str(SCRIPTS / "hogwild.py"), method), cwd=str(SCRIPTS), out="", steps=30, warmup=10,
         watches=("cpu",), arms=(({"name": "threads", "count": count},) if count else (),),
     )  # fmt: skip
-    with Launcher(environment=lambda plan: {"OMP_NUM_THREADS": "2"}, folders=[SCRIPTS], timeout_s=120.0) as launcher:
-        (found,) = launcher([plan], limit_s=170.0)
+    with Launcher(environment=lambda plan: {"OMP_NUM_THREADS": "2"}, folders=[SCRIPTS], timeout_s=400.0) as launcher:
+        (found,) = launcher([plan], limit_s=400.0)
     assert found.status is Status.COMPLETE, found.output
     assert found.cpu is not None
     assert [one.threads for one in found.cpu.neighbours if one.ours] == [float(count or 2)]

@@ -91,7 +91,7 @@ def test_a_reader_who_has_left_ends_the_command_quietly(words: list[str]) -> Non
     os.close(reader)
     try:
         done = subprocess.run(
-            [*HOTLAP, *words], env=shell(), stdout=writer, stderr=subprocess.PIPE, timeout=100, check=False
+            [*HOTLAP, *words], env=shell(), stdout=writer, stderr=subprocess.PIPE, timeout=400, check=False
         )
     finally:
         os.close(writer)

@@ -140,7 +140,7 @@ def loaded_by(code: str) -> set[str]:
     """Top-level names in `sys.modules` of a fresh Python after `code`."""
     ending = "import json, sys; print(); print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{ending}"], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", f"{code}\n{ending}"], capture_output=True, text=True, timeout=400, check=True
     )
     return set(json.loads(done.stdout.splitlines()[-1]))
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,9 @@ from hotlap.launch import WholeRun, end_like
 from hotlap.record import Plan, Run, Status, save
 
 
-def plan(code: str) -> Plan:
-    return Plan(command=(sys.executable, "-I", "-S", "-c", code), cwd=os.getcwd(), out="", seed=None, whole=True)
+def plan(code: str, *words: str) -> Plan:
+    command = (sys.executable, "-I", "-S", "-c", code, *words)
+    return Plan(command=command, cwd=os.getcwd(), out="", seed=None, whole=True)
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_nothing_of_the_users_environment_is_changed(whole: WholeRun, monkeypatc
     assert ends(whole) == 0
 
 
-@pytest.mark.parametrize("whole", ["import time; time.sleep(60)"], indirect=True)
+@pytest.mark.parametrize("whole", ["import time; time.sleep(600)"], indirect=True)
 def test_a_request_to_end_is_passed_on_and_our_own_handlers_come_back(whole: WholeRun) -> None:
     before = signal.getsignal(signal.SIGTERM)
     when_it_listens(signal.SIGTERM)
@@ -67,12 +69,14 @@ def test_a_request_to_end_is_passed_on_and_our_own_handlers_come_back(whole: Who
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-@pytest.mark.parametrize("whole", ["import time; time.sleep(1.0)"], indirect=True)
-def test_a_status_is_asked_for_without_ending_a_program_that_does_not_expect_the_signal(whole: WholeRun) -> None:
-    asked: list[bool] = []
+UNTIL_ASKED = "import sys, time, os\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+
+
+def test_a_status_is_asked_for_without_ending_a_program_that_does_not_expect_the_signal(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
     when_it_listens(signal.SIGUSR1)
-    assert whole.run(asked=lambda: asked.append(True), looked=nothing) == 0
-    assert asked
+    with WholeRun(plan(UNTIL_ASKED, str(asked))) as whole:
+        assert whole.run(asked=asked.touch, looked=nothing) == 0
 
 
 def when_it_listens(number: signal.Signals) -> None:
