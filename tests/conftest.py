@@ -5,6 +5,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -27,17 +28,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regen", action="store_true", help="rewrite the snapshots in tests/golden instead of comparing")
 
 
+@pytest.hookimpl(trylast=True)  # when those that are not to run are gone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers of xdist begin with what takes long, dealt out in turns: a suite that ends on one long test idles."""
+    """Workers of xdist begin with what takes long: a suite that ends on one long test idles. End-to-end tests of a file
+    stay with one worker, as far as none idles, because they share runs."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if number == 1:
         return
-    long = [item for item in items if item.get_closest_marker("e2e") or item.get_closest_marker("processes")]
-    long.sort(key=_limit_s, reverse=True)
-    known = set(long)
-    others = [item for item in items if item not in known]
-    bounds = [len(others) * k // number for k in range(number + 1)]
-    items[:] = [item for k in range(number) for item in (*long[k::number], *others[bounds[k] : bounds[k + 1]])]
+    groups: dict[object, list[pytest.Item]] = {}
+    others = []
+    for item in items:
+        if item.get_closest_marker("e2e"):
+            groups.setdefault(item.path, []).append(item)
+        elif item.get_closest_marker("processes"):
+            groups[item] = [item]
+        else:
+            others.append(item)
+    shares: list[list[pytest.Item]] = [[] for _ in range(number)]
+    for group in sorted(groups.values(), key=lambda group: (_limit_s(group[0]), len(group)), reverse=True):
+        min(shares, key=len).extend(group)
+    # Each worker is given as many tests as any other, in this order.
+    rest = iter(others)
+    bounds = [len(items) * k // number for k in range(number + 1)]
+    items[:] = [
+        item
+        for share, first, last in zip(shares, bounds, bounds[1:], strict=False)
+        for item in (*share, *islice(rest, max(0, last - first - len(share))))
+    ] + list(rest)
 
 
 def pytest_collection_finish() -> None:

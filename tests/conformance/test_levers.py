@@ -252,8 +252,6 @@ class Noticing(Patch):
         super().set(owner, name, value)
 
 
-SOLVES: Any = import_module("torchdiffeq")
-
 OWNERS: tuple[Any, ...] = (
     torch,
     torch.Tensor,
@@ -281,6 +279,7 @@ UNSTABLE = {"__annotations__", "__abstractmethods__", "__slotnames__", "_abc_imp
 
 def state(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
     """All that a lever might change in this process, by identity where there is one."""
+    solves: Any = import_module("torchdiffeq")
     found: dict[str, Any] = {
         "threads": torch.get_num_threads(),
         "autocast": (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
@@ -293,7 +292,7 @@ def state(optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
         "denormal": (torch.tensor([1e-310], dtype=torch.float64) * 1.0).item(),
         "rng": torch.get_rng_state().tolist(),
         "environment": dict(os.environ),
-        "solves": (id(SOLVES.odeint.__code__), id(SOLVES.odeint_adjoint.__code__)),
+        "solves": (id(solves.odeint.__code__), id(solves.odeint_adjoint.__code__)),
     }
     for owner in OWNERS:
         for name, value in vars(owner).items():

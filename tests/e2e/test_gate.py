@@ -20,6 +20,12 @@ SCRIPT = SCRIPTS / "refused.py"
 SAVED = SCRIPTS / "saved.py"
 
 
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
+        yield launcher
+
+
 def gate_runs(launcher: Launcher, kind: str) -> GateRuns:
     options = Options(command=(sys.executable, str(SCRIPT), kind), cwd=str(SCRIPTS), title=SCRIPT.name)
     return GateRuns(launcher, options, SIZES, ())
@@ -47,11 +53,10 @@ def test_a_loss_that_is_nan_from_the_start_leaves_nothing_to_pass(launcher: Laun
 
 
 @pytest.fixture(scope="module")
-def saving() -> Iterator[GateRuns]:
+def saving(launcher: Launcher) -> GateRuns:
     """Judges changes of a script that makes more than trained weights; its runs as written are made once."""
     options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
-    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
-        yield GateRuns(launcher, options, replace(SIZES, evidence_steps=60), ())
+    return GateRuns(launcher, options, replace(SIZES, evidence_steps=60), ())
 
 
 UNSEEN_IN_THE_LOSS = {

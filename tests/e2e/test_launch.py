@@ -23,6 +23,14 @@ def run(launcher: Launcher, script: str, *args: str, limit_s: float = 400.0, **s
     return found
 
 
+def watched(launcher: Launcher, script: str, *args: str, warmup: int = 10) -> Run:
+    """With a close look behind the steps that are recorded, in which nothing fails and nothing is found."""
+    found = run(launcher, script, *args, watches=("operators", "syncs", "trips", "lines"), warmup=warmup)
+    assert not [note for note in found.notes if "failed" in note]
+    assert found.sightings == ()
+    return found
+
+
 def test_a_plain_loop_is_split_into_its_phases_and_its_calls_are_named(launcher: Launcher) -> None:
     found = run(launcher, "plain.py")
     assert found.status is Status.COMPLETE
@@ -43,20 +51,16 @@ def test_a_plain_loop_is_split_into_its_phases_and_its_calls_are_named(launcher:
     assert texts["torch.optim.SGD"] == "torch.optim.SGD(model.parameters(), lr=0.05)"
 
 
-def test_the_same_seed_gives_the_same_evidence(launcher: Launcher) -> None:
-    first = run(launcher, "gan.py", evidence=True, warmup=0)
-    second = run(launcher, "gan.py", evidence=True, warmup=0)
-    assert first.loss == second.loss
-    assert first.batch_digest == second.batch_digest
-    assert first.rng_digest == second.rng_digest
-    assert first.learning_rates is not None
-    assert first.updates
-    assert set(first.num_updates) == {2}, "two optimizers make one step"
-    assert len(first.optimizers) == 2
+def test_two_optimizers_make_one_step(launcher: Launcher) -> None:
+    found = watched(launcher, "gan.py")
+    assert set(found.num_updates) == {2}
+    assert len(found.optimizers) == 2
 
 
 def test_other_seeds_and_nudges_give_other_losses(launcher: Launcher) -> None:
     plain = run(launcher, "plain.py", evidence=True, warmup=0)
+    assert plain.learning_rates is not None
+    assert plain.updates
     reseeded = run(launcher, "plain.py", evidence=True, warmup=0, reseed=1)
     nudged = run(launcher, "plain.py", evidence=True, warmup=0, nudge=1)
     assert plain.batch_digest != reseeded.batch_digest
@@ -67,7 +71,7 @@ def test_other_seeds_and_nudges_give_other_losses(launcher: Launcher) -> None:
 
 
 def test_accumulation_makes_one_step_of_four_backward_passes(launcher: Launcher) -> None:
-    found = run(launcher, "accumulation.py", warmup=4)
+    found = watched(launcher, "accumulation.py", warmup=4)
     assert set(found.num_updates) == {1}
     assert len(found.step_s) == 60
 
@@ -79,7 +83,7 @@ def test_a_step_that_the_scaler_skips_is_no_step(launcher: Launcher) -> None:
 
 
 def test_a_closure_belongs_to_its_step(launcher: Launcher) -> None:
-    found = run(launcher, "lbfgs.py")
+    found = watched(launcher, "lbfgs.py")
     assert len(found.step_s) == 60
     assert found.optimizers[0].closure
     assert (found.share(Phase.BACKWARD) or 0) > 0
@@ -87,7 +91,7 @@ def test_a_closure_belongs_to_its_step(launcher: Launcher) -> None:
 
 
 def test_without_an_optimizer_backward_passes_mark_the_steps(launcher: Launcher) -> None:
-    found = run(launcher, "by_hand.py")
+    found = watched(launcher, "by_hand.py")
     assert len(found.step_s) == 60
     assert found.phase_s[Phase.OPTIMIZER] is None
     assert found.phase_s[Phase.FORWARD] is None
@@ -95,14 +99,6 @@ def test_without_an_optimizer_backward_passes_mark_the_steps(launcher: Launcher)
 
 def test_the_script_sees_what_it_would_see_without_us(launcher: Launcher) -> None:
     assert run(launcher, "configured.py", "learning_rate = 0.3").status is Status.COMPLETE
-
-
-def test_a_module_runs_as_a_module(launcher: Launcher) -> None:
-    plan = Plan(
-        command=(sys.executable, "-m", "package.train", "--name", "value"), cwd=str(SCRIPTS), out="", steps=30, warmup=5
-    )
-    (found,) = launcher([plan], limit_s=400.0)
-    assert found.status is Status.COMPLETE
 
 
 def test_a_shell_command_is_followed_to_its_python(launcher: Launcher) -> None:
@@ -113,7 +109,7 @@ def test_a_shell_command_is_followed_to_its_python(launcher: Launcher) -> None:
 
 
 def test_worker_processes_record_nothing_and_leave_with_the_run(launcher: Launcher, tmp_path: Path) -> None:
-    found = run(launcher, "workers.py", str(tmp_path))
+    found = watched(launcher, "workers.py", str(tmp_path))
     assert found.status is Status.COMPLETE
     assert found.loaders[0].num_workers == 2
     assert not _still_running(str(tmp_path))

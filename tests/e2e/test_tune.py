@@ -44,7 +44,7 @@ def test_what_cannot_be_tuned_gets_a_sentence_and_a_code(
         assert "Traceback (most recent call last)" in done.stderr, "the script's own is shown as it is"
         assert re.search(r'File ".*crash\.py", line 8', done.stderr)
     assert names(tmp_path) == before
-    assert not _left_over(tmp_path)
+    wait_for(lambda: not _left_over(tmp_path), what="end of all processes")
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
     output, _ = process.communicate(timeout=400)
     assert process.returncode == 130, output
     assert "Traceback" not in output
-    assert not _left_over(tmp_path)
+    wait_for(lambda: not _left_over(tmp_path), what="end of all processes")
     assert not list(scratch.glob("hotlap-*"))
     (path,) = tmp_path.glob(".hotlap/*/study.json")
     interrupted = load(path, Study)
     assert interrupted.state is State.INTERRUPTED
     assert interrupted.baseline
-    done = hotlap("tune", "--budget", "30s", "plain.py", "100000", cwd=tmp_path)
+    done = hotlap("tune", "--budget", "10s", "plain.py", "100000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "going on with the study" in done.stdout
     finished = load(path, Study)
@@ -122,7 +122,6 @@ def test_ctrl_c_saves_what_is_known_and_the_same_command_goes_on(
 
 def _left_over(folder: Path) -> list[str]:
     """Command lines of processes that still run in `folder`."""
-    time.sleep(0.3)
     found = []
     for process in psutil.process_iter():
         try:

@@ -79,14 +79,6 @@ def test_compiled_modules_stay_compiled_and_are_not_half_counted(launcher: Launc
     assert found.hot_lines
 
 
-@pytest.mark.parametrize("script", ["gan.py", "lbfgs.py", "by_hand.py", "accumulation.py", "workers.py"])
-def test_any_loop_can_be_watched(launcher: Launcher, script: str) -> None:
-    found = run(launcher, script)
-    assert found.status in (Status.COMPLETE, Status.ENDED)
-    assert not [note for note in found.notes if "failed" in note]
-    assert found.sightings == ()
-
-
 def test_training_after_the_windows_goes_on_to_its_own_end(launcher: Launcher) -> None:
     found = run(launcher, "plain.py", "4000", whole=True)
     assert found.status is Status.ENDED
