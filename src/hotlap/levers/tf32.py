@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import is_before_ampere, why_not_cuda
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, set_on_purpose
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, set_on_purpose
+from hotlap.levers.torch_setting import TorchSetting
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
+
+_PRECISION = TorchSetting("float32_matmul_precision", "high")
 
 
 @final
@@ -50,12 +53,8 @@ class Tf32(Lever):
 
     def install(self, patch: Patch) -> None:
         """From the next product on."""
-        import torch
-
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        patch.on_undo(lambda: torch.set_float32_matmul_precision(before))
+        _PRECISION.install(patch)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        return behind_imports(run, 'torch.set_float32_matmul_precision("high")', imports="import torch")
+        return _PRECISION.edits(run)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, script_sha256
+from hotlap.levers.torch_setting import TorchSetting
 from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit, InsertAfterImports
+from hotlap.source import Edit
 
 
 @final
@@ -53,17 +54,8 @@ class Threads(Lever):
 
     def install(self, patch: Patch) -> None:
         """From the next operator on."""
-        import torch
-
-        before = torch.get_num_threads()
-        torch.set_num_threads(self.count)
-        patch.on_undo(lambda: torch.set_num_threads(before))
+        TorchSetting("num_threads", self.count).install(patch)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        script = script_sha256(run)
-        if script is None:
-            return ()
-        path, sha256 = script
-        code = f"torch.set_num_threads({self.count})"
-        return (InsertAfterImports(path=path, sha256=sha256, code=code, imports="import torch"),)
+        return TorchSetting("num_threads", self.count).edits(run)
