@@ -1,7 +1,7 @@
 """How often does a whole search claim a gain where no lever brings any? Two hundred studies, on recorded noise.
 
 `--record HEATS` runs heats of four equal processes that take turns, and processes alone in which blocks take turns, as
-trials do, and keeps how long each turn and each block took. Then whole studies (all levers, bundles, second trials,
+trials do, and keeps how long each turn and each block took. Then whole studies (all levers, rounds, stacks,
 confirmation, the default budgets) are made in the world of tests/unit/tune/world.py, in which no lever changes
 anything and each heat takes as long as one that was recorded, picked at random. `python benchmarks/aa_replay.py
 [STUDIES] [--record HEATS]`.
@@ -138,7 +138,7 @@ def _study(script: Path, heats: list[list[Turns]], alone: list[Turns], seed: int
     )
     options = options_for(str(script), long_budget_s=540.0)
     study = Tuner(world, options, MACHINE, Silent(), now=world.now).run(new_study(options))
-    trials = [trial for trial in study.trials if trial.kind == "lever" and trial.scope != "none"]
+    trials = [trial for trial in study.trials if trial.kind in ("lever", "screening") and trial.scope != "none"]
     return {
         "claimed": study.result is not None and bool(study.result.levers),
         "passed": any(trial.accepted for trial in trials),

@@ -125,16 +125,14 @@ def compare(
     rule: Rule = _USUAL,
     time_left: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Run heats of the base and of what is still open, until nothing is, one that gains is ahead of all that is open,
-    or the time is over.
+    """Run heats of the base and of what is still open, until nothing is, or the time is over.
 
-    `design`: its only arm is the base. What is still open behind a gain would have to be compared again on top of it.
+    `design`: its only arm is the base.
     """
     number = num_lost = 0
     while number + num_lost < rule.planned and time_left():
         still = [effect for effect in effects if effect.open]
-        gains = [effect.mean for effect in effects if effect.gained]
-        if not still or (gains and all(effect.mean < max(gains) for effect in still)):
+        if not still:
             return
         outcome = executor.heat(replace(design, arms=(design.arms[0], *(effect.arm for effect in still))))
         if outcome.base_failure is None:

@@ -56,6 +56,18 @@ def total_speedup(
 
     `num_steps`: of the whole training; None: in the long run, where what is paid once does not count.
     """
+    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
+    return statistics.interval(ratios, pooled_variance=pooled) if ratios else None
+
+
+def never_shorter(pairs: Pairs, *, epoch_steps: int | None) -> bool:
+    """In no pair of processes would a long training take less time. (A pause of one of them decides nothing.)"""
+    ratios = _log_ratios(pairs, num_steps=None, epoch_steps=epoch_steps)
+    return bool(ratios) and max(ratios) <= 0.0
+
+
+def _log_ratios(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None) -> list[float]:
+    """Of total times, base over other."""
     ratios = []
     for pair in pairs:
         if num_steps is None:
@@ -64,7 +76,7 @@ def total_speedup(
             took = [total_s(run, num_steps=num_steps, epoch_steps=epoch_steps) for run in pair]
         if all(math.isfinite(seconds) and seconds > 0 for seconds in took):
             ratios.append(math.log(took[0] / took[1]))
-    return statistics.interval(ratios, pooled_variance=pooled) if ratios else None
+    return ratios
 
 
 def one_time_s(pairs: Pairs) -> float | None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hotlap import levers
@@ -55,8 +55,14 @@ class Known:
         return self.study.baseline[0]
 
     def best_trial(self, names: Sequence[str]) -> Trial | None:
-        """Of these levers."""
-        trials = [one for one in self.study.trials if one.kind == "lever" and one.levers[0]["name"] in names]
+        """Of these levers, each alone; accepted where the stack that it went into was."""
+        tried = [one for one in self.study.trials if one.kind in ("lever", "screening")]
+        accepted = [spec for one in tried if one.accepted for spec in one.levers]
+        trials = [
+            replace(one, accepted=one.levers[0] in accepted)
+            for one in tried
+            if len(one.levers) == 1 and one.levers[0]["name"] in names
+        ]
         return max(trials, key=lambda one: (one.accepted, one.seen or 0.0), default=None)
 
     def finding(self, codes: Sequence[str]) -> Finding | None:

@@ -25,10 +25,10 @@ class Fp16Autocast(Lever):
     When it hurts: 5 bits of exponent. Without a scale small gradients vanish in silence; with one, values beyond 65,504
     are infinite, updates are left out and the scale may collapse to nothing (pytorch/pytorch#40497, #43556;
     espnet/espnet#3237), so it begins at 1,024, below where an update would be lost, and the gate counts the updates.
-    With a fused optimizer losses were worse in the past (pytorch/pytorch#96755): the two are tried as a pair. The
-    scaler waits for the device once a step. Cards that know bfloat16 need none of this: there `bf16-autocast` is tried
-    instead. Refused where gradients are added up over several backward passes, and where the script takes gradients by
-    other means, which would be scaled.
+    With a fused optimizer losses were worse in the past (pytorch/pytorch#96755): the gate compares the two together.
+    The scaler waits for the device once a step. Cards that know bfloat16 need none of this: there `bf16-autocast` is
+    tried instead. Refused where gradients are added up over several backward passes, and where the script takes
+    gradients by other means, which would be scaled.
     """
 
     name: ClassVar[str] = "fp16-autocast"

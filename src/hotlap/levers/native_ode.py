@@ -25,6 +25,7 @@ class NativeOde(Lever):
     name: ClassVar[str] = "native-ode"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    function: ClassVar[str] = "native_odeint"
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Whether there is a solve, and where it runs."""
@@ -47,19 +48,12 @@ class NativeOde(Lever):
         from hotlap.small.script_steps import known_steps
 
         solves, steps = known_solves(), known_steps()
-        said = len(solves.notes)
         solves.install()
         patch.on_undo(solves.uninstall)
         steps.install(patch.set)
         patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
-        patch.settled.append(lambda: _tell(patch, solves.notes[said:]))
+        patch.idle.append(solves._hotlap_idle)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
         return behind_imports(run, "native_odeint()", imports="from hotlap.small import native_odeint")
-
-
-def _tell(patch: Patch, notes: Sequence[str]) -> bool:
-    """Hand new notes on; there is nothing to wait for."""
-    patch.notes.extend(note for note in notes if note not in patch.notes)
-    return True

@@ -38,6 +38,7 @@ class NativeStep(Lever):
     name: ClassVar[str] = "native-step"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    function: ClassVar[str] = "native_steps"
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
@@ -71,13 +72,10 @@ class NativeStep(Lever):
         from hotlap.small.script_steps import known_steps
 
         steps = known_steps()
-        said = len(steps.notes)
         steps.install(patch.set, self.parts)
         if self.parts != "model":
             patch.on_optimizer.append(lambda optimizer: steps.take_over(optimizer, patch.set))
-        patch.idle.append(lambda: None if steps.at_work else " ".join(steps.notes))
-        # Asked now and then, and at the end: what was left to torch, and why.
-        patch.settled.append(lambda: _tell(patch, steps.notes[said:]))
+        patch.idle.append(steps._hotlap_idle)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
@@ -99,9 +97,3 @@ def _refuses(optimizers: Sequence[OptimizerFacts]) -> str | None:
 
 def _is_known(optimizer: str) -> bool:
     return optimizer.startswith("torch.optim.") and optimizer.rpartition(".")[2] in OPTIMIZERS
-
-
-def _tell(patch: Patch, notes: Sequence[str]) -> bool:
-    """Hand new notes on; there is nothing to wait for."""
-    patch.notes.extend(note for note in notes if note not in patch.notes)
-    return True

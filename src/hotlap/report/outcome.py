@@ -35,9 +35,10 @@ def accepted(study: Study) -> tuple[LeverSpec, ...]:
     """The levers that hold: those of the result, or before there is one, those accepted so far."""
     if study.result is not None:
         return study.result.levers
-    dropped = [trial.levers for trial in study.trials if trial.kind == "leave-one-out" and not trial.accepted]
-    taken = [trial.levers for trial in study.trials if trial.kind == "lever" and trial.accepted]
-    return tuple(spec for specs in taken if specs not in dropped for spec in specs)
+    left_out = (trial for trial in study.trials if trial.kind == "leave-one-out" and not trial.accepted)
+    dropped = [spec for trial in left_out for spec in trial.levers]
+    taken = [spec for trial in study.trials if trial.kind == "lever" and trial.accepted for spec in trial.levers]
+    return tuple(spec for spec in taken if spec not in dropped)
 
 
 def is_tuned(study: Study) -> bool:
@@ -112,7 +113,8 @@ def total_sentence(study: Study, total: Interval) -> str:
 
 def _tried(study: Study) -> int:
     """Levers that were at least begun with."""
-    return sum(trial.kind == "lever" and trial.scope != "none" for trial in study.trials)
+    tried = [trial for trial in study.trials if trial.kind in ("lever", "screening") and trial.scope != "none"]
+    return len({spec["name"] for trial in tried for spec in trial.levers})
 
 
 def _no_gain(study: Study) -> str:

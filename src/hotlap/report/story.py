@@ -253,14 +253,19 @@ def trial_subject(trial: Trial) -> str:
     if trial.kind == "patch":
         return "the patched copy, with no lever installed"
     titles = lever_titles(trial.levers)
-    return {"lever": titles, "leave-one-out": f"with and without {titles}"}.get(trial.kind, f"{trial.kind}: {titles}")
+    subjects = {"lever": titles, "screening": titles, "leave-one-out": f"with and without {titles}"}
+    return subjects.get(trial.kind, f"{trial.kind}: {titles}")
 
 
 def trial_outcome(trial: Trial) -> str:
     """What came of it, in one or two words."""
     if trial.scope == "none":
         return "not tried"
-    words = {"leave-one-out": ("kept", "dropped"), "patch": ("confirmed", "not confirmed")}
+    words = {
+        "screening": ("stacked", "stacked"),
+        "leave-one-out": ("kept", "dropped"),
+        "patch": ("confirmed", "not confirmed"),
+    }
     yes, no = words.get(trial.kind, ("accepted", "not taken"))
     return yes if trial.accepted else no
 

@@ -1,13 +1,13 @@
-"""What is worth a trial: levers that nothing rejects, by what they could save at most, alone and in pairs."""
+"""What is worth a trial: levers that nothing rejects, by what they could save; and what their trials left open."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hotlap import levers
-from hotlap.experiment import Arm, Stack
+from hotlap.experiment import Arm, Effect, Stack
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Study, Trial, Verdict
+from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Study, Trial
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import percent
 
@@ -19,28 +19,32 @@ _MOST_SWITCHED = 5
 # Arms that share the base of a heat at most, each a process of its own: they share its start and its steps, and wait
 # for one another.
 _MOST_BESIDE = 3
-# A lever with which alone the step ran at less than half its speed does not win with another one.
-_HOPELESS = 0.5
-# From what seemed to be gained on a lever with other numbers is tried again: the gate has ten runs to make then.
-WORTH_TEN_RUNS = 1.1
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5
 
-Key = tuple[tuple[tuple[str, object], ...], ...]
+Key = frozenset[tuple[tuple[str, object], ...]]
 
 
 def key(stack: Stack) -> Key:
-    """To know a set of levers again."""
-    return tuple(tuple(sorted(spec.items())) for spec in stack)
+    """To know a set of levers again, settings included."""
+    return frozenset(tuple(sorted(spec.items())) for spec in stack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Levers that are tried as one: most often a single one."""
+    """Levers that are compared, and judged, as one: one that was not tried, or a stack of what was faster alone."""
 
     levers: tuple[Lever, ...]
-    bound_s: float
+    bound_s: float = 0.0
     """Upper bound on seconds saved per step; counted for less where other settings of the lever made it longer."""
+    log_gain: float = 0.0
+    """Logarithm of the speed-up that was seen; of a stack, if its levers' multiply."""
+    shown: bool = False
+    """It gained so clearly that it is no chance."""
+    on_top_of: Stack = ()
+    """What it was compared with."""
+    effect: Effect | None = None
+    """That comparison; None where it was not made, or is known from the record alone."""
 
     @property
     def specs(self) -> Stack:
@@ -49,13 +53,23 @@ class Candidate:
 
     @property
     def key(self) -> Key:
-        """The same for the same levers, whatever their bound."""
+        """The same for the same levers."""
         return key(self.specs)
 
     @property
     def arm(self) -> Arm:
         """For a comparison."""
         return Arm(levers=self.specs)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the levers, whatever their settings."""
+        return [lever.name for lever in self.levers]
+
+    @property
+    def title(self) -> str:
+        """For people: "threads count=1", "compile + channels-last"."""
+        return " + ".join(lever.title() for lever in self.levers)
 
     @property
     def switched(self) -> bool:
@@ -72,33 +86,29 @@ class Candidate:
         """The gate has other seeds to try under it, ten runs in all."""
         return any(lever.numerics is Numerics.STATISTICAL for lever in self.levers)
 
-    @property
-    def title(self) -> str:
-        """For people: "threads count=1", "compile + channels-last"."""
-        return " + ".join(lever.title() for lever in self.levers)
+
+def compatible(found: Iterable[Candidate]) -> list[Candidate]:
+    """The best first, each without what excludes a better one: another setting of it, or an alternative to it."""
+    taken: list[Candidate] = []
+    for one in sorted(found, key=lambda one: -one.log_gain):
+        if excludes(one, [name for other in taken for name in other.names]) is None:
+            taken.append(one)
+    return taken
 
 
-PAIRS: tuple[tuple[str, str], ...] = (
-    # No memory may be pinned while a graph is captured (NVIDIA's guide to CUDA graphs in PyTorch).
-    ("pin-and-overlap", "cuda-graphs"),
-    # Workers and the training's own threads share the cores: each alone may only take from the other.
-    ("workers", "threads"),
-    # Inductor lays memory out itself; eager kernels that convert between formats may be all that one alone brings.
-    ("compile", "channels-last"),
-    # Fused updates found worse losses behind a loss scale in the past (pytorch/pytorch#96755).
-    ("fused-optimizer", "fp16-autocast"),
-)
-"""Levers whose effects are known not to simply multiply."""
+def excludes(one: Candidate, names: Sequence[str]) -> str | None:
+    """Of these levers the one beside which this one is not accepted; None where there is none."""
+    found = (name if name in names else alternative(name, names) for name in one.names)
+    return next((name for name in found if name is not None), None)
 
-SAME_WORK: tuple[tuple[str, str], ...] = (
-    # The whole of a small step natively: there is nothing left of it to fuse, compile or capture.
-    ("native-step", "fused-optimizer"),
-    ("native-step", "compile"),
-    ("native-step", "cuda-graphs"),
-    # What is kept need not be made beside the training.
-    ("workers", "cached-dataset"),
-)
-"""Two that save the same time: the second brings little where the first is at work, or costs."""
+
+def stacked(members: Sequence[Candidate]) -> Candidate:
+    """All of them as one."""
+    return Candidate(
+        levers=tuple(lever for one in members for lever in one.levers),
+        log_gain=math.fsum(one.log_gain for one in members),
+        shown=all(one.shown for one in members),
+    )
 
 
 ALTERNATIVES: tuple[tuple[str, ...], ...] = (
@@ -149,73 +159,57 @@ class Candidates:
         return replace(facts(self._log.study), step_s=timed.step_s, phase_s=timed.phase_s)
 
     def open(self) -> list[Candidate]:
-        """What is still worth a trial, the most promising first: levers alone; once none is left, a known pair."""
+        """What was not tried and is worth it, the most promising first."""
         profile = self.profile()
         tried = {key(trial.levers) for trial in self._trials()}
-        alone = (self._candidate((lever,), profile) for lever in self._not_rejected())
-        found = [
-            replace(one, bound_s=one.bound_s * min(1.0, self._best_speed(one.levers[0].name)))
-            for one in alone
-            if one.key not in tried and self._is_worth_it(one, profile)
-        ]
-        found.sort(key=lambda one: -one.bound_s)
-        return found or self._next_pair(profile)
-
-    def bundle(self) -> Candidate | None:
-        """Levers whose gains were too small to be shown alone, all at once: together they stand out of the same noise.
-        Where there is but one, it is tried again, by more processes.
-
-        Only what seemed to gain, and promises equal numbers or rounding; without the latter where the gate did not pass
-        those; and of two that save the same time the better one. Once that was done, what promises other numbers and
-        seemed to gain much is tried again, alone. None where all was done.
-        """
-        profile = self.profile()
-        unshown = self._unshown()
-        members = [lever for lever in unshown if lever.numerics is not Numerics.STATISTICAL]
-        tried = self._trials_of(members)
-        if tried and tried[-1].runs and not tried[-1].accepted:
-            members = [lever for lever in members if lever.numerics is Numerics.EXACT]
-            tried = self._trials_of(members)
-        if not members or len(tried) > (len(members) == 1):
-            again = [lever for lever in unshown if self._is_worth_ten_runs(lever)]
-            members = sorted(again, key=lambda lever: -self._best_speed(lever.name))[:1]
-        if not members:
-            return None
-        speed = math.prod(self._best_speed(lever.name) for lever in members)
-        return Candidate(bound_s=profile.median_step_s() * (1 - 1 / speed), levers=tuple(members))
-
-    def is_tried(self, candidate: Candidate) -> bool:
-        """It had a trial before."""
-        return bool(self._trials_of(candidate.levers))
-
-    def is_bundled(self, spec: LeverSpec) -> bool:
-        """It was accepted with others, and not as one of a pair."""
-        pairs = [set(names) for names in PAIRS]
-        return any(
-            spec in trial.levers and set(_names(trial.levers)) not in pairs
-            for trial in self._trials()
-            if trial.accepted and len(trial.levers) > 1
-        )
+        found = []
+        for lever in self._not_rejected():
+            bound_s = self._bound_s(lever, profile)
+            if key((lever.spec(),)) not in tried and bound_s >= _LEAST_SHARE * profile.median_step_s():
+                found.append(Candidate(levers=(lever,), bound_s=bound_s * min(1.0, self._best_speed(lever.name))))
+        return sorted(found, key=lambda one: -one.bound_s)
 
     def groups(self, open_: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Those that can be compared in the same processes: by steps within one, or side by side."""
-        switched = [one for one in open_ if one.switched]
-        others = [one for one in open_ if not one.switched]
+        """The next ones, as they can be compared in the same processes: by steps within one, or side by side."""
+        likely = [one for one in open_ if one.bound_s >= _LIKE_THE_BEST * open_[0].bound_s]
         beside = max(1, min(_MOST_BESIDE, self._together - 1))
-        like_the_best = [one for one in others if one.bound_s >= _LIKE_THE_BEST * others[0].bound_s]
-        return [group for group in (switched[:_MOST_SWITCHED], like_the_best[:beside]) if group]
+        switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
+        others = [one for one in likely if not one.switched][:beside]
+        return [group for group in (switched, others) if group]
+
+    def shown(self) -> list[Candidate]:
+        """What gained, was to be stacked, and was neither accepted nor refused by itself."""
+        return [
+            Candidate(levers=(lever,), log_gain=_log_seen(own[-1]), shown=True, on_top_of=own[-1].on_top_of)
+            for lever in self._not_rejected()
+            if (own := self._trials_of(lever)) and own[-1].kind == "screening" and not self._is_settled(lever)
+        ]
+
+    def unshown(self) -> list[Candidate]:
+        """What seemed to gain alone, could not be shown to, and was not compared again, by itself or with others."""
+        return [
+            Candidate(levers=(lever,), log_gain=_log_seen(own[0]), on_top_of=own[0].on_top_of)
+            for lever in self._not_rejected()
+            if len(own := self._trials_of(lever)) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
+        ]
+
+    def is_refused(self, stack: Candidate) -> bool:
+        """These were compared as one, or as what is left of one by now, and not accepted."""
+        accepted = key(self.stack)
+        refused = (key(trial.levers) for trial in self._trials() if len(trial.levers) > 1 and not trial.accepted)
+        return any(levers_ - accepted == stack.key for levers_ in refused)
 
     def rejected(self) -> Iterator[Trial]:
         """Levers that were not worth a trial: why."""
         profile = self.profile()
         known = {name for trial in self._log.study.trials for name in _names(trial.levers)}
-        known |= {lever.name for one in self.open() for lever in one.levers}
+        known |= {name for one in self.open() for name in one.names}
         for kind in levers.ALL:
             if kind.name in known or not self._wanted(kind.name):
                 continue
             lever = next(iter(kind.candidates(profile, self._machine)), None) or kind()
             other = alternative(kind.name, _names(self.stack))
-            share = self._candidate((lever,), profile).bound_s / profile.median_step_s()
+            share = self._bound_s(lever, profile) / profile.median_step_s()
             reason = (
                 lever.rejects(profile, self._machine)
                 or (f"It is an alternative to {other}, which was accepted." if other is not None else None)
@@ -223,65 +217,17 @@ class Candidates:
             )
             yield Trial(levers=({"name": kind.name},), on_top_of=self.stack, scope="none", why=f"Not tried. {reason}")
 
-    def _unshown(self) -> list[Lever]:
-        """Of each lever the setting that did best alone, if that seemed to gain but could not be shown to."""
-        best: dict[str, tuple[float, Lever, Trial]] = {}
-        for lever in self._not_rejected():
-            alone = next(iter(self._trials_of((lever,))), None)
-            if alone is not None and alone.seen is not None:
-                this = alone.seen, lever, alone
-                best[lever.name] = max(best.get(lever.name, this), this, key=lambda one: one[0])
-        found = [
-            (speed, lever)
-            for speed, lever, alone in best.values()
-            # With runs of its own it gained, and the gate did not pass it; with a cost it gained, and too late.
-            if speed >= LEAST_GAIN and not alone.runs and alone.one_time_s is None and not self._fell(lever.name)
-        ]
-        taken = set(_names(self.stack))
-        for _, lever in sorted(found, key=lambda one: -one[0]):
-            same = any(set(pair) <= taken | {lever.name} for pair in SAME_WORK if lever.name in pair)
-            if not same and alternative(lever.name, taken) is None:
-                taken.add(lever.name)
-        return [lever for _, lever in found if lever.name in taken]
-
-    def _is_worth_ten_runs(self, lever: Lever) -> bool:
-        return (
-            lever.numerics is Numerics.STATISTICAL
-            and self._best_speed(lever.name) >= WORTH_TEN_RUNS
-            and len(self._trials_of((lever,))) == 1
-        )
-
-    def _next_pair(self, profile: Run) -> list[Candidate]:
-        """Two levers that are known to interact, and were not tried together; one alone where the other is accepted."""
-        pairs = (self._of_pair(names, profile) for names in PAIRS if all(self._wanted(name) for name in names))
-        found = (one for one in pairs if one is not None and self._is_worth_it(one, profile))
-        return [one for one in (next(found, None),) if one is not None]
-
-    def _of_pair(self, names: tuple[str, str], profile: Run) -> Candidate | None:
-        missing = [name for name in names if name not in _names(self.stack)]
-        if not missing or any(self._fell(name) for name in missing):
-            return None
-        found = tuple(lever for name in missing if (lever := self._best(name)) is not None)
-        others = set(names) - set(missing)
-        tried = any(others <= set(_names(trial.on_top_of)) for trial in self._trials_of(found))
-        return None if tried or len(found) < len(missing) else self._candidate(found, profile)
-
-    def _best(self, name: str) -> Lever | None:
-        """Its setting that did best alone; else the first that nothing rejects."""
-        open_ = [lever for lever in self._not_rejected() if lever.name == name]
-        return max(open_, key=lambda lever: max(_speeds(self._trials_of((lever,))), default=0.0), default=None)
+    def _is_settled(self, lever: Lever) -> bool:
+        """It was accepted (and is left out since), or, where that was not shown, compared with others in vain."""
+        of_it = [trial for trial in self._trials() if lever.spec() in trial.levers]
+        shown = any(trial.kind == "screening" for trial in of_it)
+        in_vain = (len(trial.levers) > 1 and not trial.runs and trial.failure is None for trial in of_it)
+        return any(trial.accepted for trial in of_it) or (not shown and any(in_vain))
 
     def _best_speed(self, name: str) -> float:
-        """Of the settings of this lever that were tried alone, as a factor; 1 where none was."""
-        return max(_speeds(trial for trial in self._trials() if _names(trial.levers) == [name]), default=1.0)
-
-    def _fell(self, name: str) -> bool:
-        """It failed alone, harmed training, or made it far slower: no other lever changes that."""
-        return self._best_speed(name) < _HOPELESS or any(
-            trial.failure is not None or trial.verdict is Verdict.HARMED
-            for trial in self._log.study.trials
-            if _names(trial.levers) == [name] and trial.scope != "none"
-        )
+        """Of the settings of this lever that were tried, as a factor; 1 where none was."""
+        alone = (trial.seen for trial in self._trials() if _names(trial.levers) == [name])
+        return max((seen for seen in alone if seen), default=1.0)
 
     def _not_rejected(self) -> list[Lever]:
         """What fits the script and the levers accepted so far; the same as long as the study is."""
@@ -299,28 +245,28 @@ class Candidates:
                 if lever.rejects(profile, self._machine) is None:
                     yield lever
 
-    def _candidate(self, members: tuple[Lever, ...], profile: Run) -> Candidate:
-        ceilings = self._log.study.ceilings
-        return Candidate(levers=members, bound_s=sum(one.saves_at_most_s(profile, ceilings) for one in members))
-
-    def _is_worth_it(self, candidate: Candidate, profile: Run) -> bool:
-        return candidate.bound_s >= _LEAST_SHARE * profile.median_step_s()
+    def _bound_s(self, lever: Lever, profile: Run) -> float:
+        return lever.saves_at_most_s(profile, self._log.study.ceilings)
 
     def _wanted(self, name: str) -> bool:
         return self._log.options.levers is None or name in self._log.options.levers
 
     def _trials(self) -> list[Trial]:
-        return [trial for trial in self._log.study.trials if trial.kind == "lever"]
+        return [trial for trial in self._log.study.trials if trial.kind in ("lever", "screening")]
 
-    def _trials_of(self, members: Sequence[Lever]) -> list[Trial]:
-        specs = key(tuple(lever.spec() for lever in members))
-        return [trial for trial in self._trials() if key(trial.levers) == specs]
+    def _trials_of(self, lever: Lever) -> list[Trial]:
+        """Of it alone."""
+        return [trial for trial in self._trials() if trial.levers == (lever.spec(),)]
 
 
 def _names(stack: Stack) -> list[str]:
     return [str(spec["name"]) for spec in stack]
 
 
-def _speeds(trials: Iterable[Trial]) -> list[float]:
-    """What was seen of them, as factors."""
-    return [trial.seen for trial in trials if trial.seen]
+def _log_seen(trial: Trial) -> float:
+    return math.log(trial.seen) if trial.seen else 0.0
+
+
+def _may_gain(trial: Trial) -> bool:
+    """With runs of its own it gained, and the gate did not pass it; with a cost it gained, and too late."""
+    return trial.failure is None and not trial.runs and trial.one_time_s is None and (trial.seen or 0.0) >= LEAST_GAIN

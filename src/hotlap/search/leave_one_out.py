@@ -1,53 +1,86 @@
-"""Does each accepted lever still earn its place? Each is left out once."""
+"""Does each accepted lever still earn its place? Those of which that is in doubt are left out once, side by side."""
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hotlap import levers
-from hotlap.experiment import Design, Effect, Executor, Rule, compare
+from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FEWEST_SHOWN
-from hotlap.record import LeverSpec, Trial
-from hotlap.search.candidates import Candidate, Candidates, key
+from hotlap.levers import Scope
+from hotlap.record import LEAST_GAIN, LeverSpec, Trial
+from hotlap.search.candidates import Candidates, key
 from hotlap.search.reasons import left_out
 from hotlap.search.study_log import StudyLog
 
-# Heats that say something of a lever that was left out.
-_FEWEST_HEATS = 2
-_RULE = Rule(line=1.0, planned=FEWEST_SHOWN, patient=True)
+# Heats until it is clear of each whether the step is faster without it; by chance it seems so as rarely as the truth
+# lies below a 95% interval.
+_RULE = Rule(line=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
+# Arms beside the base at most.
+_MOST = 4
 
 
 def leave_each_out(log: StudyLog, executor: Executor, candidates: Candidates, *, end_s: float) -> None:
-    """The study goes on without those that cost. `end_s`: what the end of the study takes.
-
-    One that was accepted last, alone, was compared on top of all others already.
-    """
-    done = {key(trial.levers) for trial in log.study.trials if trial.kind == "leave-one-out"}
-    accepted = [trial.levers for trial in log.study.trials if trial.kind == "lever" and trial.accepted]
-    for spec in candidates.stack:
-        if key((spec,)) in done or (spec,) == accepted[-1]:
-            continue
-        if not log.budget.affords(_FEWEST_HEATS * executor.estimate_s(), keep_s=end_s):
+    """The study goes on without those that cost. `end_s`: what the end of the study takes."""
+    for group in _groups(log, candidates.stack, beside=min(_MOST, max(1, executor.sizes.together - 1))):
+        switched = _is_switched(group[0])
+        if not log.budget.affords(executor.estimate_s(len(group) + 1, switched=switched), keep_s=end_s):
             log.warn("The budget was over before each accepted lever could be left out once.")
             return
-        log.add(_leave_out(spec, log, executor, candidates, end_s))
+        _leave_out(group, log, executor, candidates.stack, end_s)
 
 
-def _leave_out(spec: LeverSpec, log: StudyLog, executor: Executor, candidates: Candidates, end_s: float) -> Trial:
-    one = Candidate(levers=(levers.from_spec(spec),), bound_s=0.0)
-    others = tuple(other for other in candidates.stack if other != spec)
-    log.doing(f"leaving {one.title} out once")
-    effect = Effect(one.arm)
+def _groups(log: StudyLog, stack: Stack, *, beside: int) -> Iterator[list[LeverSpec]]:
+    """Those in doubt, as they can be left out in the same processes."""
+    done = {key(trial.levers) for trial in log.study.trials if trial.kind == "leave-one-out"}
+    doubtful = [spec for spec in stack if key((spec,)) not in done and _is_doubtful(spec, log.study.trials)]
+    for alike in ([spec for spec in doubtful if not _is_switched(spec)], list(filter(_is_switched, doubtful))):
+        for start in range(0, len(alike), beside):
+            yield alike[start : start + beside]
+
+
+def _is_switched(spec: LeverSpec) -> bool:
+    return levers.from_spec(spec).scope is Scope.STEP
+
+
+def _is_doubtful(spec: LeverSpec, trials: Sequence[Trial]) -> bool:
+    """It was not shown to gain alone; or others were accepted after it; or its stack brought less than the product of
+    what its levers brought alone."""
+    last = [trial for trial in trials if trial.kind == "lever" and trial.accepted][-1]
+    if spec not in last.levers or not _was_shown(spec, trials):
+        return True
+    alone = [next(trial for trial in trials if trial.levers == (one,)) for one in last.levers]
+    return math.prod(trial.seen or 1.0 for trial in alone) > LEAST_GAIN * (last.seen or 1.0)
+
+
+def _was_shown(spec: LeverSpec, trials: Sequence[Trial]) -> bool:
+    """A trial of its own showed a gain."""
+    alone = [trial for trial in trials if trial.levers == (spec,)]
+    return any(trial.kind == "screening" or (trial.kind == "lever" and trial.accepted) for trial in alone)
+
+
+def _leave_out(group: Sequence[LeverSpec], log: StudyLog, executor: Executor, stack: Stack, end_s: float) -> None:
+    switched = _is_switched(group[0])
+    scope = "step" if switched else "process"
+    always = tuple(spec for spec in stack if switched and not _is_switched(spec))
+    taken = tuple(spec for spec in stack if spec not in always)
+    log.doing(f"leaving {', '.join(levers.from_spec(spec).title() for spec in group)} out once")
+    without = [Effect(Arm(levers=tuple(one for one in taken if one != spec))) for spec in group]
     compare(
-        [effect],
+        without,
         executor,
-        Design(stack=others, switched=one.switched),
-        pooled=log.pooled(one.scope),
-        rule=_RULE,
+        Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
+        pooled=log.pooled(scope),
+        # What was never shown to gain needs all heats.
+        rule=replace(_RULE, patient=not all(_was_shown(spec, log.study.trials) for spec in group)),
         time_left=lambda: log.budget.affords(0.0, keep_s=end_s),
     )
-    trial = log.trial(effect, levers=(spec,), on_top_of=others, kind="leave-one-out", scope=one.scope)
-    # What gained alone goes only if it is shown to cost here. What was accepted with others because alone it could not
-    # be shown must at least seem to gain.
-    bundled = candidates.is_bundled(spec)
-    costs = (effect.seen or 0.0) <= 1.0 if bundled else trial.speedup is not None and trial.speedup.high < 1.0
-    stays = effect.failure is None and not costs
-    return replace(trial, accepted=stays, why=left_out(effect, stays=stays, bundled=bundled))
+    for spec, effect in zip(group, without, strict=True):
+        brings = Effect(effect.arm, [-ratio for ratio in effect.log_ratios], failure=effect.failure)
+        others = tuple(one for one in stack if one != spec)
+        trial = log.trial(brings, levers=(spec,), on_top_of=others, kind="leave-one-out", scope=scope)
+        # What gained alone goes only if it is shown to cost here. What was accepted with others because alone it could
+        # not be shown must at least seem to gain.
+        shown = _was_shown(spec, log.study.trials)
+        stays = not effect.gained if shown else effect.mean < 0.0
+        log.add(replace(trial, accepted=stays, why=left_out(brings, stays=stays, shown=shown)))

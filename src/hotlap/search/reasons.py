@@ -1,28 +1,35 @@
 """Why a trial came to what it did, in words for people."""
 
+from collections.abc import Sequence
+
 from hotlap.experiment import Effect
 from hotlap.experiment.statistics import FALSE_GAIN, Progress
-from hotlap.experiment.total import too_late
 from hotlap.record import LEAST_GAIN
 from hotlap.units import factor
 
 
-def left_out(effect: Effect, *, stays: bool, bundled: bool) -> str:
-    """What became of a lever that was left out once. `bundled`: it was accepted with others."""
+def left_out(effect: Effect, *, stays: bool, shown: bool) -> str:
+    """What became of a lever that was left out once. `shown`: its own trial showed a gain."""
     brings = "nothing could be measured"
     if effect.seen is not None:
         brings = f"it brings {factor(effect.seen)} on top of the others"
-    if bundled:
-        then = "it stays with those it was accepted with" if stays else "it seems to cost, so it goes"
-    else:
-        then = "it stays" if stays else "it costs, so it goes"
+    then = "it stays" if stays else "it costs, so it goes" if shown else "it seems to cost, so it goes"
     return f"Left out once: {brings}; {then}."
 
 
-def why_not_judged(effect: Effect, total_steps: int | None) -> str:
-    """Why training under it was not compared. `total_steps`: of the user's training, where they are known."""
-    late = too_late(effect.break_even_step, total_steps) if effect.gained else None
-    if late is not None:
+STACKED = "Faster, so it is compared and judged as one with what else gained."
+"""Why nothing was compared under it alone."""
+
+
+def excluded(names: Sequence[str], other: str) -> str:
+    """It gained, and `other` was accepted."""
+    what = f"another setting of {other}" if other in names else f"{other}, to which it is an alternative,"
+    return f"Faster, but {what} was accepted; so training was not compared."
+
+
+def why_not_judged(effect: Effect, late: str | None) -> str:
+    """Why training under it was not compared. `late`: why a whole training gains nothing by it."""
+    if effect.gained and late is not None:
         return f"Faster, but {late}; so training was not compared."
     if effect.failure is not None:
         return f"It could not be tried: {effect.failure.why}."

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from hotlap import at_work
 from hotlap.errors import UserError
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
@@ -26,7 +27,9 @@ def native_odeint() -> None:
 
     Once the solve takes microseconds, the optimizer is most of a step.
     """
-    known_solves().install()
+    solves = known_solves()
+    at_work.register("native_odeint", solves)
+    solves.install()
     native_steps()
 
 
@@ -45,6 +48,8 @@ class NativeSolves:
 
     def __init__(self) -> None:
         self.native = False
+        self.at_work = False
+        """A solve ran natively."""
         self.notes: list[str] = []
         """Why a solve was left to torchdiffeq, each reason once."""
         self._around: Around | None = None
@@ -99,7 +104,9 @@ class NativeSolves:
             try:
                 if which == "_odeint_adjoint":
                     _check_adjoint(func, settings)
-                return _native(func, y0, t, settings)
+                solved = _native(func, y0, t, settings)
+                self.at_work = True
+                return solved
             except (Unsupported, UserError) as reason:
                 self._note(f"A solve is left to torchdiffeq: {reason}")
         return self._originals[which](func, y0, t, **settings)
@@ -107,6 +114,13 @@ class NativeSolves:
     def _note(self, reason: str) -> None:
         if reason not in self.notes:
             self.notes.append(reason)
+            at_work.note(reason)
+
+    def _hotlap_idle(self) -> str | None:
+        return None if self.at_work else " ".join(self.notes)
+
+    def _hotlap_settled(self) -> bool:
+        return True
 
 
 def _check_adjoint(func: Any, settings: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import nn, optim
 from torch.optim import optimizer as optimizer_module
 
+from hotlap import at_work
 from hotlap.errors import UserError
 from hotlap.small.native import core
 from hotlap.small.network import Network
@@ -48,6 +49,7 @@ def native_steps(parts: Parts = "all") -> None:
     if parts not in get_args(Parts):
         raise UserError(f"native_steps takes {', '.join(map(repr, get_args(Parts)))}, not {parts!r}.")
     steps = known_steps()
+    at_work.register("native_steps", steps)
     if not steps.installed:
         steps.install(setattr, parts)
 
@@ -236,6 +238,13 @@ class NativeSteps:
     def _note(self, reason: str) -> None:
         if reason not in self.notes:
             self.notes.append(reason)
+            at_work.note(reason)
+
+    def _hotlap_idle(self) -> str | None:
+        return None if self.at_work else " ".join(self.notes)
+
+    def _hotlap_settled(self) -> bool:
+        return True
 
 
 class _Known(Generic[Subject, Made]):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hotlap.experiment.total import long_step_s, total_s, total_speedup
+from hotlap.experiment.total import long_step_s, never_shorter, total_s, total_speedup
 from hotlap.record import Run, Status
 from tests.unit.tune.world import LOADER
 
@@ -58,3 +58,12 @@ def test_an_epoch_is_that_of_the_one_loader_that_is_trained_on() -> None:
     assert Run(status=Status.COMPLETE, loaders=(LOADER,)).epoch_steps() == 16
     assert Run(status=Status.COMPLETE, loaders=(LOADER, LOADER)).epoch_steps() is None
     assert Run(status=Status.COMPLETE).epoch_steps() is None
+
+
+def test_a_training_is_called_no_shorter_only_where_every_pair_says_so() -> None:
+    base, faster = training(0.01), training(0.008)
+    dear = training(0.008, start_s=0.5)
+    assert not never_shorter([(base, faster)], epoch_steps=100)
+    assert never_shorter([(base, dear), (base, dear)], epoch_steps=100)
+    assert not never_shorter([(base, dear), (base, faster)], epoch_steps=100), "a pause of one process decides nothing"
+    assert not never_shorter([], epoch_steps=100)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from hotlap import at_work
 from hotlap.levers import Patch
 from hotlap.levers.native_step import NativeStep
 from hotlap.record import OptimizerFacts, Phase, Run
@@ -69,3 +70,17 @@ def test_it_says_when_all_was_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> 
         assert installed.why_idle() is None
     finally:
         installed.undo()
+
+
+@pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+def test_an_edited_script_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_a_new_process = script_steps.NativeSteps()
+    monkeypatch.setattr(script_steps, "known_steps", lambda: in_a_new_process)
+    monkeypatch.setattr(in_a_new_process, "install", lambda put, parts: None)
+    assert "was given nothing" in str(at_work.why_idle(NativeStep.function)), "the line was not reached"
+    script_steps.native_steps()
+    assert at_work.why_idle(NativeStep.function) is None, "nothing was called yet, so that cannot be said"
+    in_a_new_process._note("Net is left to torch: it has a dropout.")
+    assert at_work.why_idle(NativeStep.function) == at_work.notes()[0] == "Net is left to torch: it has a dropout."
+    in_a_new_process.at_work = True
+    assert at_work.why_idle(NativeStep.function) is None

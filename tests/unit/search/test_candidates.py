@@ -1,5 +1,6 @@
-"""What is tried next: by bounds, beside one another, and in the pairs that are known to interact."""
+"""What is tried next, by bounds and beside one another; what its trials left open; and what excludes what."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from hotlap import levers
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import Ceiling, Failure, Interval, LeverSpec, Machine, Plan, Run, Trial, Verdict
 from hotlap.search import Candidate, Candidates, StudyLog
-from hotlap.search.candidates import ALTERNATIVES, PAIRS, alternative
+from hotlap.search.candidates import ALTERNATIVES, compatible, stacked
 from hotlap.source import Edit
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
@@ -85,8 +86,10 @@ def groups(found: Candidates) -> list[list[list[str]]]:
 
 def test_the_highest_bound_comes_first_with_those_of_its_kind(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.1), lever("b", saves=0.3), lever("c", saves=0.2, scope_=Scope.PROCESS)]
-    assert names(candidates().open()) == [["b"], ["c"], ["a"]]
-    assert groups(candidates()) == [[["b"], ["a"]], [["c"]]]
+    known.append(lever("d", saves=0.2))
+    assert names(candidates().open()) == [["b"], ["c"], ["d"], ["a"]]
+    assert groups(candidates()) == [[["b"], ["d"]], [["c"]]]
+    assert groups(candidates(trial("b"), trial("c"), trial("d"))) == [[["a"]]], "it may save more once those are in"
 
 
 def test_what_cannot_reach_the_line_is_not_tried(known: list[type[Lever]]) -> None:
@@ -135,50 +138,8 @@ def test_a_setting_stands_back_where_another_one_made_the_step_slower(known: lis
     assert names(candidates(other_setting).open()) == [["b"], ["a"]]
 
 
-def test_pairs_are_of_levers_that_there_are() -> None:
-    assert {name for pair in PAIRS for name in pair} <= {kind.name for kind in levers.ALL}
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_a_known_pair_is_tried_together_after_each_failed_alone(
-    known: list[type[Lever]], pair: tuple[str, str]
-) -> None:
-    known += [lever(name, saves=0.3) for name in pair]
-    alone = [trial(name) for name in pair]
-    assert names(candidates(*alone).open()) == [list(pair)]
-    assert candidates(*alone, trial(*pair)).open() == []
-
-
-def test_the_half_of_a_pair_is_tried_again_on_top_of_the_other(known: list[type[Lever]]) -> None:
-    one, other = PAIRS[0]
-    known += [lever(one, saves=0.3), lever(other, saves=0.3)]
-    before = [trial(other), trial(one, accepted=True, speedup=1.2)]
-    assert names(candidates(*before).open()) == [[other]]
-    assert candidates(*before, trial(other, on_top_of=(one,))).open() == []
-
-
-def test_accepted_together_is_together_enough(known: list[type[Lever]]) -> None:
-    one, other = PAIRS[0]
-    known += [lever(one, saves=0.3), lever(other, saves=0.3)]
-    assert candidates(trial(one, accepted=True), trial(other, on_top_of=(one,), accepted=True)).open() == []
-
-
-def test_what_fell_alone_is_in_no_pair(known: list[type[Lever]]) -> None:
-    one, other = PAIRS[0]
-    known += [lever(one, saves=0.3), lever(other, saves=0.3)]
-    assert candidates(trial(one, failure=Failure.CRASHED), trial(other)).open() == []
-    assert candidates(trial(one, verdict=Verdict.HARMED), trial(other)).open() == []
-    assert candidates(trial(one, speedup=0.3), trial(other)).open() == []
-
-
-def test_levers_that_nobody_knows_to_interact_are_no_pair(known: list[type[Lever]]) -> None:
-    known += [lever("a", saves=0.3), lever("b", saves=0.3)]
-    assert candidates(trial("a"), trial("b")).open() == []
-
-
-def test_alternatives_are_levers_that_there_are_and_no_known_pair() -> None:
+def test_alternatives_are_levers_that_there_are() -> None:
     assert {name for group in ALTERNATIVES for name in group} <= {kind.name for kind in levers.ALL}
-    assert not any(alternative(one, [other]) for one, other in PAIRS)
 
 
 @pytest.mark.parametrize("taken", [0, 1])
@@ -193,84 +154,66 @@ def test_of_alternatives_the_second_is_not_tried_and_its_reason_is_told(known: l
     assert len(list(found.rejected())) == len(ALTERNATIVES[0]) - 1
 
 
-def bundled(*trials: Trial) -> list[str] | None:
-    bundle = candidates(*trials).bundle()
-    return None if bundle is None else [lever.name for lever in bundle.levers]
+def unshown(*trials: Trial) -> list[list[str]]:
+    return names(compatible(candidates(*trials).unshown()))
 
 
-def test_what_could_not_be_shown_alone_is_tried_together(known: list[type[Lever]]) -> None:
-    known += [lever("one", saves=0.2), lever("two", saves=0.2), lever("slow", saves=0.2), lever("failed", saves=0.2)]
+def test_what_seemed_to_gain_is_left_to_be_shown_with_others(known: list[type[Lever]]) -> None:
+    known += [lever(name, saves=0.2) for name in ("one", "two", "slow", "failed", "refused", "late")]
     alone = [trial("one", speedup=1.05), trial("two", speedup=1.08), trial("slow", speedup=0.97)]
     alone.append(trial("failed", speedup=1.1, failure=Failure.CRASHED))
-    assert bundled(*alone) == ["one", "two"]
-    bundle = candidates(*alone).bundle()
-    assert bundle is not None
-    step_s = candidates(*alone).profile().median_step_s()
-    assert bundle.bound_s == pytest.approx(step_s * (1 - 1 / (1.05 * 1.08)))
+    alone.append(trial("refused", speedup=1.2, runs=(candidates().profile(),)))
+    alone.append(trial("late", speedup=1.2, one_time_s=100.0))
+    assert unshown(*alone) == [["two"], ["one"]]
+    both = stacked(candidates(*alone).unshown()[:2])
+    assert names([both]) == [["one", "two"]]
+    assert both.log_gain == pytest.approx(math.log(1.05 * 1.08))
+    assert not both.shown
 
 
-def test_of_alternatives_the_better_one_is_in_a_bundle(known: list[type[Lever]]) -> None:
+def test_what_was_compared_again_by_itself_or_with_others_is_left_no_more(known: list[type[Lever]]) -> None:
+    known += [lever("one", saves=0.2), lever("two", saves=0.2)]
+    one, two = trial("one", speedup=1.05), trial("two", speedup=1.08)
+    assert unshown(one) == [["one"]]
+    assert unshown(one, one) == []
+    assert unshown(one, replace(two, accepted=True)) == [["one"]]
+    assert unshown(one, two, trial("one", "two", speedup=1.1)) == []
+    refused = trial("one", "two", speedup=1.1, verdict=Verdict.HARMED, runs=(candidates().profile(),))
+    assert unshown(one, two, refused) == [["two"], ["one"]], "one of them may be good"
+
+
+def test_what_was_to_be_stacked_is_known_from_the_record(known: list[type[Lever]]) -> None:
+    known += [lever("one", saves=0.2), lever("two", saves=0.2)]
+    one, two = (trial(name, kind="screening", speedup=1.3) for name in ("one", "two"))
+
+    def shown(*trials: Trial) -> list[list[str]]:
+        return names(candidates(*trials).shown())
+
+    assert shown(one, two) == [["one"], ["two"]]
+    stack = trial("one", "two", speedup=1.5)
+    assert shown(one, two, stack) == [["one"], ["two"]]
+    assert shown(one, two, stack, trial("one", speedup=1.3, verdict=Verdict.HARMED)) == [["two"]]
+    assert shown(one, two, replace(stack, accepted=True)) == []
+    left_out = trial("two", kind="leave-one-out")
+    assert shown(one, two, replace(stack, accepted=True), left_out) == [], "what was left out does not come again"
+
+
+def test_a_stack_is_refused_once_also_by_what_is_left_of_it(known: list[type[Lever]]) -> None:
+    known += [lever(name, saves=0.2) for name in ("a", "b", "c")]
+    screened = [trial(name, kind="screening", speedup=1.3) for name in "abc"]
+    found = candidates(*screened).shown()
+    assert not candidates(*screened).is_refused(stacked(found))
+    refused = [*screened, trial("a", "b", "c", verdict=Verdict.HARMED)]
+    assert candidates(*refused).is_refused(stacked(found))
+    assert not candidates(*refused).is_refused(stacked(found[1:]))
+    assert candidates(*refused, trial("a", accepted=True)).is_refused(stacked(found[1:])), "a was not to blame"
+
+
+def test_of_alternatives_and_of_settings_the_better_one_is_stacked(known: list[type[Lever]]) -> None:
     one, other = ALTERNATIVES[0][:2]
     known += [lever(name, saves=0.2) for name in (one, other, "third")]
     alone = [trial(one, speedup=1.05), trial(other, speedup=1.08), trial("third", speedup=1.04)]
-    assert bundled(*alone) == [other, "third"]
-
-
-def test_one_alone_is_tried_once_more_and_what_was_accepted_or_tried_together_is_not(
-    known: list[type[Lever]],
-) -> None:
-    known += [lever("one", saves=0.2), lever("two", saves=0.2)]
-    one, two = trial("one", speedup=1.05), trial("two", speedup=1.08)
-    assert bundled(one) == ["one"]
-    assert bundled(one, one) is None
-    assert bundled(one, replace(two, accepted=True)) == ["one"]
-    assert bundled(one, two, trial("one", "two", speedup=1.1)) is None
-
-
-def test_what_the_gate_refused_alone_is_in_no_bundle(known: list[type[Lever]]) -> None:
-    known += [lever(name, saves=0.2) for name in ("one", "two", "refused", "harmful", "late")]
-    alone = [trial("one", speedup=1.05), trial("two", speedup=1.08)]
-    run = candidates().profile()
-    alone.append(trial("refused", speedup=1.2, runs=(run,)))
-    alone.append(trial("harmful", speedup=1.2, verdict=Verdict.HARMED))
-    alone.append(trial("late", speedup=1.2, one_time_s=100.0))
-    assert bundled(*alone) == ["one", "two"]
-
-
-def test_a_bundle_that_the_gate_refused_is_tried_without_what_rounds_otherwise(known: list[type[Lever]]) -> None:
-    known += [lever("one", saves=0.2), lever("two", saves=0.2), lever("rounds", saves=0.2)]
-    known[-1].numerics = Numerics.ROUNDING
-    known.append(lever("drifts", saves=0.2))
-    known[-1].numerics = Numerics.STATISTICAL
-    alone = [trial(name, speedup=1.05) for name in ("one", "two", "rounds", "drifts")]
-    assert bundled(*alone) == ["one", "two", "rounds"]
-    together = trial("one", "two", "rounds", speedup=1.2)
-    assert bundled(*alone, together) is None
-    assert bundled(*alone, replace(together, runs=(candidates().profile(),))) == ["one", "two"]
-
-
-def test_other_numbers_that_seemed_to_gain_much_are_tried_again_once_the_others_were(known: list[type[Lever]]) -> None:
-    known += [lever("one", saves=0.2), lever("two", saves=0.2), lever("drifts", saves=0.2), lever("little", saves=0.2)]
-    known[-2].numerics = known[-1].numerics = Numerics.STATISTICAL
-    alone = [trial("one", speedup=1.05), trial("drifts", speedup=1.2), trial("little", speedup=1.05)]
-    assert bundled(*alone) == ["one"]
-    assert bundled(*alone, alone[0]) == ["drifts"]
-    assert bundled(*alone, alone[0], alone[1]) is None
-    assert bundled(alone[1]) == ["drifts"]
-
-
-def test_of_two_that_save_the_same_time_the_better_one_is_in_a_bundle(known: list[type[Lever]]) -> None:
-    known += [lever(name, saves=0.2) for name in ("one", "two", "native-step", "fused-optimizer", "compile")]
-    alone = [trial("one", speedup=1.05), trial("native-step", speedup=1.1), trial("fused-optimizer", speedup=1.08)]
-    assert bundled(*alone) == ["one", "native-step"]
-    alone += [trial("compile", speedup=1.12)]
-    assert bundled(*alone) == ["one", "fused-optimizer", "compile"]
-    accepted = [replace(alone[0], levers=(spec("two"),)), alone[0], alone[1], replace(alone[2], accepted=True)]
-    assert bundled(*accepted) == ["one", "two"]
-
-
-def test_who_was_accepted_in_a_bundle_is_known(known: list[type[Lever]]) -> None:
-    known += [lever(name, saves=0.2) for name in ("one", "two", "workers", "threads")]
-    found = candidates(trial("one", "two", accepted=True), trial("workers", "threads", accepted=True))
-    assert found.is_bundled(spec("one"))
-    assert not found.is_bundled(spec("threads"))
+    assert unshown(*alone) == [[other], ["third"]]
+    third = candidates(*alone).unshown()[-1]
+    better = replace(third, log_gain=1.0)
+    assert compatible([third, better]) == [better]

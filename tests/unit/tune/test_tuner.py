@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hotlap import levers
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import statistics
 from hotlap.levers import Numerics
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, Run, State, Status, Study, Trial, Verdict
 from hotlap.report.outcome import conclusion
-from hotlap.search.candidates import PAIRS
 from hotlap.tune import Options, Tuner
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
@@ -361,6 +361,7 @@ def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
     assert "The budget was over before" in warning
     assert "cached-dataset" in tried
     assert "fused-optimizer" in warning and "fused-optimizer" not in tried
+    assert all(warning.count(kind.name) <= 1 for kind in levers.ALL), "a lever once, whatever its settings"
 
 
 def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring(script: Path) -> None:
@@ -501,11 +502,81 @@ def test_a_study_of_the_environment_alone_has_no_patch_and_tells_it(
     assert not any("No patch" in warning for warning in study.warnings)
 
 
-def test_what_is_not_decided_behind_a_gain_is_compared_on_top_of_it(script: Path) -> None:
-    world = world_of(script, costs={"cached-dataset": 0.4, "huge-pages": 0.97})
-    study = tune(world, levers=("cached-dataset", "huge-pages"), budget_s=900.0)
-    of_pages = [trial for trial in study.trials if trial.levers[0]["name"] == "huge-pages" and trial.kind == "lever"]
-    assert {spec["name"] for trial in of_pages for spec in trial.on_top_of} == {"cached-dataset"}
+def test_what_could_not_be_shown_is_compared_on_top_of_what_gained(script: Path) -> None:
+    costs = {"cached-dataset": 0.4, "huge-pages": 0.95}
+    again = 0
+    for seed in range(4):
+        world = world_of(script, costs=costs, process_sd=0.04, block_sd=0.04, seed=seed)
+        study = tune(world, levers=("cached-dataset", "huge-pages"), budget_s=900.0)
+        of_pages = [one for one in study.trials if one.kind == "lever" and one.levers[0]["name"] == "huge-pages"]
+        again += len(of_pages) > 1
+        assert {spec["name"] for one in of_pages[1:] for spec in one.on_top_of} <= {"cached-dataset"}
+        assert all(one.on_top_of for one in of_pages[1:])
+    assert again
+
+
+FAST = {"cached-dataset": 0.4, "native-step": 0.6, "workers": 0.8}
+
+
+def test_what_gains_in_one_round_is_compared_and_judged_once_as_one(script: Path) -> None:
+    study = tune(world_of(script, costs=FAST), levers=tuple(FAST), budget_s=600.0)
+    assert accepted(study) == ["cached-dataset", "native-step", "workers"]
+    (stack,) = together(study)
+    assert stack.accepted and stack.verdict is Verdict.UNHARMED and len(stack.log_ratios) >= 2
+    before = study.trials[: study.trials.index(stack)]
+    stacked = [one for one in before if one.kind == "screening"]
+    assert [one.levers[0]["name"] for one in stacked] == ["cached-dataset", "native-step", "workers"]
+    assert not any(one.accepted or one.runs for one in before), "nothing was judged before"
+
+
+def test_what_harms_is_found_by_halves_and_the_others_are_accepted(script: Path) -> None:
+    for guilty in FAST:
+        study = tune(world_of(script, costs=FAST, harms={guilty: 0.1}), levers=tuple(FAST), budget_s=900.0)
+        assert set(accepted(study)) == set(FAST) - {guilty}
+        alone = [one for one in study.trials if one.kind == "lever" and len(one.levers) == 1 and one.runs]
+        assert {str(one.levers[0]["name"]) for one in alone if one.verdict is Verdict.HARMED} == {guilty}
+        assert together(study)[0].verdict is Verdict.HARMED and len(together(study)[0].levers) == 3
+
+
+def test_levers_that_fail_only_together_are_told_apart(script: Path) -> None:
+    class Clash(World):
+        def run(self, plan: Plan) -> Run:
+            if {"cached-dataset", "workers"} <= {str(spec["name"]) for spec in plan.always}:
+                return Run(status=Status.CRASHED, error="TypeError: planted", always=plan.always)
+            return super().run(plan)
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Clash(path=str(script), sha256=digest, costs=FAST)
+    study = tune(world, levers=tuple(FAST), budget_s=900.0)
+    assert set(accepted(study)) == {"cached-dataset", "native-step"}
+    refused = [one for one in study.trials if one.kind == "lever" and one.failure is not None]
+    assert refused and all("planted" in one.why for one in refused)
+
+
+def test_a_lever_that_costs_beside_the_others_goes(script: Path) -> None:
+    world = world_of(script, costs=FAST, together={frozenset({"cached-dataset", "workers"}): 1.5})
+    study = tune(world, levers=tuple(FAST), budget_s=900.0)
+    assert accepted(study) == ["cached-dataset", "native-step"]
+    (gone,) = [one for one in study.trials if one.kind == "leave-one-out" and not one.accepted]
+    assert gone.levers[0]["name"] == "workers" and gone.seen is not None and gone.seen < 1.0
+    assert "it costs, so it goes" in gone.why
+
+
+def test_where_no_time_is_left_for_a_stack_its_best_lever_is_accepted(script: Path) -> None:
+    costs = FAST | {"fused-optimizer": 0.9}
+    for seed in range(4):
+        study = tune(world_of(script, costs=costs, start_s=2.0, seed=seed), budget_s=120.0)
+        assert "cached-dataset" in accepted(study)
+
+
+@pytest.mark.parametrize("num_trials", [2, 3, 4, 5])
+def test_a_study_that_ended_amid_a_round_proves_its_stack_when_it_goes_on(script: Path, num_trials: int) -> None:
+    observer = Silent()
+    settings = {"costs": FAST, "harms": {"native-step": 0.1}}
+    tune(world_of(script, **settings), levers=tuple(FAST), observer=observer, budget_s=900.0)
+    part = next(study for study in observer.studies if len(study.trials) == num_trials)
+    resumed = tune(world_of(script, **settings), study=part, levers=tuple(FAST), budget_s=900.0)
+    assert set(accepted(resumed)) == {"cached-dataset", "workers"}
 
 
 def test_a_gain_that_five_processes_could_not_show_is_tried_again_by_more(script: Path) -> None:
@@ -522,10 +593,8 @@ def test_a_gain_that_five_processes_could_not_show_is_tried_again_by_more(script
 
 
 def together(study: Study) -> list[Trial]:
-    """Trials of several levers at once, other than pairs."""
-    pairs = [set(names) for names in PAIRS]
-    tried = [one for one in study.trials if one.kind == "lever" and len(one.levers) > 1]
-    return [one for one in tried if {spec["name"] for spec in one.levers} not in pairs]
+    """Trials of several levers as one."""
+    return [one for one in study.trials if one.kind == "lever" and len(one.levers) > 1]
 
 
 def test_gains_that_are_too_small_to_be_shown_alone_are_shown_together(script: Path) -> None:
@@ -609,8 +678,13 @@ def test_a_gain_that_waits_for_its_gate_comes_before_what_could_not_be_shown(
     found = 0
     for seed in range(5):
         world = world_of(script, costs=costs, process_sd=0.05, block_sd=0.05, seed=seed)
-        found += "huge-pages" in accepted(tune(world, budget_s=300.0))
-    assert found >= 4
+        study = tune(world, budget_s=900.0)
+        judged = [one for one in study.trials if one.accepted and one.kind == "lever"]
+        again = [one for one in study.trials if one.why.startswith("Left out once") or together(study).count(one)]
+        found += "huge-pages" in accepted(study)
+        assert judged[:1] == [one for one in judged if one.levers[0]["name"] == "huge-pages"]
+        assert all(study.trials.index(judged[0]) < study.trials.index(one) for one in again)
+    assert found == 5
 
 
 def test_a_gain_whose_gate_takes_long_gets_the_longer_budget(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
