@@ -72,7 +72,7 @@ def healthy(*, step_s: float = 0.01) -> Run:
 
 def window(*, step_s: float) -> OperatorWindow:
     return OperatorWindow(
-        num_steps=5, wall_s=1.2 * step_s, operators=(), num_calls=120, covered=0.9, dispatch_s=4e-4 * step_s,
+        num_steps=5, wall_s=1.2 * step_s, operators=(), num_calls=120, dispatch_s=4e-4 * step_s,
         flops=2e11 * step_s, moved_bytes=1e10 * step_s,
     )  # fmt: skip
 

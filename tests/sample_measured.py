@@ -75,7 +75,7 @@ def run_on_gpu() -> Run:
             ),
         ),
         operators=OperatorWindow(
-            num_steps=3, wall_s=0.0131, num_calls=214, covered=0.81, dispatch_s=4.1e-6, num_kernels=187,
+            num_steps=3, wall_s=0.0131, num_calls=214, dispatch_s=4.1e-6, num_kernels=187,
             kernel_s=3.4e-5, device_busy_s=0.0071, copy_s=0.0011,
             copy_exposed_s=0.0009, tensor_core_share=0.62,
             operators=(
@@ -88,7 +88,6 @@ def run_on_gpu() -> Run:
         memory=tuple(
             MemorySample(
                 step=20 + 25 * i, rss_bytes=(2_100 + 3 * i) << 20, device_bytes=(900 + i) << 20,
-                device_reserved_bytes=1_200 << 20,
             )
             for i in range(9)
         ),
@@ -167,8 +166,6 @@ def study_long() -> Study:
             mean_s=0.0031 * (1 + i / 200),
             p50_s=0.0030 * (1 + i / 200),
             p90_s=0.0036 * (1 + i / 150),
-            max_s=0.09,
-            phase_s={Phase.FORWARD: 0.001, Phase.INPUT: 0.002, Phase.TRANSFER: None},
             loss=2.0 / (1 + i),
             num_not_finite=2 if i == 7 else 0,
             rss_bytes=(600 + 4 * i) << 20,
@@ -184,7 +181,7 @@ def study_long() -> Study:
         p99_s=0.0093,
         stretches=stretches,
         outliers=(
-            Outlier(step=204_113, step_s=0.09, phase=Phase.INPUT, excess_s=0.084, epoch_start=True),
+            Outlier(step=204_113, step_s=0.09, phase=Phase.INPUT, excess_s=0.084),
             Outlier(step=77_002, step_s=0.08, phase=Phase.OTHER, excess_s=0.073),
         ),
     )

@@ -102,7 +102,7 @@ def loader() -> LoaderFacts:
 def optimizer() -> OptimizerFacts:
     return OptimizerFacts(
         id=0, name="torch.optim.adam.Adam", fused=None, foreach=None, has_fused=True, num_parameters=4,
-        num_elements=203_530, num_groups=1, device="cpu", dtypes=("float32",), all_dense=True, not_dense=None,
+        num_elements=203_530, device="cpu", dtypes=("float32",), all_dense=True, not_dense=None,
         closure=False,
     )  # fmt: skip
 

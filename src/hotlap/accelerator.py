@@ -96,11 +96,6 @@ def allocated_bytes() -> int | None:
     return _fullest("memory_allocated")
 
 
-def reserved_bytes() -> int | None:
-    """Held by torch's allocator, on the fullest device; None without one."""
-    return _fullest("memory_reserved")
-
-
 def peak_bytes() -> int | None:
     """The most that was in tensors at a time, on the fullest device; None without one."""
     return _fullest("max_memory_allocated")

@@ -43,7 +43,6 @@ def test_operators_and_lines_of_a_plain_loop(launcher: Launcher) -> None:
     calls = {one.name: one.per_step for one in window.operators}
     assert calls["aten::addmm"] == 2
     assert 20 < window.num_calls < 200
-    assert 0 < window.covered <= 1
     assert sum(one.self_s for one in window.operators) <= window.wall_s
     # Forward 2 * 16 * (20 * 32 + 32 * 3); backward twice that, without the input's gradient.
     assert window.flops == 3 * 2 * 16 * (20 * 32 + 32 * 3) - 2 * 16 * 20 * 32

@@ -304,7 +304,6 @@ def _optimizer_facts(
         has_fused="fused" in optimizer.defaults,
         num_parameters=len(params),
         num_elements=sum(p.numel() for p in params),
-        num_groups=len(optimizer.param_groups),
         device=accelerator.name(params[0].device) if params else "cpu",
         dtypes=tuple(sorted({str(p.dtype).removeprefix("torch.") for p in params})),
         all_dense=sparse_in_memory is None,

@@ -94,7 +94,7 @@ class Ledger:
             "validation_s": sum(validations),
         }
         if self._thinning is not None:
-            fields |= self._thinning.fields(measured)
+            fields |= self._thinning.fields()
         if evidence:
             fields |= {
                 "batch_digest": tuple(self.batch_digest),

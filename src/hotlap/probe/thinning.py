@@ -21,9 +21,9 @@ import torch
 from hotlap import accelerator
 from hotlap.probe import aside
 from hotlap.probe.clock import PHASES
-from hotlap.probe.ledger import Row, phases_of, without
+from hotlap.probe.ledger import Row, without
 from hotlap.probe.sketch import Sketch
-from hotlap.record import LongRun, Outlier, Phase, Stretch, as_number
+from hotlap.record import LongRun, Outlier, Stretch, as_number
 
 # Rows that are handled together.
 CHUNK = 256
@@ -66,7 +66,7 @@ class Thinning:
         """The sample, in its order; rows since the last flush are not in it."""
         return self._sample.rows()
 
-    def long_run(self, measured: frozenset[int]) -> LongRun:
+    def long_run(self) -> LongRun:
         """All rows up to the last flush, summed up."""
         whole = self._stretches.whole()
         p50_s, p90_s, p99_s = whole.sketch.quantiles((0.5, 0.9, 0.99))
@@ -78,15 +78,15 @@ class Thinning:
             p50_s=p50_s,
             p90_s=p90_s,
             p99_s=p99_s,
-            stretches=tuple(part.stretch(measured) for part in self._stretches.parts),
+            stretches=tuple(part.stretch() for part in self._stretches.parts),
             outliers=tuple(outlier for _, _, outlier in ranked),
             num_lost=self._num_lost,
         )
 
-    def fields(self, measured: frozenset[int]) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Of a Run: those that no sample can give, up to the last flush."""
         return {
-            "long": self.long_run(measured),
+            "long": self.long_run(),
             "num_validations": self.validations,
             "validation_s": self.validation_s,
         }
@@ -156,7 +156,6 @@ class Thinning:
             step_s=step_s,
             phase=PHASES[worst],
             excess_s=excess[worst],
-            epoch_start=row.epoch_started,
         )
         entry = (step_s, row.step_index, outlier)
         if len(self._outliers) < _MOST_OUTLIERS:
@@ -211,13 +210,12 @@ class _Sample:
 class _Part:
     """Sums over successive steps."""
 
-    __slots__ = ("count", "device_bytes", "first", "longest_s", "loss", "num_losses", "odd", "rss", "sketch", "spent_s")
+    __slots__ = ("count", "device_bytes", "first", "loss", "num_losses", "odd", "rss", "sketch", "spent_s")
 
     def __init__(self) -> None:
         self.first = 0
         self.count = 0
         self.spent_s = [0.0] * len(PHASES)
-        self.longest_s = 0.0
         self.sketch = Sketch()
         self.loss = 0.0
         self.num_losses = 0
@@ -244,7 +242,6 @@ class _Part:
                 totals[i] += spent
                 step_s += spent
         self.sketch.add(step_s)
-        self.longest_s = max(self.longest_s, step_s)
         if row.losses:
             loss = float(sum(row.losses))
             if abs(loss) < float("inf"):
@@ -258,7 +255,6 @@ class _Part:
         self.first = self.first if self.count else later.first
         self.count += later.count
         self.spent_s = [a + b for a, b in zip(self.spent_s, later.spent_s, strict=True)]
-        self.longest_s = max(self.longest_s, later.longest_s)
         self.sketch.join(later.sketch)
         self.loss += later.loss
         self.num_losses += later.num_losses
@@ -267,20 +263,14 @@ class _Part:
         self.device_bytes = later.device_bytes if later.device_bytes is not None else self.device_bytes
         return self
 
-    def stretch(self, measured: frozenset[int]) -> Stretch:
+    def stretch(self) -> Stretch:
         p50_s, p90_s = self.sketch.quantiles((0.5, 0.9))
-        means: dict[Phase, float | None] = {
-            phase: None if spent is None else spent / self.count
-            for phase, spent in phases_of(self.spent_s, measured).items()
-        }
         return Stretch(
             first_step=self.first,
             num_steps=self.count,
             mean_s=self.mean_s,
             p50_s=p50_s,
             p90_s=p90_s,
-            max_s=self.longest_s,
-            phase_s=means,
             loss=as_number(self.loss / self.num_losses) if self.num_losses else None,
             num_not_finite=self.odd,
             rss_bytes=self.rss,

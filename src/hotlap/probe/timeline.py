@@ -93,7 +93,6 @@ def aggregate(
         wall_s=wall_s / num_steps,
         operators=operators,
         num_calls=host.num_calls / num_steps,
-        covered=min(1.0, length_s(union(_spans(host.events))) / wall_s) if wall_s > 0 else 0.0,
         complete=reason is None,
         why_not=reason,
         # Half a picture of the device is worse than none.

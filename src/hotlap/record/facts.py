@@ -70,7 +70,6 @@ class OptimizerFacts:
     num_parameters: int
     """Number of parameter tensors."""
     num_elements: int
-    num_groups: int
     device: str
     dtypes: tuple[str, ...]
     all_dense: bool
@@ -194,8 +193,6 @@ class OperatorWindow:
     """Costliest first; at most 40."""
     num_calls: float
     """Operators a step that were called directly, not from within another."""
-    covered: float
-    """Part of the host's wall time that lies within operators, in [0, 1]."""
     dispatch_s: float | None = None
     """What one small operator costs on this host under no profiler: `num_calls` times this is its overhead."""
     flops: float | None = None
@@ -236,8 +233,6 @@ class SwitchFacts:
     cudnn_benchmark: bool = False
     cudnn_deterministic: bool = False
     matmul_precision: str = "highest"
-    flush_denormal: bool | None = None
-    interop_threads: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that matter here: OMP_NUM_THREADS, MKL_NUM_THREADS, CUDA_LAUNCH_BLOCKING, ..."""
 
@@ -283,7 +278,6 @@ class MemorySample:
     rss_bytes: int
     device_bytes: int | None = None
     """Allocated by tensors."""
-    device_reserved_bytes: int | None = None
     private_bytes: int | None = None
     """Of `rss_bytes`, what belongs to no file: pages of a memory-mapped data set come and go without harm."""
 

@@ -1,7 +1,6 @@
 """A run of any length in bounded room: what happened when (stretches), and the steps that stood out (outliers)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hotlap.record.moments import Number, Phase
 
@@ -18,9 +17,6 @@ class Stretch:
     p50_s: float
     """Quantiles are right to 1% of their value."""
     p90_s: float
-    max_s: float
-    phase_s: Mapping[Phase, float | None] = field(default_factory=dict)
-    """Mean seconds a step; None where the phase could not be measured."""
     loss: Number = None
     """Mean of those that are finite; None without one."""
     num_not_finite: int = 0
@@ -41,8 +37,6 @@ class Outlier:
     """Where most of the time beyond the usual went."""
     excess_s: float
     """So much more than usual was spent in that phase."""
-    epoch_start: bool = False
-    """A loader was started anew in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,6 @@ def test_on_devices_the_shortest_collective_is_transfer_alone() -> None:
             wall_s=0.03,
             operators=(),
             num_calls=0,
-            covered=1.0,
             communication_s=seconds,
             communication_exposed_s=exposed_s,
         )

@@ -44,7 +44,6 @@ def test_an_operators_own_time_is_without_what_it_calls() -> None:
     own = {one.name: one.self_s for one in window.operators}
     assert own == {"aten::linear": 1, "aten::t": 1, "aten::addmm": 2, "aten::copy_": 1}
     assert window.num_calls == 1
-    assert window.covered == 0.5
     assert window.complete
 
 
@@ -57,7 +56,6 @@ def test_threads_do_not_nest_in_each_other() -> None:
     window = on_cpu(operator("mm", 0, 4), operator("mul", 1, 2, lane=2))
     assert window.num_calls == 2
     assert {one.self_s for one in window.operators} == {4, 1}
-    assert window.covered == 0.4
 
 
 def test_autograds_frames_are_no_operators_and_a_compiled_graph_is_one() -> None:
@@ -81,13 +79,12 @@ def test_an_empty_trace_is_not_complete() -> None:
     window = on_cpu()
     assert not window.complete
     assert window.why_not == "the profiler saw no operator"
-    assert (window.num_calls, window.covered, window.operators) == (0, 0, ())
+    assert (window.num_calls, window.operators) == (0, ())
 
 
 def test_overlapping_events_never_make_a_time_negative_or_the_whole_longer_than_the_window() -> None:
     window = on_cpu(operator("a", 0, 5), operator("b", 3, 8), operator("c", 4, 4), operator("d", 6, 2), wall_s=8)
     assert all(one.self_s >= 0 for one in window.operators)
-    assert window.covered <= 1
 
 
 def test_operators_beyond_the_window_are_noticed() -> None:
@@ -197,7 +194,7 @@ def test_no_list_of_events_makes_a_figure_absurd(events: list[Event]) -> None:
     for on_device in (False, True):
         window = aggregate(events, num_steps=2, wall_s=40.0, on_device=on_device)
         figures = [
-            window.covered, window.num_calls, window.device_busy_s, window.copy_s, window.kernel_s,
+            window.num_calls, window.device_busy_s, window.copy_s, window.kernel_s,
             window.copy_exposed_s, window.communication_s, window.communication_exposed_s, window.tensor_core_share,
         ]  # fmt: skip
         assert all(value is None or (math.isfinite(value) and value >= -1e-9) for value in figures)

@@ -24,7 +24,7 @@ from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 WINDOW = OperatorWindow(
     num_steps=3, wall_s=0.004, operators=(Operator(name="aten::add", per_step=4, self_s=1e-4),), num_calls=100.0,
-    covered=0.8, dispatch_s=3e-6,
+    dispatch_s=3e-6,
 )  # fmt: skip
 
 

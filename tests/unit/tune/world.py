@@ -212,7 +212,6 @@ ADAM = OptimizerFacts(
     has_fused=True,
     num_parameters=4,
     num_elements=100_000,
-    num_groups=1,
     device="cpu",
     dtypes=("float32",),
     all_dense=True,

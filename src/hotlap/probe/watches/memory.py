@@ -52,7 +52,6 @@ class Memory(Watch):
                 rss_bytes=int(resident) * self._page,
                 private_bytes=(int(resident) - int(of_files)) * self._page,
                 device_bytes=accelerator.allocated_bytes(),
-                device_reserved_bytes=accelerator.reserved_bytes(),
             )
         )
         if len(self._samples) > _MAX_SAMPLES:

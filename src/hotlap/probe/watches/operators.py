@@ -236,7 +236,6 @@ class Operators(Watch):
             wall_s=self._count_s,
             operators=counting.operators(),
             num_calls=sum(counting.calls.values()),
-            covered=min(1.0, sum(counting.seconds.values()) / self._count_s),
             complete=False,
             why_not=f"{self._refused}, so operators were counted without one",
         )

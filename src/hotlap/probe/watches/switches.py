@@ -79,7 +79,6 @@ class Switches(Watch):
             cudnn_benchmark=torch.backends.cudnn.benchmark,
             cudnn_deterministic=torch.backends.cudnn.deterministic,
             matmul_precision=torch.get_float32_matmul_precision(),
-            interop_threads=torch.get_num_interop_threads(),
             environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
         )
         return {"switches": facts}
