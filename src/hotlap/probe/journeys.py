@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from hotlap import accelerator
 from hotlap.probe.evidence import leaves
 from hotlap.probe.modes import Onlooker, non_blocking
-from hotlap.probe.notion import Notion
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
 
@@ -53,10 +53,9 @@ _DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
 class Journeys(Onlooker):
     """Tells a Tally of needless, blocking and unsafe copies."""
 
-    def __init__(self, tally: Tally, notion: Notion) -> None:
+    def __init__(self, tally: Tally) -> None:
         super().__init__()
         self._tally = tally
-        self._notion = notion
         self.is_loading: Callable[[], bool] = lambda: False
         """The script draws a batch: what is made now are data."""
         self.failures = 0
@@ -100,7 +99,7 @@ class Journeys(Onlooker):
     def _follow(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
         name = func._schema.name
         inputs = list(_tensors((args, kwargs)))
-        on_device = self._notion.on_device
+        on_device = accelerator.on_device
         if name in _COPIES:
             source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
             if on_device(source) != on_device(target):
@@ -120,11 +119,11 @@ class Journeys(Onlooker):
     def _copied(self, name: str, source: Any, target: Any, non_blocking: bool, seconds: float) -> None:
         what = _KNOWN_AS[name]
         spot = here()
-        if self._notion.on_device(source):
+        if accelerator.on_device(source):
             origin = _Origin(_From.DEVICE, what, spot, self._tally.step, seconds)
             self._remember(target, origin)
             # Into memory that is not page-locked the driver copies while the host waits, whatever was asked for.
-            if non_blocking and self._notion.is_pinned(target):
+            if non_blocking and accelerator.is_pinned(target):
                 storage = target.untyped_storage()
                 self._in_flight[storage._cdata] = (_reference(storage), spot, what)
             else:
@@ -136,7 +135,7 @@ class Journeys(Onlooker):
             kind, at, what = SightingKind.CREATED_AND_MOVED, origin.spot, origin.what
         elif origin.kind is _From.DEVICE and origin.step == self._tally.step:
             kind, at, what = SightingKind.THERE_AND_BACK, origin.spot, origin.what
-        elif not (non_blocking and self._notion.is_pinned(source)):
+        elif not (non_blocking and accelerator.is_pinned(source)):
             self._tally.add(SightingKind.BLOCKING_COPY, what, spot, cost_s=seconds, num_bytes=num_bytes)
             return
         else:

@@ -19,7 +19,6 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.guard import Function
 from hotlap.probe.modes import Onlooker, non_blocking
-from hotlap.probe.notion import DEVICE, Notion
 from hotlap.probe.tally import Tally, here
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import SightingKind
@@ -62,8 +61,7 @@ class Syncs(Watch):
 
     num_steps: ClassVar[int] = 8
 
-    def __init__(self, notion: Notion = DEVICE, debug: DebugMode | None = None) -> None:
-        self._notion = notion
+    def __init__(self, debug: DebugMode | None = None) -> None:
         self._debug = debug
         self._tally = Tally()
         self._durations: _Durations | None = None
@@ -81,14 +79,14 @@ class Syncs(Watch):
 
     def open(self) -> None:
         """Have torch warn, and hear the warnings before anybody else does."""
-        if not self._notion.in_use():
+        if accelerator.in_use() is None:
             return
         debug = self._debug = self._debug or (CUDAS if cuda.in_use() else None)
         before = 0 if debug is None else debug.get()
         if before > 1:
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
-        durations = _Durations(self._notion.on_device, self.guarded(self._saw) if debug is None else None)
+        durations = _Durations(self.guarded(self._saw) if debug is None else None)
         modes.put_on(durations)
         self._durations = durations
         self._hook_waits()
@@ -173,11 +171,8 @@ class _Durations(Onlooker):
     """What was dispatched since the last warning, and how long it took on the host; or, where there is someone to be
     told, each operator that waited."""
 
-    def __init__(
-        self, on_device: Callable[[torch.Tensor], bool], told: Callable[[str, float], None] | None = None
-    ) -> None:
+    def __init__(self, told: Callable[[str, float], None] | None = None) -> None:
         super().__init__()
-        self._on_device = on_device
         self._told = told
         self._waits: list[tuple[str, float]] = []
         self._longest: tuple[str, float] | None = None
@@ -210,7 +205,7 @@ class _Durations(Onlooker):
 
     def _waited(self, name: str, args: Any, kwargs: Any, result: Any) -> bool:
         """As torch warns on CUDA: values that come to the host, sizes that depend on values, copies that block."""
-        on_device = self._on_device
+        on_device = accelerator.on_device
         if name in ("aten::_to_copy", "aten::copy_"):
             source, target = (args[1], args[0]) if name == "aten::copy_" else (args[0], result)
             return on_device(source) != on_device(target) and not non_blocking(name, args, kwargs)

@@ -11,7 +11,6 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.guard import Function
 from hotlap.probe.journeys import Journeys
-from hotlap.probe.notion import DEVICE, Notion
 from hotlap.probe.tally import Tally
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase
@@ -30,8 +29,7 @@ class Trips(Watch):
 
     num_steps: ClassVar[int] = 8
 
-    def __init__(self, notion: Notion = DEVICE) -> None:
-        self._notion = notion
+    def __init__(self) -> None:
         self._tally = Tally()
         self._journeys: Journeys | None = None
         self._patch = Patch()
@@ -43,9 +41,9 @@ class Trips(Watch):
 
     def open(self) -> None:
         """Nothing travels where there is no device."""
-        if not self._notion.in_use():
+        if accelerator.in_use() is None:
             return
-        journeys = Journeys(self._tally, self._notion)
+        journeys = Journeys(self._tally)
         journeys.is_loading = lambda: self._session.clock.phase() is Phase.INPUT
         modes.put_on(journeys)
         self._journeys = journeys

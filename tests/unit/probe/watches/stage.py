@@ -8,18 +8,9 @@ from typing import Any, cast
 import torch
 
 from hotlap.levers.lever import Patch
-from hotlap.probe.notion import Notion
 from hotlap.probe.session import Session
 from hotlap.probe.watches import Watch
 from hotlap.record import Phase
-
-# A device that every machine has: what is in double precision counts as being on it. So `.to(torch.float64)` is a copy
-# to the device, and `.to(torch.float32)` one back; all of it happens, with real values.
-DOUBLES = Notion(
-    in_use=lambda: True,
-    on_device=lambda tensor: tensor.dtype is torch.float64,
-    is_pinned=lambda tensor: tensor.dtype is torch.float16 or getattr(tensor, "pinned", False),
-)
 
 
 class Clock:

@@ -11,7 +11,7 @@ import torch
 from hotlap.levers.lever import Patch
 from hotlap.probe.watches.syncs import DebugMode, Syncs
 from hotlap.record import Sighting, SightingKind
-from tests.unit.probe.watches.stage import DOUBLES, play
+from tests.unit.probe.watches.stage import play
 
 TEXT = "called a synchronizing CUDA operation (Triggered internally at CUDAFunctions.cpp:151.)"
 
@@ -49,14 +49,14 @@ class Torch:
 
 
 @pytest.fixture
-def cuda() -> Iterator[Torch]:
+def cuda(doubles: None) -> Iterator[Torch]:
     found = Torch()
     yield found
     found.close()
 
 
 def sightings(cuda: Torch, step: Callable[[], object]) -> tuple[Sighting, ...]:
-    found: tuple[Sighting, ...] = play(Syncs(DOUBLES, cuda.debug), step)["sightings"]
+    found: tuple[Sighting, ...] = play(Syncs(cuda.debug), step)["sightings"]
     return found
 
 
@@ -122,7 +122,7 @@ def test_waits_are_heard_where_the_script_turns_warnings_into_errors(cuda: Torch
 
 def test_a_script_that_raises_at_waits_is_left_alone(cuda: Torch) -> None:
     cuda.mode = 2
-    fields = play(Syncs(DOUBLES, cuda.debug), torch.ones(()).sum)
+    fields = play(Syncs(cuda.debug), torch.ones(()).sum)
     assert fields["sightings"] == ()
     assert fields["notes"]
     assert cuda.mode == 2

@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 
+import pytest
 import torch
 
+from hotlap import accelerator
 from hotlap.probe.watches.trips import Trips
 from hotlap.record import Phase, Sighting, SightingKind
-from tests.unit.probe.watches.stage import DOUBLES, Stage, play
+from tests.unit.probe.watches.stage import Stage, play
+
+pytestmark = pytest.mark.usefixtures("doubles")
 
 DEVICE, HOST = torch.float64, torch.float32
 
 
 def sightings(step: Callable[[], object], *, stage: Stage | None = None, num_steps: int = 4) -> tuple[Sighting, ...]:
-    fields = play(Trips(DOUBLES), step, stage=stage, num_steps=num_steps)
+    fields = play(Trips(), step, stage=stage, num_steps=num_steps)
     assert fields["notes"] == ()
     found: tuple[Sighting, ...] = fields["sightings"]
     return found
@@ -143,7 +147,8 @@ def test_looking_at_the_shape_of_a_copy_reads_nothing() -> None:
     assert sightings(in_flight(lambda t: t.view(2, 2).shape)) == ()
 
 
-def test_nothing_is_seen_and_nothing_is_hooked_where_no_device_is_in_use() -> None:
+def test_nothing_is_seen_and_nothing_is_hooked_where_no_device_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "in_use", lambda: None)
     numpy = torch.Tensor.numpy
     fields = play(Trips(), lambda: torch.randn(3).to(DEVICE))
     assert fields == {"sightings": (), "notes": ()}
@@ -158,7 +163,7 @@ def test_it_takes_everything_off_and_leaves_the_random_stream_alone() -> None:
     def draw() -> torch.Tensor:
         torch.manual_seed(3)
         values = []
-        fields = play(Trips(DOUBLES), lambda: values.append(torch.randn(3)))
+        fields = play(Trips(), lambda: values.append(torch.randn(3)))
         assert fields["sightings"] == ()
         return torch.stack([*values, torch.randn(3)])
 
@@ -184,7 +189,7 @@ def test_a_model_trains_under_it_as_it_would_without() -> None:
             losses.append(loss.item())
 
         if watched:
-            play(Trips(DOUBLES), step)
+            play(Trips(), step)
         else:
             for _ in range(4):
                 step()
