@@ -253,10 +253,6 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
         patch.set(work, "wait", guard.around(work.wait, functools.partial(books.timed_wait, thread=thread), what))
 
 
-def _is_group(value: Any) -> bool:
-    return hasattr(value, "size") and hasattr(value, "rank") and not isinstance(value, torch.Tensor)
-
-
 def _number(name: str, otherwise: int) -> int:
     text = os.environ.get(name, "")
     return int(text) if text.isdigit() else otherwise

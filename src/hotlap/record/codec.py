@@ -1,6 +1,5 @@
 """Record <-> JSON. A saved file is untrusted input: parsed strictly, refused with one clear sentence."""
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -88,8 +87,3 @@ def load(path: Path, kind: type[T]) -> T:
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}.") from None
     return decode(data, kind, name=str(path))
-
-
-def pretty(value: Any) -> str:
-    """A record type -> indented JSON text."""
-    return json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False)

@@ -6,7 +6,7 @@ import pytest
 
 from hotlap.errors import RecordError, UserError
 from hotlap.record import Run, Status, Study, decode, encode, load, save
-from hotlap.record.codec import pretty, upgrade
+from hotlap.record.codec import upgrade
 from tests.samples import study_full
 
 
@@ -52,8 +52,3 @@ def test_a_record_of_another_kind_is_refused() -> None:
 
 def test_an_older_version_becomes_this_one() -> None:
     assert upgrade({"command": []}, 0)["schema"] == 1
-
-
-def test_pretty_json_is_for_people() -> None:
-    text = pretty({"name": "\u00e9t\u00e9", "steps": [1, 2]})
-    assert text.splitlines()[1] == ' "name": "\u00e9t\u00e9",'
