@@ -84,6 +84,11 @@ class Effect:
         return statistics.interval(self.log_ratios, pooled_variance=pooled)
 
     @property
+    def order_seeds(self) -> tuple[int, ...]:
+        """Of each heat the seed that drew the order of turns."""
+        return tuple(run.order_seed for _, run in self.runs)
+
+    @property
     def pairs(self) -> list[tuple[Run, Run]]:
         """Base and own process of each heat, where they are two."""
         return [(base, run) for base, run in self.runs if base is not run]

@@ -142,6 +142,8 @@ class Trial:
     """From this step on the one-time cost has paid itself back."""
     log_ratios: tuple[float, ...] = ()
     """One per process (or pair): logarithm of the speed-up seen there. The interval is made of these."""
+    order_seeds: tuple[int, ...] = ()
+    """As many: each drew the order in which that process's arms, or the processes of its heat, took turns."""
     runs: tuple[Run, ...] = ()
     failure: Failure | None = None
     """Why there are no times, as one of a few states; `why` is the sentence."""

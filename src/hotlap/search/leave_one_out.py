@@ -76,7 +76,7 @@ def _leave_out(group: Sequence[LeverSpec], log: StudyLog, executor: Executor, st
         time_left=lambda: log.budget.affords(0.0, keep_s=end_s),
     )
     for spec, effect in zip(group, without, strict=True):
-        brings = Effect(effect.arm, [-ratio for ratio in effect.log_ratios], failure=effect.failure)
+        brings = replace(effect, log_ratios=[-ratio for ratio in effect.log_ratios])
         others = tuple(one for one in stack if one != spec)
         trial = log.trial(brings, levers=(spec,), on_top_of=others, kind="leave-one-out", scope=scope)
         # What gained alone goes only if it is shown to cost here. What was accepted with others because alone it could

@@ -38,6 +38,7 @@ class StudyLog:
             scope=scope,
             speedup=effect.speedup(self.pooled(scope)),
             log_ratios=tuple(effect.log_ratios),
+            order_seeds=effect.order_seeds,
             failure=effect.failure.kind if effect.failure else None,
         )
 

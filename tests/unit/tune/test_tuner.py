@@ -529,6 +529,13 @@ def test_what_gains_in_one_round_is_compared_and_judged_once_as_one(script: Path
     assert not any(one.accepted or one.runs for one in before), "nothing was judged before"
 
 
+def test_each_heat_of_a_trial_tells_the_seed_of_its_order(script: Path) -> None:
+    study = tune(world_of(script, costs=FAST), levers=tuple(FAST), budget_s=600.0)
+    timed = [one for one in study.trials if one.log_ratios]
+    assert {one.kind for one in timed} == {"screening", "lever", "leave-one-out", "patch"}
+    assert all(len(one.order_seeds) == len(one.log_ratios) == len(set(one.order_seeds)) for one in timed)
+
+
 def test_what_harms_is_found_by_halves_and_the_others_are_accepted(script: Path) -> None:
     for guilty in FAST:
         study = tune(world_of(script, costs=FAST, harms={guilty: 0.1}), levers=tuple(FAST), budget_s=900.0)

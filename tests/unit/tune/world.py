@@ -104,6 +104,7 @@ class World:
             seed=(plan.seed or 0) + plan.reseed,
             reseed=plan.reseed,
             nudge=plan.nudge,
+            order_seed=plan.order_seed,
             arms=plan.arms,
             always=plan.always,
             setup_s=self.start_s + sum(first[:1]),
