@@ -17,7 +17,7 @@ from hotlap.search import Observer, Options, StudyLog
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
 from hotlap.tune.noise import noise_of
-from hotlap.tune.side_by_side import trainers, with_fewer_threads
+from hotlap.tune.side_by_side import trainers, whole_runs, with_fewer_threads
 
 # Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
@@ -107,7 +107,7 @@ class Measurer:
         run = first_look(log, self._runs, self._scope.wanted)
         if run.status is not Status.COMPLETE:
             run = self._with_windows(log, run)
-        run = with_fewer_threads(log, self._runs, run)
+        run = with_fewer_threads(run, whole_runs(log, self._runs, run))
         log.change("baseline", baseline=(run,), machine=self._machine)
         log.change("findings", findings=rules.check(run, self._machine))
         alone = trainers(run) == 1

@@ -3,20 +3,34 @@
 They take no turns, so nothing can be switched within a run: whole runs are compared, one after the other.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from hotlap.experiment import Runs
-from hotlap.record import Run, WhatIf
+from hotlap.experiment import Arm, Effect, Runs
+from hotlap.experiment.statistics import FALSE_CONFIRMATION, Progress, can_stop
+from hotlap.levers.threads import Threads
+from hotlap.record import Result, Run, Verdict, WhatIf
 from hotlap.rules.thread_oversubscription import fair_threads, threads_of_all
 from hotlap.search import StudyLog
 from hotlap.tune.first_look import FEWEST_STEPS, Wanted, look_plan
 from hotlap.units import duration
 
-# What the first look saw is compared with a run of fewer threads, then with one more as written.
 _STEPS, _WARMUP = 60, 5
 # Where steps are long, as they are with too many threads, a run ends about so long after its first step.
 _ENOUGH_S = 8.0
+
+PAIRS = 4
+"""Pairs of whole runs in which a gain can be shown though nothing else is known of the noise (`can_stop`)."""
+
+Pairs = Sequence[tuple[Run, Run]]
+"""Whole runs one after the other: as written, and with fewer threads in every process."""
+
+_NOT_COMPARED = (
+    "The processes change one model without waiting for one another, so that no two runs agree: whether training is "
+    "unharmed cannot be compared."
+)
 
 
 def trainers(run: Run) -> int:
@@ -25,33 +39,66 @@ def trainers(run: Run) -> int:
     return 1 + len(ours)
 
 
-def with_fewer_threads(log: StudyLog, runs: Runs, run: Run) -> Run:
-    """The run as written, with what the same command took with fewer threads in every process."""
+def whole_runs(log: StudyLog, runs: Runs, run: Run, *, most: int = 1) -> list[tuple[Run, Run]]:
+    """Up to so many pairs, as far as there is time; none where `run`, the first look, shows no need."""
     fair = fair_threads(run)
     if fair is None or trainers(run) == 1:
-        return run
+        return []
     options = log.options
     wanted = Wanted(steps=_STEPS, warmup=_WARMUP, enough_s=_ENOUGH_S)
     limit_s = max(60.0, options.timeout_s)
-    plan = look_plan(options.plan, wanted, limit_s=limit_s)
-    log.doing(f"running {options.title} with {fair} thread{'s' * (fair != 1)} in each process")
-    (fewer,) = runs([replace(plan, arms=(({"name": "threads", "count": fair},),))], limit_s=limit_s)
-    if fewer.num_threads != fair or len(fewer.step_s) < FEWEST_STEPS:
+    as_written = look_plan(options.plan, wanted, limit_s=limit_s)
+    fewer = replace(as_written, arms=((Threads(count=fair).spec(),),))
+    found: list[tuple[Run, Run]] = []
+    took_s = 0.0
+    while len(found) < most and (not found or log.budget.affords(took_s)):
+        left_s = log.budget.left_s
+        log.doing(
+            f"running {options.title} with {fair} thread{'s' * (fair != 1)} in each process, and as it is "
+            f"({len(found) + 1} of {most})"
+        )
+        # The first look was as written; after it each is first in turn.
+        order = (fewer, as_written) if len(found) % 2 == 0 else (as_written, fewer)
+        made = [runs([plan], limit_s=limit_s)[0] for plan in order]
+        base, other = made[::-1] if len(found) % 2 == 0 else made
+        if other.num_threads != fair or min(len(base.step_s), len(other.step_s)) < FEWEST_STEPS:
+            break
+        found.append((base, other))
+        took_s = left_s - log.budget.left_s
+    return found
+
+
+def with_fewer_threads(run: Run, pairs: Pairs) -> Run:
+    """The run as written, with what the same command took with fewer threads in every process."""
+    if not pairs:
         return run
-    log.doing(f"running {options.title} again, to compare")
-    (again,) = runs([plan], limit_s=limit_s)
-    bases_s = [one.median_step_s() for one in (run, again) if len(one.step_s) >= FEWEST_STEPS]
-    other_s = fewer.median_step_s()
     seen = WhatIf(
         setting="threads",
         whole_runs=True,
         now=run.num_threads,
-        other=fair,
-        now_s=median(bases_s),
-        other_s=other_s,
-        agree=sum(base_s > other_s for base_s in bases_s) / len(bases_s),
+        other=pairs[0][1].num_threads,
+        now_s=median(base.median_step_s() for base, _ in pairs),
+        other_s=median(other.median_step_s() for _, other in pairs),
+        agree=sum(base.median_step_s() > other.median_step_s() for base, other in pairs) / len(pairs),
     )
     return replace(run, what_ifs=(*run.what_ifs, seen))
+
+
+def conclude(log: StudyLog, pairs: Pairs) -> None:
+    """Write the pairs as a trial, and what they show as the result: its patch is a variable in front of the command."""
+    if not pairs or log.study.trials:
+        return
+    spec = Threads(count=pairs[0][1].num_threads or 1).spec()
+    ratios = [math.log(base.median_step_s() / other.median_step_s()) for base, other in pairs]
+    effect = Effect(Arm(levers=(spec,)), ratios, runs=list(pairs))
+    progress = can_stop(ratios, pooled_variance=None, planned=PAIRS, patient=True, false_gain=FALSE_CONFIRMATION)
+    why = f"Whole runs were compared, one after the other. {_NOT_COMPARED}"
+    log.add(replace(log.trial(effect, levers=(spec,)), why=why))
+    speedup = effect.speedup(None)
+    if progress is Progress.GAIN and speedup is not None:
+        environment = {"OMP_NUM_THREADS": str(spec["count"])}
+        result = Result(levers=(spec,), speedup=speedup, verdict=Verdict.UNDECIDED, why=why, environment=environment)
+        log.change("result", result=result)
 
 
 def why_not(run: Run) -> str | None:

@@ -28,7 +28,7 @@ from hotlap.tune.evidence import GateRuns
 from hotlap.tune.first_look import Wanted, first_look
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
 from hotlap.tune.recipe import Recipes
-from hotlap.tune.side_by_side import why_not, with_fewer_threads
+from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
 from hotlap.units import duration
 
 # What levers must know beside: each only looks, but for the last three, which want some steps where there is a device
@@ -94,7 +94,8 @@ class Tuner:
         several = _why_not_several(log.study.baseline[0])
         if several is not None:
             log.warn(several)
-            log.change("result", result=nothing_tried(several))
+            if log.study.result is None:
+                log.change("result", result=nothing_tried(several))
         elif log.study.trials or log.budget.affords(_least_s(log, executor.sizes)):
             calibrate(log, executor)
             gate = GateRuns(runs, self._options, executor.sizes, log.study.baseline, script=script, now=self._now)
@@ -126,10 +127,12 @@ class Tuner:
         if not log.study.baseline:
             log.doing(f"running {self._options.title} as it is")
             run = first_look(log, self._runs, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))
-            run = with_fewer_threads(log, self._runs, run)
+            pairs = whole_runs(log, self._runs, run, most=PAIRS)
+            run = with_fewer_threads(run, pairs)
             total_steps = self._options.total_steps or _length(run) or run.planned_steps
             log.change("baseline", baseline=(run,), machine=self._machine, total_steps=total_steps)
             log.change("findings", findings=rules.check(run, self._machine))
+            conclude(log, pairs)
         sizes = Sizes.of(log.study.baseline[0], self._machine)
         if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:
             log.extend()
