@@ -39,8 +39,9 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 
 def traced(launcher: Launcher, *command: str) -> tuple[Run, Workload]:
+    """Of a script with its words, or of a command that starts with a shell."""
     plan = Plan(
-        command=(sys.executable, *command),
+        command=command if command[0] == "sh" else (sys.executable, *command),
         cwd=str(SCRIPTS),
         out="",
         steps=8,
@@ -100,18 +101,9 @@ def test_a_closure(launcher: Launcher) -> None:
     assert work.num_kernels > 10
 
 
-def test_a_module(launcher: Launcher) -> None:
-    _, work = traced(launcher, "-m", "package.train", "--name", "value")
+def test_a_module_that_a_command_of_the_shell_starts(launcher: Launcher) -> None:
+    _, work = traced(launcher, "sh", "-c", f"cd . && {sys.executable} -m package.train --name value")
     assert work.flop > 0
-
-
-def test_a_command_of_the_shell(launcher: Launcher) -> None:
-    plan = Plan(
-        command=("sh", "-c", f"cd . && {sys.executable} plain.py"), cwd=str(SCRIPTS), out="", steps=8, warmup=3,
-        watches=("workload",),
-    )  # fmt: skip
-    (run,) = launcher([plan], limit_s=400.0)
-    assert run.workload is not None
 
 
 def test_autocast_for_a_gpu_that_is_not_here_is_known(launcher: Launcher, tmp_path: Path) -> None:
