@@ -36,98 +36,61 @@ def hook(
     trains_here: Callable[[], bool],
     on_device: Callable[[torch.Tensor], bool] = accelerator.on_device,
 ) -> None:
-    """TRANSFER and SYNC for calls from Python in the training thread. `on_device` is another notion in tests.
+    """TRANSFER and SYNC for calls from Python in the training thread. Tests call something else a device.
 
     Calls that neither move nor wait cost a branch more, 0.1 to 0.3 us; dynamo traces through to torch's own methods.
     """
-    hooks = _Hooks(clock, patch, trains_here, on_device)
-    hooks.moving("to", hooks.crosses)
-    hooks.moving("copy_", lambda tensor, args: bool(args) and hooks.differs(tensor, args[0]))
-    for name in ("cuda", "xpu"):
-        hooks.moving(name, lambda tensor, args: not on_device(tensor))
-    hooks.moving("cpu", lambda tensor, args: on_device(tensor))
-    hooks.moving("pin_memory", lambda tensor, args: not on_device(tensor))
+    around = functools.partial(_around, clock, patch, trains_here)
+
+    def is_there(args: Any, kwargs: Any) -> bool:
+        return bool(args) and on_device(args[0])
+
+    for name in ("to", "copy_"):
+        around(torch.Tensor, name, phases.TRANSFER, functools.partial(_crosses, on_device))
+    for name in ("cuda", "xpu", "pin_memory"):
+        around(torch.Tensor, name, phases.TRANSFER, lambda args, kwargs: not on_device(args[0]))
+    around(torch.Tensor, "cpu", phases.TRANSFER, is_there)
     for name in ("item", "tolist", "__bool__", "__float__", "__int__", "__index__"):
-        hooks.waiting(torch.Tensor, name)
+        around(torch.Tensor, name, phases.SYNC, is_there)
     # The size of what they give is known when the device has counted.
     for name in ("nonzero", "masked_select", "unique"):
-        hooks.waiting(torch.Tensor, name)
-        hooks.waiting(torch, name)
+        around(torch.Tensor, name, phases.SYNC, is_there)
+        around(torch, name, phases.SYNC, is_there)
     for owner, name, _ in accelerator.waits():
-        hooks.always(owner, name)
+        around(owner, name, phases.SYNC, lambda args, kwargs: True)
 
 
-class _Hooks:
-    def __init__(
-        self, clock: Clock, patch: Patch, trains_here: Callable[[], bool], on_device: Callable[[torch.Tensor], bool]
-    ) -> None:
-        self._clock = clock
-        self._patch = patch
-        self._trains_here = trains_here
-        self._on_device = on_device
+def _around(
+    clock: Clock,
+    patch: Patch,
+    trains_here: Callable[[], bool],
+    owner: Any,
+    name: str,
+    phase: int,
+    concerns: Callable[[Any, Any], bool],
+) -> None:
+    """Calls are in `phase` where `concerns(args, kwargs)` says so."""
+    function = getattr(owner, name)
+    enter, leave, is_compiling = clock.enter, clock.leave, torch.compiler.is_compiling
 
-    def moving(self, name: str, moves: Callable[[Any, Any], bool]) -> None:
-        """A method of tensors that is a transfer if `moves` says so; keyword arguments are passed as positional."""
-        enter, leave = self._clock.enter, self._clock.leave
-        trains_here, is_compiling = self._trains_here, torch.compiler.is_compiling
-        method = getattr(torch.Tensor, name)
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not concerns(args, kwargs) or not trains_here():
+            return function(*args, **kwargs)
+        enter(phase)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            leave()
 
-        @functools.wraps(method)
-        def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not moves(self, args or tuple(kwargs.values())) or not trains_here():
-                return method(self, *args, **kwargs)
-            enter(phases.TRANSFER)
-            try:
-                return method(self, *args, **kwargs)
-            finally:
-                leave()
+    patch.set(owner, name, wrapper)
 
-        self._patch.set(torch.Tensor, name, wrapper)
 
-    def waiting(self, owner: Any, name: str) -> None:
-        """A method of tensors, or a function of one, that waits for those on the device."""
-        enter, leave = self._clock.enter, self._clock.leave
-        trains_here, on_device, is_compiling = self._trains_here, self._on_device, torch.compiler.is_compiling
-        function = getattr(owner, name)
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not args or not on_device(args[0]) or not trains_here():
-                return function(*args, **kwargs)
-            enter(phases.SYNC)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                leave()
-
-        self._patch.set(owner, name, wrapper)
-
-    def always(self, owner: Any, name: str) -> None:
-        """A call whose only purpose is to wait."""
-        enter, leave, trains_here = self._clock.enter, self._clock.leave, self._trains_here
-        function = getattr(owner, name)
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if not trains_here():
-                return function(*args, **kwargs)
-            enter(phases.SYNC)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                leave()
-
-        self._patch.set(owner, name, wrapper)
-
-    def crosses(self, tensor: torch.Tensor, args: Any) -> bool:
-        """`Tensor.to(*args)` goes from one side to the other."""
-        for target in args:
-            if isinstance(target, torch.Tensor):
-                return self.differs(tensor, target)
-            if isinstance(target, str | torch.device | int) and not isinstance(target, bool):
-                return (isinstance(target, int) or accelerator.is_device(str(target))) != self._on_device(tensor)
-        return False
-
-    def differs(self, tensor: torch.Tensor, other: Any) -> bool:
-        """Two tensors are on different sides."""
-        return isinstance(other, torch.Tensor) and self._on_device(tensor) != self._on_device(other)
+def _crosses(on_device: Callable[[torch.Tensor], bool], args: Any, kwargs: Any) -> bool:
+    """`tensor.to(...)`, or `tensor.copy_(...)`, goes from one side to the other."""
+    for target in args[1:] or kwargs.values():
+        if isinstance(target, torch.Tensor):
+            return on_device(args[0]) != on_device(target)
+        if isinstance(target, str | torch.device | int) and not isinstance(target, bool):
+            return (isinstance(target, int) or accelerator.is_device(str(target))) != on_device(args[0])
+    return False
