@@ -10,7 +10,6 @@ from hotlap.source.edits import (
     ReplaceCall,
     ReplaceStatements,
     WrapArgument,
-    WrapName,
     WrapStatement,
 )
 from hotlap.source.script import Script, parsed, scripts
@@ -31,7 +30,6 @@ __all__ = [
     "ReplaceStatements",
     "Script",
     "WrapArgument",
-    "WrapName",
     "WrapStatement",
     "parsed",
     "patch",

@@ -73,16 +73,6 @@ class ReplaceStatements:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrapName:
-    """`total` -> `float(total)`, where a variable is read."""
-
-    site: CallSite
-    """Of the name itself."""
-    function: str
-    """A builtin of Python's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertBefore:
     """A statement in front of the one that makes a call, unless it stands somewhere in front of it already."""
 
@@ -102,6 +92,6 @@ class InsertAfterImports:
     imports: str = ""
 
 
-Replacement = ReplaceCall | ReplaceStatements | WrapName | InsertBefore
+Replacement = ReplaceCall | ReplaceStatements | InsertBefore
 SiteEdit = AddArgument | WrapArgument | WrapStatement | Replacement
 Edit = SiteEdit | InsertAfterImports

@@ -19,7 +19,6 @@ from hotlap.source.edits import (
     ReplaceStatements,
     SiteEdit,
     WrapArgument,
-    WrapName,
     WrapStatement,
 )
 from hotlap.source.file import Refusal, SourceFile, digest, naming, read, shown
@@ -113,7 +112,7 @@ class _Pen:
                 self._arguments.wrap(edit, self._tree.call(edit.site), self._names)
             case WrapStatement():
                 self._statements.wrap(edit, self._tree.call(edit.site), self._names)
-            case ReplaceCall() | ReplaceStatements() | WrapName() | InsertBefore():
+            case ReplaceCall() | ReplaceStatements() | InsertBefore():
                 self._replacements.plan(edit, self._names)
             case InsertAfterImports():
                 self._put_behind_imports(edit)
@@ -122,7 +121,7 @@ class _Pen:
         """What the edit is about."""
         if isinstance(edit, ReplaceStatements):
             return self._tree.statements(edit.site)[0]
-        return self._tree.name(edit.site) if isinstance(edit, WrapName) else self._tree.call(edit.site)
+        return self._tree.call(edit.site)
 
     def _put_behind_imports(self, edit: InsertAfterImports) -> None:
         code = snippet.renamed(edit.code, self._names.spelled(edit.imports))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from hotlap.source import snippet
-from hotlap.source.edits import InsertBefore, ReplaceCall, Replacement, ReplaceStatements, WrapName
+from hotlap.source.edits import InsertBefore, ReplaceCall, Replacement, ReplaceStatements
 from hotlap.source.file import Refusal
 from hotlap.source.names import Names
 from hotlap.source.splices import Rank, Splice, insert
@@ -22,7 +22,6 @@ class Replacements:
     _replaced: dict[cst.Call, str] = field(default_factory=dict)
     _before: dict[cst.BaseSmallStatement, list[str]] = field(default_factory=dict)
     _lines: dict[Span, str] = field(default_factory=dict)
-    _wrapped: dict[cst.Name, str] = field(default_factory=dict)
 
     def plan(self, edit: Replacement, names: Names) -> None:
         """Plan one edit."""
@@ -31,8 +30,6 @@ class Replacements:
                 self._replace(edit, self.tree.call(edit.site), names)
             case ReplaceStatements():
                 self._replace_lines(edit, names)
-            case WrapName():
-                self._wrap_name(edit)
             case InsertBefore():
                 self._put_before(edit, self.tree.call(edit.site), names)
 
@@ -43,10 +40,6 @@ class Replacements:
             yield Splice(start, end, code)
         for (start, end), code in self._lines.items():
             yield Splice(start, end, code)
-        for name, function in self._wrapped.items():
-            start, end = self.tree.span(name)
-            yield insert(start, f"{function}(", Rank.WRAP)
-            yield insert(end, ")", Rank.WRAP_END)
         for statement, lines in self._before.items():
             start = self.tree.span(statement)[0]
             line = self.tree.source.position(start)[0]
@@ -75,11 +68,6 @@ class Replacements:
         text = f"\n{margin}".join([*inner, *code.split("\n")])
         if self._lines.setdefault((start, end), text) != text:
             raise Refusal("two changes want different statements here")
-
-    def _wrap_name(self, edit: WrapName) -> None:
-        name = self.tree.name(edit.site)
-        if self._wrapped.setdefault(name, edit.function) != edit.function:
-            raise Refusal(f"two changes want {name.value} read in different ways")
 
     def _put_before(self, edit: InsertBefore, call: cst.Call, names: Names) -> None:
         code = snippet.renamed(edit.code, names.spelled(edit.imports))

@@ -44,7 +44,6 @@ class Tree:
         found = _Collector()
         module.visit(found)
         self._calls = self._index(found.calls)
-        self._names = {self.span(name): name for name in found.names}
         self._lines = found.lines
         self.strings: tuple[Span, ...] = tuple(self.span(node) for node in found.strings)
         """String literals: their lines must not be indented, and what goes into an f-string must not end it."""
@@ -93,17 +92,6 @@ class Tree:
             # The call in `@f(x)` and the call of what it returns are at the same place.
             raise Refusal("the call is a decorator")
         return found[0]
-
-    def name(self, site: CallSite) -> cst.Name:
-        """The variable at `site`.
-
-        Raises:
-            Refusal: none is there.
-        """
-        found = self._names.get(self._span(site))
-        if found is None or found.value != site.calls:
-            raise Refusal(f"the name {site.calls} is not at column {site.col + 1}")
-        return found
 
     def statements(self, site: CallSite) -> list[cst.BaseStatement]:
         """The statements of one block that `site` covers, from its first character to its last.
@@ -162,20 +150,17 @@ def within(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 class _Collector(cst.CSTVisitor):
-    """Calls, names, lines of simple statements and string literals, in the order of the text."""
+    """Calls, lines of simple statements and string literals, in the order of the text."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[cst.Call] = []
-        self.names: list[cst.Name] = []
         self.lines: list[cst.SimpleStatementLine] = []
         self.strings: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.Call):
             self.calls.append(node)
-        elif isinstance(node, cst.Name):
-            self.names.append(node)
         elif isinstance(node, cst.SimpleStatementLine):
             self.lines.append(node)
         # By name: t-strings came with a later LibCST than the oldest that we take.

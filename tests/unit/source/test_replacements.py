@@ -1,13 +1,12 @@
-"""Whole statements are replaced with their comments kept, and names that are read are wrapped."""
+"""Whole statements are replaced with their comments kept."""
 
-import ast
 import hashlib
 from pathlib import Path
 
 import pytest
 
 from hotlap.record import CallSite
-from hotlap.source import CannotEdit, Edit, ReplaceStatements, WrapName, patch
+from hotlap.source import CannotEdit, Edit, ReplaceStatements, patch
 
 TEXT = """\
 def f(q, k, v, mask):
@@ -18,10 +17,6 @@ def f(q, k, v, mask):
         a = a + mask
     b = a @ v  # last
     return b
-
-
-total = 0.0
-print(f"\u00e9 {total / 3:.2f}", total)
 """
 
 
@@ -79,19 +74,3 @@ def test_two_changes_of_the_same_statements_are_refused(path: Path) -> None:
     assert edited(path, *[ReplaceStatements(site=site, code="b = 1")] * 2)[6] == "    b = 1  # last"
     with pytest.raises(CannotEdit, match="different statements"):
         edited(path, ReplaceStatements(site=site, code="b = 1"), ReplaceStatements(site=site, code="b = 2"))
-
-
-def test_names_are_wrapped_where_they_are_read_also_in_f_strings(path: Path) -> None:
-    reads = [
-        WrapName(site=at(path, "total", (n.lineno, n.lineno, n.col_offset, n.end_col_offset or 0)), function="float")
-        for n in ast.walk(ast.parse(TEXT))
-        if isinstance(n, ast.Name) and n.id == "total" and isinstance(n.ctx, ast.Load)
-    ]
-    assert edited(path, *reads)[-1] == 'print(f"\u00e9 {float(total) / 3:.2f}", float(total))'
-
-
-def test_another_name_than_the_one_that_was_seen_is_refused(path: Path) -> None:
-    with pytest.raises(CannotEdit, match="the name sum is not at column 1"):
-        edited(path, WrapName(site=at(path, "sum", (11, 11, 0, 5)), function="float"))
-    with pytest.raises(CannotEdit, match="the name total is not at column 2"):
-        edited(path, WrapName(site=at(path, "total", (11, 11, 1, 5)), function="float"))
