@@ -68,6 +68,7 @@ def test_the_planted_cause_is_found(launcher: Launcher, script: str, code: str) 
         parts = [run.device_phase_s[phase] for phase in (Phase.FORWARD, Phase.BACKWARD)]
         assert [median(part) for part in parts if part] == pytest.approx([0.020, 0.040], rel=0.02)
     if script == "transfer.py":
+        assert rules.ALL["sync-bound"](run) is None, "the same wait"
         assert run.operators is not None
         assert run.operators.copy_exposed_s == pytest.approx(0.080, rel=0.02)
         assert "transfer.py" in {Path(one.path or "").name for one in run.sightings}

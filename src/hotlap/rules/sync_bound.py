@@ -6,9 +6,9 @@ Why it is bad: host and device should work at the same time; each such call make
 Example: `loss_sum += loss.item()` after each batch on a GPU.
 """
 
-from hotlap.record import Finding, Machine, Run, SightingKind
+from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules.advice import at_line, with_change
-from hotlap.rules.step import at_sighting, finding, idle_s, on_cpu, share_of, waited_s
+from hotlap.rules.step import at_sighting, finding, idle_s, on_cpu, share_of
 from hotlap.units import duration, percent
 
 # Ours, as for copies: 3% would be worth a note, from a tenth on there is more than 1.11x to gain.
@@ -18,12 +18,15 @@ EXPLAINS = frozenset({"launch-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """Waiting, as far as the device idled in that step: waiting for a busy device costs nothing by itself."""
+    """Waiting, as far as the device idled in that step: waiting for a busy device costs nothing by itself. What a copy
+    to the device is waited for, transfer-bound tells."""
     if on_cpu(run):
         return None
-    seen = [sighting for sighting in run.sightings if sighting.kind is SightingKind.SYNC]
+    copies = {(one.path, one.line) for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY and one.path}
+    seen = [one for one in run.sightings if one.kind is SightingKind.SYNC and (one.path, one.line) not in copies]
+    waited_s = max(sum(one.cost_s or 0.0 for one in seen), run.mean_phase_s(Phase.SYNC) or 0.0)
     idle = idle_s(run)
-    cost_s = waited_s(run) if idle is None else min(waited_s(run), idle)
+    cost_s = waited_s if idle is None else min(waited_s, idle)
     share = share_of(run, cost_s)
     if share < MIN_SHARE:
         return None

@@ -432,6 +432,14 @@ def test_sync_bound_counts_waiting_only_as_far_as_the_device_idles() -> None:
     assert sync_bound.check(replace(run, operators=busy)) is None
 
 
+def test_waiting_for_a_copy_to_the_device_is_told_by_transfer_bound_alone() -> None:
+    run = firing("sync-bound")
+    (wait,) = run.sightings
+    copy = replace(wait, kind=SightingKind.BLOCKING_COPY)
+    assert sync_bound.check(replace(run, sightings=(wait, copy))) is None
+    assert sync_bound.check(replace(run, sightings=(wait, replace(copy, line=99)))) is not None
+
+
 def test_launch_bound_on_a_device_counts_what_nothing_else_explains_of_its_idle_time() -> None:
     window = replace(device_window(step_s=0.01), device_busy_s=0.006, num_kernels=600)
     run = replace(run_of(forward=0.005, backward=0.005), device="NVIDIA H200", operators=window)
