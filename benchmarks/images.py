@@ -90,15 +90,13 @@ def loader_of(folder: Path, case: dict[str, Any], shards: Path) -> Any:
         tars = str(shards / f"pictures-{{000000..{NUM_SHARDS - 1:06d}}}.tar")
         stream = webdataset.WebDataset(tars, shardshuffle=NUM_SHARDS).shuffle(1000).decode("pil")
         return DataLoader(stream.to_tuple("jpg", "cls").map_tuple(steps, int), **settings)
-    from hotlap.data import cached_prefix, lasting, late
+    from hotlap.data import cached_prefix, late
 
     dataset: Any = import_module("torchvision.datasets").ImageFolder(str(folder), transform=steps)
     if case.get("prefix"):
         dataset = cached_prefix(dataset)
     if case.get("late"):
         dataset = late(dataset)
-    if case.get("lasting"):
-        dataset = lasting(dataset)
     return DataLoader(dataset, shuffle=True, **settings)
 
 
@@ -138,7 +136,7 @@ def cases(num_cores: int) -> dict[str, dict[str, Any]]:
     }
     for name, pieces in ours.items():
         found[name] = pieces
-        found[f"{name}, lasting, {num_cores} workers"] = {"workers": num_cores, "lasting": True, **pieces}
+        found[f"{name}, {num_cores} workers, persistent"] = {"workers": num_cores, "persistent": True, **pieces}
     return found
 
 
@@ -196,13 +194,14 @@ def rows(wanted: dict[str, dict[str, Any]], seen: dict[str, list[dict[str, Any]]
 
 
 def _is_ours(case: dict[str, Any]) -> bool:
-    return any(case.get(piece) for piece in ("prefix", "late", "lasting"))
+    return any(case.get(piece) for piece in ("prefix", "late"))
 
 
 def _draws_as(ours: dict[str, Any], other: dict[str, Any]) -> bool:
     """True for a plain loader whose draws are those of this case of hotlap's."""
-    plain = not (_is_ours(other) or other.get("webdataset") or other.get("persistent"))
-    return _is_ours(ours) and plain and ours.get("workers", 0) == other.get("workers", 0)
+    plain = not (_is_ours(other) or other.get("webdataset"))
+    same = all(ours.get(name, 0) == other.get(name, 0) for name in ("workers", "persistent"))
+    return _is_ours(ours) and plain and same
 
 
 def one(folder: Path, case: dict[str, Any], shards: Path) -> dict[str, Any] | None:

@@ -29,7 +29,6 @@ from torch.utils.data import (
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from hotlap import at_work
-from hotlap.levers import Lever, Patch
 from tests.unit.data.pictures import MEAN, STD, Bytes, Crop, Normalize, ToTensor
 from tests.unit.data.pipelines import Compose
 from tests.unit.data.sets import Pictures, equal, seed, states
@@ -235,12 +234,8 @@ class Seen:
     """What the data set told."""
     num_pools: int
     """Times that torch started workers."""
-    num_workers: int
-    """Of its loader."""
     notes: Sequence[str] = ()
     """Sentences for the report."""
-    left_alone: bool = False
-    """Its loader reads the very data set that the script gave."""
 
     def count(self, kind: bytes) -> int:
         """Times that it was told: i an item, h a head, n a picture normalized by itself, r a row."""
@@ -288,42 +283,35 @@ def run(
     data: Callable[[], Any],
     arguments: Callable[[Any], dict[str, Any]],
     settings: dict[str, Any],
-    lever: Lever | None = None,
+    wrap: Callable[[Any], Any] | None = None,
 ) -> Seen:
-    """A script's loop over its loaders, by itself or under a lever."""
+    """A script's loop over its loaders, by itself or with a function of ours around the data set of each."""
     at_work.forget()
-    patch = Patch()
     seed()
     loaders: list[Any] = []
     dataset = data()
 
     def make(sampler: str | None = None) -> Any:
         given = arguments if sampler is None else SAMPLERS[sampler]
-        loaders.append(DataLoader(dataset, **{**given(dataset), **settings}))
+        read = dataset if wrap is None else wrap(dataset)
+        loaders.append(DataLoader(read, **{**given(dataset), **settings}))
         return loaders[-1]
 
     drain()
     with pools_counted() as pools, counting_rows(), warnings.catch_warnings():
         # Python 3.12 about any DataLoader's workers.
         warnings.filterwarnings("ignore", ".*use of fork", DeprecationWarning)
-        if lever is not None:
-            lever.install(patch)
-        try:
-            steps = []
-            for batch in loop(make):
-                # What a training draws at each step.
-                random.random(), np.random.rand(), torch.rand(1)
-                steps.append((batch, _states(loaders)))
-            steps.append((None, _states(loaders)))
-        finally:
-            patch.undo()
+        steps = []
+        for batch in loop(make):
+            # What a training draws at each step.
+            random.random(), np.random.rand(), torch.rand(1)
+            steps.append((batch, _states(loaders)))
+        steps.append((None, _states(loaders)))
     seen = Seen(
         steps=[(tree_map(_own, batch), after) for batch, after in steps],
         told=drain(),
         num_pools=len(pools),
-        num_workers=loaders[0].num_workers,
-        notes=[*patch.notes, *at_work.notes()],
-        left_alone=loaders[0].dataset is dataset,
+        notes=at_work.notes(),
     )
     loaders.clear()
     return seen

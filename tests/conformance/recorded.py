@@ -13,6 +13,8 @@ from hotlap.record import (
     Phase,
     Run,
     ShapeFacts,
+    Sighting,
+    SightingKind,
     Status,
     SwitchFacts,
 )
@@ -50,7 +52,15 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
         switches=SwitchFacts(),
         shapes=ShapeFacts(num_steps=100, num_shapes=1, num_new_late=0),
         sources={str(path): hashlib.sha256(data).hexdigest()},
+        sightings=tuple(_blocking_copies(str(path), data.decode())),
     )
+
+
+def _blocking_copies(path: str, text: str) -> Iterator[Sighting]:
+    """Lines that copy a batch to the device."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if "x.to(device)" in line:
+            yield Sighting(kind=SightingKind.BLOCKING_COPY, what="Tensor.to", path=path, line=number, per_step=2.0)
 
 
 def _loader(text: str) -> LoaderFacts:

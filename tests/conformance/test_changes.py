@@ -19,8 +19,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from hotlap.data import batched, cached, cached_prefix, kept, lasting, late, prefix, resident
-from hotlap.data import crew as crew_module
+from hotlap.data import batched, cached, cached_prefix, kept, late, prefix, resident
 from hotlap.data.residence import Residences
 from tests.unit.data.pictures import usual
 from tests.unit.data.pipelines import Compose, Noise
@@ -176,7 +175,7 @@ def there(dataset: Any) -> Any:
     return ours
 
 
-LEVERS: dict[str, Wrap] = {"cached": cached, "resident": there, "cached_prefix": cached_prefix, "lasting": lasting}
+LEVERS: dict[str, Wrap] = {"cached": cached, "resident": there, "cached_prefix": cached_prefix}
 
 AT_WORK = {
     ("cached", 0): True,
@@ -184,17 +183,13 @@ AT_WORK = {
     ("cached_prefix", 0): True,
     ("cached", 2): True,
     ("cached_prefix", 2): True,
-    ("lasting", 2): True,
 }
 """(lever, workers): whether it hands out the batches of these data sets before each change, and again behind it."""
 
 
 def is_at_work(loader: Any) -> bool:
-    """True if all items, or the workers, are kept."""
-    dataset = loader.dataset
-    if type(dataset).__name__ == "LastingDataset":
-        return loader.__dict__.get("_hotlap_crew") is not None
-    return bool(dataset.num_cached == N)
+    """True if all items are kept."""
+    return bool(loader.dataset.num_cached == N)
 
 
 class Loop:
@@ -232,7 +227,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_items_are_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
-    for module in (kept, prefix, crew_module):
+    for module in (kept, prefix):
         monkeypatch.setattr(module, "MAX_RESTARTS", 1_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers

@@ -17,17 +17,15 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, get_worker_info, random_split
+from torch.utils.data import ConcatDataset, DataLoader, Subset, get_worker_info, random_split
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from hotlap import at_work, levers
-from hotlap.data import memory, prefix
-from hotlap.levers import Lever, Numerics, Patch, Scope
-from hotlap.levers.workers import Workers
+from hotlap.data import batched, cached, cached_prefix, late, memory, prefix, resident
+from hotlap.levers import Scope
 from tests.conformance.loops import (
     DATA,
     LOOPS,
-    NUM_ITEMS,
     SAMPLERS,
     WORKERS,
     Computed,
@@ -40,10 +38,14 @@ from tests.conformance.loops import (
     whole,
 )
 
-LEVERS: dict[str, Lever] = {
-    **{kind.name: kind() for kind in levers.ALL if kind.scope is Scope.LOADER and kind.numerics is Numerics.EXACT},
-    "workers": Workers(num_workers=1, draws=False),
+LEVERS: dict[str, Callable[[Any], Any]] = {
+    "batched-fetch": batched,
+    "cached-dataset": cached,
+    "cached-prefix": cached_prefix,
+    "device-resident": resident,
+    "late-transform": late,
 }
+"""What each lever writes around the data set of a loader."""
 
 SERVED = {"batched-fetch": "rows", "cached-prefix": "photographs", "late-transform": "photographs"}
 """The data set that a lever is for; of those that are not here: items that are computed."""
@@ -59,25 +61,13 @@ AT_WORK: Mapping[str, Callable[[Seen, Seen], bool]] = {
     "device-resident": kept,
     "cached-prefix": lambda seen, own: seen.count(b"h") < seen.count(b"n"),
     "late-transform": lambda seen, own: seen.count(b"n") < seen.count(b"h"),
-    "no-epoch-gap": lambda seen, own: 0 < seen.num_pools < own.num_pools,
-    "workers": lambda seen, own: seen.num_workers == 1 and (own.num_workers != 1 or seen.num_pools < own.num_pools),
-    "pin-and-overlap": lambda seen, own: False,  # without a GPU
 }
 """What shows from outside that a lever did its work: (what was seen under it, what the script sees by itself)."""
 
 
 _SPAWNED = "its workers are started by spawn"
-_KEPT_BY_SCRIPT = "workers are not kept: the script keeps them itself (persistent_workers=True)"
 
 ASIDE: Mapping[tuple[str, str], str] = {
-    ("no-epoch-gap", "0 workers"): "Computed is read without workers, so none are kept",
-    ("no-epoch-gap", "1 persistent"): _KEPT_BY_SCRIPT,
-    ("no-epoch-gap", "2 persistent"): _KEPT_BY_SCRIPT,
-    ("no-epoch-gap", "2 spawned, persistent"): _KEPT_BY_SCRIPT,
-    ("workers", "1 persistent"): _KEPT_BY_SCRIPT,
-    ("workers", "generator"): "its order is drawn from a generator of its own",
-    ("workers", "sampler"): "its sampler is a Curriculum, which may depend on when it is asked",
-    **{("pin-and-overlap", workers): "there is no CUDA device to send them to" for workers in WORKERS},
     **{
         (lever, workers): _SPAWNED
         for lever in ("cached-dataset", "device-resident", "cached-prefix", "late-transform")
@@ -119,7 +109,8 @@ def judge(lever: str, seen: Seen, aside: str | None, plainly: Callable[[], Seen]
 
 
 def test_all_data_levers_are_here() -> None:
-    assert set(LEVERS) == set(AT_WORK)
+    written = {kind.name for kind in levers.ALL if kind.scope is Scope.LOADER and kind.function}
+    assert set(LEVERS) == set(AT_WORK) == written
 
 
 def pairs(*axes: Sequence[str]) -> list[tuple[str, ...]]:
@@ -142,14 +133,12 @@ SPAWNED = ("1 spawned", "2 spawned, persistent")
 @pytest.mark.parametrize("lever", LEVERS)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_samples_and_streams_without_workers(lever: str, sampler: str) -> None:
-    for number, loop in enumerate(LOOPS):
-        # The lever `workers` starts one in each epoch: its other cases are among the slow ones.
-        if lever != "workers" or number % 4 == (list(SAMPLERS).index(sampler) + 2) % 4:
-            check(lever, sampler, loop, "0 workers")
+    for loop in LOOPS:
+        check(lever, sampler, loop, "0 workers")
 
 
-# Without a GPU `pin-and-overlap` is at work nowhere, and `device-resident` is `cached-dataset`.
-ON_CPU = tuple(lever for lever in LEVERS if lever not in ("pin-and-overlap", "device-resident"))
+# Without a GPU `device-resident` is `cached-dataset`.
+ON_CPU = tuple(lever for lever in LEVERS if lever != "device-resident")
 
 
 @pytest.mark.processes
@@ -188,13 +177,12 @@ ARGUMENTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "worker_init_fn changes the data set": (
         {"worker_init_fn": changes_data, "num_workers": 2},
         dict.fromkeys(("cached-dataset", "device-resident"), "worker_init_fn changes")
-        | {"workers": "worker_init_fn changes", "no-epoch-gap": "a worker changed an attribute of Computed (scale)"}
         | {"cached-prefix": "", "late-transform": "", "batched-fetch": ""},
     ),
     "multiprocessing_context": ({"multiprocessing_context": multiprocessing.get_context("fork")}, {}),
     "pin_memory_device": ({"pin_memory": True, "pin_memory_device": "cuda"}, {}),
     "in_order": (
-        {"in_order": False}, dict.fromkeys(("cached-dataset", "device-resident", "no-epoch-gap", "workers"), _ANY_ORDER)
+        {"in_order": False}, dict.fromkeys(("cached-dataset", "device-resident"), _ANY_ORDER)
     ),
     "prefetch_factor": ({"prefetch_factor": 4}, {}),
 }  # fmt: skip
@@ -210,8 +198,7 @@ def test_arguments_of_the_loader_keep_their_meaning(argument: str, lever: str) -
         pytest.skip("this torch has no in_order")
     if asides.get(lever) == "":
         pytest.skip("its data set has no such attribute")
-    # A sampler that draws at each index tells how far ahead it is asked; `workers` leaves such a one alone.
-    sampler = "shuffle" if lever == "workers" else "sampler"
+    sampler = "sampler"  # it draws at each index, so that it tells how far ahead it is asked
     given = {"num_workers": 1, **settings}
     data = SERVED.get(lever, "computed")
     aside = asides.get(lever)
@@ -254,7 +241,7 @@ def test_a_read_that_is_stuck_ends_with_torchs_error(lever: str, monkeypatch: py
 @pytest.mark.parametrize("lever", LEVERS)
 def test_what_torch_refuses_without_workers_stays_refused(lever: str, settings: dict[str, Any]) -> None:
     with pytest.raises((ValueError, AssertionError), match=r"num_workers|timeout"):
-        run(LOOPS["whole epochs"], DATA["computed"], SAMPLERS["sequential"], settings, LEVERS[lever])
+        run(LOOPS["whole epochs"], DATA[SERVED.get(lever, "computed")], SAMPLERS["sequential"], settings, LEVERS[lever])
 
 
 @pytest.mark.parametrize("lever", LEVERS)
@@ -264,14 +251,9 @@ def test_workers_that_share_no_memory(lever: str) -> None:
     if aside is None:
         pytest.skip("served: among the slow ones")
     at_work.forget()
-    patch = Patch()
-    LEVERS[lever].install(patch)
-    try:
-        loader = DataLoader(DATA[SERVED.get(lever, "computed")](), 4, **WORKERS["1 spawned"])
-        with mock.patch.object(_MultiProcessingDataLoaderIter, "__init__", _starts_nothing):
-            iter(loader)
-    finally:
-        patch.undo()
+    loader = DataLoader(LEVERS[lever](DATA[SERVED.get(lever, "computed")]()), 4, **WORKERS["1 spawned"])
+    with mock.patch.object(_MultiProcessingDataLoaderIter, "__init__", _starts_nothing):
+        iter(loader)
     assert any(aside in note for note in at_work.notes()), at_work.notes()
 
 
@@ -279,14 +261,19 @@ def _starts_nothing(iterator: Any, loader: Any) -> None:
     iterator._shutdown = True
 
 
-def test_workers_that_share_no_memory_stay() -> None:
-    def two_epochs(make: Make) -> Iterator[Any]:
-        loader = make()
-        for _ in range(2):
-            yield from itertools.islice(loader, 2)
+# What the lever `workers` promises of loaders whose items draw nothing, and whose workers do not stay. (Two loaders of
+# one `zip` draw in another order, for an epoch's first samples are asked for as it begins.)
+PROMISED = [name for name in SAMPLERS if name not in ("generator", "sampler")]
 
-    case = (two_epochs, Computed, SAMPLERS["shuffle"], WORKERS["1 spawned"])
-    judge("no-epoch-gap", run(*case, LEVERS["no-epoch-gap"]), None, lambda: run(*case))
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("sampler", "loop"), list(zip(PROMISED, [name for name in LOOPS if name != "zip"], strict=True))
+)
+def test_plain_workers_give_the_same_samples_and_leave_the_same_streams(sampler: str, loop: str) -> None:
+    seen = run(LOOPS[loop], Computed, SAMPLERS[sampler], {"num_workers": 2})
+    assert seen.num_pools
+    seen.same_as(plain("computed", sampler, loop, "0 workers"))
 
 
 # Other data sets, and what else a script does
@@ -308,14 +295,6 @@ class Ragged(Computed):
         return {"tokens": torch.arange(index % 5 + 1), "name": f"n{index}", "extra": None if index % 2 else [index]}
 
 
-class Stream(IterableDataset[Any]):
-    """Items without numbers."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for number in range(NUM_ITEMS):
-            yield torch.full((2,), float(number)), number
-
-
 def padded(items: list[Any]) -> Any:
     tokens = torch.nn.utils.rnn.pad_sequence([item["tokens"] for item in items], batch_first=True)
     return {"tokens": tokens, "names": [item["name"] for item in items], "extra": [item["extra"] for item in items]}
@@ -335,30 +314,36 @@ def at_random(items: list[Any]) -> Any:
 
 
 _SHUFFLED = {"batch_size": 5, "shuffle": True}
-_ALONE = "left alone"
 _KEEPS = {"cached-dataset": "", "device-resident": ""}
 _DRAWS = dict.fromkeys(_KEEPS, "draws random numbers (from")
+_GATHERS = {"batched-fetch": ""}
 
 Other = tuple[Callable[[], Any], Callable[[Make], Iterator[Any]], Mapping[str, Any], Mapping[str, str]]
 
 OTHERS: Mapping[str, Other] = {
-    "augmented": (Augmented, whole, _SHUFFLED, {**_DRAWS, "batched-fetch": _ALONE}),
-    "ragged": (Ragged, whole, {**_SHUFFLED, "collate_fn": padded}, {**_KEEPS, "batched-fetch": _ALONE}),
-    "split": (lambda: random_split(rows(), [0.7, 0.3])[0], whole, _SHUFFLED, {"batched-fetch": ""}),
+    "augmented": (Augmented, whole, _SHUFFLED, _DRAWS),
+    "ragged": (Ragged, whole, {**_SHUFFLED, "collate_fn": padded}, _KEEPS),
+    "split": (lambda: random_split(rows(), [0.7, 0.3])[0], whole, _SHUFFLED, _GATHERS),
     "chain": (
         lambda: ConcatDataset([Subset(Computed(), range(10)), Subset(Computed(), range(5, 20))]), whole, _SHUFFLED,
-        {**_KEEPS, "batched-fetch": _ALONE},
+        _KEEPS,
     ),
-    "chain of rows": (
-        lambda: ConcatDataset([Subset(rows(), range(9)), rows()]), whole, _SHUFFLED, {"batched-fetch": ""}
-    ),
-    "stream": (Stream, whole, {"batch_size": 5}, dict.fromkeys(("batched-fetch", *_KEEPS), _ALONE)),
-    "a new loader each epoch": (Computed, new_loader_each_epoch, _SHUFFLED, _KEEPS),
+    "chain of rows": (lambda: ConcatDataset([Subset(rows(), range(9)), rows()]), whole, _SHUFFLED, _GATHERS),
+    "a new loader each epoch": (rows, new_loader_each_epoch, _SHUFFLED, _GATHERS),
     "collates by hand": (Computed, whole, {**_SHUFFLED, "collate_fn": by_hand}, _KEEPS),
     "collates at random": (Computed, whole, {**_SHUFFLED, "collate_fn": at_random}, _KEEPS),
     "no batches": (Computed, whole, {"batch_size": None, "shuffle": True}, _KEEPS),
 }  # fmt: skip
-"""Name -> (data set, loop, arguments, lever -> "" at work, what it says, or "left alone")."""
+"""Name -> (data set, loop, arguments, lever -> "" at work, or what it says)."""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_scripts(name: str) -> None:
+    data, loop, arguments, asides = OTHERS[name]
+    own = run(loop, data, lambda _: dict(arguments), {})
+    for lever, aside in asides.items():
+        seen = run(loop, data, lambda _: dict(arguments), {}, LEVERS[lever])
+        judge(lever, seen, aside or None, lambda: own)
 
 
 BY_WORKERS = {
@@ -373,17 +358,15 @@ WITH_WORKERS = (*BY_WORKERS, "chain", "collates by hand")
 
 @pytest.mark.processes
 @pytest.mark.parametrize("name", WITH_WORKERS)
-@pytest.mark.parametrize("lever", ["cached-dataset", "no-epoch-gap"])
-def test_other_scripts_with_workers(name: str, lever: str) -> None:
+def test_other_scripts_with_workers(name: str) -> None:
     """Where the cache cannot serve, the script's own workers go on at the batch where that is seen."""
     data, loop, arguments, _ = OTHERS[name]
-    aside = BY_WORKERS.get(name) if lever == "cached-dataset" else None
-    seen = run(loop, data, lambda _: dict(arguments), {"num_workers": 2}, LEVERS[lever])
+    seen = run(loop, data, lambda _: dict(arguments), {"num_workers": 2}, cached)
     own = by_workers(name)
-    if aside is not None:
-        assert any(aside in note for note in seen.notes), seen.notes
+    if name in BY_WORKERS:
+        assert any(BY_WORKERS[name] in note for note in seen.notes), seen.notes
     else:
-        assert AT_WORK[lever](seen, own), seen.notes
+        assert AT_WORK["cached-dataset"](seen, own), seen.notes
     seen.same_as(own)
 
 

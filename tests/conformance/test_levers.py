@@ -341,7 +341,7 @@ def install(lever: Lever, optimizers: Sequence[torch.optim.Optimizer]) -> Notici
 
 @every_lever
 def test_what_is_compared_between_processes_is_its_edit_and_nothing_else(kind: type[Lever]) -> None:
-    assert (kind in INSTALLED) == (kind.scope is not Scope.PROCESS)
+    assert (kind in INSTALLED) == (kind.scope is Scope.STEP)
 
 
 @every_installed_lever

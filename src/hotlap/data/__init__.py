@@ -1,4 +1,4 @@
-"""Loaders that hand out the same samples sooner. Public; the data levers install exactly these.
+"""Loaders that hand out the same samples sooner. Public; the data levers write exactly these.
 
 They are imported on first use, so that importing hotlap does not import torch.
 """
@@ -10,40 +10,30 @@ if TYPE_CHECKING:
     from hotlap.data.cache import CachedDataset, cached
     from hotlap.data.gathering import BatchedDataset, batched
     from hotlap.data.lateness import LateDataset, late
-    from hotlap.data.long_lived import LastingDataset, lasting
-    from hotlap.data.overlap import OverlappedDataset, overlapped
     from hotlap.data.prefix import PrefixDataset, cached_prefix
     from hotlap.data.residence import resident
 
 __all__ = [
     "BatchedDataset",
     "CachedDataset",
-    "LastingDataset",
     "LateDataset",
-    "OverlappedDataset",
     "PrefixDataset",
     "batched",
     "cached",
     "cached_prefix",
-    "lasting",
     "late",
-    "overlapped",
     "resident",
 ]
 
 _HOMES = {
     "BatchedDataset": "gathering",
     "CachedDataset": "cache",
-    "LastingDataset": "long_lived",
     "LateDataset": "lateness",
-    "OverlappedDataset": "overlap",
     "PrefixDataset": "prefix",
     "batched": "gathering",
     "cached": "cache",
     "cached_prefix": "prefix",
-    "lasting": "long_lived",
     "late": "lateness",
-    "overlapped": "overlap",
     "resident": "residence",
 }
 

@@ -32,19 +32,15 @@ from torch.utils.data.dataloader import (
 
 from hotlap.data.cache import CachedDataset
 from hotlap.data.collation import torch_collates
-from hotlap.data.crew import epoch_of
 from hotlap.data.determinism import Streams
 from hotlap.data.fillers import Fillers
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.indices import positions
 from hotlap.data.lateness import LateDataset, late_iterator
-from hotlap.data.long_lived import LastingDataset
-from hotlap.data.overlap import OverlappedDataset, on_the_road
 from hotlap.data.prefix import PrefixDataset
-from hotlap.data.sending import why_any_order, why_no_copies
 from hotlap.data.stand_in import StandIn
 from hotlap.data.warning import warn
-from hotlap.data.workers import Filled, ForWorkers, role_of
+from hotlap.data.workers import Filled, ForWorkers, role_of, why_any_order, why_no_copies
 
 _TORCH = _BaseDataLoaderIter.__module__
 
@@ -78,12 +74,8 @@ def teach() -> None:
 
 def _shorter(loader: Any) -> Callable[[Any], Any] | None:
     _prepare_heads(loader)
-    if type(loader.dataset) is OverlappedDataset:
-        return on_the_road
     if type(loader.dataset) is LateDataset:
         return late_iterator
-    if type(loader.dataset) is LastingDataset:
-        return epoch_of(loader)
     if type(loader.dataset) in (CachedDataset, BatchedDataset):
         return _by_workers(loader) if loader.num_workers else _gathering(loader)
     return None

@@ -17,10 +17,9 @@ from hotlap.data.late_batches import LateBatch, LateIterator, LateWorkers, Leaf,
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
 from hotlap.data.prefix import PrefixDataset
-from hotlap.data.sending import why_no_copies
 from hotlap.data.stand_in import StandIn, behind, refuse_stacked
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
-from hotlap.data.workers import Role, role_of
+from hotlap.data.workers import Role, role_of, why_no_copies
 from hotlap.errors import UserError
 
 # Items of the first look, spread over the data set.
@@ -273,7 +272,7 @@ def late(dataset: Any) -> Any:
     pictures differ in size or are no bytes, a data set that works on what its transforms return.
 
     Around `cached_prefix` both are done: what precedes the first random transform is kept, random transforms run, and
-    the rest is done late. Within `lasting` workers stay.
+    the rest is done late.
 
     Arguments:
         dataset: map-style. Not changed.

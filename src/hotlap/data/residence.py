@@ -19,7 +19,6 @@ from hotlap.data.cache import CachedDataset, cached
 from hotlap.data.columns import Column
 from hotlap.data.notes import Notes
 from hotlap.data.store import ColumnStore
-from hotlap.data.travel import with_index
 from hotlap.data.unmade import MOST_LOOKS, Unmade, unmade
 from hotlap.units import size
 
@@ -51,11 +50,11 @@ class CudaDepot(Depot):
     """On a CUDA device."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = with_index(device)
+        self._device = _with_index(device)
 
     def is_at(self, device: torch.device) -> bool:
         """True for this very device; without an index, for the current one."""
-        return device.type == "cuda" and with_index(device) == self._device
+        return device.type == "cuda" and _with_index(device) == self._device
 
     def free_bytes(self) -> int:
         """Of the device, not of torch's allocator: what that holds is the training's."""
@@ -67,6 +66,11 @@ class CudaDepot(Depot):
         there = tensor.to(self._device)
         torch.cuda.synchronize(self._device)
         return there
+
+
+def _with_index(device: torch.device) -> torch.device:
+    """This CUDA device; without an index, the current one."""
+    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
 
 def depot_at(device: torch.device) -> Depot | None:

@@ -1,7 +1,7 @@
 """A data set in another's place: the other one to all who look."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 
 from torch.utils.data import Dataset
@@ -16,10 +16,8 @@ class StandIn(Dataset[Any]):
     """The wrapped one."""
     _hotlap_function: ClassVar[str] = ""
     """What makes it: "cached"."""
-    _hotlap_outer: ClassVar[bool] = False
-    """It stands around others, which must not stand around it."""
     _hotlap_around: ClassVar[Collection[str]] = ()
-    """Functions whose stand-ins it may stand around, where it is no outer one."""
+    """Functions whose stand-ins it may stand around."""
 
     @abstractmethod
     def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
@@ -91,7 +89,7 @@ def refuse_stacked(function: str, dataset: Any) -> None:
     if not isinstance(dataset, StandIn):
         return
     other = type(dataset)._hotlap_function or type(dataset).__name__
-    if type(dataset)._hotlap_outer or function in type(dataset)._hotlap_around:
+    if function in type(dataset)._hotlap_around:
         raise UserError(
             f"{function}() got what {other}() returned, which goes outside. Write {other}({function}(...))."
         )
@@ -99,39 +97,6 @@ def refuse_stacked(function: str, dataset: Any) -> None:
         f"{function}() got what {other}() returned, but a data set is served by one of the two. Leave out "
         f"{function}(), or {other}()."
     )
-
-
-def within(
-    dataset: Any, wrap: Callable[[Any], Any], *, outside: Collection[str], instead_of: Collection[str] = ()
-) -> Any:
-    """`wrap` around the data set, for levers that are put on in any order.
-
-    Arguments:
-        outside: functions whose stand-ins stay outside of what `wrap` returns.
-        instead_of: functions whose stand-ins are taken away where `wrap` returns one.
-    """
-    function = made_by(dataset)
-    if function not in (*outside, *instead_of):
-        return wrap(dataset)
-    inner = dataset._hotlap_dataset
-    wrapped = within(inner, wrap, outside=outside, instead_of=instead_of)
-    if wrapped is inner:
-        return dataset
-    if function in instead_of:
-        return wrapped
-    outer: Any = object.__new__(type(dataset))
-    outer.__dict__.update(dataset.__dict__, _hotlap_dataset=wrapped)
-    return outer
-
-
-def made_by(dataset: Any) -> str:
-    """The function of ours that returned it; empty for the script's own."""
-    return type(dataset)._hotlap_function if isinstance(dataset, StandIn) else ""
-
-
-def stood_in(dataset: Any) -> bool:
-    """True if a function of ours has been there."""
-    return isinstance(dataset, StandIn)
 
 
 def behind(dataset: Any) -> Any:

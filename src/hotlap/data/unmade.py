@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Protocol, cast, final
 import torch
 from torch.utils._pytree import tree_map
 
-from hotlap.data.travel import target_of
-
 # Batches that may be used otherwise (printed, looked at) before all are made at once, here.
 MOST_LOOKS = 3
+
+# `Tensor.to` with nothing but these moves it, and does no more.
+_MOVING = frozenset({"device", "non_blocking"})
 
 # A patched `Tensor.to` calls these in the end.
 _TO: Any = torch._C.TensorBase.to
@@ -94,11 +95,24 @@ def unmade(
 
 
 def _arrived(tensor: Unmade, func: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    device = target_of(func, rest, kwargs)
+    device = _target_of(func, rest, kwargs)
     if device is None:
         return None
     waits_not = bool(kwargs.get("non_blocking", rest[1] if len(rest) == 2 else False))
     return tensor.way.arrive(device, non_blocking=waits_not)
+
+
+def _target_of(func: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
+    """Where a call moves the tensor, if it does nothing else."""
+    # `cuda` takes non_blocking by position as well, `to` a dtype.
+    to_cuda = func is _CUDA
+    plain = len(rest) <= 1 or (to_cuda and len(rest) == 2 and isinstance(rest[1], bool))
+    if not plain or not _MOVING.issuperset(kwargs):
+        return None
+    where = rest[0] if rest else kwargs.get("device", "cuda" if to_cuda else None)
+    if isinstance(where, bool) or not isinstance(where, str | int | torch.device):
+        return None
+    return torch.device("cuda", where) if isinstance(where, int) else torch.device(where)
 
 
 def _pinned(tensor: Unmade) -> Unmade:

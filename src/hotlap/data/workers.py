@@ -4,7 +4,6 @@ Nothing of the data set is run in this process. What is computed is computed in 
 they are the worker of that number, have its seeds, and have called `worker_init_fn`.
 """
 
-import os
 import random
 import weakref
 from collections.abc import Callable, Sequence
@@ -23,11 +22,10 @@ from hotlap.data.contents import Contents
 from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, fetches_whole_batches
 from hotlap.data.fillers import Fillers, Work, cannot_fork
-from hotlap.data.items import Unsupported, entangled, num_bytes, same, shares_memory
+from hotlap.data.items import Unsupported, entangled, same, shares_memory
 from hotlap.data.kept import NUM_FIRST_CHECKS, SETTLED_WINDOW, Kept
 from hotlap.data.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.opening import Opened, close_with, open_store, wish_for
-from hotlap.data.tree_memory import own_bytes
 
 # Items that are computed again at the begin of an epoch, beside the training.
 NUM_RECHECKS = 32
@@ -71,6 +69,20 @@ def role_of(loader: Any, base_seed: int = 0) -> Role:
     return Role(loader.num_workers, base_seed, loader.worker_init_fn, loader.collate_fn, loader.timeout)
 
 
+def why_no_copies(loader: Any) -> str | None:
+    """Why a loader's workers do not share this process's memory; None if they are forked copies of it."""
+    context = loader.multiprocessing_context
+    method = context if context is None or isinstance(context, str) else context.get_start_method()
+    method = method or torch.multiprocessing.get_start_method()
+    return None if method == "fork" else f"its workers are started by {method}, so they share no memory with this one"
+
+
+def why_any_order(loader: Any) -> str | None:
+    """Why a loader's batches may come in any order; None if they come in the sampler's."""
+    in_order = getattr(loader, "in_order", True)  # torch 2.7 and newer
+    return None if in_order else "its batches may come in any order (in_order=False)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What a copy says of the first items."""
@@ -79,10 +91,6 @@ class Seen:
     items: list[Any]
     own_memory: bool = False
     item_s: float = 0.0
-    item_bytes: int = 0
-    """The largest."""
-    own_bytes: int = 0
-    """Memory that the copy took for itself."""
     reads_files: bool = False
     """An item is read from somewhere, which Python did not open."""
 
@@ -357,8 +365,6 @@ def _seen(dataset: Any, indices: list[int], role: Role) -> Seen:
         reason=compute.reason
         or (None if all(map(same, items, again)) else "an item came out different the second time"),
         items=[],
-        item_bytes=max(map(num_bytes, items)),
-        own_bytes=own_bytes([os.getpid()]),
         reads_files=reads,
     )
     if seen.reason is not None:

@@ -238,9 +238,7 @@ RECOMMENDATIONS: tuple[Recommendation, ...] = (
     Recommendation(advice="Measure before you improve", judge=_measured),
     Recommendation(advice="Check that training does not fall apart", judge=_training_intact),
     Recommendation(advice="NVIDIA's container: fitting CUDA, busy tensor cores", complaints=_BUILD, on_gpu_only=True),
-    Recommendation(
-        advice="DataLoader with workers, their number measured", levers=("workers", "no-epoch-gap"), ceiling="input"
-    ),
+    Recommendation(advice="DataLoader with workers, their number measured", levers=("workers",), ceiling="input"),
     Recommendation(
         advice="pin_memory with non_blocking", levers=("pin-and-overlap",), rules=("transfer-bound",), on_gpu_only=True
     ),

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
-    replace_datasets,
     saves_at_most_s,
     trained_on,
     wrapping_edits,
@@ -53,12 +52,6 @@ class BatchedFetch(Lever):
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
         return saves_at_most_s(run, ceilings)
-
-    def install(self, patch: Patch) -> None:
-        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        from hotlap.data.gathering import BatchedDataset, is_served
-
-        replace_datasets(patch, lambda dataset: BatchedDataset(dataset) if is_served(dataset) else dataset)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`batched(...)` around the data set of each loader that is served."""

@@ -1,23 +1,19 @@
 """cached-dataset: items are computed once, and batches are gathered from memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 from hotlap.data.folder import default_folder, room_bytes
-from hotlap.data.recent import Recent
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
-    has_items,
     made_anew,
     memory_bytes,
     refused_by_all,
-    replace_datasets,
     saves_at_most_s,
-    why_none_works,
     wrapping_edits,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Run
@@ -79,10 +75,6 @@ class CachedDataset(Lever):
         """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
         return saves_at_most_s(run, ceilings)
 
-    def install(self, patch: Patch) -> None:
-        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        Wrapped(patch, _cached).install()
-
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
         kept = [*filter(can_be_kept, run.loaders)]
@@ -121,48 +113,3 @@ def why_not_kept(loader: LoaderFacts, machine: Machine) -> str | None:
         f"The {loader.num_items} items of {loader.dataset} would take {size(needed)}, "
         f"more than the {size(memory_bytes(machine))} of memory that may be used, and more than the disk has room for."
     )
-
-
-class Wrapped:
-    """CHILD: the data sets wrapped so far, each once, though several loaders may share it."""
-
-    def __init__(self, patch: Patch, make: Callable[[Any], Any]) -> None:
-        """`make`: the script's data set, or what `cached` returned -> what `cached` returns."""
-        self._patch = patch
-        self._make = make
-        self._held: Recent[Any] = Recent()
-
-    def install(self) -> None:
-        """Each DataLoader made from now on reads a wrapped one."""
-        replace_datasets(self._patch, self._within)
-        self._patch.settled.append(self._settled)
-        self._patch.idle.append(self._idle)
-
-    def _within(self, dataset: Any) -> Any:
-        """What a loader is to read."""
-        from hotlap.data.stand_in import within
-
-        # Workers and transforms have nothing to do once all is kept.
-        return within(dataset, self._kept, outside=("overlapped",), instead_of=("lasting", "late"))
-
-    def _kept(self, dataset: Any) -> Any:
-        """A data set of the script's own, with its items kept; all else as it is."""
-        from hotlap.data.cache import CachedDataset as Kept
-        from hotlap.data.stand_in import stood_in
-
-        if type(dataset) is not Kept and (stood_in(dataset) or not has_items(dataset)):
-            return dataset
-        return self._held.get(dataset, self._make)
-
-    def _settled(self) -> bool:
-        """True once every data set that was drawn from is full, has given up, or hardly computes items any more."""
-        return all(held._hotlap_settled() for held in self._held.values() if held._hotlap_kept.used)
-
-    def _idle(self) -> str | None:
-        return why_none_works([held._hotlap_idle() for held in self._held.values()])
-
-
-def _cached(dataset: Any) -> Any:
-    from hotlap.data import cached
-
-    return cached(dataset)

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     hardly_waits,
     made_anew,
     refused_by_all,
-    replace_datasets_once,
     saves_at_most_s,
     wrapping_edits,
 )
@@ -55,18 +54,6 @@ class CachedPrefix(Lever):
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
         return saves_at_most_s(run, ceilings)
-
-    def install(self, patch: Patch) -> None:
-        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        from hotlap.data import cached_prefix
-
-        replace_datasets_once(
-            patch,
-            cached_prefix,
-            idle=lambda made: made._hotlap_idle(),
-            settled=lambda made: made._hotlap_settled(),
-            within="late",
-        )
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached_prefix(...)` around the data set of each loader that is served."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from hotlap.levers.cached_dataset import Wrapped, can_be_kept, why_not_kept
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.cached_dataset import can_be_kept, why_not_kept
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import MIN_SHARE, NO_LINE, NO_LOADER, refused_by_all, saves_at_most_s, wrapping_edits
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
@@ -53,16 +53,6 @@ class DeviceResident(Lever):
         """All that a step waits for its batch and for the copy of it."""
         return saves_at_most_s(run, ceilings) + (run.mean_phase_s(Phase.TRANSFER) or 0.0)
 
-    def install(self, patch: Patch) -> None:
-        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        Wrapped(patch, _resident).install()
-
     def edits(self, run: Run) -> Sequence[Edit]:
         """`resident(...)` around the data set of each loader that is served."""
         return wrapping_edits(run, filter(can_be_kept, run.loaders), "resident")
-
-
-def _resident(dataset: Any) -> Any:
-    from hotlap.data import resident
-
-    return resident(dataset)

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     MIN_SHARE,
     NO_LINE,
     NO_LOADER,
     hardly_waits,
     refused_by_all,
-    replace_datasets_once,
     saves_at_most_s,
     wrapping_edits,
 )
@@ -65,12 +64,6 @@ class LateTransform(Lever):
         waits_s = bound_s if transforms_s is None else min(bound_s, transforms_s)
         copies_s = (run.mean_phase_s(Phase.TRANSFER) or 0.0) if run.device != "cpu" else 0.0
         return min(waits_s + 0.75 * copies_s, _mean_step_s(run))
-
-    def install(self, patch: Patch) -> None:
-        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        from hotlap.data import late
-
-        replace_datasets_once(patch, late, idle=lambda made: made.note, around="cached_prefix")
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`late(...)` around the data set of each loader that is served."""

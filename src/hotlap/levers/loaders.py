@@ -1,23 +1,25 @@
-"""What the data levers share: the data set that a DataLoader is made with, in the process and in the source."""
+"""What the data levers share: the calls that make DataLoaders, and the edits of their arguments."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
-from inspect import signature
-from typing import Any
+import ast
+from collections.abc import Callable, Iterable, Sequence
 
 from hotlap.data.memory import SHARE_OF_FREE
-from hotlap.data.recent import Recent
-from hotlap.levers.lever import Patch
+from hotlap.errors import UserError
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import Edit, WrapArgument
+from hotlap.source import AddArgument, Edit, Script, WrapArgument, scripts
 from hotlap.units import percent
 
 # Loader levers are compared between processes, whose noise hides gains below this (docs: measuring, A/A).
 MIN_SHARE = 0.02
 
-# Functions of `hotlap.data` around a data set, the innermost first: what serves its items, what is done to whole
-# batches, whose workers make them, and where they go. `hotlap.data.stand_in` refuses any other order.
-NESTING = ("batched", "cached", "resident", "cached_prefix", "late", "lasting", "overlapped")
+# Functions of `hotlap.data` around a data set, the innermost first: what serves its items, and what is done to whole
+# batches. `hotlap.data.stand_in` refuses any other order.
+NESTING = ("batched", "cached", "resident", "cached_prefix", "late")
+
+# A DataLoader takes them by position; what comes behind them is written by name.
+_BY_POSITION = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
+
+_DATA_LOADER = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 
 NO_LOADER = "The script makes no DataLoader."
 NO_LINE = "The loaders are not made in the script's own source, so there is no line to change."
@@ -30,7 +32,10 @@ def trained_on(run: Run) -> Sequence[LoaderFacts]:
 
 def refused_by_all(run: Run, why: Callable[[LoaderFacts], str | None]) -> str | None:
     """The first reason if `why` has one for each loader that is trained on; None if it leaves one of them."""
-    reasons = [why(loader) for loader in trained_on(run)]
+    try:
+        reasons = [why(loader) for loader in trained_on(run)]
+    except UserError as error:  # the source is not what it was
+        return str(error)
     return None if None in reasons else reasons[0]
 
 
@@ -92,84 +97,42 @@ def wrapping_edits(run: Run, loaders: Iterable[LoaderFacts], function: str, *, a
     )
 
 
-def replace_arguments(patch: Patch, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """CHILD: each DataLoader made from now on gets what `change` gives for the arguments that the script gave."""
-    from torch.utils.data import DataLoader
-
-    make = DataLoader.__init__
-    parameters = signature(make)
-
-    @wraps(make)
-    def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it becomes that method
-        try:
-            given = dict(parameters.bind(loader, *args, **kwargs).arguments)
-        except TypeError:
-            make(loader, *args, **kwargs)  # torch itself says what is wrong
-            return
-        first = next(iter(parameters.parameters))
-        given.pop(first)
-        make(loader, **change(given))
-
-    patch.set(DataLoader, "__init__", __init__)
+def argument_edits(run: Run, loader: LoaderFacts, **arguments: str) -> Sequence[Edit]:
+    """These keywords in the calls that make this loader; none where a call hides what it is given (`why_hidden`)."""
+    made = sites(run, [loader]) if why_hidden(run, loader) is None else ()
+    return tuple(
+        AddArgument(site=site, keyword=keyword, value=value) for site in made for keyword, value in arguments.items()
+    )
 
 
-def replace_datasets(patch: Patch, wrap: Callable[[Any], Any]) -> None:
-    """CHILD: each DataLoader made from now on reads `wrap(dataset)`; those made before are left alone."""
-    from torch.utils.data import DataLoader
+def why_hidden(run: Run, loader: LoaderFacts) -> str | None:
+    """Why arguments cannot be written into the calls that make this loader; None if they can.
 
-    from hotlap.data.iterators import taught
-
-    def change(given: dict[str, Any]) -> dict[str, Any]:
-        return {**given, "dataset": wrap(given["dataset"])} if "dataset" in given else given
-
-    replace_arguments(patch, change)
-    patch.set(DataLoader, "_get_iterator", taught(DataLoader._get_iterator))
-
-
-def replace_datasets_once(
-    patch: Patch,
-    make: Callable[[Any], Any],
-    *,
-    idle: Callable[[Any], str | None],
-    settled: Callable[[Any], bool] = lambda made: True,
-    around: str | None = None,
-    within: str | None = None,
-) -> None:
-    """CHILD: as `replace_datasets`, with one `make(dataset)` for all loaders that a script makes of a data set.
-
-    Arguments:
-        idle: what `make` returned -> why it does nothing; "" where that is not known yet, None if it does something.
-        settled: what `make` returned -> True if its batches come as they will from now on.
-        around: a function of ours whose result `make` takes as well; by default it takes data sets of the script's own.
-        within: a function of ours that may stand around what `make` returns, beside those that stand around all.
+    Raises:
+        UserError: a file is missing or changed since.
     """
-    from hotlap.data import stand_in
-
-    held: Recent[Any] = Recent()
-
-    def wrap(dataset: Any) -> Any:
-        served = not stand_in.stood_in(dataset) or (around is not None and stand_in.made_by(dataset) == around)
-        return held.get(dataset, make) if served and has_items(dataset) else dataset
-
-    def ours() -> Iterator[Any]:
-        return filter(stand_in.stood_in, held.values())
-
-    def why_idle() -> str | None:
-        return why_none_works([idle(made) for made in ours()])
-
-    patch.settled.append(lambda: all(map(settled, ours())))
-    patch.idle.append(why_idle)
-    outside = ("overlapped", "lasting", *([] if within is None else [within]))
-    replace_datasets(patch, lambda dataset: stand_in.within(dataset, wrap, outside=outside))
+    reasons = [(site.line, _hides(*found_at(run, site))) for site in sites(run, [loader])]
+    return next((f"{reason} (line {line})." for line, reason in reasons if reason is not None), None)
 
 
-def why_none_works(reasons: Sequence[str | None]) -> str | None:
-    """The first of the reasons why one of several does nothing, "" where none is known; None if one does something."""
-    return None if None in reasons else next((reason for reason in reasons if reason), "")
+def found_at(run: Run, site: CallSite) -> tuple[Script, ast.Call] | tuple[None, None]:
+    """The call as it stands in the source, and the file.
+
+    Raises:
+        UserError: a file is missing or changed since.
+    """
+    found = [(script, call) for script in scripts(run) if (call := script.at(site)) is not None]
+    return found[0] if found else (None, None)
 
 
-def has_items(dataset: Any) -> bool:
-    """CHILD: True for a map-style data set (a data pipe, which torch wraps itself, is not one of ours)."""
-    from torch.utils.data import IterableDataset, MapDataPipe
-
-    return hasattr(type(dataset), "__getitem__") and not isinstance(dataset, IterableDataset | MapDataPipe)
+def _hides(script: Script | None, call: ast.Call | None) -> str | None:
+    """What stands between a call and the arguments of a DataLoader, as a clause."""
+    if script is None or call is None:
+        return "The call that makes the loader cannot be told from others"
+    if script.full_name(call.func) not in _DATA_LOADER:
+        return f"{ast.unparse(call.func)} is not the DataLoader of torch.utils.data, imported by its name"
+    if any(word.arg is None for word in call.keywords) or any(isinstance(arg, ast.Starred) for arg in call.args):
+        return "The loader is given arguments by * or **, which may hide others: write them out"
+    if len(call.args) > len(_BY_POSITION):
+        return f"The loader is given more than {len(_BY_POSITION)} arguments by position: name them"
+    return None

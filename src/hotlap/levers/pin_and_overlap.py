@@ -1,21 +1,22 @@
-"""pin-and-overlap: batches lie in pinned memory and travel to the GPU while the one before trains."""
+"""pin-and-overlap: batches lie in pinned memory and are copied to the GPU while the host goes on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
-    has_items,
+    argument_edits,
     refused_by_all,
-    replace_datasets,
     saves_at_most_s,
-    wrapping_edits,
+    trained_on,
+    why_hidden,
 )
-from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts
-from hotlap.source import Edit
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts, SightingKind
+from hotlap.source import AddArgument, Edit, device_of, scripts
 from hotlap.units import percent, size
 
 # As for waiting: gains below this drown in the noise between processes.
@@ -24,23 +25,26 @@ MIN_SHARE = 0.02
 # Some sizes are pinned once each; as for compiled code.
 _MOST_SHAPES = 8
 
-# Below this a copy takes as long as starting it (hotlap.data.travel).
+# Below this a copy takes as long as starting it (10 us, as a kernel does): nothing to overlap.
 LEAST_BYTES = 64 << 10
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PinAndOverlap(Lever):
-    """Wraps data sets in `hotlap.data.overlapped`.
+    """Writes `pin_memory=True` at the loaders and `non_blocking=True` at the copies of their batches.
 
-    What: batches are put into pinned memory, their copy to the GPU begins on a stream of its own as soon as they are
-    there, and `.to(device)` in the script is given that copy. Same values.
+    What: `DataLoader(..., pin_memory=True)`, and `x.to(device, non_blocking=True)` at the lines that were seen to copy
+    while the host waits. Same values, same order, same random states.
     Why: from ordinary memory a copy goes through a buffer of the driver's and holds the host up until it is done; from
-    pinned memory it runs beside the kernels (CUDA C++ Best Practices Guide, 10.1; PyTorch's tutorial on pin_memory and
-    non_blocking).
-    When it hurts: pinned memory is taken from everybody, in blocks of powers of two; small batches travel as fast
+    pinned memory it runs while the host prepares the kernels behind it (CUDA C++ Best Practices Guide, 10.1; PyTorch's
+    tutorial on pin_memory and non_blocking).
+    When it hurts: pinned memory is taken from everybody, in blocks of powers of two; small batches are copied as fast
     without (left alone). Memory that is pinned anew for each batch costs more than it saves (pytorch/pytorch#124456),
-    so it is refused where sizes keep changing.
+    so it is refused where sizes keep changing. A script that writes to a batch on the host after its copy was asked for
+    may change what arrives. Copies begin when the script asks for them, on the stream that trains: the next batch is
+    not copied beside the kernels of this one. Arguments in `*` or `**` and classes derived from DataLoader are left
+    alone; `pin_memory_device` keeps its meaning.
     """
 
     name: ClassVar[str] = "pin-and-overlap"
@@ -57,28 +61,38 @@ class PinAndOverlap(Lever):
             return (
                 f"The model was given {run.shapes.num_shapes} different shapes: memory would be pinned again and again."
             )
-        refused = refused_by_all(run, _refuses)
+        refused = refused_by_all(run, lambda loader: _refuses(run, loader))
         if refused is not None:
             return refused
         share = run.share(Phase.TRANSFER)
         if share is not None and share < MIN_SHARE:
             return f"Copies to the device take {percent(share)} of a step, so there is nothing to gain."
-        return None if self.edits(run) else NO_LINE
+        pinned = all(loader.pin_memory for loader in trained_on(run))
+        otherwise = "Batches are pinned already, and no copy was seen to hold the host up." if pinned else NO_LINE
+        return None if self.edits(run) else otherwise
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step spends on copies; what it waits for its batch where they were not told apart."""
         copies_s = run.mean_phase_s(Phase.TRANSFER)
         return saves_at_most_s(run, ceilings) if copies_s is None else copies_s
 
-    def install(self, patch: Patch) -> None:
-        """Replaces the data set that a DataLoader is made with; those made before are left alone."""
-        from hotlap.data import overlapped
-
-        replace_datasets(patch, lambda dataset: overlapped(dataset) if has_items(dataset) else dataset)
-
     def edits(self, run: Run) -> Sequence[Edit]:
-        """`overlapped(...)` around the data set of each loader that is served."""
-        return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader) is None], "overlapped")
+        """At each loader that does not pin its batches yet, and at each line that copies some."""
+        served = [loader for loader in run.loaders if _refuses(run, loader) is None]
+        pinned = [argument_edits(run, loader, pin_memory="True") for loader in served if not loader.pin_memory]
+        return (*chain.from_iterable(pinned), *(_copy_edits(run) if served else ()))
+
+
+def _copy_edits(run: Run) -> Iterator[Edit]:
+    """`x.to(device)` -> `x.to(device, non_blocking=True)` where the host was seen to wait for it."""
+    seen = {(one.path, one.line) for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY}
+    for script in scripts(run):
+        moves = [(call, device) for call in script.all_calls() if (device := device_of(call)) is not None]
+        for call, _ in moves:
+            lines = range(call.lineno, (call.end_lineno or call.lineno) + 1)
+            beside = {device for other, device in moves if other.lineno == call.lineno}
+            if len(beside) == 1 and any((script.path, line) in seen for line in lines):
+                yield AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
 
 
 def _keep_coming(shapes: ShapeFacts) -> bool:
@@ -86,10 +100,8 @@ def _keep_coming(shapes: ShapeFacts) -> bool:
     return shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes
 
 
-def _refuses(loader: LoaderFacts) -> str | None:
-    if loader.num_items is None:
-        return f"{loader.dataset} is an iterable data set; only data sets with items are wrapped."
+def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     num_bytes = (loader.item_bytes or LEAST_BYTES) * (loader.batch_size or 1)
     if num_bytes < LEAST_BYTES:
-        return f"A batch of {loader.dataset} has {size(num_bytes)}: it travels as fast without."
-    return None
+        return f"A batch of {loader.dataset} has {size(num_bytes)}: it is copied as fast without."
+    return why_hidden(run, loader)

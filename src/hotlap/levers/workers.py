@@ -1,25 +1,30 @@
 """workers: batches are made in so many processes beside the training."""
 
+import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, ClassVar, Self, cast, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.errors import UserError
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
+    MIN_SHARE,
     NO_LINE,
     NO_LOADER,
+    argument_edits,
+    found_at,
     hardly_waits,
     memory_bytes,
     refused_by_all,
-    replace_arguments,
     saves_at_most_s,
     sites,
     trained_on,
-    wrapping_edits,
+    why_hidden,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit
+from hotlap.source import Edit, Script
 from hotlap.units import size
 
 # torch's own default, and one more setting for items whose times differ much.
@@ -34,29 +39,44 @@ LEAST_BATCHES = 4
 # Batches on their way lie in /dev/shm; others need some of it, too.
 SHARE_OF_SHM = 0.5
 
+# What a worker takes for itself beside its batches: queues, their threads, and pages of Python objects that it looks at
+# (torch 2.13, Linux).
+WORKER_BYTES = 14 << 20
+
+# From the start of one worker to its first batch, and its end (0.1 s to 0.15 s on two busy cores; torch 2.13, forked).
+START_S = 0.1
+
 
 class _ByDraws:
-    """What the lever does to the numbers: it depends on whether items draw random numbers."""
+    """What the lever does to the numbers: it depends on whether items draw random numbers, and on the next epoch."""
 
     def __get__(self, lever: Any, kind: type[Any]) -> Numerics:
-        return Numerics.STATISTICAL if lever is None or lever.draws else Numerics.EXACT
+        changed = lever is None or lever.draws or lever.persistent_workers
+        return Numerics.STATISTICAL if changed else Numerics.EXACT
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Workers(Lever):
-    """Reads map-style data sets with `num_workers` processes, which stay from epoch to epoch.
+    """Reads map-style data sets with `num_workers` processes, which stay from epoch to epoch where epochs are short.
 
-    What: `DataLoader(..., num_workers=N, prefetch_factor=P)` and `hotlap.data.lasting` around the data set. N is tried:
-    as many as keep up with the training by the times that were measured, and numbers around it, within the cores that
-    the process may use, /dev/shm, and free memory. Order of samples and the draws of the training process stay what
-    they are.
+    What: `DataLoader(..., num_workers=N, prefetch_factor=P, persistent_workers=True)`. N is tried: as many as keep up
+    with the training by the times that were measured, and numbers around it, within the cores that the process may use,
+    /dev/shm, and free memory. `prefetch_factor` is written where it is not torch's 2; `persistent_workers` where the
+    start of workers is a notable part of an epoch, also for the workers that the script has already. All other
+    arguments (`timeout`, `worker_init_fn`, `multiprocessing_context`, `pin_memory_device`) stay the script's own.
     Why: by default batches are made in the training process, while nothing trains; the best number depends on the
-    machine and is found by trying (PyTorch's tuning guide; pytorch/pytorch#13246 on memory). How they are started
-    stays the script's choice: workers that stay are started once.
-    When it hurts: items that draw random numbers draw others than before, for each worker has its own seed: equal
-    training, other numbers. Workers take cores from a training on the CPU, and memory. An item that changes the data
-    set changes a copy that the training never sees: such data sets are left alone.
+    machine and is found by trying (PyTorch's tuning guide; pytorch/pytorch#13246 on memory). A DataLoader ends its
+    workers after each epoch and starts them again, with a first batch that nobody has made yet (pytorch/pytorch#15849).
+    What it promises: items that draw random numbers draw others than before, for each worker has its own seed: equal
+    training, other numbers (`statistical`). So it is with workers that stay, whatever the items: torch then draws one
+    number less each epoch, so samples come in another order from the second on, and the random states of workers go on
+    from epoch to epoch. Otherwise samples, their order and the random state of the training are the same (`exact`).
+    When it hurts: workers take cores from a training on the CPU, and memory. They work on copies: what an item changes
+    in the data set is lost, and workers that stay do not see what the script changes between epochs, so they are not
+    kept where it sets something in the data set or calls its methods; such changes from elsewhere go unseen. A sampler
+    of the script's own is asked for indices ahead of the training. Left alone: loaders with `in_order=False`, arguments
+    in `*` or `**`, classes derived from DataLoader, iterable data sets.
     """
 
     name: ClassVar[str] = "workers"
@@ -65,18 +85,26 @@ class Workers(Lever):
 
     num_workers: int = 1
     prefetch_factor: int = PREFETCH_FACTORS[0]
+    persistent_workers: bool = False
+    """True: written so. False: as the script has it."""
     draws: bool = True
     """Items draw random numbers, or nobody knows."""
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
-        """Numbers around what keeps up with the training, the likeliest first; the best of them with more batches."""
-        draws = any(loader.deterministic is not True for loader in trained_on(run))
-        present = {loader.num_workers for loader in trained_on(run)}
+        """Numbers around what keeps up with the training, the likeliest first; the best of them with more batches; and
+        the script's own number, where workers that stay may gain."""
+        used = trained_on(run)
+        draws = any(loader.deterministic is not True for loader in used)
+        stay = _any_may_stay(run)
+        present = {loader.num_workers for loader in used}
         counts = [count for count in _counts(run, machine) if present != {count}]
-        found = [cls(num_workers=count, draws=draws) for count in counts]
-        more = [cls(num_workers=count, prefetch_factor=PREFETCH_FACTORS[1], draws=draws) for count in counts[:1]]
-        return tuple(found + more) or (cls(draws=draws),)
+        found = [cls(num_workers=count, persistent_workers=stay, draws=draws) for count in counts]
+        if counts:
+            found.append(cls(counts[0], PREFETCH_FACTORS[1], persistent_workers=stay, draws=draws))
+        if stay and len(present) == 1 and present != {0}:
+            found.insert(0, cls(num_workers=min(present), persistent_workers=True, draws=draws))
+        return tuple(found) or (cls(draws=draws),)
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """What the loaders are, then what there is to gain, then whether there is room."""
@@ -84,48 +112,48 @@ class Workers(Lever):
             return NO_LOADER
         if machine.system != "Linux":
             return f"Workers are tried where processes are forked; this is {machine.system}."
-        refused = refused_by_all(run, _refuses)
+        refused = refused_by_all(run, lambda loader: _refuses(run, loader))
         if refused is not None:
             return refused
-        if {loader.num_workers for loader in trained_on(run)} == {self.num_workers} and self.prefetch_factor == 2:
+        if self._only_stays(run) and not self.persistent_workers:
             return f"The script reads its data with a num_workers of {self.num_workers} already."
         return hardly_waits(run) or self._no_room(run, machine) or (None if self.edits(run) else NO_LINE)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
-        return saves_at_most_s(run, ceilings)
-
-    def install(self, patch: Patch) -> None:
-        """Changes the arguments of loaders made from now on."""
-        from torch.utils.data import DataLoader
-
-        from hotlap.data.iterators import taught
-        from hotlap.data.staffing import Staffing
-
-        given = self.prefetch_factor if self.prefetch_factor != PREFETCH_FACTORS[0] else None
-        staffing = Staffing(self.num_workers, given, say=patch.notes.append, exact=not self.draws)
-        replace_arguments(patch, staffing.change)
-        patch.set(DataLoader, "_get_iterator", taught(DataLoader._get_iterator))
-        patch.settled.append(staffing.settled)
+        """All that a step waits for its batch, or what the ceiling promises at best; of workers that only stay, what
+        the first steps of epochs wait."""
+        gap = _gap_share(run) if self._only_stays(run) else None
+        return saves_at_most_s(run, ceilings) if gap is None else gap * _mean_step_s(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """The arguments, and `lasting(...)` around the data set."""
-        served = [loader for loader in run.loaders if _refuses(loader) is None]
-        arguments: list[Edit] = []
-        for site in sites(run, served):
-            arguments.append(AddArgument(site=site, keyword="num_workers", value=str(self.num_workers)))
-            if self.prefetch_factor != PREFETCH_FACTORS[0]:
-                arguments.append(AddArgument(site=site, keyword="prefetch_factor", value=str(self.prefetch_factor)))
-        return (*arguments, *wrapping_edits(run, served, "lasting"))
+        """The arguments of each loader that is served."""
+        return tuple(edit for loader in run.loaders for edit in self._edits(run, loader))
+
+    def _edits(self, run: Run, loader: LoaderFacts) -> Sequence[Edit]:
+        if _refuses(run, loader) is not None or (not self.draws and loader.deterministic is not True):
+            return ()
+        arguments = {"num_workers": str(self.num_workers)}
+        if self.prefetch_factor != PREFETCH_FACTORS[0]:
+            arguments["prefetch_factor"] = str(self.prefetch_factor)
+        if self.persistent_workers and _may_stay(run, loader):
+            arguments["persistent_workers"] = "True"
+        return argument_edits(run, loader, **arguments)
+
+    def _only_stays(self, run: Run) -> bool:
+        """The number of workers is the script's own."""
+        present = {loader.num_workers for loader in trained_on(run)}
+        return present == {self.num_workers} and self.prefetch_factor == PREFETCH_FACTORS[0]
 
     def _no_room(self, run: Run, machine: Machine) -> str | None:
         loader = max(trained_on(run), key=_batch_bytes)
         needed = self.num_workers * self.prefetch_factor * _batch_bytes(loader)
         if machine.shm_bytes is not None and needed > SHARE_OF_SHM * machine.shm_bytes:
             return f"Batches on their way would take {size(needed)} of the {size(machine.shm_bytes)} of /dev/shm."
+        needed += self.num_workers * WORKER_BYTES
         if needed > memory_bytes(machine):
             return (
-                f"Batches on their way would take {size(needed)}; {size(memory_bytes(machine))} of memory may be used."
+                f"Workers and batches on their way would take {size(needed)}; {size(memory_bytes(machine))} of memory "
+                "may be used."
             )
         return None
 
@@ -133,18 +161,22 @@ class Workers(Lever):
 def _counts(run: Run, machine: Machine) -> list[int]:
     """Numbers of workers, the likeliest first."""
     cores = max(1, math.floor(machine.usable_cores))
-    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, _mean_step_s(run)
     # So many processes make a batch in the time that the rest of a step takes.
     keeps_up = min(cores, math.ceil(waits_s / (step_s - waits_s))) if step_s > waits_s else cores
     wanted = [keeps_up, cores, keeps_up * 2, cores - 1, keeps_up - 1, cores * 2]
     return list(dict.fromkeys(count for count in wanted if 1 <= count <= max(2, cores)))[:MOST_CANDIDATES]
 
 
+def _mean_step_s(run: Run) -> float:
+    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
+
+
 def _batch_bytes(loader: LoaderFacts) -> int:
     return (loader.item_bytes or 0) * (loader.batch_size or 1)
 
 
-def _refuses(loader: LoaderFacts) -> str | None:
+def _refuses(run: Run, loader: LoaderFacts) -> str | None:
     if loader.num_items is None:
         return f"{loader.dataset} is an iterable data set: each worker would give all of it."
     if loader.num_items < LEAST_BATCHES * (loader.batch_size or 1):
@@ -153,4 +185,68 @@ def _refuses(loader: LoaderFacts) -> str | None:
         return f"Items of {loader.dataset} depend on hidden state ({loader.why_not}), of which each worker has a copy."
     if not loader.num_workers and loader.start_method not in ("fork", None):
         return f"Workers would be started by {loader.start_method}, which needs a script that can be imported again."
-    return None
+    hidden = why_hidden(run, loader)
+    if hidden is None and any(word.arg == "in_order" for _, call in _calls(run, loader) for word in call.keywords):
+        return "The script says in which order batches of workers may come (in_order)."
+    return hidden
+
+
+def _calls(run: Run, loader: LoaderFacts) -> list[tuple[Script, ast.Call]]:
+    """The calls that make this loader, which hide nothing."""
+    found = (found_at(run, site) for site in sites(run, [loader]))
+    return [(script, call) for script, call in found if script is not None and call is not None]
+
+
+def _any_may_stay(run: Run) -> bool:
+    try:
+        return any(_may_stay(run, loader) for loader in trained_on(run))
+    except UserError:  # the source is not what it was
+        return False
+
+
+def _may_stay(run: Run, loader: LoaderFacts) -> bool:
+    """Workers of this loader end, their start is a notable part of an epoch, and the data set is not seen to change."""
+    if loader.persistent_workers or loader.num_items is None or loader.dataset_anew:
+        return False
+    gap = _gap_share(run) if loader.num_workers else None
+    epoch_s = loader.num_items / (loader.batch_size or 1) * _mean_step_s(run)
+    pays = epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
+    return pays and _refuses(run, loader) is None and not any(_changes(*made) for made in _calls(run, loader))
+
+
+def _changes(script: Script, call: ast.Call) -> bool:
+    """The script writes to something in the data set that this call is given, or calls a method of it."""
+    given = [*call.args[:1], *(word.value for word in call.keywords if word.arg == "dataset")]
+    names = {ast.dump(each) for each in given if isinstance(each, ast.Name | ast.Attribute)}
+    for node in ast.walk(script.tree):
+        target = node.func if isinstance(node, ast.Call) else node
+        if isinstance(target, ast.Attribute | ast.Subscript):
+            written = target is not node or not isinstance(target.ctx, ast.Load)
+            if written and any(ast.dump(part) in names or _is_dataset(part) for part in _owners(target)):
+                return True
+    return False
+
+
+def _owners(node: ast.AST) -> Iterator[ast.AST]:
+    """`data.tensors`, `data` of `data.tensors[0]`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+        yield node
+
+
+def _is_dataset(node: ast.AST) -> bool:
+    """`loader.dataset`."""
+    return isinstance(node, ast.Attribute) and node.attr == "dataset"
+
+
+def _gap_share(run: Run) -> float | None:
+    """Part of the time that first steps of epochs wait longer than others; None if no epoch began while recorded."""
+    waits = run.phase_s.get(Phase.INPUT)
+    if waits is None or not run.step_s:
+        return None
+    starts = {i for i in run.epoch_starts if i < len(waits)}
+    others = [wait for i, wait in enumerate(waits) if i not in starts]
+    if not starts or not others:
+        return None
+    usual_s = median(others)
+    return sum(max(0.0, waits[i] - usual_s) for i in starts) / sum(run.step_s)

@@ -12,6 +12,7 @@ import ast
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind
 from hotlap.rules.advice import Change, advice, at_line
 from hotlap.rules.step import on_cpu
+from hotlap.source import device_of
 
 _MAKERS = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "ones", "tensor", "zeros", "rand", "randint", "randn", "randperm"}
@@ -54,23 +55,7 @@ def _made_at_once(node: ast.AST) -> tuple[ast.Call, str] | None:
     """The call whose tensor `node` moves, and where to, as an expression; None if it does anything else."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Attribute(attr=maker)) as make)):
-            device = _device(node) if maker in _MAKERS else None
+            device = device_of(node) if maker in _MAKERS else None
             if device is not None and not any(word.arg in _CHOSEN for word in make.keywords):
                 return make, device
-    return None
-
-
-def _device(move: ast.Call) -> str | None:
-    """Where the call moves its tensor; None if it does anything else, or that cannot be told."""
-    words = [word for word in move.keywords if word.arg != "non_blocking"]
-    given = [*move.args, *(word.value for word in words)]
-    if any(word.arg != "device" for word in words):
-        return None
-    match move.func, given:
-        case ast.Attribute(attr="cuda"), []:
-            return '"cuda"'
-        case ast.Attribute(attr="to"), [ast.Constant(value=str()) | ast.Attribute(attr="device")]:
-            return ast.unparse(given[0])
-        case ast.Attribute(attr="to"), [ast.Name(id=name) | ast.Attribute(attr=name)] if "dev" in name.lower():
-            return ast.unparse(given[0])
     return None

@@ -12,6 +12,7 @@ from hotlap.source.edits import (
     WrapArgument,
     WrapStatement,
 )
+from hotlap.source.moves import device_of
 from hotlap.source.script import Script, parsed, scripts
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "Script",
     "WrapArgument",
     "WrapStatement",
+    "device_of",
     "parsed",
     "patch",
     "scripts",

@@ -30,7 +30,7 @@ class WrapArgument:
     arguments: str = ""
     """What the function is given besides: `disk=True`."""
     inside: tuple[str, ...] = ()
-    """Full names of functions that stay around this one ("hotlap.data.lasting"): it goes within their calls, whether
+    """Full names of functions that stay around this one ("hotlap.data.late"): it goes within their calls, whether
     they are in the file already or are put there by another edit."""
 
 

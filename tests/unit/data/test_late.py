@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
-from hotlap.data import cached_prefix, lasting, late, late_batches, lateness, overlapped, prefix
+from hotlap.data import cached_prefix, late, late_batches, lateness, prefix
 from hotlap.data.late_batches import LateBatch
 from hotlap.data.lateness import LateDataset
 from hotlap.data.tails import Tail, tail_of
@@ -132,14 +132,20 @@ class Turn:
         return picture.rotate(90 * int(torch.randint(0, 4, (1,))), expand=False)
 
 
-@pytest.mark.parametrize("stays", [False, True])
-@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        {},
+        pytest.param({"num_workers": 2}, marks=pytest.mark.processes),
+        pytest.param({"num_workers": 2, "persistent_workers": True}, marks=pytest.mark.processes),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", KEPT)
-def test_around_kept_heads_both_are_done(name: str, num_workers: int, stays: bool) -> None:
+def test_around_kept_heads_both_are_done(name: str, workers: dict[str, Any]) -> None:
     ours = late(cached_prefix(KEPT[name]()))
-    put = lasting(ours) if stays else ours
-    given: dict[str, Any] = {"num_epochs": 3, "num_workers": num_workers, "batch_size": 5}
-    assert_same_epochs(epochs(put, **given), epochs(KEPT[name](), **given))
+    given: dict[str, Any] = {"num_epochs": 3, "batch_size": 5, **workers}
+    assert_same_epochs(epochs(ours, **given), epochs(KEPT[name](), **given))
     assert ours.note is None and ours._hotlap_dataset.note is None
     assert ours._hotlap_dataset.num_cached == len(ours)
 
@@ -185,27 +191,11 @@ def test_heads_dropped_while_it_goes_on_change_nothing(num_workers: int) -> None
     assert_same_epochs(loop(lambda data: late(cached_prefix(data))), loop(lambda data: data))
 
 
-def test_workers_that_stay_send_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = []
-    true_finish = late_batches.finish
-
-    def noted(data: Any) -> Any:
-        sent.append(type(data) is LateBatch)
-        return true_finish(data)
-
-    given: dict[str, Any] = {"num_workers": 2, "num_epochs": 3}
-    expected = epochs(usual(), **given)
-    monkeypatch.setattr(late_batches, "finish", noted)
-    ours = lasting(late(usual()))
-    assert_same_epochs(epochs(ours, **given), expected)
-    assert ours.note is None and all(sent) and len(sent) == 9
-
-
 @pytest.mark.processes
-def test_spawned_workers_that_stay_make_items_as_ever() -> None:
+def test_spawned_workers_make_items_as_ever() -> None:
     given: dict[str, Any] = {"num_workers": 1, "num_epochs": 2, "multiprocessing_context": "spawn"}
     ours = late(Pictures())
-    assert_same_epochs(epochs(lasting(ours), **given), epochs(Pictures(), **given))
+    assert_same_epochs(epochs(ours, **given), epochs(Pictures(), **given))
     assert ours.note is not None and "share no memory" in ours.note
 
 
@@ -444,10 +434,6 @@ def test_where_no_process_can_be_started_all_stays_as_it_is(monkeypatch: pytest.
     ours = late(usual())
     assert_same_epochs(epochs(ours, num_epochs=1), epochs(usual(), num_epochs=1))
     assert "daemonic" in ours.note
-
-
-def test_one_overlapped_may_stand_around_it() -> None:
-    assert_same_epochs(epochs(overlapped(late(usual())), num_epochs=1), epochs(usual(), num_epochs=1))
 
 
 def test_a_large_batch_is_done_in_parts() -> None:

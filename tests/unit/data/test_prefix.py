@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
-from hotlap.data import cached_prefix, lasting, prefix, shelf
+from hotlap.data import cached_prefix, prefix, shelf
 from tests.unit.data.pipelines import Compose, Flip, FlipBoth, Jointly, Noise, Slow, SlowBoth
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
 
@@ -138,8 +138,9 @@ class Where:
 
 def test_it_composes_with_workers_that_stay() -> None:
     make = SETS["in place"]
-    ours = lasting(cached_prefix(make()))
-    assert_same_epochs(epochs(ours, num_workers=2), epochs(make(), num_workers=2))
+    ours = cached_prefix(make())
+    given: dict[str, Any] = {"num_workers": 2, "persistent_workers": True}
+    assert_same_epochs(epochs(ours, **given), epochs(make(), **given))
     assert ours.note is None
 
 

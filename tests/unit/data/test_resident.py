@@ -1,5 +1,6 @@
 """Items that lie on a device as a whole: batches gathered there, the same, and given up without a trace."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,13 +8,10 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from hotlap import at_work
-from hotlap.data import batched, cached, overlapped, resident
+from hotlap.data import batched, cached, resident
 from hotlap.data.residence import NUM_MOVES_FIRST, CudaDepot, Depot, Residence, Residences
 from hotlap.data.unmade import MOST_LOOKS, Unmade
 from hotlap.errors import UserError
-from hotlap.levers import Patch
-from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.device_resident import DeviceResident
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed
 
 
@@ -114,6 +112,28 @@ def test_pictures_in_another_order_of_dimensions_keep_it() -> None:
     assert residence(kept).num_given > 0
 
 
+@pytest.mark.parametrize(
+    ("move", "from_there"),
+    [
+        (lambda x: x.to("cpu"), True),
+        (lambda x: x.to("cpu", non_blocking=True), True),
+        (lambda x: x.to(device=torch.device("cpu")), True),
+        (lambda x: x.to(torch.float64), False),
+        (lambda x: x.to("cpu", torch.float16), False),
+        (lambda x: x.to(x), False),
+    ],
+)
+def test_only_a_plain_move_takes_rows_from_the_device(move: Callable[[Any], Any], from_there: bool) -> None:
+    kept, _ = there(Pictures(40))
+    for _ in range(5):
+        list(moved(kept, num_epochs=1))
+    before = residence(kept).num_given
+    (picture, _), (plain, _) = next(iter(DataLoader(kept, 4))), next(iter(DataLoader(Pictures(40), 4)))
+    found, wanted = move(picture), move(plain)
+    assert torch.equal(found, wanted) and found.dtype == wanted.dtype
+    assert residence(kept).num_given == before + from_there
+
+
 def test_what_is_written_into_a_batch_reaches_nothing() -> None:
     kept, _ = there(Pictures(8))
     for _ in range(40):
@@ -172,38 +192,19 @@ def test_it_stands_where_cached_does() -> None:
     pictures = Pictures(8)
     inner = cached(pictures)
     assert resident(inner) is inner and cached(resident(pictures)).note is None
-    assert type(overlapped(resident(pictures))).__name__ == "OverlappedDataset"
     with pytest.raises(UserError, match="one of the two"):
         resident(batched(torch.utils.data.TensorDataset(torch.zeros(4, 2))))
 
 
-@pytest.mark.parametrize("order", [(CachedDataset(), DeviceResident()), (DeviceResident(), CachedDataset())], ids=str)
-def test_beside_the_cache_in_any_order(order: tuple[Any, Any]) -> None:
-    patch = Patch()
-    try:
-        for lever in order:
-            lever.install(patch)
-        pictures = Pictures(8)
-        found: Any = DataLoader(pictures, 4).dataset
-        assert found._hotlap_dataset is pictures and found._hotlap_residences is not None
-    finally:
-        patch.undo()
-
-
-def test_a_lever_is_told_and_waits_until_all_is_there() -> None:
-    patch, far = Patch(), Here()
-    try:
-        DeviceResident().install(patch)
-        loader = DataLoader(Pictures(40), 4)
-        kept: Any = loader.dataset
-        kept._hotlap_residences._find = lambda device: far
-        settled = [[picture.to("cpu") for picture, _ in loader] and patch.settled[0]() for _ in range(5)]
-        assert settled[0] is False and settled[-1] is True and far.brought and not at_work.notes()
-        for picture, _ in loader:
-            picture.sum()
-        assert patch.settled[0]() and any("uses its batches on the CPU" in note for note in at_work.notes())
-    finally:
-        patch.undo()
+def test_a_trial_waits_until_all_is_there() -> None:
+    kept, far = there(Pictures(40))
+    loader = DataLoader(kept, 4)
+    settled = [[picture.to("cpu") for picture, _ in loader] and at_work.settled() for _ in range(5)]
+    assert settled[0] is False and settled[-1] is True and not at_work.notes()
+    assert isinstance(far, Here) and far.brought
+    for picture, _ in loader:
+        picture.sum()
+    assert at_work.settled() and any("uses its batches on the CPU" in note for note in at_work.notes())
 
 
 @pytest.mark.gpu

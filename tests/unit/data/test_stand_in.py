@@ -1,4 +1,4 @@
-"""Two functions around one data set: an order that works, or a sentence; levers find the order themselves."""
+"""Two functions around one data set: an order that works, or a sentence."""
 
 from collections.abc import Callable
 from itertools import permutations
@@ -6,39 +6,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import TensorDataset
 
-from hotlap.data import batched, cached, cached_prefix, lasting, late, overlapped
+from hotlap.data import batched, cached, cached_prefix, late
 from hotlap.errors import UserError
-from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.cached_prefix import CachedPrefix
-from hotlap.levers.late_transform import LateTransform
-from hotlap.levers.lever import Lever, Patch
-from hotlap.levers.no_epoch_gap import NoEpochGap
-from hotlap.levers.pin_and_overlap import PinAndOverlap
-from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
+from tests.unit.data.sets import assert_same_epochs, epochs
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cached": cached,
     "batched": batched,
     "cached_prefix": cached_prefix,
     "late": late,
-    "lasting": lasting,
-    "overlapped": overlapped,
 }
 
-GOOD = {
-    ("lasting", "cached"): "cached",  # which needs no workers
-    ("lasting", "batched"): "batched",
-    ("lasting", "cached_prefix"): "lasting cached_prefix",
-    ("lasting", "late"): "lasting late",
-    ("late", "cached_prefix"): "late cached_prefix",
-    ("overlapped", "late"): "overlapped late",
-    ("overlapped", "cached"): "overlapped cached",
-    ("overlapped", "batched"): "overlapped batched",
-    ("overlapped", "cached_prefix"): "overlapped cached_prefix",
-    ("overlapped", "lasting"): "overlapped lasting",
-}
+GOOD = {("late", "cached_prefix"): "late cached_prefix"}
 
 
 def tensors() -> TensorDataset:
@@ -75,47 +56,3 @@ def test_two_together_are_one_good_order_or_a_sentence(outer: str, inner: str) -
 def test_the_same_twice_is_once(name: str) -> None:
     once = FUNCTIONS[name](tensors())
     assert FUNCTIONS[name](once) is once
-
-
-LEVERS: dict[str, Lever] = {
-    "cached": CachedDataset(),
-    "cached_prefix": CachedPrefix(),
-    "late": LateTransform(),
-    "lasting": NoEpochGap(),
-    "overlapped": PinAndOverlap(),
-}
-
-
-@pytest.mark.parametrize("names", [*permutations(LEVERS, 2), *permutations(LEVERS, 3)], ids=" then ".join)
-def test_levers_come_to_the_same_in_any_order(names: tuple[str, ...]) -> None:
-    patches = []
-    try:
-        for name in names:
-            patches.append(Patch())
-            LEVERS[name].install(patches[-1])
-        found = layers(DataLoader(Pictures(), batch_size=8).dataset)
-    finally:
-        for patch in reversed(patches):
-            patch.undo()
-    kinds = found.split()
-    assert kinds == sorted(kinds, key=["overlapped", "lasting", "late", "cached_prefix", "cached"].index)
-    assert "cached" not in kinds or not {"cached_prefix", "late"} & set(kinds), "nothing is left to do"
-    if "cached" not in names:
-        assert set(kinds) == set(names)
-    assert ("overlapped" in kinds) == ("overlapped" in names)
-    if "cached" in kinds:
-        assert "cached" in names and "lasting" not in kinds, "whose workers would have nothing to do"
-    elif "cached_prefix" in kinds or "late" in kinds:
-        assert ("lasting" in kinds) == ("lasting" in names)
-
-
-@pytest.mark.parametrize("name", LEVERS)
-def test_what_the_script_has_put_there_is_no_trouble_for_a_lever(name: str) -> None:
-    patch = Patch()
-    LEVERS[name].install(patch)
-    try:
-        for by_hand in FUNCTIONS.values():
-            loader = DataLoader(by_hand(tensors()), batch_size=8)
-            assert_same_epochs([(batch, ()) for batch in loader], [(batch, ()) for batch in DataLoader(tensors(), 8)])
-    finally:
-        patch.undo()

@@ -1,20 +1,13 @@
 """batched-fetch: when it applies, what it wraps, and what it leaves alone."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, TensorDataset
 
-from hotlap.data import BatchedDataset
-from hotlap.levers import Patch
 from hotlap.levers.batched_fetch import BatchedFetch
 from hotlap.record import LoaderFacts, Run
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site
-from tests.unit.data.sets import Pictures
 
 
 def run_of(*loaders: LoaderFacts) -> Run:
@@ -52,22 +45,3 @@ def test_is_worth_a_trial_where_data_lies_in_memory() -> None:
 )
 def test_says_why_it_is_not_worth_one(run: Run, reason: str) -> None:
     assert BatchedFetch().rejects(run, machine()) == reason
-
-
-@pytest.fixture
-def patch() -> Iterator[Patch]:
-    made = Patch()
-    BatchedFetch().install(made)
-    yield made
-    made.undo()
-
-
-@pytest.mark.usefixtures("patch")
-def test_wraps_the_data_set_however_it_is_given() -> None:
-    data: Any = TensorDataset(torch.zeros(8))
-    for made in (DataLoader(data, 8, True), DataLoader(dataset=data)):
-        assert type(made.dataset) is BatchedDataset and made.dataset._hotlap_dataset is data
-    assert type(DataLoader([1, 2]).dataset) is BatchedDataset  # type: ignore[arg-type]
-    assert type(DataLoader(Pictures()).dataset) is Pictures
-    with pytest.raises(TypeError, match="dataset"):
-        DataLoader()  # type: ignore[call-arg]

@@ -5,18 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader
 
 from hotlap import at_work
-from hotlap.data import CachedDataset as Wrapper
 from hotlap.data import cached
-from hotlap.data.recent import MAX_HELD
 from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.lever import Patch
 from hotlap.record import Ceiling, Interval, LoaderFacts, Run
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site
-from tests.unit.data.sets import Pictures, assert_same_epochs, epochs
+from tests.unit.data.sets import Pictures
 
 LOADER = "torch.utils.data.DataLoader"
 
@@ -108,94 +105,6 @@ def test_a_line_that_makes_two_loaders_is_changed_once() -> None:
     assert len(CachedDataset().edits(replace(run, call_sites=same_line))) == 1
 
 
-@pytest.fixture
-def patch() -> Any:
-    made = Patch()
-    CachedDataset().install(made)
-    yield made
-    made.undo()
-
-
-class Stream(IterableDataset[Any]):
-    def __iter__(self) -> Any:
-        return iter(range(4))
-
-
-def test_wraps_the_data_set_however_it_is_given(patch: Patch) -> None:
-    pictures = Pictures()
-    for made in (DataLoader(pictures, 8, True), DataLoader(dataset=pictures), DataLoader(pictures, num_workers=2)):
-        assert type(made.dataset) is Wrapper
-        assert made.dataset._hotlap_kept.dataset is pictures
-
-
-def test_two_loaders_of_one_data_set_share_its_items(patch: Patch) -> None:
-    pictures = Pictures()
-    assert DataLoader(pictures).dataset is DataLoader(pictures, shuffle=True).dataset
-
-
-def test_leaves_alone_what_it_does_not_serve(patch: Patch) -> None:
-    kept = cached(Pictures())
-    assert DataLoader(kept).dataset is kept
-    assert type(DataLoader(Stream()).dataset) is Stream
-    with pytest.raises(TypeError, match="dataset"):
-        DataLoader()  # type: ignore[call-arg]
-
-
-def test_undoing_restores_the_constructor() -> None:
-    before = DataLoader.__init__
-    made = Patch()
-    CachedDataset().install(made)
-    assert DataLoader.__init__ is not before
-    made.undo()
-    assert DataLoader.__init__ is before
-    assert type(DataLoader(Pictures()).dataset) is Pictures
-
-
-def test_batches_and_random_streams_stay_bit_for_bit(patch: Patch) -> None:
-    with_lever = epochs(Pictures())
-    tensors = TensorDataset(torch.arange(50.0), torch.arange(50))
-    tensors_with = epochs(tensors)
-    patch.undo()
-    assert_same_epochs(with_lever, epochs(Pictures()))
-    assert_same_epochs(tensors_with, epochs(tensors))
-
-
-def test_is_settled_when_what_is_in_use_is_full(patch: Patch) -> None:
-    (settled,) = patch.settled
-    train = DataLoader(Pictures(), batch_size=8)
-    DataLoader(Pictures(9))  # made, but never drawn from
-    assert settled()
-    batches = iter(train)
-    next(batches)
-    assert not settled()
-    for _ in batches:
-        pass
-    assert settled()
-
-
-def test_says_in_the_record_why_it_gave_up(patch: Patch) -> None:
-    list(DataLoader(Pictures(50, lambda _: torch.rand(()).item()), batch_size=8))
-    assert at_work.notes() == ["an item of Pictures draws random numbers (from torch), so items are computed each time"]
-    assert patch.settled[0]()
-
-
-def test_one_that_gave_up_was_not_at_work(patch: Patch) -> None:
-    assert patch.why_idle() is None, "nothing was asked for yet"
-    epochs(Pictures(build=lambda number: torch.rand(2)), num_epochs=1)
-    assert patch.why_idle() is not None
-    epochs(Pictures(), num_epochs=1)
-    assert patch.why_idle() is None, "one is"
-
-
-def test_holds_the_items_of_a_few_data_sets_that_no_loader_uses(patch: Patch) -> None:
-    first = Pictures()
-    list(DataLoader(first, batch_size=8))
-    assert DataLoader(first).dataset.full  # type: ignore[attr-defined]
-    for _ in range(MAX_HELD):
-        DataLoader(Pictures())
-    assert not DataLoader(first).dataset.full  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("facts", "arguments"),
     [
@@ -208,3 +117,26 @@ def test_holds_the_items_of_a_few_data_sets_that_no_loader_uses(patch: Patch) ->
 def test_is_kept_on_disk_where_the_next_run_would_gain_by_it(facts: dict[str, Any], arguments: str) -> None:
     (edit,) = CachedDataset().edits(run_of(replace(loader(), **facts)))
     assert isinstance(edit, WrapArgument) and edit.arguments == arguments
+
+
+def test_a_trial_waits_until_what_is_in_use_is_full() -> None:
+    train, unused = cached(Pictures()), cached(Pictures(9))
+    assert at_work.settled() and len(unused) == 9
+    batches = iter(DataLoader(train, batch_size=8))
+    next(batches)
+    assert not at_work.settled()
+    for _ in batches:
+        pass
+    assert at_work.settled()
+
+
+def test_one_that_gave_up_was_not_at_work() -> None:
+    draws = cached(Pictures(50, lambda _: torch.rand(()).item()))
+    assert at_work.why_idle("cached") is None, "nothing was asked for yet"
+    list(DataLoader(draws, batch_size=8))
+    told = "an item of Pictures draws random numbers (from torch), so items are computed each time"
+    assert at_work.notes() == [told] and at_work.why_idle("cached") == told
+    assert at_work.settled()
+    works = cached(Pictures())
+    list(DataLoader(works, batch_size=8))
+    assert at_work.why_idle("cached") is None, "one is"

@@ -1,7 +1,6 @@
 """cached-prefix on loaders: a lever that found nothing to work on was not tried."""
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from hotlap.data import cached_prefix, prefix
-from hotlap.levers import Patch
 from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.probe.arms import Arms
 from hotlap.record import Plan
@@ -42,32 +40,6 @@ class Photographs(Dataset[Any]):
 class AtOnce(Photographs):
     def __getitem__(self, index: Any) -> Any:
         return torch.full((2, 2), float(index)) + torch.rand(1)
-
-
-@pytest.fixture
-def patch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Patch]:
-    monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
-    made = Patch()
-    CachedPrefix().install(made)
-    yield made
-    made.undo()
-
-
-def test_it_is_at_work_if_one_data_set_can_be_cut(patch: Patch) -> None:
-    assert patch.why_idle() is None, "nobody knows yet"
-    loaders = [DataLoader(Photographs()), DataLoader(AtOnce()), DataLoader(Photographs())]
-    for loader in loaders[:2]:
-        list(loader)
-    assert patch.why_idle() is None
-
-
-def test_it_is_not_at_work_where_no_item_can_be_cut(patch: Patch) -> None:
-    used, unused = DataLoader(AtOnce()), DataLoader(AtOnce())
-    list(used)
-    reason = patch.why_idle()
-    assert reason is not None
-    assert reason.startswith("heads of AtOnce are not kept")
-    assert len(unused) == 8
 
 
 def test_the_record_says_that_it_was_not_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,21 +1,13 @@
 """late-transform: when it applies, what it wraps, and what it leaves alone."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from hotlap import at_work
-from hotlap.data.lateness import LateDataset
-from hotlap.levers import Patch
 from hotlap.levers.late_transform import LateTransform
 from hotlap.record import InputPart, LoaderFacts, Phase, Run
 from hotlap.source import WrapArgument
 from tests.sample_runs import loader, machine, run_with, site
-from tests.unit.data.pictures import usual
 
 
 def augmented() -> LoaderFacts:
@@ -87,28 +79,3 @@ def test_copies_to_a_gpu_are_a_reason_of_their_own() -> None:
     assert LateTransform().rejects(run, machine()) is None
     assert LateTransform().saves_at_most_s(run, ()) == pytest.approx(0.0015)
     assert LateTransform().rejects(replace(run, device="cpu"), machine()) is not None
-
-
-@pytest.fixture
-def patch() -> Iterator[Patch]:
-    made = Patch()
-    LateTransform().install(made)
-    yield made
-    made.undo()
-
-
-class Stream(IterableDataset[Any]):
-    def __iter__(self) -> Iterator[Any]:
-        return iter(range(3))
-
-
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_wraps_each_data_set_once_and_says_why_one_stays(patch: Patch) -> None:
-    data = usual()
-    one, other = DataLoader(data, 8), DataLoader(data, 4)
-    assert type(one.dataset) is LateDataset and one.dataset is other.dataset
-    assert type(DataLoader(Stream()).dataset) is Stream
-    list(one)
-    assert not at_work.notes()
-    list(DataLoader(TensorDataset(torch.ones(4)), 2))
-    assert "none of its transforms ends with ToTensor" in at_work.notes()[0]
