@@ -102,15 +102,21 @@ class Search:
         while self._time_more():
             pass
         self._look_for_gains_in_vain()
-        untried = [one.names[0] for one in self._untried()]
-        untried += [f"{one.names[0]} again, by more processes" for one in self._candidates.unshown()]
-        if untried:
-            names = ", ".join(dict.fromkeys(untried))
-            self._log.warn(f"The budget was over before {names} could be tried; raise --budget to try more.")
+        self._tell_untried()
         for gained, why in self.in_vain.items():
             self._log.warn(why)
             if gained in self._gains:
                 self._write(self._gains[gained], why=why)
+
+    def _tell_untried(self) -> None:
+        """Each lever once, whatever its settings."""
+        untried = dict.fromkeys(name for one in self._untried() for name in one.names)
+        unshown = dict.fromkeys(name for one in self._candidates.unshown() for name in one.names)
+        again = [name for name in unshown if name not in untried]
+        told = [f"{', '.join(untried)} could be tried"] if untried else []
+        told += [f"{', '.join(again)} could be tried again, by more processes"] if again else []
+        if told:
+            self._log.warn(f"The budget was over before {', and '.join(told)}; raise --budget to try more.")
 
     # What to do
 

@@ -364,6 +364,17 @@ def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
     assert all(warning.count(kind.name) <= 1 for kind in levers.ALL), "a lever once, whatever its settings"
 
 
+def test_what_a_noisy_machine_left_open_is_named_once_as_well(script: Path) -> None:
+    seen = 0
+    for seed in range(6):
+        world = world_of(script, costs={"cached-dataset": 0.9, "workers": 0.9}, process_sd=0.15, seed=seed)
+        for warning in tune(world, budget_s=100.0).warnings:
+            if "could be tried again, by more processes" in warning:
+                seen += 1
+                assert all(len(re.findall(rf"(?<![\w-]){kind.name}(?![\w-])", warning)) <= 1 for kind in levers.ALL)
+    assert seen
+
+
 def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring(script: Path) -> None:
     names = ("cached-dataset", "native-step")
     study = tune(world_of(script, costs={"native-step": 0.4}), levers=names, budget_s=80.0)
