@@ -52,7 +52,7 @@ SERVED = {"batched-fetch": "rows", "cached-prefix": "photographs", "late-transfo
 
 
 def kept(seen: Seen, own: Seen) -> bool:
-    return seen.num_pools < own.num_pools if own.num_pools else seen.count(b"i") < own.count(b"i")
+    return seen.count(b"i") < own.count(b"i")
 
 
 AT_WORK: Mapping[str, Callable[[Seen, Seen], bool]] = {
@@ -169,10 +169,8 @@ def changes_data(number: int) -> None:
     info.dataset.scale = number + 2.0
 
 
-_ANY_ORDER = "its batches may come in any order (in_order=False)"
-
 ARGUMENTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
-    "no timeout": ({"timeout": 600}, dict.fromkeys(("cached-dataset", "device-resident"), "may take 600 s (timeout)")),
+    "no timeout": ({"timeout": 600}, {}),
     "worker_init_fn": ({"worker_init_fn": seeds_worker}, {}),
     "worker_init_fn changes the data set": (
         {"worker_init_fn": changes_data, "num_workers": 2},
@@ -181,9 +179,7 @@ ARGUMENTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     ),
     "multiprocessing_context": ({"multiprocessing_context": multiprocessing.get_context("fork")}, {}),
     "pin_memory_device": ({"pin_memory": True, "pin_memory_device": "cuda"}, {}),
-    "in_order": (
-        {"in_order": False}, dict.fromkeys(("cached-dataset", "device-resident"), _ANY_ORDER)
-    ),
+    "in_order": ({"in_order": False}, {}),
     "prefetch_factor": ({"prefetch_factor": 4}, {}),
 }  # fmt: skip
 """Name -> (settings, what levers say that step aside; an empty sentence: their data sets have no such attribute)."""
@@ -349,11 +345,9 @@ def test_other_scripts(name: str) -> None:
 BY_WORKERS = {
     "augmented": "an item draws random numbers",
     "ragged": "its items are no plain numbers that processes can share",
-    "collates at random": "its collate function draws random numbers",
-    "no batches": "the loader makes no batches",
 }
 
-WITH_WORKERS = (*BY_WORKERS, "chain", "collates by hand")
+WITH_WORKERS = (*BY_WORKERS, "chain", "collates by hand", "collates at random", "no batches")
 
 
 @pytest.mark.processes

@@ -17,11 +17,11 @@ _PAGE_BYTES = 4096
 
 @final
 class Arena:
-    """Shared pages: anonymous ones, or those of a file that is as long."""
+    """Pages that forked processes share: anonymous ones, or those of a file that is as long."""
 
     def __init__(self, num_bytes: int, *, file: int | None = None, read_only: bool = False) -> None:
         # copy-on-write for a finished file: whatever happens in this process, the file stays as it was checked
-        mode = {"access": mmap.ACCESS_COPY} if read_only else {"flags": mmap.MAP_SHARED}
+        mode = {"access": mmap.ACCESS_COPY} if read_only else {}
         self.pages = mmap.mmap(-1 if file is None else file, max(1, num_bytes), **mode)
         self.num_bytes = num_bytes
         self._used_bytes = 0

@@ -31,14 +31,13 @@ class CachedDataset(StandIn):
     @property
     def num_cached(self) -> int:
         """Items kept now."""
-        by_workers = self._hotlap_kept.by_workers
-        return self._hotlap_kept.num_cached if by_workers is None else int(by_workers.present.sum())
+        self._hotlap_kept.refused()
+        return self._hotlap_kept.num_cached
 
     @property
     def full(self) -> bool:
         """True if every item is kept."""
-        by_workers = self._hotlap_kept.by_workers
-        return self._hotlap_kept.full or (by_workers is not None and by_workers.full)
+        return self._hotlap_kept.full
 
     @property
     def warm(self) -> bool:
@@ -49,6 +48,7 @@ class CachedDataset(StandIn):
     def note(self) -> str | None:
         """One sentence if items are not kept, or were dropped, or are not on the device: what was seen."""
         residences = self._hotlap_residences
+        self._hotlap_kept.refused()
         return self._hotlap_kept.note or (None if residences is None else residences.notes.last)
 
     def __getitem__(self, index: Any) -> Any:
@@ -85,11 +85,11 @@ class CachedDataset(StandIn):
 
     def _hotlap_settled(self) -> bool:
         kept, residences = self._hotlap_kept, self._hotlap_residences
-        return not kept.used or kept.given_up or (kept.settled and (residences is None or residences.settled))
+        return not kept.used or kept.refused() or (kept.settled and (residences is None or residences.settled))
 
     def _hotlap_idle(self) -> str | None:
         kept = self._hotlap_kept
-        return None if kept.used and not kept.given_up else self.note or ""
+        return None if kept.used and not kept.refused() else self.note or ""
 
     def _hotlap_gather(self, store: Store, index: torch.Tensor) -> tuple[Any] | None:
         """A batch of a store that holds all items."""
@@ -130,8 +130,8 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     changes from one item to the next may be handed out stale for some batches, until the next check. Without a loader,
     as many items as there are count as an epoch.
 
-    With worker processes each worker keeps a copy of its own (and loses it when it ends): it works, but takes memory
-    for each and is seldom worth it.
+    Forked worker processes compute items into memory that all of them share. Once it holds all items, batches are
+    gathered in the training process, and workers are started no more. Workers that are spawned keep nothing.
 
     Arguments:
         dataset: map-style: `dataset[i]` gives an item, `len(dataset)` their number. Not changed.

@@ -1,10 +1,10 @@
 """The store of a data set's items: made, found on disk, filled by other processes, and given up."""
 
+import os
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from hotlap import at_work
@@ -14,6 +14,7 @@ from hotlap.data.items import Unsupported
 from hotlap.data.memory import limit_bytes, usable_cores
 from hotlap.data.opened_files import OpenedFiles
 from hotlap.data.opening import Opened, close_with, open_store, wish_for
+from hotlap.data.progress import Progress
 from hotlap.data.store import Store
 
 # Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
@@ -27,9 +28,6 @@ FILL_WAIT_S = 5.0
 # What a copy of this process that computes items takes for itself: 3.7 MiB with small ones (torch 2.13, Linux).
 FILLER_BYTES = 4 << 20
 
-# Items of a cache found on disk that are computed and compared before the first is handed out.
-NUM_WARM_CHECKS = 8
-
 
 class Filling(ABC):
     """Where items are, and who computes them ahead. What may be kept at all is decided by `Kept`."""
@@ -41,14 +39,14 @@ class Filling(ABC):
         self.note: str | None = None
         self.warm = False
         """True if the items were found on disk."""
-        self.full = False
-        self.num_cached = 0
+        self._full = False
+        self._process = os.getpid()
         self._streams = Streams()
         self._files = OpenedFiles()
         self._store: Store | None = None
         self._opened: Opened | None = None
         self._fillers: Fillers | None = None
-        self._present = np.zeros(0, dtype=np.bool_)
+        self._progress = Progress(0)
         self._own_memory = False
         self._limit_bytes = 0
         self._item_s = 0.0
@@ -66,6 +64,34 @@ class Filling(ABC):
         """What was seen around computing items that forbids to keep them."""
 
     @property
+    def num_cached(self) -> int:
+        """Items kept now, by whichever process computed them."""
+        return int(self._present.sum())
+
+    @property
+    def full(self) -> bool:
+        """True if every item is kept."""
+        return self._full or self.look_if_full()
+
+    def look_if_full(self) -> bool:
+        """Whether every item is kept now; if so, the process that made the store lets the next run find them."""
+        if not self._full and self._store is not None and self._present.all():
+            self._full = True
+            if self._opened is not None and not self._in_copy:
+                self._opened.publish()
+                self._tell(self._opened)
+        return self._full
+
+    @property
+    def _present(self) -> Any:
+        return self._progress.present
+
+    @property
+    def _in_copy(self) -> bool:
+        """True in a process that was forked since: what it keeps elsewhere than in the store is lost with it."""
+        return self._process != os.getpid()
+
+    @property
     def _name(self) -> str:
         return type(self.dataset).__name__
 
@@ -78,9 +104,9 @@ class Filling(ABC):
         """True if other processes should compute items, and may."""
         return self._item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
 
-    def _open(self, items: list[Any], length: int, *, shared: bool) -> None:
+    def _open(self, items: list[Any], length: int) -> None:
         """Choose and make the store, if it fits into memory or on disk."""
-        wish = wish_for(memory_bytes=self.memory_bytes, disk=self.disk, shared=shared, own_memory=self._own_memory)
+        wish = wish_for(memory_bytes=self.memory_bytes, disk=self.disk, own_memory=self._own_memory)
         self._limit_bytes = wish.limit_bytes
         try:
             opened = open_store(self.dataset, items, length, wish)
@@ -89,33 +115,18 @@ class Filling(ABC):
         except (MemoryError, RuntimeError, OSError) as error:
             self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
         else:
-            self._begin_store(opened, length, shared=shared)
+            self._opened, self._store = opened, opened.store
+            close_with(self, opened)
+            self._progress = Progress(length, full=opened.full)
+            self.warm = self._full = opened.full
+            self._tell(opened)
 
-    def _begin_store(self, opened: Opened, length: int, *, shared: bool) -> None:
-        self._opened, self._store = opened, opened.store
-        close_with(self, opened)
-        self._present = np.full(length, opened.full, dtype=np.bool_)
-        self._tell(opened)
-        if opened.full:
-            self.warm = self.full = True
-            self.num_cached = length
-            self._check_warm(length)
-        elif shared and opened.store.mappable:
-            self._fill(length)
-
-    def _check_warm(self, length: int) -> None:
-        """Some items of a cache that another run wrote, computed here and compared."""
-        for number in range(min(NUM_WARM_CHECKS, length)):
-            position = number * length // min(NUM_WARM_CHECKS, length)
-            again = self._again(position)
-            if again is None:
-                return
-            if self._store is None or not self._store.holds(position, again[0]):
-                self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
-                self._present[:] = False
-                self.num_cached = 0
-                self.warm = self.full = False
-                return
+    def _leave_disk(self, items: list[Any], length: int) -> None:
+        """Begin anew in memory: what another run left is of other items."""
+        self._stop()
+        self.disk = False
+        self._open(items, length)
+        self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
 
     def _fill(self, length: int) -> None:
         """Have all items computed in other processes; wait for them if that is soon done."""
@@ -156,21 +167,13 @@ class Filling(ABC):
         fillers = self._fillers
         if fillers is None:
             return
-        if done:
-            self._present[done] = True
-            self.num_cached = int(self._present.sum())
-            self._now_full()
+        self._present[done] = True
+        self.look_if_full()
         if fillers.trouble is not None or fillers.num_outstanding == 0:
             self._fillers = None
             fillers.stop()
             if fillers.refused and fillers.trouble is not None:
                 self.give_up(fillers.trouble)
-
-    def _now_full(self) -> None:
-        self.full = self.num_cached == len(self._present)
-        if self.full and self._opened is not None:
-            self._opened.publish()
-            self._tell(self._opened)
 
     def _tell(self, opened: Opened) -> None:
         for note in opened.notes:
@@ -182,6 +185,6 @@ class Filling(ABC):
         if self._fillers is not None:
             self._fillers.stop()
             self._fillers = None
-        if self._opened is not None:
+        if self._opened is not None and not self._in_copy:
             self._opened.close()
-            self._opened = None
+        self._opened = None

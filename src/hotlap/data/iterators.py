@@ -33,14 +33,12 @@ from torch.utils.data.dataloader import (
 from hotlap.data.cache import CachedDataset
 from hotlap.data.collation import torch_collates
 from hotlap.data.determinism import Streams
-from hotlap.data.fillers import Fillers
 from hotlap.data.gathering import BatchedDataset
 from hotlap.data.indices import positions
 from hotlap.data.lateness import LateDataset, late_iterator
 from hotlap.data.prefix import PrefixDataset
 from hotlap.data.stand_in import StandIn
-from hotlap.data.warning import warn
-from hotlap.data.workers import Filled, ForWorkers, role_of, why_any_order, why_no_copies
+from hotlap.data.workers import role_of, why_no_copies
 
 _TORCH = _BaseDataLoaderIter.__module__
 
@@ -90,20 +88,12 @@ def _by_workers(loader: Any) -> Callable[[Any], Any] | None:
     dataset = loader.dataset
     if type(dataset) is BatchedDataset or dataset._hotlap_kept.given_up:
         return None
-    reason = _why_own_workers(loader)
-    if reason is None:
-        return InPlaceOfWorkers
-    dataset._hotlap_kept.say(f"{type(dataset._hotlap_dataset).__name__} is read by its own workers: {reason}")
-    return None
-
-
-def _why_own_workers(loader: Any) -> str | None:
-    """Why nothing can stand in the place of the workers of a loader over kept items."""
-    if not loader._auto_collation:
-        return "the loader makes no batches"
-    if loader.timeout:
-        return f"a batch may take {loader.timeout:g} s (timeout), which is counted for a worker"
-    return why_no_copies(loader) or why_any_order(loader)
+    reason = why_no_copies(loader)
+    if reason is not None:
+        dataset._hotlap_kept.say(f"{type(dataset._hotlap_dataset).__name__} is read by its own workers: {reason}")
+        return None
+    dataset._hotlap_kept.before_workers(role_of(loader))
+    return InPlaceOfWorkers if _can_gather(loader) else Filling
 
 
 def _prepare_heads(loader: Any) -> None:
@@ -192,179 +182,78 @@ def _is_watched() -> bool:
     return bool(step.__module__ != _TORCH or torch._C._autograd._profiler_enabled())
 
 
-class InPlaceOfWorkers(_BaseDataLoaderIter):
-    """With workers: what happens in this process happens in their order (torch's `_MultiProcessingDataLoaderIter`)."""
+@final
+class Filling(_MultiProcessingDataLoaderIter):
+    """torch's own workers, which fill the cache; persistent ones end with the epoch in which it became full."""
 
-    def __init__(self, loader: Any) -> None:
-        generator = torch.default_generator if loader.generator is None else loader.generator
-        self._state_before_seed = generator.get_state()
-        self._workers: Any = None
-        self._fillers: Fillers | None = None
-        self._filled: Filled | None = None
-        super().__init__(loader)
-        self._kept = loader.dataset._hotlap_kept
-        self._cache: ForWorkers = self._kept.for_workers(ForWorkers)
-        self._role = role_of(loader, int(self._base_seed))
-        # Not the loader itself: it holds this iterator when its workers are persistent.
-        self._loader = copy.copy(loader)
-        self._loader.__dict__["_iterator"] = None
-        self._reset(loader, first_iter=True)
-
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if self._workers is not None:
-            self._workers._reset(loader, first_iter)
-            return
-        super()._reset(loader, first_iter)
-        self._ahead: deque[Any] = deque()
-        self._given = 0
-        for _ in range(self._loader.prefetch_factor * self._num_workers):
-            self._pull()
-        if not self._ahead:
-            return
-        if first_iter:
-            self._filled = self._cache.begin(self._ahead[0], self._role)
-        # Persistent workers live on: what the script changes in the data set does not reach them.
-        filled = self._filled
-        if filled is None or self._kept.given_up:
-            self._filled = None
-            return
-        if filled.present.any():
-            self._cache.check(filled, self._role)
-        for index in self._ahead:
-            self._ask(index)
-
-    def _pull(self) -> None:
-        """One more batch of indices from the sampler, as soon as a worker would have been given it."""
-        index = next(self._sampler_iter, None)
-        if index is not None:
-            self._ahead.append(index)
-            self._ask(index)
-
-    def _ask(self, index: Any) -> None:
-        """Have the missing ones of these items computed."""
-        filled = self._filled
-        if filled is None or filled.full or not _plain(index, len(filled.present)):
-            return
-        missing = filled.missing(index)
-        filled.asked(len(index), len(missing))
-        if missing:
-            if self._fillers is None:
-                self._fillers = self._cache.fillers(filled, self._role)
-            self._fillers.request(missing)
+    _dataset: Any
 
     def _next_data(self) -> Any:
-        if self._workers is not None:
-            return self._workers._next_data()
-        if not self._ahead:
-            if not self._persistent_workers:
-                self._stop()
-            raise StopIteration
-        batch = self._serve(self._ahead[0])
-        if batch is None:
-            return self._start_workers()._next_data()
-        self._ahead.popleft()
-        self._given += 1
-        self._pull()
-        data = batch[0]
-        return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
-
-    def _serve(self, indices: Any) -> tuple[Any] | None:
-        """(the batch,); None if only the script's workers can tell."""
-        filled = self._filled
-        if filled is None or not _plain(indices, len(filled.present)) or not self._healthy():
-            return None
-        while filled.missing(indices):
-            if self._fillers is None or self._fillers.trouble is not None:
-                self._healthy()  # says what the trouble is
-                return None
-            filled.mark(self._fillers.wait(_WAIT_S))
-        index = positions(indices, {int}, len(filled.present))
-        if index is None:
-            return None
-        if self._collate_fn is default_collate:
-            return (self._gathered(filled, index) if torch_collates() else None) or self._collated(filled, index)
-        return self._collated(filled, index)
-
-    def _gathered(self, filled: Filled, index: torch.Tensor) -> tuple[Any] | None:
-        cache: CachedDataset = self._loader.dataset
-        return cache._hotlap_gather(filled.store, index) if filled.full else filled.store.gather(index)
-
-    def _collated(self, filled: Filled, index: torch.Tensor) -> tuple[Any] | None:
-        """By the collate function, as long as it leaves all generators alone."""
-        if not filled.exact_items:
-            return None
-        streams = Streams()
-        before = streams.states()
         try:
-            batch = self._collate_fn(filled.store.take(index.tolist()))
-        except Exception:  # raised again where it belongs, in a worker
-            streams.restore(before)
-            return None
-        drawn = streams.drawn(before)
-        if drawn is not None:
-            streams.restore(before)
-            self._kept.give_up(f"the collate function draws random numbers (from {drawn}), so its own workers run it")
-            return None
-        return (batch,)
+            return super()._next_data()
+        except StopIteration:
+            self._dataset._hotlap_kept.look_if_full()
+            raise
 
-    def _healthy(self) -> bool:
-        """True unless a process that fills or checks has found a reason to stop."""
-        filled = self._filled
-        doubts = None if filled is None else self._cache.doubts(filled)
-        if doubts is not None:
-            self._kept.give_up(f"{doubts}; kept items were dropped")
-            warn(str(self._kept.note))
-        if self._kept.given_up:
-            return False
-        if self._fillers is not None and filled is not None:
-            filled.mark(self._fillers.poll())
-            if self._fillers.refused:
-                self._kept.give_up(str(self._fillers.trouble))
-                return False
-            if filled.full:
-                self._fillers.stop()
-                self._fillers = None
-        return True
-
-    def _start_workers(self) -> Any:
-        """From this batch on the script's own workers, as if they had been there from the begin."""
-        self._stop()
-        rest = itertools.chain(self._ahead, self._sampler_iter)
-        plain = copy.copy(self._loader)
-        generator = torch.Generator()
-        generator.set_state(self._state_before_seed)
-        true_sampler = self._index_sampler
-        plain.__dict__.update(
-            dataset=self._kept.dataset, batch_sampler=rest, generator=generator, pin_memory=self._pin_memory
-        )
-        self._workers = _Late(plain, self._given % self._num_workers)
-        self._workers._index_sampler = true_sampler
-        return self._workers
-
-    def _stop(self) -> None:
-        if self._fillers is not None:
-            self._fillers.stop()
-            self._fillers = None
-
-    def __del__(self) -> None:
-        self._stop()
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter and _can_gather(loader):
+            self._shutdown_workers()
+            loader._iterator = _without_a_draw(loader, InPlaceOfWorkers)
+        else:
+            super()._reset(loader, first_iter)  # type: ignore[no-untyped-call]
 
 
 @final
-class _Late(_MultiProcessingDataLoaderIter):
-    """Workers that begin with the batch whose turn it is, not with the first."""
+class InPlaceOfWorkers(_BaseDataLoaderIter):
+    """Where all items are kept: what happens in this process happens in the order in which it does with workers."""
 
-    def __init__(self, loader: Any, first_worker: int) -> None:
-        self._skip = first_worker
+    _dataset: Any
+
+    def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        self._num_ahead = loader.prefetch_factor * self._num_workers
+        self._store = self._dataset._hotlap_kept.shared_store()
+        self._reset(loader, first_iter=True)
 
-    def _try_put_index(self) -> None:
-        while self._skip:
-            next(self._worker_queue_idx_cycle)
-            self._skip -= 1
-        super()._try_put_index()
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter and not self._dataset._hotlap_kept.still_holds(self._store, role_of(loader)):
+            loader._iterator = _without_a_draw(loader, _MultiProcessingDataLoaderIter)
+            return
+        super()._reset(loader, first_iter)
+        self._ahead: deque[Any] = deque(itertools.islice(self._sampler_iter, self._num_ahead))
+
+    def _next_data(self) -> Any:
+        if not self._ahead:
+            raise StopIteration
+        indices = self._ahead.popleft()
+        self._ahead.extend(itertools.islice(self._sampler_iter, 1))  # as soon as a worker would have been given it
+        data = self._batch(indices)
+        return torch_pins(data, self._pin_memory_device) if self._pin_memory else data  # type: ignore[no-untyped-call]
+
+    def _batch(self, indices: Any) -> Any:
+        types = set(map(type, indices))
+        index = positions(indices, types, len(self._dataset)) if types == {int} else None
+        batch = self._dataset._hotlap_gather(self._store, index) if index is not None and torch_collates() else None
+        if batch is not None:
+            return batch[0]
+        if index is not None and self._store.exact_items:
+            return default_collate(self._store.take(indices))
+        streams = Streams()
+        before = streams.states()
+        try:
+            return default_collate(self._dataset._hotlap_kept.plain(indices))
+        finally:
+            streams.restore(before)
 
 
-def _plain(indices: Any, length: int) -> bool:
-    """True for a list of positions."""
-    return isinstance(indices, list) and all(type(index) is int and 0 <= index < length for index in indices)
+def _can_gather(loader: Any) -> bool:
+    """True if workers would do nothing but gather."""
+    kept = loader.dataset._hotlap_kept
+    return loader._auto_collation and loader.collate_fn is default_collate and kept.shared_store() is not None
+
+
+def _without_a_draw(loader: Any, make: Callable[[Any], Any]) -> Any:
+    """An iterator in the place of another one, which has drawn the base seed of both."""
+    same = copy.copy(loader)
+    same.__dict__.update(generator=torch.Generator(), _iterator=None)
+    return make(same)

@@ -1,6 +1,12 @@
-"""The kept items of one data set, and the doubts about them: when they are filled, checked again, and dropped."""
+"""The kept items of one data set, and the doubts about them: when they are filled, checked again, and dropped.
+
+It is one for the training process and for forked workers: the store, and what is noted about it (`Progress`), lie in
+memory that they share. All else each of them has for itself, as it was when it was forked.
+"""
 
 import operator
+import os
+import random
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,24 +20,35 @@ from torch.utils.data import get_worker_info
 from hotlap.data.changes import Watch
 from hotlap.data.checksums import Unseen
 from hotlap.data.contents import Contents
+from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, fetch, fetches_whole_batches
 from hotlap.data.filling import Filling
 from hotlap.data.indices import is_index_tensor, positions
 from hotlap.data.items import Unsupported, entangled, same, shares_memory
 from hotlap.data.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.opening import take
+from hotlap.data.progress import Progress
 from hotlap.data.store import ItemStore, Store, Varies
 from hotlap.data.warning import warn
+from hotlap.data.workers import NUM_FIRST_CHECKS, Role, first_look
 
 # A kept item is computed again once in so many batches, but never for more than one part in RECHECK_SHARE of the time.
 RECHECK_EVERY = 16
 RECHECK_SHARE = 50
 
-# So many items of the first batch are computed a second time before anything is kept.
-NUM_FIRST_CHECKS = 2
+# So many kept items are computed again in a copy of this process where the script has workers.
+NUM_COPY_CHECKS = 8
+
+# What it takes to make such a copy, about: 10 to 30 ms with torch, more on a busy machine.
+COPY_S = 0.05
+
+# Items of a cache found on disk that are computed and compared before the first is handed out.
+NUM_WARM_CHECKS = 8
 
 # A data set that is changed from outside more often than this (each epoch, say) is not worth filling again.
 MAX_RESTARTS = 2
+
+_DIFFERENT = "came out different when it was computed again"
 
 # `settled` when of this many items asked for last, fewer than 1 in 100 had to be computed. An epoch need not touch
 # every item: a sampler with replacement, or `drop_last`, leaves some for later.
@@ -51,9 +68,13 @@ class Kept(Filling):
         self._whole = fetches_whole_batches(dataset)
         self._watch: Watch | None = None
         self._contents: Contents | None = None
+        self._before_first = True
+        """No item was computed here since the data set was looked at."""
+        self._arrived = os.getpid()
         self._num_asked = 0
         """Items since the epoch began."""
-        self._for_workers: Any = None
+        self._num_before = 0
+        """Items that were kept when workers began last."""
         self._index_types: set[type] = set()
         self._num_computed = 0
         self._restarts = 0
@@ -62,22 +83,16 @@ class Kept(Filling):
         self._hits_often = False
         self._checked_s = 0.0
         self._check_cost_s = 0.0
+        self._num_copy_checks = 0
 
     @property
     def settled(self) -> bool:
         """True if it is full but for 1 item in 100, has given up, or hardly computes anything any more."""
         if self._fillers is not None:
             self._absorb(self._fillers.poll())
-        if self.by_workers is not None:
-            return bool(self.by_workers.full or self.by_workers.settled)
         left = len(self._present) - self.num_cached
         almost = self._store is not None and left <= max(1, len(self._present) // 100)
         return self.given_up or almost or self._hits_often
-
-    @property
-    def by_workers(self) -> Any:
-        """Items kept for loaders with worker processes: `hotlap.data.workers.Filled`, or None."""
-        return None if self._for_workers is None else self._for_workers.filled
 
     @property
     def exact_items(self) -> bool:
@@ -90,7 +105,7 @@ class Kept(Filling):
         if self._num_asked >= len(self._present) > 0:
             self.begin_epoch()  # a script that goes through the items without a loader
         types = set(map(type, indices))
-        if self._drop_if_changed() or not types or not self._index_types.issuperset(types):
+        if self._in_doubt() or not types or not self._index_types.issuperset(types):
             return None
         if self._fillers is not None:
             self._absorb(self._fillers.poll())
@@ -108,7 +123,7 @@ class Kept(Filling):
     def ready(self, indices: Sequence[Any]) -> Store | None:
         """The store if it holds all items, of which these (plain numbers) are wanted now, and is not in doubt."""
         self.used = True
-        if self._drop_if_changed() or not self.full or int not in self._index_types:
+        if self._in_doubt() or not self.full or int not in self._index_types:
             return None
         self._num_batches += 1
         self._num_asked += len(indices)
@@ -120,7 +135,7 @@ class Kept(Filling):
     def begin_epoch(self) -> None:
         """Before the first batch of an epoch: look at all that items are made from."""
         contents, num_asked = self._contents, self._num_asked
-        if contents is None:
+        if contents is None or self._in_copy or self.refused():
             return
         self._num_asked = 0
         try:
@@ -131,11 +146,35 @@ class Kept(Filling):
         if changed is not None:
             self.drop(f"{changed} of the data set")
 
-    def for_workers(self, make: Callable[["Kept"], Any]) -> Any:
-        """What serves loaders with worker processes; made once."""
-        if self._for_workers is None:
-            self._for_workers = make(self)
-        return self._for_workers
+    def before_workers(self, role: Role) -> None:
+        """Worker processes are about to be forked: make the store that they share, or look whether it still holds."""
+        self.used = True
+        if self._in_doubt() and self.given_up:
+            return
+        if self._store is None:
+            reason = self._open_for(role)
+            if reason is not None:
+                self.give_up(f"{self._name} is read by its own workers: {reason}")
+        elif not self._check_in_copy(role):
+            return
+        found = self.num_cached
+        self._num_asked += found
+        self._hits_often = 0 < self._num_before <= found <= self._num_before + len(self._present) // 100
+        self._num_before = found
+
+    def still_holds(self, store: Store, role: Role) -> bool:
+        """False if items of this store were refused. Persistent workers go on with the data set as it was."""
+        if store is not self._store or self._watch is None or self._contents is None:
+            return not self.given_up
+        try:
+            changed = self._watch.changed() or self._contents.changed(self.num_cached)
+        except Unseen as reason:
+            changed = str(reason)
+        return changed is not None or self._check_in_copy(role)
+
+    def shared_store(self) -> Store | None:
+        """The store, full and not in doubt, to be read in place of workers: as they would, it outlives a change."""
+        return self._store if self.full and not self.given_up and int in self._index_types else None
 
     def plain(self, indices: Any, *, single: bool = False) -> Any:
         """The items as the data set gives them."""
@@ -143,9 +182,10 @@ class Kept(Filling):
 
     def compute(self, indices: Sequence[Any], *, single: bool = False) -> Any:
         """The items in the order and with the draws that they have without a cache; what may be kept is kept."""
-        if get_worker_info() is not None:
-            return self.plain(indices, single=single)  # what this process computes is lost with it
-        before_first = self._watch is None
+        lost = self._in_copy or get_worker_info() is not None  # with this process, but for what is shared
+        if lost and (self._store is None or not self._store.mappable):
+            return self.plain(indices, single=single)
+        before_first, self._before_first = self._before_first, False
         if self._watch is None:
             self._watch = Watch(self.dataset)
             self._streams = Streams(self._watch.streams)
@@ -185,8 +225,9 @@ class Kept(Filling):
     def give_up(self, reason: str) -> None:
         """Hand out true items from now on."""
         with self._lock:
+            if self._store is not None:
+                self._progress.refuse(reason)
             self._forget()
-            self._for_workers = None
             self.given_up = True
             self.say(reason)
 
@@ -197,9 +238,11 @@ class Kept(Filling):
             self._watch = Watch(self.dataset)
             return ([items] if single else items), []
         items = [self.dataset[indices[0]]]
+        # In a copy more is known: items were tried before it was made.
+        changes_nothing = self._in_copy and self._watch is not None and self._watch.opened() is None
         self._watch = Watch(self.dataset)
         items += [self.dataset[index] for index in indices[1:]]
-        return items, list(range(1, len(indices)))
+        return items, list(range(0 if changes_nothing else 1, len(indices)))
 
     def _more(self, indices: Sequence[Any], *, single: bool) -> tuple[Any, list[int]]:
         """(items, rows of them that were computed just now): kept ones from the store, the others in order."""
@@ -262,18 +305,48 @@ class Kept(Filling):
             self._check_cost_s = (self._checked_s - started_s) / len(rows)
             self._index_types = {type(indices[rows[0]])}
             self._item_s = min(self._item_s, self._check_cost_s)
-            if not self._look_inside(indices[rows[0]], length):
-                return
-            self._open(items, length, shared=not self._whole and self._pays_to_share(length))
+            if self._look_inside(length, lambda: reads_unnamed_files(lambda: self._again(indices[rows[0]]))):
+                self._open(items, length)
+                self._begin_filling(items, length)
 
-    def _look_inside(self, index: Any, length: int) -> bool:
+    def _begin_filling(self, items: list[Any], length: int) -> None:
+        if self.warm:
+            for place in _spread(length, NUM_WARM_CHECKS):
+                again = self._again(place)
+                if again is not None and self._store is not None and not self._store.holds(place, again[0]):
+                    self._leave_disk(items, length)
+                    return
+        elif self._store is not None and self._store.mappable and not self._whole and self._pays_to_share(length):
+            self._fill(length)
+
+    def _open_for(self, role: Role) -> str | None:
+        """As `_begin`, with items that a copy of this process computes; the reason why there is no store."""
+        watch = Watch(self.dataset)
+        length = watch.length
+        if not length or self._whole:
+            return "it fetches whole batches, or has no length"
+        seen = first_look(self.dataset, _spread(length, NUM_FIRST_CHECKS), role)
+        if seen.reason is not None:
+            return seen.reason
+        self._watch, self._streams, self._files = watch, Streams(watch.streams), OpenedFiles(shared=True)
+        self._index_types, self._item_s, self._own_memory = {int}, seen.item_s, seen.own_memory
+        self._checked_s, self._check_cost_s = perf_counter(), COPY_S + NUM_COPY_CHECKS * seen.item_s
+        if self._look_inside(length, lambda: seen.reads_files):
+            self._open(seen.items, length)
+            if self.warm and not self._holds_in_copy(role, _spread(length, NUM_WARM_CHECKS)):
+                self._leave_disk(seen.items, length)
+        if self._store is not None and not self._store.mappable:
+            return "its items are no plain numbers that processes can share"
+        return None
+
+    def _look_inside(self, length: int, reads_unnamed: Callable[[], bool]) -> bool:
         """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
         assert self._watch is not None  # it was made before the first item
         try:
             self._contents = Contents(
                 self.dataset, beside=self._watch, files=self._files, item_s=self._item_s, num_items=length
             )
-            if not self._files and not self._contents.has_files and reads_unnamed_files(lambda: self._again(index)):
+            if not self._files and not self._contents.has_files and reads_unnamed():
                 raise Unseen("its items are read from files that cannot be told")
         except Unseen as reason:
             self.give_up(f"{self._name} is not kept: {reason}")
@@ -307,12 +380,13 @@ class Kept(Filling):
             if self._own_memory:
                 raise Unsupported("its items differ in structure, and share memory with the data set") from None
             self._stop()
+            if self._in_copy:
+                raise Unsupported("its items differ in structure") from None
             store = self._store = ItemStore(len(self._present))
-            self._present[:] = False
+            self._progress = Progress(len(self._present))
             store.put(positions, items)
         self._present[positions] = True
-        self.num_cached = int(self._present.sum())
-        self._now_full()
+        self.look_if_full()
         if isinstance(store, ItemStore):
             take(store, store.used_bytes * len(self._present) // self.num_cached, self._limit_bytes)
 
@@ -321,11 +395,63 @@ class Kept(Filling):
         if self._store is not None and self._present[position] and self._store.holds(position, item):
             self._index_types.add(type(index))
 
-    def _drop_if_changed(self) -> bool:
+    def _in_doubt(self) -> bool:
+        """True if kept items must not be handed out now: a process refused them, or the data set was changed."""
+        if self._arrived != os.getpid():
+            self._arrive()
+        if self.refused():
+            return True
         changed = self._watch.changed() if self._watch is not None else None
         if changed is not None:
             self.drop(f"{changed} of the data set")
         return changed is not None
+
+    def _arrive(self) -> None:
+        """IN A COPY: `worker_init_fn` may have opened files, and so may the first item; else nothing has changed."""
+        self._arrived = os.getpid()
+        self._contents, self._fillers, self._num_asked = None, None, 0
+        if self._watch is None or self._watch.opened() is None:
+            self._watch, self._before_first = self._watch and Watch(self.dataset), True
+        else:  # the items of this worker are its own
+            self._forget()
+
+    def refused(self) -> bool:
+        """True if nothing is kept any more, be it another process that found why."""
+        refusal = self._progress.refusal
+        if refusal is not None and not self.given_up:
+            self.give_up(refusal)
+            if _DIFFERENT in refusal:
+                warn(refusal)
+        return self.given_up
+
+    def _check_in_copy(self, role: Role) -> bool:
+        """Have some kept items computed again, if it is time to, where the script computes them; as `_recheck`."""
+        started_s = perf_counter()
+        kept = np.flatnonzero(self._present)
+        if not len(kept) or started_s - self._checked_s < RECHECK_SHARE * self._check_cost_s:
+            return True
+        self._num_copy_checks += 1
+        chosen = random.Random(self._num_copy_checks).sample(kept.tolist(), min(NUM_COPY_CHECKS, len(kept)))
+        same_again = self._holds_in_copy(role, chosen)
+        self._checked_s = perf_counter()
+        self._check_cost_s = self._checked_s - started_s
+        if not same_again:
+            self.give_up(self._different())
+            warn(str(self.note))
+        return same_again
+
+    def _holds_in_copy(self, role: Role, positions: Sequence[int]) -> bool:
+        """True if these items come out as they are kept, or do not come out: a worker will tell."""
+        store, dataset = self._store, self.dataset
+
+        def hold() -> bool:
+            role.play(0, dataset)
+            return store is not None and all(store.holds(position, dataset[position]) for position in positions)
+
+        try:
+            return bool(in_a_copy(hold, timeout_s=role.timeout_s))
+        except NoAnswer:
+            return True
 
     def _recheck(self, indices: Sequence[Any]) -> bool:
         """Compute one of these kept items again, if it is time to; False if it came out different."""
@@ -364,11 +490,12 @@ class Kept(Filling):
         if not same(item, item):
             self.give_up(f"{self._name} is not kept: its items hold what cannot be compared")
             return
-        kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
-        self.give_up(
-            f"an item of {self._name} came out different when it was computed again{kept}; items are computed each time"
-        )
+        self.give_up(self._different())
         warn(str(self.note))
+
+    def _different(self) -> str:
+        kept = f"; {self.num_cached} kept items were dropped" if self.num_cached else ""
+        return f"an item of {self._name} {_DIFFERENT}{kept}; items are computed each time"
 
     def _position(self, index: Any) -> int | None:
         """The place of an item, for indices that can only mean that one."""
@@ -393,7 +520,13 @@ class Kept(Filling):
         self._stop()
         self._store = None
         self._watch = self._contents = None
-        self._present = np.zeros(0, dtype=np.bool_)
+        self._before_first = True
+        self._progress = Progress(0)
         self._index_types = set()
-        self.num_cached = 0
-        self.full = self.warm = self._hits_often = self._own_memory = False
+        self._num_before = 0
+        self._full = self.warm = self._hits_often = self._own_memory = False
+
+
+def _spread(length: int, number: int) -> list[int]:
+    """So many positions, or as many as there are."""
+    return sorted({place * length // number for place in range(number)})

@@ -25,8 +25,6 @@ class Wish:
 
     limit_bytes: int
     """Memory that may be used."""
-    shared: bool
-    """Other processes are going to fill it."""
     own_memory: bool
     """Items share memory with the data set or with each other: only whole batches can be kept."""
     on_disk: bool
@@ -90,7 +88,7 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
         _spill(items[0], opened, wish, needed_bytes)
         return opened
     require(needed_bytes, wish.limit_bytes)
-    if wish.shared and opened.store.mappable:
+    if opened.store.mappable:
         arena = Arena(arena_bytes(items[0], length))
         opened.store = ColumnStore(items[0], length, arena.allocate)
     else:
@@ -99,11 +97,10 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
     return opened
 
 
-def wish_for(*, memory_bytes: int | None, disk: bool | str | Path, shared: bool, own_memory: bool) -> Wish:
+def wish_for(*, memory_bytes: int | None, disk: bool | str | Path, own_memory: bool) -> Wish:
     """What the arguments of `cached` come to here and now."""
     return Wish(
         limit_bytes=limit_bytes(memory_bytes),
-        shared=shared,
         own_memory=own_memory,
         on_disk=disk is not False,
         shelf=Shelf(default_folder() if isinstance(disk, bool) else Path(disk)),

@@ -3,7 +3,6 @@
 import gc
 import os
 import random
-import signal
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler, S
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from hotlap.data import cached
-from hotlap.data.iterators import InPlaceOfWorkers
+from hotlap.data.iterators import Filling, InPlaceOfWorkers
 from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs, equal, seed, states
 
 pytestmark = pytest.mark.processes
@@ -30,14 +29,8 @@ def forks() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script's own workers must not be started."""
-
-    def fails(*_: Any) -> None:
-        raise AssertionError("workers were started")
-
-    monkeypatch.setattr(_MultiProcessingDataLoaderIter, "__init__", fails)
+def fails(*_: Any) -> None:
+    raise AssertionError("workers were started")
 
 
 def run(dataset: Any, **settings: Any) -> list[tuple[Any, Any]]:
@@ -81,13 +74,14 @@ SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.usefixtures("no_workers")
 @pytest.mark.parametrize("name", [name for name in BUILDS if name not in ("text", "texts", "bytes", "named")])
-def test_items_of_each_kind_come_without_workers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = cached(Pictures(50, BUILDS[name]))
-    batches = run(kept)
-    monkeypatch.undo()
-    assert_same_epochs(batches, run(Pictures(50, BUILDS[name])))
+def test_items_of_each_kind_come_without_workers_once_they_have_computed_all(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, plain = cached(Pictures(50, BUILDS[name])), run(Pictures(50, BUILDS[name]))
+    assert_same_epochs(run(kept, num_epochs=1), plain[:7])
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter, "__init__", fails)
+    assert_same_epochs(run(kept), plain)
     assert kept.full and kept.note is None
 
 
@@ -194,7 +188,7 @@ def noisy(items: list[Any]) -> Any:
 def test_a_collate_function_that_draws_runs_in_the_workers() -> None:
     kept = cached(Pictures())
     assert_same_epochs(run(kept, collate_fn=noisy), run(Pictures(), collate_fn=noisy))
-    assert kept.note is not None and "collate function draws" in kept.note
+    assert kept.full and kept.note is None
 
 
 class LateNoise:
@@ -205,11 +199,11 @@ class LateNoise:
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
-def test_a_collate_function_that_draws_later_on_goes_back_to_the_workers(num_workers: int) -> None:
+def test_a_collate_function_that_draws_later_on_runs_in_the_workers(num_workers: int) -> None:
     settings: dict[str, Any] = {"collate_fn": LateNoise(), "shuffle": False, "num_workers": num_workers}
     kept, plain = cached(Pictures(50, lambda i: (i, i))), Pictures(50, lambda i: (i, i))
     assert_same_epochs(run(kept, **settings), run(plain, **settings))
-    assert kept.note is not None and "draws random numbers" in kept.note
+    assert kept.full and kept.note is None
 
 
 class Fails(Pictures):
@@ -249,22 +243,6 @@ def test_what_the_script_changes_between_epochs_reaches_new_workers_and_no_persi
         assert_same_epochs(ours, loop(plain, plain, persistent=persistent))
 
 
-def test_a_killed_process_costs_no_batch() -> None:
-    kept = cached(Pictures(400, lambda i: torch.full((10,), float(i))))
-    plain = Pictures(400, lambda i: torch.full((10,), float(i)))
-    before = set(psutil.Process().children())  # multiprocessing's own, of other tests
-    seed()
-    ours = []
-    for number, batch in enumerate(DataLoader(kept, 8, shuffle=True, num_workers=2)):
-        ours.append((batch, states()))
-        if number == 3:
-            started = set(psutil.Process().children()) - before
-            assert started
-            for child in started:
-                os.kill(child.pid, signal.SIGKILL)
-    assert_same_epochs(ours, epochs(plain, num_epochs=1, num_workers=2))
-
-
 def test_processes_end_with_the_epoch_and_with_the_iterator() -> None:
     kept = cached(Pictures())
     gc.collect()  # loaders of other tests
@@ -282,7 +260,7 @@ def test_kept_items_are_computed_again_as_training_goes_on(monkeypatch: pytest.M
     loader = DataLoader(kept, 8, num_workers=2)
     list(loader)
     monkeypatch.setenv("LEVEL", "2")
-    kept._hotlap_kept._for_workers._check_cost_s = 0.0
+    kept._hotlap_kept._check_cost_s = 0.0
     with pytest.warns(RuntimeWarning, match="came out different"):
         for _ in range(2000):
             list(loader)
@@ -291,5 +269,13 @@ def test_kept_items_are_computed_again_as_training_goes_on(monkeypatch: pytest.M
     assert equal(next(iter(loader)), torch.arange(8) * 2.0)
 
 
-def test_the_iterator_is_the_one_in_place_of_workers() -> None:
-    assert isinstance(iter(DataLoader(cached(Pictures()), num_workers=2)), InPlaceOfWorkers)
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_end_when_all_items_are_kept(persistent: bool) -> None:
+    kept = cached(Pictures())
+    loader = DataLoader(kept, 8, num_workers=2, persistent_workers=persistent)
+    iterators = []
+    for _ in range(3):
+        iterator = iter(loader)
+        list(iterator)
+        iterators.append(type(iterator))
+    assert iterators == [Filling, InPlaceOfWorkers, InPlaceOfWorkers]
