@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any, final
+from weakref import WeakValueDictionary
 
 import torch
 from torch.utils.data import IterableDataset
@@ -138,7 +139,8 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
         memory_bytes: the most that kept items may take; None: 80% of what is free when the first batch is kept.
 
     Returns:
-        The data set with kept items. Attributes are read from, and set on, the wrapped one.
+        The data set with kept items. Attributes are read from, and set on, the wrapped one. The same one for each call
+        with the same arguments, as long as it is there: loaders over one data set share what is kept.
     """
     if type(dataset) is CachedDataset:
         return dataset
@@ -151,6 +153,13 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     from hotlap.data.iterators import teach
 
     teach()
-    made = CachedDataset(dataset, memory_bytes, disk)
-    at_work.register("cached", made)
+    case = (id(dataset), memory_bytes, str(disk))
+    made = _MADE.get(case)
+    if made is None:
+        made = _MADE[case] = CachedDataset(dataset, memory_bytes, disk)
+        at_work.register("cached", made)
     return made
+
+
+_MADE: WeakValueDictionary[tuple[int, int | None, str], CachedDataset] = WeakValueDictionary()
+"""Of a data set that one of these holds, the id stays its own."""

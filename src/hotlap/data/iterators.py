@@ -190,7 +190,7 @@ class Filling(_MultiProcessingDataLoaderIter):
 
     def _next_data(self) -> Any:
         try:
-            return super()._next_data()
+            return super()._next_data()  # type: ignore[no-untyped-call]
         except StopIteration:
             self._dataset._hotlap_kept.look_if_full()
             raise
@@ -200,7 +200,7 @@ class Filling(_MultiProcessingDataLoaderIter):
             self._shutdown_workers()
             loader._iterator = _without_a_draw(loader, InPlaceOfWorkers)
         else:
-            super()._reset(loader, first_iter)  # type: ignore[no-untyped-call]
+            super()._reset(loader, first_iter)
 
 
 @final

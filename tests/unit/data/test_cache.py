@@ -203,6 +203,14 @@ def test_is_the_data_set_to_all_who_look() -> None:
         kept.nothing_of_that_name  # noqa: B018 - the lookup is what is tested
 
 
+def test_loaders_over_one_data_set_share_what_is_kept() -> None:
+    raw = Counting()
+    first, second = cached(raw), cached(raw)
+    epochs(first, num_epochs=1)
+    assert second.full and second is first
+    assert cached(raw, memory_bytes=1 << 20) is not first and cached(Counting()) is not first
+
+
 def test_setting_an_attribute_reaches_the_data_set_and_drops_the_cache() -> None:
     raw = Pictures()
     kept = cached(raw)
