@@ -285,11 +285,20 @@ def test_every_change_is_seen_by_workers_of_the_next_epoch(lever: str, folder: P
         assert equal(batches, plain), f"{name} went unseen"
 
 
-def test_workers_that_live_on_see_what_those_of_the_plain_loader_see(folder: Path) -> None:
+@pytest.mark.parametrize("change", [every_second_label, on_disk])
+@pytest.mark.parametrize("epoch", [0, 1], ids=["while they fill", "once all is kept"])
+def test_workers_that_live_on_see_what_those_of_the_plain_loader_see(
+    change: Callable[[Any], object], epoch: int, folder: Path
+) -> None:
     def run(wrap: Wrap | None) -> Any:
         loop = Loop(Everything(folder, draws=False), wrap, num_workers=2, persistent_workers=True)
-        seen = [loop.epoch(), loop.epoch(every_second_label), loop.epoch()]
-        assert wrap is None or is_at_work(loop.loader)
+        seen = []
+        for number in range(4):
+            in_an_epoch = change is every_second_label and number == epoch
+            seen.append(loop.epoch(change if in_an_epoch else None))
+            if number == epoch and not in_an_epoch:
+                change(loop.dataset)  # in an epoch workers may read the file before or after
+        assert wrap is None or is_at_work(loop.loader) is (change is every_second_label)
         return seen
 
     assert equal(run(cached), run(None))

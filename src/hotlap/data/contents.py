@@ -150,11 +150,13 @@ class Contents(Walk):
         for part in self._parts:
             if part.number() != part.then:
                 return part.name
-        for files in (self._paths, self._files):
-            path = None if files is None else files.changed()
-            if path is not None:
-                return f"the file {path}"
-        return None
+        file = self.changed_file()
+        return None if file is None else f"the file {file}"
+
+    def changed_file(self) -> str | None:
+        """A file that is no longer what it was; None if all are."""
+        paths = (files.changed() for files in (self._paths, self._files) if files is not None)
+        return next((path for path in paths if path is not None), None)
 
     def _spend(self) -> None:
         now_s = thread_time()

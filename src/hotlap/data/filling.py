@@ -46,7 +46,7 @@ class Filling(ABC):
         self._store: Store | None = None
         self._opened: Opened | None = None
         self._fillers: Fillers | None = None
-        self._progress = Progress(0)
+        self.progress = Progress(0)
         self._own_memory = False
         self._limit_bytes = 0
         self._item_s = 0.0
@@ -84,7 +84,7 @@ class Filling(ABC):
 
     @property
     def _present(self) -> Any:
-        return self._progress.present
+        return self.progress.present
 
     @property
     def _in_copy(self) -> bool:
@@ -117,7 +117,7 @@ class Filling(ABC):
         else:
             self._opened, self._store = opened, opened.store
             close_with(self, opened)
-            self._progress = Progress(length, full=opened.full)
+            self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
             self._tell(opened)
 

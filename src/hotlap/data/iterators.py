@@ -10,7 +10,7 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, final
 
 import torch
@@ -188,6 +188,10 @@ class Filling(_MultiProcessingDataLoaderIter):
 
     _dataset: Any
 
+    def __init__(self, loader: Any) -> None:
+        self._progress = loader.dataset._hotlap_kept.progress
+        super().__init__(loader)
+
     def _next_data(self) -> Any:
         try:
             return super()._next_data()  # type: ignore[no-untyped-call]
@@ -196,9 +200,9 @@ class Filling(_MultiProcessingDataLoaderIter):
             raise
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter and _can_gather(loader):
+        if not first_iter and loader.dataset._hotlap_kept.goes_on(self._progress) and _can_gather(loader):
             self._shutdown_workers()
-            loader._iterator = _without_a_draw(loader, InPlaceOfWorkers)
+            loader._iterator = _without_a_draw(loader, partial(InPlaceOfWorkers, resumed=True))
         else:
             super()._reset(loader, first_iter)
 
@@ -209,18 +213,21 @@ class InPlaceOfWorkers(_BaseDataLoaderIter):
 
     _dataset: Any
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, *, resumed: bool = False) -> None:
+        """`resumed`: persistent workers were there before."""
         super().__init__(loader)
         self._num_ahead = loader.prefetch_factor * self._num_workers
-        self._store = self._dataset._hotlap_kept.shared_store()
-        self._reset(loader, first_iter=True)
+        self._store, self._progress = self._dataset._hotlap_kept.shared_store(), self._dataset._hotlap_kept.progress
+        if not resumed:
+            super()._reset(loader, True)  # as torch does, which asks a sampler for two iterators
+        self._ahead: deque[Any] = deque(itertools.islice(self._sampler_iter, self._num_ahead))
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter and not self._dataset._hotlap_kept.still_holds(self._store, role_of(loader)):
+        if self._dataset._hotlap_kept.still_holds(self._progress, role_of(loader)):
+            super()._reset(loader, first_iter)
+            self._ahead = deque(itertools.islice(self._sampler_iter, self._num_ahead))
+        else:
             loader._iterator = _without_a_draw(loader, _MultiProcessingDataLoaderIter)
-            return
-        super()._reset(loader, first_iter)
-        self._ahead: deque[Any] = deque(itertools.islice(self._sampler_iter, self._num_ahead))
 
     def _next_data(self) -> Any:
         if not self._ahead:

@@ -144,6 +144,8 @@ class Kept(Filling):
             self.give_up(f"{self._name} is not kept: {reason}")
             return
         if changed is not None:
+            if contents.changed_file() is not None:
+                self.progress.refuse(f"{changed} was changed")  # persistent workers read it anew
             self.drop(f"{changed} of the data set")
 
     def before_workers(self, role: Role) -> None:
@@ -162,10 +164,21 @@ class Kept(Filling):
         self._hits_often = 0 < self._num_before <= found <= self._num_before + len(self._present) // 100
         self._num_before = found
 
-    def still_holds(self, store: Store, role: Role) -> bool:
-        """False if items of this store were refused. Persistent workers go on with the data set as it was."""
-        if store is not self._store or self._watch is None or self._contents is None:
-            return not self.given_up
+    def goes_on(self, progress: Progress) -> bool:
+        """True if persistent workers that were forked with this fill what is kept now, and all files are as they were.
+
+        Of the data set they have a copy of their own, which changes do not reach; but they read files anew.
+        """
+        file = None if self._contents is None else self._contents.changed_file()
+        if file is not None:
+            progress.refuse(f"{self._name} is read by its own workers: the file {file} was changed while they lived")
+        return progress is self.progress and not self.refused()
+
+    def still_holds(self, progress: Progress, role: Role) -> bool:
+        """False if no more batches may be gathered in the place of persistent workers."""
+        if not self.goes_on(progress):
+            return progress.refusal is None
+        assert self._watch is not None and self._contents is not None  # there is a store
         try:
             changed = self._watch.changed() or self._contents.changed(self.num_cached)
         except Unseen as reason:
@@ -226,7 +239,7 @@ class Kept(Filling):
         """Hand out true items from now on."""
         with self._lock:
             if self._store is not None:
-                self._progress.refuse(reason)
+                self.progress.refuse(reason)
             self._forget()
             self.given_up = True
             self.say(reason)
@@ -383,7 +396,7 @@ class Kept(Filling):
             if self._in_copy:
                 raise Unsupported("its items differ in structure") from None
             store = self._store = ItemStore(len(self._present))
-            self._progress = Progress(len(self._present))
+            self.progress = Progress(len(self._present))
             store.put(positions, items)
         self._present[positions] = True
         self.look_if_full()
@@ -417,7 +430,7 @@ class Kept(Filling):
 
     def refused(self) -> bool:
         """True if nothing is kept any more, be it another process that found why."""
-        refusal = self._progress.refusal
+        refusal = self.progress.refusal
         if refusal is not None and not self.given_up:
             self.give_up(refusal)
             if _DIFFERENT in refusal:
@@ -521,7 +534,7 @@ class Kept(Filling):
         self._store = None
         self._watch = self._contents = None
         self._before_first = True
-        self._progress = Progress(0)
+        self.progress = Progress(0)
         self._index_types = set()
         self._num_before = 0
         self._full = self.warm = self._hits_often = self._own_memory = False
