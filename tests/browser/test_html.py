@@ -96,7 +96,7 @@ def test_lanes_can_be_zoomed_without_a_script_and_scroll_in_their_own_room(chrom
     assert chromium.value("document.documentElement.scrollWidth <= window.innerWidth")
     assert chromium.value("document.querySelector('.scroll').scrollWidth > 6 * window.innerWidth")
     names = "[...document.querySelectorAll('.names span')].map(s => s.innerText)"
-    assert chromium.value(names) == ["loader", "copy", "host", "device"]
+    assert chromium.value(names) == ["loader", "copy", "host"]
 
 
 def test_idle_lanes_show_their_gaps(chromium: Browser, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_idle_lanes_show_their_gaps(chromium: Browser, tmp_path: Path) -> None:
         "return [of('.floor').length, of('.p-transfer').reduce((w, r) => w + r.getBoundingClientRect().width, 0)"
         " / s.getBoundingClientRect().width] })()"
     )
-    assert floors == 4
+    assert floors == 3
     assert 0.1 < blocks < 0.4  # copies on their own lane and on the device's; the rest of these lanes is hatched
 
 

