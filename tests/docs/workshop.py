@@ -88,7 +88,7 @@ class Workshop:
             timeout=QUICK_LIMIT_S if self._quick else LIMIT_S,
             check=False,
         )
-        assert done.returncode == 0, f"{block.place} left with {done.returncode}:\n{block.code}\n{done.stdout[-3000:]}"
+        assert done.returncode == 0, f"{block.place} left with {done.returncode}:\n{block.code}\n{done.stdout[-20000:]}"
 
     def _environment(self) -> dict[str, str]:
         source = str(Path(hotlap.__file__).parents[1])

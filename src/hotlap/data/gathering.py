@@ -27,11 +27,11 @@ class BatchedDataset(StandIn):
 
     _hotlap_function = "batched"
     _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
-    _hotlap_lasting: "_Rows | None"
+    _hotlap_rows: "_Rows | None"
     _hotlap_note: str | None
 
     def __init__(self, dataset: Any) -> None:
-        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_agrees={}, _hotlap_lasting=None, _hotlap_note=None)
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_agrees={}, _hotlap_rows=None, _hotlap_note=None)
 
     @property
     def note(self) -> str | None:
@@ -53,8 +53,8 @@ class BatchedDataset(StandIn):
         return fetch(self._hotlap_dataset, indices)
 
     def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
-        lasting = self._hotlap_lasting
-        gather = lasting if lasting is not None and lasting.current() else self._hotlap_look()
+        rows = self._hotlap_rows
+        gather = rows if rows is not None and rows.current() else self._hotlap_look()
         batch = None if gather is None else _tried(gather, index)
         if batch is None:
             return None
@@ -82,7 +82,7 @@ class BatchedDataset(StandIn):
         except Unsupported as unsupported:
             reason = f"batches of {type(self._hotlap_dataset).__name__} are not gathered: {unsupported}"
         self.__dict__["_hotlap_note"] = reason
-        self.__dict__["_hotlap_lasting"] = gather if isinstance(gather, _Rows) else None
+        self.__dict__["_hotlap_rows"] = gather if isinstance(gather, _Rows) else None
         return gather
 
     def _hotlap_changed(self, name: str) -> None:

@@ -37,5 +37,4 @@ def recomputed(trace: Trace) -> Mask:
     frames = trace.which(Kind.PYTHON, Kind.OPERATOR) & trace.named(_RECOMPUTES)
     inside = spans.union(trace.start[frames], trace.end[frames])
     called: Floats = trace.start[np.maximum(trace.launch, 0)]
-    # A reentrant backward pass within it is none of it.
     return (trace.launch >= 0) & (spans.within(inside, called, called + 1e-9) > 0)

@@ -8,7 +8,7 @@ import msgspec
 
 from hotlap.errors import UserError
 
-# The room for one event, stacks and shapes included; what is larger is no event.
+# Bytes of one event, stacks and shapes included; what is larger is no event.
 _LARGEST_EVENT = 1 << 26
 # Braces of nested objects that may stand behind the last event that is whole.
 _MOST_TRIES = 400
@@ -23,14 +23,10 @@ class Args(msgspec.Struct):
     """What an event tells besides its times; anything may stand there."""
 
     correlation: object = None
-    external: object = msgspec.field(name="External id", default=None)
     device: object = None
     stream: object = None
     bytes: object = None
-    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
     stack: object = msgspec.field(name="Call stack", default=None)
-    name: object = None
-    """Of a process or thread, in events that name one."""
 
 
 class Event(msgspec.Struct):

@@ -85,9 +85,7 @@ def reading(trace: Trace) -> Reading:
         excerpt=excerpt.drawn(edges, host, found, launched.computing),
         notes=(f"Steps were told apart by {told.how}.", *trace.notes),
     )
-    return Reading(
-        trace=trace, steps=told, edges=edges, timeline=found, rows=rows, host=host, idle=idle, run=run
-    )  # fmt: skip
+    return Reading(trace=trace, steps=told, edges=edges, timeline=found, rows=rows, host=host, idle=idle, run=run)
 
 
 def _window(

@@ -13,8 +13,8 @@ NONE: Spans = np.zeros((0, 2))
 
 def union(start: NDArray[np.float64], end: NDArray[np.float64]) -> Spans:
     """All moments in which at least one of these spans lasts; what begins and ends in the same moment lasts in none."""
-    lasting = end > start
-    start, end = start[lasting], end[lasting]
+    not_empty = end > start
+    start, end = start[not_empty], end[not_empty]
     if not len(start):
         return NONE
     order = np.argsort(start, kind="stable")
