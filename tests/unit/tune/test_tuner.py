@@ -742,3 +742,23 @@ def test_how_far_forks_differ_says_nothing_of_the_confirmations_fresh_processes(
     assert confirmed.scope == "fresh"
     assert confirmed.speedup == statistics.interval(confirmed.log_ratios, pooled_variance=None)
     assert study.result is not None and study.result.speedup == confirmed.speedup
+
+
+def test_a_confirmation_that_was_stopped_before_it_compared_anything_is_made_again(script: Path) -> None:
+    class Busy(World):
+        judged, stopped = False, 0
+
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            self.judged |= bool(plan.replaced) and bool(plan.evidence)
+            if plan.replaced and not plan.evidence and self.judged and not self.stopped:
+                self.stopped += 1
+                return replace(run, status=Status.LAPSED, step_s=(), arm=(), block=(), phase_s={})
+            return run
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Busy(path=str(script), sha256=digest, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",), budget_s=300.0)
+    assert world.stopped == 1
+    assert study.result is not None and study.result.verdict is Verdict.UNHARMED
+    assert accepted(study) == ["cached-dataset"]
