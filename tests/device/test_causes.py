@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -11,8 +12,10 @@ import pytest
 
 from hotlap import rules
 from hotlap.launch import Launcher
-from hotlap.record import Phase, Plan, Run, Status
+from hotlap.levers.pin_and_overlap import PinAndOverlap
+from hotlap.record import Phase, Plan, Run, SightingKind, Status
 from hotlap.rules import launch_bound
+from hotlap.source import patch
 from hotlap.tune.measuring import WATCHES
 
 pytestmark = [
@@ -31,11 +34,11 @@ def launcher() -> Iterator[Launcher]:
             yield made
 
 
-def measured(launcher: Launcher, script: str) -> Run:
+def measured(launcher: Launcher, script: str, *, folder: Path = HERE / "scripts") -> Run:
     """Some steps of it, looked at closely."""
     watches = tuple(name for name in WATCHES if name not in ("what-if", "lines", "distributions", "gradients"))
     plan = Plan(
-        command=(sys.executable, str(HERE / "scripts" / script)), cwd=str(HERE / "scripts"), out="", steps=40,
+        command=(sys.executable, str(folder / script)), cwd=str(HERE / "scripts"), out="", steps=40,
         warmup=5, watches=watches,
     )  # fmt: skip
     (run,) = launcher([plan], limit_s=200.0)
@@ -97,3 +100,17 @@ def test_input_behind_queued_kernels_is_no_bottleneck(launcher: Launcher) -> Non
     assert median(starved) < 0.0001
     # Together the steps take what the device needs, though the host has launched them long before.
     assert sum(run.step_s) / len(run.step_s) > 0.040
+
+
+def test_no_copy_holds_the_host_up_after_pin_and_overlap(launcher: Launcher, tmp_path: Path) -> None:
+    run = measured(launcher, "copies.py")
+    assert num_blocking(run) >= 3, "of x, of y and of z"
+    path = HERE / "scripts" / "copies.py"
+    edits = PinAndOverlap().edits(replace(run, sightings=()))
+    (tmp_path / "copies.py").write_text(patch(edits, root=path.parent).texts[str(path)])
+    assert num_blocking(measured(launcher, "copies.py", folder=tmp_path)) == 0
+
+
+def num_blocking(run: Run) -> float:
+    """Copies of a step that the host waited for."""
+    return sum(one.per_step for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY)

@@ -1,22 +1,26 @@
 """pin-and-overlap: batches lie in pinned memory and are copied to the GPU while the host goes on."""
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, final
 
+from hotlap.levers.batches import copies
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
     argument_edits,
+    found_at,
     refused_by_all,
     saves_at_most_s,
+    sites,
     trained_on,
     why_hidden,
 )
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run, ShapeFacts, SightingKind
-from hotlap.source import AddArgument, Edit, device_of, scripts
+from hotlap.source import AddArgument, Edit, moved_to, scripts
 from hotlap.units import percent, size
 
 # As for waiting: gains below this drown in the noise between processes.
@@ -34,8 +38,9 @@ LEAST_BYTES = 64 << 10
 class PinAndOverlap(Lever):
     """Writes `pin_memory=True` at the loaders and `non_blocking=True` at the copies of their batches.
 
-    What: `DataLoader(..., pin_memory=True)`, and `x.to(device, non_blocking=True)` at the lines that were seen to copy
-    while the host waits. Same values, same order, same random states.
+    What: `DataLoader(..., pin_memory=True)`, and `x.to(device, non_blocking=True)` where the loop over a loader, or a
+    function that it calls, copies what the loader gives, and at lines that were seen to copy while the host waits. Same
+    values, same order, same random states.
     Why: from ordinary memory a copy goes through a buffer of the driver's and holds the host up until it is done; from
     pinned memory it runs while the host prepares the kernels behind it (CUDA C++ Best Practices Guide, 10.1; PyTorch's
     tutorial on pin_memory and non_blocking).
@@ -68,8 +73,8 @@ class PinAndOverlap(Lever):
         if share is not None and share < MIN_SHARE:
             return f"Copies to the device take {percent(share)} of a step, so there is nothing to gain."
         pinned = all(loader.pin_memory for loader in trained_on(run))
-        otherwise = "Batches are pinned already, and no copy was seen to hold the host up." if pinned else NO_LINE
-        return None if self.edits(run) else otherwise
+        nothing = "Batches are pinned already, and no line of the script's makes the host wait." if pinned else NO_LINE
+        return None if self.edits(run) else nothing
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step spends on copies; what it waits for its batch where they were not told apart."""
@@ -77,22 +82,33 @@ class PinAndOverlap(Lever):
         return saves_at_most_s(run, ceilings) if copies_s is None else copies_s
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """At each loader that does not pin its batches yet, and at each line that copies some."""
+        """At each loader that does not pin its batches yet, and at each call that copies what one gives."""
         served = [loader for loader in run.loaders if _refuses(run, loader) is None]
         pinned = [argument_edits(run, loader, pin_memory="True") for loader in served if not loader.pin_memory]
-        return (*chain.from_iterable(pinned), *(_copy_edits(run) if served else ()))
+        return (*chain.from_iterable(pinned), *(_copy_edits(run, served) if served else ()))
 
 
-def _copy_edits(run: Run) -> Iterator[Edit]:
-    """`x.to(device)` -> `x.to(device, non_blocking=True)` where the host was seen to wait for it."""
+def _copy_edits(run: Run, served: Sequence[LoaderFacts]) -> Iterator[Edit]:
+    """`x.to(device)` -> `x.to(device, non_blocking=True)` for what these loaders give, and where the host was seen to
+    wait for a copy."""
+    known = scripts(run)
+    made = [call for site in sites(run, served) if (call := found_at(run, site)[1]) is not None]
+    of_batches = {call for _, call in copies(known, made)}
     seen = {(one.path, one.line) for one in run.sightings if one.kind is SightingKind.BLOCKING_COPY}
-    for script in scripts(run):
-        moves = [(call, device) for call in script.all_calls() if (device := device_of(call)) is not None]
+    for script in known:
+        moves = [(call, device) for call in script.all_calls() if (device := moved_to(call)) is not None]
         for call, _ in moves:
             lines = range(call.lineno, (call.end_lineno or call.lineno) + 1)
             beside = {device for other, device in moves if other.lineno == call.lineno}
-            if len(beside) == 1 and any((script.path, line) in seen for line in lines):
+            blocks = len(beside) == 1 and any((script.path, line) in seen for line in lines)
+            if (blocks or call in of_batches) and _may_block(call):
                 yield AddArgument(site=script.site(call, calls="to"), keyword="non_blocking", value="True")
+
+
+def _may_block(call: ast.Call) -> bool:
+    """The script does not say otherwise."""
+    said = [word.value for word in call.keywords if word.arg == "non_blocking"]
+    return all(isinstance(value, ast.Constant) and not value.value for value in said)
 
 
 def _keep_coming(shapes: ShapeFacts) -> bool:

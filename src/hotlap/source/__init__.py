@@ -12,7 +12,7 @@ from hotlap.source.edits import (
     WrapArgument,
     WrapStatement,
 )
-from hotlap.source.moves import device_of
+from hotlap.source.moves import device_of, moved_to
 from hotlap.source.script import Script, parsed, scripts
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ __all__ = [
     "WrapArgument",
     "WrapStatement",
     "device_of",
+    "moved_to",
     "parsed",
     "patch",
     "scripts",

@@ -49,17 +49,23 @@ PINNED = "loader = DataLoader(data, 64, pin_memory=True)"
         ("x = x.to(device=args.device)", "x = x.to(device=args.device, non_blocking=True)"),
         ("x = x.to(device, non_blocking=False)", "x = x.to(device, non_blocking=True)"),
         ("loss = f(x.to(device)).to('cpu')", "loss = f(x.to(device, non_blocking=True)).to('cpu')"),
-        ("x = x.to(device).to(host_device)", None),  # which of them goes to the GPU is not known
+        ("x = x.to(device, non_blocking=args.overlap)", None),
+        ("x, y = x.to(gpu), y.to(gpu)", "x, y = x.to(gpu, non_blocking=True), y.to(gpu, non_blocking=True)"),
+        ("b = {k: v.to(gpu) for k, v in x.items()}", "b = {k: v.to(gpu, non_blocking=True) for k, v in x.items()}"),
+        ("x = x.to(device=device, dtype=torch.half)", "x = x.to(device=device, dtype=torch.half, non_blocking=True)"),
         ("x = x.to(torch.float64)", None),
         ("x = place(x)", None),
     ],
 )  # fmt: skip
 def test_copies_that_held_the_host_up_do_so_no_more(copies: str, new: str | None, tmp_path: Path) -> None:
-    assert after(run_on_gpu(tmp_path, copies)) == [PINNED, copies if new is None else new]
+    for seen in (True, False):
+        run = run_on_gpu(tmp_path, copies, seen=seen)
+        assert after(run) == [PINNED, copies if new is None else new]
 
 
-def test_a_copy_that_was_not_seen_to_block_stays(tmp_path: Path) -> None:
-    assert after(run_on_gpu(tmp_path, "x = x.to(device)", seen=False)) == [PINNED, "x = x.to(device)"]
+def test_a_copy_of_something_else_is_changed_where_it_was_seen_to_block(tmp_path: Path) -> None:
+    for seen, new in ((True, "t = table.to(device, non_blocking=True)"), (False, "t = table.to(device)")):
+        assert after(run_on_gpu(tmp_path, "t = table.to(device)", seen=seen)) == [PINNED, new]
 
 
 def test_batches_that_are_pinned_already_only_need_the_copy(tmp_path: Path) -> None:
@@ -76,7 +82,7 @@ def test_the_device_of_pinned_memory_stays_the_scripts_own(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("facts", "line", "seen", "reason"),
     [
-        ({"pin_memory": True}, PINNED, False, "Batches are pinned already"),
+        ({"pin_memory": True}, PINNED, False, "Batches are pinned already, and no line"),
         ({"item_bytes": 100}, LOADER, True, "it is copied as fast without"),
         ({}, "loader = DataLoader(data, **settings)", True, "by * or **"),
     ],
@@ -84,7 +90,7 @@ def test_the_device_of_pinned_memory_stays_the_scripts_own(tmp_path: Path) -> No
 def test_says_why_there_is_nothing_to_pin(
     facts: dict[str, Any], line: str, seen: bool, reason: str, tmp_path: Path
 ) -> None:
-    run = run_on_gpu(tmp_path, "x = x.to(device)", line=line, seen=seen, **facts)
+    run = run_on_gpu(tmp_path, "x = x.to(device, non_blocking=True)", line=line, seen=seen, **facts)
     answer = PinAndOverlap().rejects(run, machine())
     assert answer is not None and reason in answer
     assert not PinAndOverlap().edits(run)
