@@ -50,8 +50,8 @@ class Executor:
     """Runs heats of the right size.
 
     `common`: what all plans have, the command foremost. `script`: what its levers make of it; None where none but
-    switched ones are compared. `limit`: seconds that a heat should take -> after which it is ended. `now`: a clock in
-    seconds (a fake one in tests).
+    switched ones are compared. `last_seed`: of the order of turns, in what was compared before. `limit`: seconds that a
+    heat should take -> after which it is ended. `now`: a clock in seconds (a fake one in tests).
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Executor:
         sizes: Sizes,
         *,
         script: EditedScript | None = None,
+        last_seed: int = 0,
         limit: Callable[[float], float] = _patient,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -70,7 +71,7 @@ class Executor:
         self._limit = limit
         self._now = now
         self._pace = Pace()
-        self._num_heats = 0
+        self._order_seed = last_seed
         self._last: tuple[Design, Sequence[Run], float] | None = None
         """The last heat, and seconds that it took."""
         self.sizes = sizes
@@ -103,8 +104,8 @@ class Executor:
 
     def _run(self, design: Design, *, limit_s: float | None) -> Heat:
         limit_s = limit_s or self._limit(self._pace.factor * self._expected_s(design))
-        self._num_heats += 1
-        plans = design.plans(self._common, self.sizes, self._script, order_seed=self._num_heats)
+        self._order_seed += 1
+        plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
         begun = self._now()
         runs = self.together(plans, turn=self.sizes.block, limit_s=limit_s)
         self._last = design, runs, self._now() - begun
@@ -118,7 +119,7 @@ class Executor:
             return self._runs(plans, limit_s=limit_s)
         if len(plans) <= self.sizes.together:
             return self._runs(in_turns(plans, turn), limit_s=limit_s)
-        order = next(rounds(len(plans), self._num_heats))
+        order = next(rounds(len(plans), self._order_seed))
         alone = {k: self._runs([plans[k]], limit_s=limit_s / len(plans))[0] for k in order}
         return [alone[k] for k in range(len(plans))]
 

@@ -10,10 +10,7 @@ from statistics import NormalDist
 
 from hotlap.errors import UserError
 from hotlap.predict.precision import Precision, parse
-from hotlap.record import codec
-
-# Version of the JSON. 1: first.
-SCHEMA = 1
+from hotlap.record import SCHEMA, codec
 
 
 class Kind(StrEnum):

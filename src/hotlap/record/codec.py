@@ -57,8 +57,29 @@ def decode(data: bytes, kind: type[T], *, name: str = "the record") -> T:
 
 
 def upgrade(raw: dict[str, Any], version: int) -> dict[str, Any]:
-    """JSON of an older `version` -> JSON of this one. Fields added since have defaults, so 1 needs nothing yet."""
-    return {**raw, "schema": SCHEMA} if version < SCHEMA else raw
+    """JSON of an older `version` -> JSON of this one. Fields added since have defaults."""
+    if version >= SCHEMA:
+        return raw
+    trials, warnings = raw.get("trials"), raw.get("warnings", [])
+    if isinstance(trials, list) and isinstance(warnings, list):
+        raw = {**raw, "trials": [_trial_of_1(trial) for trial in trials], "warnings": [*warnings, OLDER]}
+    return {**raw, "schema": SCHEMA}
+
+
+OLDER = (
+    "This study was written by an older hotlap (record version 1), which showed intervals from one or two processes: "
+    "they are left out here. `hotlap tune` makes a new one."
+)
+"""Stands among the warnings of a study of version 1."""
+
+# From so many processes on a trial has an interval, since version 2.
+_FEWEST = 3
+
+
+def _trial_of_1(trial: Any) -> Any:
+    ratios = trial.get("log_ratios") if isinstance(trial, dict) else None
+    few = isinstance(ratios, list) and 0 < len(ratios) < _FEWEST
+    return {**trial, "speedup": None} if few else trial
 
 
 def save(value: Any, path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # Version of the JSON. 1: first.
-SCHEMA = 1
+SCHEMA = 2
 
 Scalar = str | int | float | bool | None
 LeverSpec = Mapping[str, Scalar]

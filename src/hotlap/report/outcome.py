@@ -64,7 +64,7 @@ def conclusion(study: Study) -> Conclusion:
     if study.state is State.COMPLETE:
         if study.result is not None and not _tried(study) and study.result.verdict is Verdict.UNDECIDED:
             return Conclusion(outcome=Outcome.UNTRIED, title="Nothing tried", sentence=study.result.why)
-        return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
+        return _not_held(study) or Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
     return Conclusion(outcome=Outcome.UNFINISHED, title="No result yet", sentence=_unfinished(study))
 
 
@@ -115,6 +115,16 @@ def _tried(study: Study) -> int:
     """Levers that were at least begun with."""
     tried = [trial for trial in study.trials if trial.kind in ("lever", "screening") and trial.scope != "none"]
     return len({spec["name"] for trial in tried for spec in trial.levers})
+
+
+def _not_held(study: Study) -> Conclusion | None:
+    """What was accepted, and not confirmed as the patch that it is; None where nothing was."""
+    patch = next((trial for trial in reversed(study.trials) if trial.kind == "patch"), None)
+    if study.result is None or patch is None or patch.accepted:
+        return None
+    were = "was" if len(patch.levers) == 1 else "were"
+    sentence = f"{lever_titles(patch.levers)} {were} accepted. {study.result.why}"
+    return Conclusion(outcome=Outcome.UNPROVEN, title="Accepted, not confirmed", sentence=sentence)
 
 
 def _no_gain(study: Study) -> str:

@@ -313,11 +313,12 @@ def recipe_lines(study: Study) -> tuple[str, ...]:
 
 
 def trial_speedup(trial: Trial) -> str:
-    """ "1.83x (1.79-1.88x)", "1.8x in 1 process: no interval", or that there is none."""
+    """ "1.83x (1.79-1.88x)", what so few processes saw that no interval is shown, or that nothing was timed."""
     if trial.speedup is not None:
         return f"{factor(trial.speedup.mid)} ({interval(trial.speedup)})"
     if trial.seen is not None:
-        return f"{factor(trial.seen)} in {plural(len(trial.log_ratios), 'process')}: no interval"
+        how = "clear after" if trial.accepted else "seen in"
+        return f"{factor(trial.seen)}, {how} {plural(len(trial.log_ratios), 'process')}"
     return "no timing" if trial.scope != "none" else ""
 
 

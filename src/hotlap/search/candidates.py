@@ -170,12 +170,13 @@ class Candidates:
         return sorted(found, key=lambda one: -one.bound_s)
 
     def groups(self, open_: Sequence[Candidate]) -> list[list[Candidate]]:
-        """The next ones, as they can be compared in the same processes: by steps within one, or side by side."""
+        """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
+        that holds the best bound comes first."""
         likely = [one for one in open_ if one.bound_s >= _LIKE_THE_BEST * open_[0].bound_s]
         beside = max(1, min(_MOST_BESIDE, self._together - 1))
         switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
         others = [one for one in likely if not one.switched][:beside]
-        return [group for group in (switched, others) if group]
+        return sorted(filter(None, (switched, others)), key=lambda group: -group[0].bound_s)
 
     def shown(self) -> list[Candidate]:
         """What gained, was to be stacked, and was neither accepted nor refused by itself."""

@@ -8,15 +8,22 @@ from hotlap.experiment.statistics import Pool
 from hotlap.record import Ceiling, Phase, Run
 from hotlap.rules.step import device_s, idle_s, launch_s
 
+# Part of a step by which the ends of an interval may differ: "1.00-100x" tells nothing of what could be saved.
+_MOST_OPEN = 0.5
+
 
 def ceilings(run: Run, *, free: Sequence[float] = (), pooled: Pool | None = None) -> tuple[Ceiling, ...]:
     """Highest first: free batches as measured (`free`: log-ratios of processes), the others from the phases of the run:
     what each thing costs is taken away from each step, and no change to it can bring more."""
-    measured = _free_input(run, free, pooled)
-    found = [ceiling for name, why, saved_s in _savings(run) if (ceiling := _bound(run, name, why, saved_s))]
-    if measured is not None:
-        found = [measured, *(ceiling for ceiling in found if ceiling.name != measured.name)]
-    return tuple(sorted(found, key=lambda ceiling: -ceiling.speedup.mid))
+    bounds = (_bound(run, name, why, saved_s) for name, why, saved_s in _savings(run))
+    found = [one for one in (_free_input(run, free, pooled), *bounds) if one is not None and _tells(one)]
+    by_name = {one.name: one for one in reversed(found)}
+    return tuple(sorted(by_name.values(), key=lambda ceiling: -ceiling.speedup.mid))
+
+
+def _tells(ceiling: Ceiling) -> bool:
+    """It narrows down what part of a step could be saved."""
+    return 1 / ceiling.speedup.low - 1 / ceiling.speedup.high <= _MOST_OPEN
 
 
 def _free_input(run: Run, log_ratios: Sequence[float], pooled: Pool | None) -> Ceiling | None:

@@ -80,7 +80,15 @@ class Tuner:
         sizes = self._look(log)
         runs = Exclusive(self._runs, log.warn)
         script = EditedScript(lambda: facts(log.study), cwd=self._options.cwd)
-        executor = Executor(runs, self._options.plan, sizes, script=script, limit=log.budget.limit_s, now=self._now)
+        executor = Executor(
+            runs,
+            self._options.plan,
+            sizes,
+            script=script,
+            last_seed=max((seed for trial in log.study.trials for seed in trial.order_seeds), default=0),
+            limit=log.budget.limit_s,
+            now=self._now,
+        )
         log.budget.later_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
         self._find_levers(log, executor, runs, script)
         if BatchSize.name in self._options.allow and log.study.recipe is None:

@@ -92,6 +92,11 @@ def test_the_highest_bound_comes_first_with_those_of_its_kind(known: list[type[L
     assert groups(candidates(trial("b"), trial("c"), trial("d"))) == [[["a"]]], "it may save more once those are in"
 
 
+def test_the_group_of_the_best_bound_is_timed_first_however_its_levers_are_compared(known: list[type[Lever]]) -> None:
+    known += [lever("a", saves=0.4), lever("b", saves=0.6, scope_=Scope.PROCESS), lever("c", saves=0.3)]
+    assert groups(candidates()) == [[["b"]], [["a"], ["c"]]]
+
+
 def test_what_cannot_reach_the_line_is_not_tried(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.01), lever("b", saves=0.0)]
     assert candidates().open() == []

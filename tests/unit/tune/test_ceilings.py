@@ -38,3 +38,20 @@ def test_what_the_host_spends_behind_kernels_in_the_queue_can_not_be_saved() -> 
 def test_launches_cost_what_the_device_idles_for_no_other_reason() -> None:
     assert steps_without(on_gpu(forward=0.003))["launches"] == pytest.approx(0.0088)
     assert steps_without(on_gpu(input=0.0006))["launches"] == pytest.approx(0.0094)
+
+
+def test_a_ceiling_that_may_be_anything_is_none() -> None:
+    run = run_of_shares({Phase.INPUT: 0.5, Phase.FORWARD: 0.5})
+    assert [ceiling.name for ceiling in ceilings(run)] == ["input"]
+    steps = len(run.step_s)
+    waits = tuple(s * (0.0 if i < steps / 2 else 0.98) for i, s in enumerate(run.step_s))
+    wide = replace(run, phase_s={**run.phase_s, Phase.INPUT: waits})
+    assert ceilings(wide) == ()
+
+
+def test_free_batches_that_say_nothing_leave_the_bound_of_the_phase() -> None:
+    run = run_of_shares({Phase.INPUT: 0.5, Phase.FORWARD: 0.5})
+    (noisy,) = ceilings(run, free=(0.1, 3.0))
+    (clear,) = ceilings(run, free=(0.70, 0.71))
+    assert noisy.idealised == "no wait for a batch"
+    assert clear.idealised.startswith("batches replayed")

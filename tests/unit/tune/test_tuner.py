@@ -239,6 +239,9 @@ def test_goes_on_where_it_was_interrupted(script: Path) -> None:
     tune(afresh, budget_s=600.0)
     assert again.num_runs < afresh.num_runs
     assert resumed.trials[0] == half.trials[0]
+    known = {seed for trial in half.trials for seed in trial.order_seeds}
+    new = {seed for trial in resumed.trials[1:] for seed in trial.order_seeds}
+    assert known and new and not known & new, "what is drawn anew has an order of its own"
 
 
 def test_stays_within_its_budget(script: Path) -> None:
@@ -368,7 +371,7 @@ def test_what_a_noisy_machine_left_open_is_named_once_as_well(script: Path) -> N
     seen = 0
     for seed in range(6):
         world = world_of(script, costs={"cached-dataset": 0.9, "workers": 0.9}, process_sd=0.15, seed=seed)
-        for warning in tune(world, budget_s=100.0).warnings:
+        for warning in tune(world, budget_s=70.0).warnings:
             if "could be tried again, by more processes" in warning:
                 seen += 1
                 assert all(len(re.findall(rf"(?<![\w-]){kind.name}(?![\w-])", warning)) <= 1 for kind in levers.ALL)
@@ -428,6 +431,9 @@ def test_a_gain_that_is_gone_in_fresh_processes_is_not_claimed(script: Path) -> 
     study = tune(world, levers=("cached-dataset",), budget_s=600.0)
     assert study.patch is None and study.result is not None
     assert not study.result.levers and "its patched copy did not show" in study.result.why
+    told = conclusion(study)
+    assert told.title == "Accepted, not confirmed"
+    assert told.sentence.startswith("cached-dataset was accepted. Compared with the script as written")
 
 
 def test_noise_that_hides_most_gains_is_said_with_what_to_do(script: Path) -> None:
