@@ -89,7 +89,7 @@ def test_a_study_without_trials_says_nothing_of_trials(name: str) -> None:
     text = reporters()[name](sample_measured.study_measured())
     assert "sync-bound" in text
     assert "Trials" not in text
-    assert "Is training unharmed" not in text
+    assert "Gate" not in text
     assert "hotlap apply" not in text
 
 

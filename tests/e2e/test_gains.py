@@ -42,7 +42,7 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     assert document["result"]["speedup"]["low"] > 1.02
     assert "bit-equal" in document["result"]["why"]
     assert {trial["kind"] for trial in document["trials"]} >= {"lever", "patch"}
-    for shown in ("input-bound", "Ceilings", "accepted", "UNHARMED", "+++ b/late_items.py", "hotlap apply"):
+    for shown in ("input-bound", "Upper bounds", "accepted", "passes", "+++ b/late_items.py", "hotlap apply"):
         assert shown in done.stderr, done.stderr
     assert "\x1b" not in done.stderr
     assert script.read_bytes() == before

@@ -46,7 +46,7 @@ def quick(tmp_path: Path, lab: Callable[..., tuple[str, str]]) -> Quick:
         told: dict[str, Any] = json.loads((tmp_path / "result.json").read_text())
         if has_page:  # the study's own report
             assert "<svg" in (tmp_path / "page.html").read_text(encoding="utf-8")
-            assert "What each step waits for" in out
+            assert "Time per step" in out
             assert told["study"]["baseline"][0]["step_s"]
         ratios = [cell for table in told["tables"] for row in table["rows"] for cell in row if is_ratio(cell)]
         assert all(cell.get("low") is not None and cell.get("high") is not None for cell in ratios)

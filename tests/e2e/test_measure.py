@@ -63,7 +63,7 @@ def test_any_kind_of_loop_is_measured(tmp_path: Path, words: list[str]) -> None:
     assert len(run["step_s"]) >= 8
     for i, step_s in enumerate(run["step_s"]):
         assert sum(parts[i] for parts in run["phase_s"].values() if parts) == pytest.approx(step_s, rel=0.01)
-    assert "What each step waits for" in done.stderr
+    assert "Time per step" in done.stderr
 
 
 @pytest.mark.parametrize(

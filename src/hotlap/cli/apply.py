@@ -172,10 +172,10 @@ def _no_patch(path: Path, study: "Study") -> str:
 
 
 def _start_lines(study: "Study") -> tuple[str, ...]:
-    from hotlap.report.outcome import start_lines
+    from hotlap.report.outcome import start_commands
     from hotlap.source.file import shown
 
-    return tuple(map(shown, start_lines(study)))
+    return tuple(f"To start it: {shown(command)}" for command, _ in start_commands(study))
 
 
 def _runs_on(study: "Study") -> str:

@@ -100,9 +100,11 @@ class Workbench:
 
     def show(self, part: str, study: "Study | None" = None) -> None:
         """What of the report is new when `part` is known."""
+        from hotlap.report import terminal
+
         if self.live is not None:
             self.live.allow((study or self.study).budget_s)
-            for section in sections(study or self.study, part):
+            for section in terminal.part(study or self.study, part):
                 self.live.show(section)
 
     def show_all(self) -> None:
@@ -110,8 +112,8 @@ class Workbench:
         from hotlap.report import terminal
 
         with self.showing(budget_s=None) as live:
-            for section in terminal.SECTIONS[self.study.purpose]:
-                live.show(section(self.study))
+            for section in terminal.sections(self.study):
+                live.show(section)
 
     # Files
 
@@ -237,14 +239,3 @@ def check_writable(paths: Sequence[str | None]) -> None:
             raise UserError(f"{name} cannot be written: there is no folder {path.parent}.")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise UserError(f"{name} cannot be written: it is in a place that is read-only for you.")
-
-
-def sections(study: "Study", part: str) -> list[Any]:
-    """What of the report is new when `part` is known."""
-    from hotlap.report import terminal
-
-    if part == "trial":
-        last = study.trials[-1]
-        return [terminal.trial(last)] if last.scope != "none" else []
-    parts = terminal.PARTS.get((study.purpose, part), ())
-    return [section(study) for section in parts]

@@ -1,10 +1,9 @@
 """Result -> text for a terminal: what came out, the tables, what to know about them, then the study's own report."""
 
 from collections.abc import Iterator
-from io import StringIO
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -17,15 +16,7 @@ from hotlap.units import duration
 
 def render(result: Result) -> str:
     """Plain text, 100 columns wide."""
-    out = StringIO()
-    # An empty environment: the text is the same whatever FORCE_COLOR, COLUMNS or TERM say.
-    console = Console(
-        file=out, width=terminal.WIDTH, color_system=None, legacy_windows=False, highlight=False, _environ={}
-    )
-    for section in sections(result):
-        console.print(section)
-        console.print()
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
+    return terminal.plain(sections(result))
 
 
 def sections(result: Result) -> Iterator[RenderableType]:
@@ -41,8 +32,7 @@ def sections(result: Result) -> Iterator[RenderableType]:
     where = f"{result.processor or 'unknown processor'}, {result.num_cores} cores, {', '.join(result.gpus) or 'no GPU'}"
     yield Text(f"{clean_line(where)}; took {duration(result.elapsed_s)}", style="dim")
     if result.study is not None:
-        shown = (section(result.study) for section in terminal.SECTIONS[result.study.purpose])
-        yield from (section for section in shown if section is not None)
+        yield from terminal.sections(result.study)
 
 
 def _table(table: Table) -> RenderableType:

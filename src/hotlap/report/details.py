@@ -1,10 +1,10 @@
 """Run -> what was seen besides the phases, as titled rows that every format shows: lines, operators, memory, drift."""
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 
 from hotlap.record import HotLine, InputPart, OperatorWindow, Run, Sighting, Study, Sweep
+from hotlap.report.document import Row, Section
 from hotlap.report.scale import mean
 from hotlap.report.story import plural, share_of, timed
 from hotlap.units import duration, percent, size
@@ -17,35 +17,29 @@ MOST_OUTLIERS = 5
 _END_SHARE = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """One thing that was looked at."""
-
-    title: str
-    lead: str = ""
-    """A sentence or two; empty where the rows say all."""
-    rows: tuple[tuple[str, str], ...] = ()
-    """What it costs, and what it is."""
-
-
-def closer_look(study: Study) -> tuple[Detail, ...]:
-    """All that was seen of the script as written, in the order in which it helps."""
+def closer_look(study: Study) -> tuple[Section, ...]:
+    """All that was seen of the baseline, in the order in which it helps."""
     run = timed(study)
     swept = sweep(study.sweep)
     return (*(details(run) if run is not None else ()), *([swept] if swept is not None else []))
 
 
-def details(run: Run) -> tuple[Detail, ...]:
+def details(run: Run) -> tuple[Section, ...]:
     """What was seen in one run; nothing for what was not looked at."""
     return tuple(found for look in _LOOKS if (found := look(run)) is not None)
 
 
-def sweep(found: Sweep | None) -> Detail | None:
+def sweep(found: Sweep | None) -> Section | None:
     """The step at each number of threads, and why it is so."""
     if found is None or not found.times:
         return None
     rows = tuple((plural(one.threads, "thread"), f"{duration(one.step_s.mid)} a step") for one in found.times)
-    return Detail(title="Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows)
+    return _detail("Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows)
+
+
+def _detail(title: str, lead: str = "", rows: Iterable[tuple[str, str]] = ()) -> Section:
+    """One thing that was looked at; rows are what it costs, and what it is."""
+    return Section(name="detail", title=title, lead=lead, rows=tuple(Row(cost, what) for cost, what in rows))
 
 
 def place(path: str, line: int | None, run: Run) -> str:
@@ -56,7 +50,7 @@ def place(path: str, line: int | None, run: Run) -> str:
     return shown if line is None else f"{shown}:{line}"
 
 
-def _input(run: Run) -> Detail | None:
+def _input(run: Run) -> Section | None:
     parts = [(part, cost_s) for part, cost_s in run.input_s.items() if cost_s]
     if not parts:
         return None
@@ -64,7 +58,7 @@ def _input(run: Run) -> Detail | None:
         (_cost(run, cost_s), _INPUT_PARTS.get(part, str(part)))
         for part, cost_s in sorted(parts, key=lambda part: -part[1])
     )
-    return Detail(title="Inside the input", rows=rows)
+    return _detail("Inside the input", rows=rows)
 
 
 _INPUT_PARTS = {
@@ -78,26 +72,24 @@ _INPUT_PARTS = {
 }
 
 
-def _hot_lines(run: Run) -> Detail | None:
+def _hot_lines(run: Run) -> Section | None:
     if not run.hot_lines:
         return None
     ranked = sorted(run.hot_lines, key=lambda line: -line.step_s)[:MOST_LINES]
     rows = tuple((_cost(run, line.step_s), _hot_line(line, run)) for line in ranked)
-    return Detail(
-        title="Hottest lines of your source", lead="Time of a step with what each line calls included.", rows=rows
-    )
+    return _detail("Hottest lines of your source", lead="Time of a step with what each line calls included.", rows=rows)
 
 
 def _hot_line(line: HotLine, run: Run) -> str:
     return f"{place(line.path, line.line, run)} in {line.function} ({line.phase.value}): {line.text}".rstrip(": ")
 
 
-def _sightings(run: Run) -> Detail | None:
+def _sightings(run: Run) -> Section | None:
     if not run.sightings:
         return None
     ranked = sorted(run.sightings, key=lambda one: -(one.cost_s or 0.0))
     rows = tuple((_sighting_cost(one), _sighting(one, run)) for one in ranked[:MOST_LINES])
-    return Detail(title="Seen at lines of your source", rows=rows)
+    return _detail("Seen at lines of your source", rows=rows)
 
 
 def _sighting_cost(one: Sighting) -> str:
@@ -117,31 +109,31 @@ def _sighting(one: Sighting, run: Run) -> str:
     return f"{one.kind.value}, {one.what} {where}{text}"
 
 
-def _device(run: Run) -> Detail | None:
+def _device(run: Run) -> Section | None:
     known = {phase: column for phase, column in run.device_phase_s.items() if column}
     if not known or run.device_phase_s == run.phase_s:  # of a trace both are the device's
         return None
     num_steps = len(next(iter(known.values())))
     lead = f"{plural(num_steps, 'step')} by its own clock; in input, sync and other it only waits for the host."
-    return Detail(title="The device", lead=lead, rows=tuple((_cost(run, mean(known[p])), p.value) for p in known))
+    return _detail("The device", lead=lead, rows=tuple((_cost(run, mean(known[p])), p.value) for p in known))
 
 
-def _operators(run: Run) -> Detail | None:
+def _operators(run: Run) -> Section | None:
     window = run.operators
     if window is None:
         return None
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in window.operators]
     costs.sort(key=lambda cost: -cost[0])
     rows = tuple((f"{duration(seconds)}, {one.per_step:.3g} x", one.name) for seconds, one in costs[:MOST_OPERATORS])
-    return Detail(title="Operators of a step", lead=" ".join(_window_sentences(window)), rows=rows)
+    return _detail("Operators of a step", lead=" ".join(_window_sentences(window)), rows=rows)
 
 
-def _idle(run: Run) -> Detail | None:
+def _idle(run: Run) -> Section | None:
     if run.operators is None or not run.operators.idle_s:
         return None
     ranked = sorted(run.operators.idle_s.items(), key=lambda item: -item[1])
     rows = tuple((_cost(run, seconds), f"for {why}") for why, seconds in ranked)
-    return Detail(title="What the device waited for while it was idle", rows=rows)
+    return _detail("What the device waited for while it was idle", rows=rows)
 
 
 def _window_sentences(window: OperatorWindow) -> Iterator[str]:
@@ -165,7 +157,7 @@ def _window_sentences(window: OperatorWindow) -> Iterator[str]:
         yield f"This window is not complete: {window.why_not or 'no reason was recorded'}."
 
 
-def _processor(run: Run) -> Detail | None:
+def _processor(run: Run) -> Section | None:
     use = run.cpu
     if use is None:
         return None
@@ -173,10 +165,10 @@ def _processor(run: Run) -> Detail | None:
     lead += f", its workers {use.others:.2g}." if use.others >= 0.05 else "."
     if use.throttled:
         lead += f" For {percent(use.throttled)} of the time the cgroup's quota held it still."
-    return Detail(title="Processor", lead=lead)
+    return _detail("Processor", lead=lead)
 
 
-def _memory(run: Run) -> Detail | None:
+def _memory(run: Run) -> Section | None:
     samples = run.memory
     if len(samples) < 2:
         return None
@@ -189,10 +181,10 @@ def _memory(run: Run) -> Detail | None:
     if first.device_bytes is not None and last.device_bytes is not None:
         peak = f", at most {size(run.device_peak_bytes)}" if run.device_peak_bytes else ""
         lead += f" Tensors on the device: {size(first.device_bytes)}, then {size(last.device_bytes)}{peak}."
-    return Detail(title="Memory", lead=lead)
+    return _detail("Memory", lead=lead)
 
 
-def _what_ifs(run: Run) -> Detail | None:
+def _what_ifs(run: Run) -> Section | None:
     if not run.what_ifs:
         return None
     rows = tuple(
@@ -203,27 +195,27 @@ def _what_ifs(run: Run) -> Detail | None:
         )
         for one in run.what_ifs
     )
-    return Detail(title="The step under another setting", rows=rows)
+    return _detail("The step under another setting", rows=rows)
 
 
-def _shapes(run: Run) -> Detail | None:
+def _shapes(run: Run) -> Section | None:
     shapes = run.shapes
     if shapes is None or shapes.num_shapes < 2:
         return None
     lead = f"The model was given {shapes.num_shapes:,} different shapes in {plural(shapes.num_steps, 'step')}"
     lead += f", {shapes.num_new_late:,} of them new in the second half." if shapes.num_new_late else "."
-    return Detail(title="Shapes", lead=lead)
+    return _detail("Shapes", lead=lead)
 
 
-def _validation(run: Run) -> Detail | None:
+def _validation(run: Run) -> Section | None:
     if not run.num_validations:
         return None
     number = plural(run.num_validations, "validation")
     lead = f"{number} took {duration(run.validation_s)} in all; that time is in no step."
-    return Detail(title="Validation", lead=lead)
+    return _detail("Validation", lead=lead)
 
 
-def _ranks(run: Run) -> Detail | None:
+def _ranks(run: Run) -> Section | None:
     if not run.ranks:
         return None
     rows = tuple(
@@ -235,10 +227,10 @@ def _ranks(run: Run) -> Detail | None:
         )
         for one in run.ranks
     )
-    return Detail(title="Processes that train together", rows=rows)
+    return _detail("Processes that train together", rows=rows)
 
 
-def _long(run: Run) -> Detail | None:
+def _long(run: Run) -> Section | None:
     long = run.long
     if long is None:
         return None
@@ -251,7 +243,7 @@ def _long(run: Run) -> Detail | None:
         (duration(one.step_s), f"step {one.step:,}, {duration(one.excess_s)} more than usual in {one.phase.value}")
         for one in long.outliers[:MOST_OUTLIERS]
     )
-    return Detail(title="The whole run", lead=f"{lead} {drift} The longest steps:".strip(), rows=rows)
+    return _detail("The whole run", lead=f"{lead} {drift} The longest steps:".strip(), rows=rows)
 
 
 def drift_sentence(run: Run) -> str:
@@ -273,7 +265,7 @@ def _cost(run: Run, cost_s: float) -> str:
     return duration(cost_s) if share is None else f"{duration(cost_s)} ({percent(share)})"
 
 
-_LOOKS: tuple[Callable[[Run], Detail | None], ...] = (
+_LOOKS: tuple[Callable[[Run], Section | None], ...] = (
     _long,
     _input,
     _hot_lines,

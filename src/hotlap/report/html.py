@@ -4,6 +4,7 @@ The page's policy forbids scripts and everything that would be fetched. Every te
 characters by `finalize` and then escaped by Jinja2, at each place where the template shows one.
 """
 
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hotlap.record import LEAST_GAIN, Study
-from hotlap.report import charts, devices, diff, environment, lanes, outcome, series, story
-from hotlap.report.clean import clean, last_lines
+from hotlap.report import charts, devices, diff, document, environment, lanes, outcome, series, story
+from hotlap.report.clean import clean
 from hotlap.report.details import closer_look
-from hotlap.report.terminal import OUTPUT_LINES
 from hotlap.units import duration, factor, percent
 
 
@@ -25,10 +25,12 @@ def render(study: Study) -> str:
     return _page().render(
         study=study,
         before=before,
-        conclusion=outcome.conclusion(study),
+        answer=document.answer(study),
+        sections=defaultdict(lambda: None, {one.name: one for one in document.sections(study)}),
+        unfit=[trial for trial in study.trials if trial.scope == "none"],
         timeline=lanes.timeline(before, study.after),
         phase_bars=charts.phase_bars(before, study.after),
-        forest=charts.forest([trial.speedup for trial in study.trials]),
+        forest=charts.forest([trial.speedup for trial in story.begun(study)]),
         losses=charts.loss_chart(before, study.after),
         device_plot=Markup(devices.plot(study.predictions)),
         memory=series.memory(before),
@@ -36,8 +38,6 @@ def render(study: Study) -> str:
         details=closer_look(study),
         diff_lines=tuple(diff.lines(clean(study.patch))) if study.patch else (),
         environment=environment.rows(study),
-        failure=story.failure(before) if before is not None else None,
-        output=last_lines(before.output, OUTPUT_LINES) if before is not None else "",
     )
 
 

@@ -1,18 +1,16 @@
 """Checkup -> text for a terminal."""
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from hotlap.record import Checkup, Complaint, Figure, Unit, Weight
 from hotlap.report.clean import clean_line
+from hotlap.report.terminal import WIDTH, plain
 from hotlap.units import duration, percent, size
-
-WIDTH = 100
 
 _STYLES = {Weight.BROKEN: "bold red", Weight.COSTLY: "yellow", Weight.MINOR: "dim"}
 _TITLES = {
@@ -32,19 +30,7 @@ _UNITS = {Unit.FLOP_PER_S: "FLOP/s", Unit.BYTE_PER_S: "B/s"}
 
 def render(checkup: Checkup, *, width: int = WIDTH) -> str:
     """The whole checkup as plain text."""
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=width,
-        force_terminal=False,
-        color_system=None,
-        legacy_windows=False,
-        highlight=False,
-        _environ={},
-    )
-    for section in sections(checkup):
-        console.print(section)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return plain(sections(checkup), width=width)
 
 
 def sections(checkup: Checkup) -> tuple[RenderableType, ...]:

@@ -5,14 +5,14 @@ turns into a link or a mention by itself is broken up by an empty comment.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
-from hotlap.record import Run, Study
-from hotlap.report import outcome, story
-from hotlap.report.clean import clean, clean_line, last_lines
+from hotlap.record import Study
+from hotlap.report import document, story
+from hotlap.report.clean import clean, clean_line
 from hotlap.report.details import closer_look
-from hotlap.report.terminal import OUTPUT_LINES
-from hotlap.units import duration, percent
+from hotlap.report.document import Section
 
 # https://github.github.com/gfm/: punctuation that may be escaped by a backslash (6.1), and what links by itself (6.9).
 _PUNCTUATION = re.compile(r"([\\`*_\[\]|~$])")
@@ -26,128 +26,61 @@ def render(study: Study) -> str:
 
 
 def _lines(study: Study) -> Iterator[str]:
-    conclusion = outcome.conclusion(study)
-    yield f"## {_text(conclusion.title)}"
+    found = document.answer(study)
+    yield f"## {_text(found.title)}"
     yield ""
-    yield f"`{_code(story.script(study))}`: {_text(conclusion.sentence)}"
-    run = story.timed(study)
-    if run is not None:
-        yield from _run(run)
-    yield from _findings(study)
-    yield from _ceilings(study)
-    if outcome.is_tuned(study):
-        yield from _trials(study)
-    yield from _details(study)
-    yield from _patch(study)
-    if study.warnings:
-        yield ""
-        yield "**Warnings**"
-        yield ""
-        yield from (f"- {_text(warning)}" for warning in study.warnings)
+    yield f"`{_code(story.script(study))}`: {_text(found.sentence)}"
+    yield from _notes(found.lines)
+    if found.code:
+        yield from _fence("\n".join(found.code), language="diff")
+    if found.commands:
+        yield from _fence("\n".join(f"{clean_line(one)}  # {clean_line(what)}" for one, what in found.commands), "sh")
+    if study.patch:
+        yield from _folded("The patch", _fence(clean(study.patch).rstrip("\n"), language="diff"))
+    yield from chain.from_iterable(map(_section, document.sections(study)))
+    closer = closer_look(study)
+    if closer:
+        yield from _folded("A closer look", chain.from_iterable(map(_section, closer)))
 
 
-def _run(run: Run) -> Iterator[str]:
-    failure = story.failure(run)
-    if failure is not None:
-        yield ""
-        yield f"**{_text(failure)}**"
-        output = last_lines(run.output, OUTPUT_LINES)
-        if output:
-            yield from _fence(output)
-    if not run.step_s:
-        return
+# Name of a section -> title of a column -> field of its rows.
+_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "time": {"phase": "head", "mean": "note", "of a step": "text"},
+    "findings": {"finding": "head", "a step": "note", "evidence": "text", "then": "aside"},
+    "ceilings": {"at best": "head", "the step then": "text"},
+    "trials": {"trial": "head", "": "mark", "speed-up": "note", "gate": "gate"},
+    "predictions": {"device": "head", "a step": "text", "assumed": "aside"},
+    "detail": {"cost": "head", "what": "text"},
+}
+
+
+def _section(section: Section) -> Iterator[str]:
+    """Its title, its sentences, its rows as a table, and what a person would change."""
     yield ""
-    yield _text(story.step_sentence(run))
-    rows = [
-        (part.phase.value, "not measured" if part.mean_s is None else duration(part.mean_s), percent(part.share))
-        for part in story.phases(run)
-        if part.mean_s is not None
-    ]
-    yield from _table(("phase", "mean", "of a step"), rows)
-    if run.loss:
+    yield f"**{_text(section.title)}**"
+    if section.lead:
         yield ""
-        yield _text(story.loss_sentence(run))
+        yield _text(section.lead)
+    if section.output:
+        yield from _fence(section.output)
+    columns = _COLUMNS.get(section.name, {})
+    yield from _table(tuple(columns), ([getattr(row, name) for name in columns.values()] for row in section.rows))
+    for row in section.rows:
+        if row.code:
+            yield from _fence("\n".join(row.code), language="diff")
+    yield from _notes(section.notes)
 
 
-def _findings(study: Study) -> Iterator[str]:
-    if not study.findings:
-        return
-    ranked = story.ranked(study)
-    rows = [
-        (finding.code, f"{story.up_to(finding)}{duration(finding.cost_s)} ({percent(finding.share)})", finding.evidence)
-        for finding in ranked
-    ]
-    yield from _table(("finding", "a step", "evidence"), rows)
-    for finding in ranked:
-        command = story.command_under(study, finding.environment)
-        if command is not None:
-            yield from _fence(clean_line(command), language="sh")
-        if finding.after:
-            yield from _fence("\n".join(story.change_lines(finding)), language="diff")
-
-
-def _ceilings(study: Study) -> Iterator[str]:
-    rows = [
-        (story.ceiling_sentence(ceiling), story.interval(ceiling.speedup), ceiling.idealised)
-        for ceiling in study.ceilings
-    ]
-    yield from _table(("at best", "95% interval", "idealised"), rows)
-
-
-def _trials(study: Study) -> Iterator[str]:
-    rows = [
-        (story.trial_outcome(one), story.trial_subject(one), story.trial_speedup(one), one.verdict.value)
-        for one in study.trials
-    ]
-    yield from _table(("", "trial", "speed-up", "training"), rows)
-    if study.result is not None:
+def _notes(notes: Sequence[str]) -> Iterator[str]:
+    if notes:
         yield ""
-        yield f"**{study.result.verdict.value}**: {_text(study.result.why)}"
-        cost = story.cost_sentence(study)
-        if cost is not None:
-            yield ""
-            yield _text(cost)
-    if study.recipe is not None:
-        yield ""
-        yield "**Larger batches** (another training, so no part of the patch)"
-        yield ""
-        yield from (f"- {_text(line)}" for line in story.recipe_lines(study))
+    yield from (f"- {_text(note)}" for note in notes)
 
 
-def _details(study: Study) -> Iterator[str]:
-    found = closer_look(study)
-    if not found:
-        return
+def _folded(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield ""
-    yield "<details><summary>A closer look</summary>"
-    for detail in found:
-        yield ""
-        yield f"**{_text(detail.title)}**"
-        if detail.lead:
-            yield ""
-            yield _text(detail.lead)
-        yield from _table(("cost", "what"), detail.rows)
-    yield ""
-    yield "</details>"
-
-
-def _patch(study: Study) -> Iterator[str]:
-    start = outcome.start_lines(study)
-    if start:
-        yield ""
-        yield _text(start[0])
-        yield from _fence(clean_line(start[1]), language="sh")
-    if not study.patch:
-        return
-    caution = outcome.caution(study)
-    yield ""
-    if caution is not None:
-        yield f"**{_text(caution)}**"
-        yield ""
-    yield _text(outcome.runs_on(study) or "")
-    yield ""
-    yield "<details><summary>The patch</summary>"
-    yield from _fence(clean(study.patch).rstrip("\n"), language="diff")
+    yield f"<details><summary>{title}</summary>"
+    yield from lines
     yield ""
     yield "</details>"
 

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hotlap.record import LEAST_GAIN, Interval, LeverSpec, Purpose, Run, State, Status, Study, Verdict
-from hotlap.report.story import command_under, interval, least_gain, lever_titles, plural, timed
+from hotlap.report.story import (
+    command_under,
+    cost_sentence,
+    interval,
+    least_gain,
+    lever_title,
+    lever_titles,
+    plural,
+    timed,
+)
 from hotlap.units import duration, factor, percent
 
 
@@ -87,18 +96,18 @@ def _concluded(study: Study) -> Conclusion:
     speedup, total = study.result.speedup, study.result.total_speedup
     gain = f"{factor(speedup.mid)} (95% interval {interval(speedup)})"
     if study.result.verdict is Verdict.HARMED:
-        sentence = f"The step is {gain} as fast, but training is not what it was. Do not apply this."
+        sentence = f"The step is {gain} as fast, but the gate fails it: training is harmed. Do not apply this."
         return Conclusion(outcome=Outcome.HARM, title="Training is harmed", sentence=sentence)
     if study.result.verdict is Verdict.UNDECIDED:
-        sentence = f"The step is {gain} as fast, but whether training is unharmed could not be decided."
-        return Conclusion(outcome=Outcome.UNPROVEN, title="Not proven harmless", sentence=sentence)
+        sentence = f"The step is {gain} as fast, but the gate is inconclusive: training may be harmed."
+        return Conclusion(outcome=Outcome.UNPROVEN, title="Gate inconclusive", sentence=sentence)
     if not speedup.low > LEAST_GAIN:
         sentence = f"The step came out at {gain}: that is not told from no gain, so leave the script as it is."
         return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
     if total is None:
-        sentence = f"95% interval {interval(speedup)} over the script as written. Training is unharmed."
+        sentence = f"A typical step, 95% interval {interval(speedup)}. Training is unharmed: the gate passes it."
         return Conclusion(outcome=Outcome.GAIN, title=f"{factor(speedup.mid)} as fast", sentence=sentence)
-    sentence = f"{total_sentence(study, total)} A typical step: {gain}. Training is unharmed."
+    sentence = f"{total_sentence(study, total)} A typical step: {gain}. Training is unharmed: the gate passes it."
     return Conclusion(outcome=Outcome.GAIN, title=f"{factor(total.mid)} as fast", sentence=sentence)
 
 
@@ -108,7 +117,7 @@ def total_sentence(study: Study, total: Interval) -> str:
         of = "In a long training, starts of epochs included"
     else:
         of = f"The whole training of {study.total_steps:,} steps, its start and first epoch included"
-    return f"{of}: {factor(total.mid)} as fast as written (95% interval {interval(total)})."
+    return f"{of}: {factor(total.mid)} as fast as the baseline (95% interval {interval(total)})."
 
 
 def _tried(study: Study) -> int:
@@ -155,21 +164,18 @@ def patch_missing(study: Study) -> str:
         return "No patch: there is nothing to change."
     if study.state is not State.COMPLETE:
         return "No patch yet: it is written when the study is complete."
-    if start_lines(study):
+    if start_commands(study):
         return "No patch: nothing that was accepted is set in the source."
     return "No patch: the accepted levers could not be written into the source."
 
 
-def start_lines(study: Study) -> tuple[str, ...]:
+def start_commands(study: Study) -> tuple[tuple[str, str], ...]:
     """How the script is to be started, beside the patch; none where it is started as ever, or under what does harm."""
     environment = study.result.environment if study.result is not None else {}
     command = command_under(study, environment)
     if command is None or conclusion(study).outcome is Outcome.HARM:
         return ()
-    return (
-        "Start it with this in front, which is read before Python runs, so that no line of source can set it:",
-        command,
-    )
+    return ((command, "starts it under what is read before Python runs, so that no line of source can set it"),)
 
 
 def runs_on(study: Study) -> str | None:
@@ -198,9 +204,26 @@ def caution(study: Study) -> str | None:
     return "The gain and its harmlessness are not both proven: read the patch before you apply it."
 
 
-def apply_lines(study: Study) -> tuple[str, ...]:
-    """The commands for the patch, and what they do; none for a patch that does harm."""
+def apply_commands(study: Study) -> tuple[tuple[str, str], ...]:
+    """Commands for the patch, and what they do; none for a patch that does harm."""
     if not study.patch or conclusion(study).outcome is Outcome.HARM:
         return ()
-    files = ", ".join(change.path for change in study.changes) or "the files named in the diff"
-    return (f"hotlap apply           writes it into {files}", "hotlap apply --revert  takes it back")
+    files = ", ".join(change.path.removeprefix(f"{study.cwd}/") for change in study.changes)
+    return (
+        ("hotlap apply", f"writes the patch into {files or 'the files named in it'}"),
+        ("hotlap apply --revert", "takes it back"),
+    )
+
+
+def result_lines(study: Study) -> tuple[str, ...]:
+    """What a tuned study's reader should know before a patch is applied: levers, proof, costs, needs."""
+    levers = accepted(study)
+    lines = [caution(study)]
+    if levers:
+        lines.append(f"Levers: {', '.join(map(lever_title, levers))}.")
+    if study.result is not None and levers:
+        lines.append(f"Gate: {study.result.why or 'no reason was recorded.'}")
+    lines += [cost_sentence(study), runs_on(study)]
+    if levers and not study.patch:
+        lines.append(patch_missing(study))
+    return tuple(line for line in lines if line)

@@ -19,7 +19,7 @@ from hotlap.record import (
     Trial,
     as_float,
 )
-from hotlap.report.clean import clean
+from hotlap.report.clean import clean, clean_line
 from hotlap.report.scale import mean
 from hotlap.units import duration, factor, percent
 
@@ -78,13 +78,63 @@ def up_to(finding: Finding) -> str:
     return "up to " if finding.advice else ""
 
 
-def change_lines(finding: Finding) -> tuple[str, ...]:
-    """What a person would change by hand, as lines of a diff; none where no text is proposed."""
-    if not finding.after:
+def remedy(finding: Finding) -> str:
+    """What to do about it, as a clause."""
+    if finding.try_levers:
+        return f"worth trying: {', '.join(finding.try_levers)}"
+    return f"no lever for it; what helps: hotlap explain {finding.code}"
+
+
+# What a phase that takes too much of a step is called.
+_CAUSE_OF = {
+    Phase.INPUT: "input-bound",
+    Phase.TRANSFER: "transfer-bound",
+    Phase.COMMUNICATION: "communication-bound",
+    Phase.OPTIMIZER: "optimizer-bound",
+    Phase.SYNC: "sync-bound",
+    Phase.OTHER: "host-bound",
+}
+
+
+def other_phases(study: Study) -> str | None:
+    """The usual causes that were not found, and what their phases take; None where there is no such phase."""
+    run = timed(study)
+    codes = {finding.code for finding in study.findings}
+    shares = [
+        f"{_CAUSE_OF[part.phase]} ({part.phase.value} takes {percent(part.share)} of a step)"
+        for part in (phases(run) if run is not None else ())
+        if part.mean_s is not None and _CAUSE_OF.get(part.phase, part.phase.value) not in {*codes, part.phase.value}
+    ]
+    return f"Not found: {', '.join(shares)}." if shares else None
+
+
+def next_commands(study: Study) -> tuple[tuple[str, str], ...]:
+    """What to do after a measurement: (command, what it does)."""
+    found = ranked(study)
+    if not found:
         return ()
+    first = found[0]
+    command = command_under(study, first.environment)
+    run = timed(study)
+    again = run is not None and run.versions  # a recorded trace has none, and cannot be run again
+    tries = dict.fromkeys(lever for finding in found for lever in finding.try_levers) if again else {}
+    return (
+        *([(command, "starts it without that fault")] if command is not None else []),
+        (f"hotlap explain {first.code}", "what it is, and what helps"),
+        *([(f"hotlap tune {script(study)}", f"tries {', '.join(tries)}, and proves what helps")] if tries else []),
+    )
+
+
+def change_lines(study: Study, finding: Finding) -> tuple[str, ...]:
+    """What a person would change by hand: the command line, and the source as lines of a diff; none of what stays."""
+    command = command_under(study, finding.environment)
+    started = () if command is None else (f"$ {clean_line(command)}",)
+    if not finding.after:
+        return started
     before, after = clean(finding.before).splitlines(), clean(finding.after).splitlines()
     kept = [line for line in after if line in before]
     return (
+        *started,
         *([f"@ {clean(finding.where)}"] if finding.where else []),
         *(f"- {line}" for line in before if line not in kept),
         *(f"{' ' if line in kept else '+'} {line}" for line in after),
@@ -92,7 +142,7 @@ def change_lines(finding: Finding) -> tuple[str, ...]:
 
 
 def timed(study: Study) -> Run | None:
-    """The timed run of the script as written."""
+    """The timed run of the baseline."""
     return study.baseline[0] if study.baseline else None
 
 
@@ -214,7 +264,12 @@ def loss_sentence(run: Run) -> str:
 
 def ceiling_sentence(ceiling: Ceiling) -> str:
     """ "If batches were free: at most 2.10x"."""
-    return f"If {_IDEALS.get(ceiling.name, ceiling.name)} were free: at most {factor(ceiling.speedup.mid)}"
+    return f"If {ideal(ceiling)} were free: at most {factor(ceiling.speedup.mid)}"
+
+
+def ideal(ceiling: Ceiling) -> str:
+    """What costs nothing under it."""
+    return _IDEALS.get(ceiling.name, ceiling.name)
 
 
 _IDEALS = {
@@ -227,7 +282,7 @@ _IDEALS = {
 
 
 def noise_sentence(noise: Noise) -> str:
-    """What two equal things came out as, and what follows."""
+    """What the A/A test came out as, and what follows."""
     if noise.scope == "again":
         spread = sqrt(mean([ratio * ratio for ratio in noise.log_ratios])) if noise.log_ratios else 0.0
         return (
@@ -235,7 +290,7 @@ def noise_sentence(noise: Noise) -> str:
             f"than {least_gain(noise)} between two studies says nothing here"
         )
     return (
-        f"two equal things compared {_COMPARED.get(noise.scope, noise.scope)}: {interval(noise.speedup)}; "
+        f"A/A test {_COMPARED.get(noise.scope, noise.scope)}: {interval(noise.speedup)}; "
         f"gains below {least_gain(noise)} cannot be told from noise here"
     )
 
@@ -248,10 +303,24 @@ def least_gain(noise: Noise) -> str:
     return f"{noise.smallest_gain:.3f}x"
 
 
+def begun(study: Study) -> tuple[Trial, ...]:
+    """Trials of which at least one process was started."""
+    return tuple(trial for trial in study.trials if trial.scope != "none")
+
+
+def not_applying(study: Study) -> str | None:
+    """How many levers do not fit this training, in one line; None where all do."""
+    number = len({str(spec.get("name")) for one in study.trials if one.scope == "none" for spec in one.levers})
+    if not number:
+        return None
+    verb = "does" if number == 1 else "do"
+    return f"{plural(number, 'lever')} {verb} not apply here: `hotlap levers` says why."
+
+
 def trial_subject(trial: Trial) -> str:
     """What was tried."""
     if trial.kind == "patch":
-        return "the patched copy, with no lever installed"
+        return "the patched script"
     titles = lever_titles(trial.levers)
     subjects = {"lever": titles, "screening": titles, "leave-one-out": f"with and without {titles}"}
     return subjects.get(trial.kind, f"{trial.kind}: {titles}")
@@ -260,7 +329,7 @@ def trial_subject(trial: Trial) -> str:
 def trial_outcome(trial: Trial) -> str:
     """What came of it, in one or two words."""
     if trial.scope == "none":
-        return "not tried"
+        return "does not apply"
     words = {
         "screening": ("stacked", "stacked"),
         "leave-one-out": ("kept", "dropped"),

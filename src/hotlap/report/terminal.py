@@ -1,10 +1,10 @@
-"""Study -> text for a terminal, 100 columns wide; each section can also be printed alone, as soon as it is known.
+"""Study -> text for a terminal, at most 100 columns wide, its answer last; each section can be printed alone.
 
 Meaning is never told by colour alone. Every text of the study goes through `_text`, which cleans it and keeps rich's
 markup from being read.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import StringIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -15,15 +15,13 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from hotlap.record import Finding, Phase, Purpose, Run, Study, Trial, Verdict
-from hotlap.report import diff, outcome, story
-from hotlap.report.clean import clean, clean_line, last_lines
-from hotlap.report.details import Detail, closer_look, details, sweep
-from hotlap.units import duration, factor, percent
+from hotlap.record import Phase, Study, Verdict
+from hotlap.report import diff, document, outcome, story
+from hotlap.report.clean import clean, clean_line
+from hotlap.report.details import closer_look, details, sweep
+from hotlap.report.document import Row, Section
 
 WIDTH = 100
-# Of the script's own output: a traceback, without the hours of progress before it.
-OUTPUT_LINES = 30
 
 PHASE_STYLES = {
     Phase.INPUT: "yellow",
@@ -47,300 +45,161 @@ VERDICT_STYLES = {Verdict.UNHARMED: "green", Verdict.HARMED: "bold red", Verdict
 
 def render(study: Study) -> str:
     """The whole study as plain text."""
+    return plain(sections(study))
+
+
+def plain(sections: Iterable[RenderableType], *, width: int = WIDTH) -> str:
+    """Sections as text without escape codes, the same whatever FORCE_COLOR, COLUMNS or TERM say."""
     out = StringIO()
-    # An empty environment: the text is the same whatever FORCE_COLOR, COLUMNS or TERM say.
-    console = Console(
-        file=out,
-        width=WIDTH,
-        force_terminal=False,
-        color_system=None,
-        legacy_windows=False,
-        highlight=False,
-        _environ={},
-    )
-    for section in (headline, waiting, warnings) if outcome.nothing_known(study) else SECTIONS[study.purpose]:
-        shown = section(study)
-        if shown is not None:
-            console.print(shown)
-            console.print()
+    console = Console(file=out, width=width, color_system=None, legacy_windows=False, highlight=False, _environ={})
+    for section in sections:
+        console.print(section)
+        console.print()
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
 
 
-def headline(study: Study) -> RenderableType:
-    """What was studied, and what the study comes to."""
-    conclusion = outcome.conclusion(study)
-    command = Text.assemble(("hotlap  ", "bold"), _text(story.script(study), "bold"))
-    title = _text(conclusion.title, "bold reverse" if conclusion.outcome is outcome.Outcome.GAIN else "bold")
-    return Group(command, Text.assemble(title, "  ", _text(conclusion.sentence)))
+def sections(study: Study) -> Iterator[RenderableType]:
+    """All of it, in the order in which a study comes to know it."""
+    for section in document.sections(study):
+        yield draw(section)
+        if section.name == "ceilings":
+            yield from _closer(closer_look(study))
+    yield from _answer(study)
 
 
-def waiting(study: Study) -> RenderableType:
-    """What each step of the script as written waits for."""
+def part(study: Study, name: str) -> Iterator[RenderableType]:
+    """What is new in the report when this part of the study is known; nothing where a report does not show it."""
+    return _PARTS[name](study) if name in _PARTS else iter(())
+
+
+def _findings(study: Study) -> Iterator[RenderableType]:
     run = story.timed(study)
-    if run is None:
-        return _section("What each step waits for", Text("Not measured yet."))
-    return _section("What each step waits for", *_run(run))
+    yield draw(document.findings(study))
+    yield from _closer(details(run) if run is not None else ())
 
 
-def seen(study: Study) -> RenderableType | None:
-    """What else was seen of the script as written; None where nothing was looked at."""
-    return _closer(closer_look(study))
-
-
-def seen_in_run(study: Study) -> RenderableType | None:
-    """The part of it that the first run shows."""
-    run = story.timed(study)
-    return _closer(details(run)) if run is not None else None
-
-
-def threads(study: Study) -> RenderableType | None:
-    """The part of it that later runs show."""
+def _sweep(study: Study) -> Iterator[RenderableType]:
     found = sweep(study.sweep)
-    return _closer((found,)) if found is not None else None
+    yield from _closer((found,) if found is not None else ())
 
 
-def _closer(found: tuple[Detail, ...]) -> RenderableType | None:
-    parts: list[RenderableType] = []
-    for detail in found:
-        parts.append(_text(detail.title, "bold"))
-        if detail.lead:
-            parts.append(Padding(_text(detail.lead), (0, 0, 0, 2)))
-        table = _columns(22, None)
-        for cost, what in detail.rows:
-            table.add_row(_text(cost), _text(what))
-        if detail.rows:
-            parts.append(Padding(table, (0, 0, 0, 2)))
-    return _section("A closer look", *parts) if parts else None
+def _noise(study: Study) -> Iterator[RenderableType]:
+    if study.noise or outcome.is_tuned(study):
+        yield draw(document.noise(study))
 
 
-def findings(study: Study) -> RenderableType:
-    """The diagnoses, costliest first."""
-    if not study.findings:
-        known = "No rule found a bottleneck." if _has_steps(study) else "Not known: no step was measured."
-        return _section("Findings", Text(known))
-    table = _columns(16, 24, None)
-    for finding in story.ranked(study):
-        cost = f"{story.up_to(finding)}{duration(finding.cost_s)}, {story.share_of_step(finding.share)}"
-        levers = ", ".join(finding.try_levers)
-        tried = _text(f"worth trying: {levers}" if levers else "no lever for it", "dim")
-        told = Group(_text(finding.evidence), *_by_hand(study, finding), tried)
-        table.add_row(_text(finding.code, "bold"), cost, told)
-    return _section("Findings", table)
+def _last_trial(study: Study) -> Iterator[RenderableType]:
+    if study.trials[-1].scope != "none":
+        yield _trial(document.trial(study.trials[-1]))
 
 
-def _by_hand(study: Study, finding: Finding) -> Iterator[RenderableType]:
-    """What a person would change, as text."""
-    command = story.command_under(study, finding.environment)
-    if command is not None:
-        yield _text(f"start it with: {command}")
-    colours = {"@": "dim", "-": "red"}
-    yield from (Text(line, colours.get(line[0], "green")) for line in story.change_lines(finding))
+def _end(study: Study) -> Iterator[RenderableType]:
+    """What comes when the last trial is over."""
+    unfit = story.not_applying(study)
+    if unfit is not None:
+        yield _text(unfit, "dim")
+    for section in (document.recipe(study), document.warnings(study)):
+        if section is not None:
+            yield draw(section)
+    yield from _answer(study)
 
 
-def ceilings(study: Study) -> RenderableType:
-    """How much could be gained at best."""
-    if not study.ceilings:
-        return _section("Ceilings", Text("Not measured."))
-    lines = []
-    for ceiling in study.ceilings:
-        rest = f"({story.interval(ceiling.speedup)}; {ceiling.idealised}), {duration(ceiling.step_s)} a step"
-        lines.append(Text.assemble(_text(story.ceiling_sentence(ceiling), "bold"), " ", _text(rest)))
-    return _section("Ceilings", *lines)
+def _answer(study: Study) -> Iterator[RenderableType]:
+    """What a reader of a terminal is left with."""
+    if study.patch:
+        yield patch(study.patch)
+    yield answer(study)
 
 
-def noise(study: Study) -> RenderableType | None:
-    """What can be told from chance, here and now; None where nothing is compared."""
-    if not study.noise:
-        if not outcome.is_tuned(study):
-            return None
-        return _section("Noise", Text("Not measured: small gains may be chance."))
-    lines = (story.noise_sentence(noise) for noise in study.noise)
-    return _section("Noise", *(_text(f"{line[:1].upper()}{line[1:]}.") for line in lines))
+_PARTS: Mapping[str, Callable[[Study], Iterator[RenderableType]]] = {
+    "baseline": lambda study: iter([draw(document.time_per_step(study))]),
+    "findings": _findings,
+    "sweep": _sweep,
+    "ceilings": lambda study: iter([draw(document.ceilings(study))]),
+    "noise": _noise,
+    "trial": _last_trial,
+    "end": _end,
+}
 
 
-def trials(study: Study) -> RenderableType:
-    """Each thing that was tried."""
-    if not study.trials:
-        return _section("Trials", Text("Nothing was tried." if _has_steps(study) else "Nothing could be tried."))
-    note = Text("speed-up of the step over what was accepted before, with its 95% interval", "dim")
-    tried = [trial(one) for one in study.trials if one.scope != "none"]
-    return _section("Trials", *([note, *tried] if tried else [Text("None was begun.")]), *not_tried_lines(study))
+def answer(study: Study) -> RenderableType:
+    """What the study comes to, and the commands to go on with."""
+    found = document.answer(study)
+    gain = found.outcome is outcome.Outcome.GAIN
+    title = Text.assemble(_text(found.title, "bold reverse" if gain else "bold"), "  ", _text(story.script(study)))
+    lines = [_text(line) for line in (found.sentence, *found.lines)]
+    commands = Table.grid(padding=(0, 2, 0, 0))
+    for command, what in found.commands:
+        commands.add_row(_text(command, "bold"), _text(what, "dim"))
+    return Group(title, Padding(Group(*lines, *_changes(found.code), commands), (0, 0, 0, 2)))
 
 
-def not_tried(study: Study) -> RenderableType | None:
-    """Levers that do not fit here, in one paragraph; None where there are none. Why is in the page and the JSON."""
-    lines = not_tried_lines(study)
-    return Group(*lines, Text()) if lines else None
+def patch(text: str) -> RenderableType:
+    """The change as a diff."""
+    # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
+    changed = Text("\n").join(Text(line.text, DIFF_STYLES[line.kind]) for line in diff.lines(clean(text)))
+    changed.no_wrap, changed.overflow = True, "ignore"
+    return _section("Patch", changed)
 
 
-def not_tried_lines(study: Study) -> list[RenderableType]:
-    """As `not_tried`, without the blank line behind it."""
-    names = [story.trial_subject(one) for one in study.trials if one.scope == "none"]
-    return [_text(f"Not tried: {', '.join(names)} (the report's page says why of each).", "dim")] if names else []
+def draw(section: Section) -> RenderableType:
+    """A section, whatever it is of."""
+    parts: list[RenderableType] = [_text(section.lead)] if section.lead else []
+    if any(row.phase for row in section.rows):
+        parts.append(_phases(section.rows))
+    elif any(row.mark for row in section.rows):
+        parts += map(_trial, section.rows)
+    elif section.rows:
+        parts.append(_rows(section.rows))
+    if section.output:
+        parts += [Text("the end of what it printed:", "dim"), Padding(Text(section.output), (0, 0, 0, 2))]
+    mark = "! " if section.name == "warnings" else ""
+    return _section(section.title, *parts, *(_text(f"{mark}{note}", "" if mark else "dim") for note in section.notes))
 
 
-def trial(one: Trial) -> RenderableType:
+def _closer(found: tuple[Section, ...]) -> Iterator[RenderableType]:
+    if found:
+        yield _section("A closer look", *map(draw, found))
+
+
+def _rows(rows: Iterable[Row]) -> RenderableType:
+    table = _columns(24, None)
+    for row in rows:
+        left = [_text(row.head, "bold"), *([_text(row.note)] if row.note else [])]
+        aside = [_text(row.aside, "dim")] if row.aside else []
+        table.add_row(Group(*left), Group(_text(row.text), *_changes(row.code), *aside))
+    return table
+
+
+def _changes(lines: Iterable[str]) -> Iterator[RenderableType]:
+    """What a person would change."""
+    colours = {"@": "dim", "-": "red", "$": "bold"}
+    return (Text(line, colours.get(line[0], "green")) for line in lines)
+
+
+def _trial(row: Row) -> RenderableType:
     """One trial; stands in columns below the others when printed one after another."""
     table = _columns(13, 44, 21, None)
-    mark = "+" if one.accepted else "-"
     table.add_row(
-        _text(f"{mark} {story.trial_outcome(one)}", "bold green" if one.accepted else ""),
-        _text(story.trial_subject(one), "bold" if one.accepted else ""),
-        _text(story.trial_speedup(one)),
-        _verdict(one.verdict),
+        _text(f"{'+' if row.good else '-'} {row.mark}", "bold green" if row.good else ""),
+        _text(row.head, "bold" if row.good else ""),
+        _text(row.note),
+        Text(row.gate, VERDICT_STYLES[row.verdict]) if row.verdict is not None else "",
     )
-    return Group(table, Padding(_text(story.trial_why(one), "dim"), (0, 0, 0, 15)))
+    return Group(table, Padding(_text(row.aside, "dim"), (0, 0, 0, 15)))
 
 
-def levers(study: Study) -> RenderableType:
-    """What is accepted."""
-    accepted = outcome.accepted(study)
-    if not accepted:
-        return _section("Accepted levers", Text("None."))
-    return _section("Accepted levers", *(_text(f"+ {story.lever_title(spec)}", "green") for spec in accepted))
-
-
-def verdict(study: Study) -> RenderableType:
-    """Whether training is unharmed, and what says so."""
-    if study.result is None:
-        return _section("Is training unharmed?", Text("No verdict: there is nothing to judge, or it was not reached."))
-    line = Text.assemble(_verdict(study.result.verdict), "  ", _text(study.result.why or "No reason was recorded."))
-    return _section("Is training unharmed?", line)
-
-
-def speedup(study: Study) -> RenderableType:
-    """The gain over the script as written."""
-    if study.result is None:
-        return _section("Speed-up", Text("No speed-up over the script as written was established."))
-    over = study.result.speedup
-    if not study.result.levers:
-        return _section("Speed-up", Text("None: the script stays as it is."))
-    total = study.result.total_speedup
-    lines: list[RenderableType] = [_text(outcome.total_sentence(study, total), "bold")] if total is not None else []
-    gain = f"A typical step: {factor(over.mid)} as fast as written (95% interval {story.interval(over)})."
-    lines.append(_text(f"{gain} Both in fresh processes."))
-    cost = story.cost_sentence(study)
-    if cost is not None:
-        lines.append(_text(cost))
-    if study.after is not None and study.after.step_s:
-        lines.extend(_run(study.after))
-    return _section("Speed-up", *lines)
-
-
-def patch(study: Study) -> RenderableType:
-    """The change as a diff, and how to apply it."""
-    lines = [_text(line) for line in outcome.start_lines(study)]
-    start = [Text(), _section("To start it", *lines)] if lines else []
-    if not study.patch:
-        return Group(_section("Patch", Text(outcome.patch_missing(study))), *start)
-    # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
-    changed = Text("\n").join(Text(line.text, DIFF_STYLES[line.kind]) for line in diff.lines(clean(study.patch)))
-    changed.no_wrap, changed.overflow = True, "ignore"
-    caution = outcome.caution(study)
-    apply = [Text(caution, "bold")] if caution is not None else []
-    apply.append(_text(outcome.runs_on(study) or ""))
-    apply.extend(_text(line, keep_blanks=True) for line in outcome.apply_lines(study))
-    return Group(_section("Patch", changed), Text(), _section("To apply it", *apply), *start)
-
-
-def recipe(study: Study) -> RenderableType | None:
-    """Larger batches; None where nobody asked for them."""
-    lines = story.recipe_lines(study)
-    return _section("Larger batches (another training, so not in the patch)", *map(_text, lines)) if lines else None
-
-
-def predictions(study: Study) -> RenderableType | None:
-    """The step on hardware that is not there; None without a prediction."""
-    if not study.predictions:
-        return None
-    table = _columns(24, None)
-    for one in study.predictions:
-        assumed = "; ".join(one.assumptions) or "none was recorded"
-        told = Group(_text(story.prediction_sentence(one)), _text(f"assumptions: {assumed}", "dim"))
-        table.add_row(_text(f"{one.count} x {one.device}", "bold"), told)
-    return _section("Elsewhere (predicted)", table)
-
-
-def warnings(study: Study) -> RenderableType | None:
-    """What the reader should know; None without a warning."""
-    if not study.warnings:
-        return None
-    table = _columns(1, None)
-    for warning in study.warnings:
-        table.add_row(Text("!", "bold yellow"), _text(warning))
-    return _section("Warnings", table)
-
-
-Section = Callable[[Study], RenderableType | None]
-
-SECTIONS: Mapping[Purpose, tuple[Section, ...]] = {
-    Purpose.TUNE: (
-        headline,
-        waiting,
-        findings,
-        ceilings,
-        seen,
-        noise,
-        trials,
-        levers,
-        verdict,
-        speedup,
-        patch,
-        recipe,
-        predictions,
-        warnings,
-    ),
-    Purpose.MEASURE: (headline, waiting, findings, ceilings, seen, noise, predictions, warnings),
-}
-
-PARTS: Mapping[tuple[Purpose, str], tuple[Section, ...]] = {
-    **{(purpose, "baseline"): (waiting,) for purpose in Purpose},
-    **{(purpose, "findings"): (findings, seen_in_run) for purpose in Purpose},
-    **{(purpose, "sweep"): (threads,) for purpose in Purpose},
-    **{(purpose, "ceilings"): (ceilings,) for purpose in Purpose},
-    **{(purpose, "noise"): (noise,) for purpose in Purpose},
-    (Purpose.TUNE, "end"): (not_tried, levers, verdict, speedup, patch, recipe, warnings),
-    (Purpose.MEASURE, "end"): (warnings,),
-}
-"""What is new in the report when a part of the study is known."""
-
-
-def _has_steps(study: Study) -> bool:
-    return any(run.step_s for run in study.baseline)
-
-
-def _run(run: Run) -> Iterator[RenderableType]:
-    """Phases, losses, notes, and how the run ended if not well."""
-    failure = story.failure(run)
-    if failure is not None:
-        yield _text(failure, "bold")
-        output = last_lines(run.output, OUTPUT_LINES)
-        if output:
-            yield Text("the end of what it printed:", "dim")
-            yield Padding(Text(output), (0, 0, 0, 2))
-    if run.step_s:
-        yield _text(story.step_sentence(run))
-        parts = story.phases(run)
-        yield _phases(parts) if parts else Text("What it was spent on was not measured.")
-        if run.loss:
-            yield _text(story.loss_sentence(run))
-    for note in run.notes:
-        yield _text(f"note: {note}")
-
-
-def _phases(parts: tuple[story.PhasePart, ...]) -> RenderableType:
+def _phases(rows: Iterable[Row]) -> RenderableType:
     """A row for each phase; the bars stand end to end, so together they are the step."""
     table = _columns(13, 9, 4, None)
     table.columns[1].justify = table.columns[2].justify = "right"
     start = 0.0
-    for part in parts:
-        if part.mean_s is None:
-            continue
-        bar = Bar(start=start, end=start + part.share, style=PHASE_STYLES[part.phase])
-        table.add_row(part.phase.value, duration(part.mean_s), percent(part.share), bar)
-        start += part.share
-    unknown = ", ".join(part.phase.value for part in parts if part.mean_s is None)
-    return Group(table, Text(f"not measured: {unknown}", "dim")) if unknown else table
+    for row in rows:
+        assert row.phase is not None
+        bar = Bar(start=start, end=start + row.share, style=PHASE_STYLES[row.phase])
+        table.add_row(row.head, row.note, row.text, bar)
+        start += row.share
+    return table
 
 
 class Bar:
@@ -360,10 +219,6 @@ class Bar:
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(4, options.max_width)
-
-
-def _verdict(verdict: Verdict) -> Text:
-    return Text(verdict.value, VERDICT_STYLES[verdict])
 
 
 def _section(title: str, *parts: RenderableType) -> RenderableType:

@@ -12,8 +12,8 @@ from typing import Any
 from hotlap.record import MemorySample, Phase, Run, Study, as_float
 from hotlap.report import outcome, story
 from hotlap.report.clean import clean_line, last_lines
+from hotlap.report.document import OUTPUT_LINES
 from hotlap.report.lanes import DRAWN_ORDER
-from hotlap.report.terminal import OUTPUT_LINES
 
 Event = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ def render(study: Study) -> str:
     """One JSON object in ASCII; a process of the trace for each side."""
     events: list[Event] = []
     run = story.timed(study)
-    for number, (name, side) in enumerate((("as written", run), ("under the levers", study.after)), 1):
+    for number, (name, side) in enumerate((("baseline", run), ("optimized", study.after)), 1):
         if side is not None and side.step_s:
             events += _process(number, name, side)
     conclusion = outcome.conclusion(study)

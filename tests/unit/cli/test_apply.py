@@ -488,7 +488,7 @@ def test_a_study_without_a_patch_tells_what_to_start_the_script_with(several: Pa
     path = several.parent / ".hotlap" / "x" / "study.json"
     save(replace(load(path, Study), patch=None, changes=()), path)
     with pytest.raises(
-        UserError, match=r"has no patch\. Start it .*: GLIBC_TUNABLES=glibc\.malloc\.hugetlb=1 python train\.py"
+        UserError, match=r"has no patch\. To start it: GLIBC_TUNABLES=glibc\.malloc\.hugetlb=1 python train\.py"
     ):
         hotlap(str(path))
 

@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from hotlap.cli.live import Live
-from hotlap.report import terminal
+from hotlap.report import document, terminal
 from tests import samples
 
 
@@ -38,14 +38,14 @@ def all_of(controller: int) -> str:
 def test_without_a_terminal_each_change_is_one_plain_line() -> None:
     out, clock = StringIO(), Clock()
     with Live(out, budget_s=300.0, clock=clock) as live:
-        live.status("measuring the script as written")
+        live.status("measuring the baseline")
         clock.now_s += 12
-        live.status("measuring the script as written")
+        live.status("measuring the baseline")
         live.status("trial: threads count=1")
-        live.show(terminal.findings(samples.study_full()))
+        live.show(terminal.draw(document.findings(samples.study_full())))
         live.show(None)
     text = out.getvalue()
-    assert text.startswith("[0 s of 5 min] measuring the script as written\n[12 s of 5 min] trial: threads count=1\n")
+    assert text.startswith("[0 s of 5 min] measuring the baseline\n[12 s of 5 min] trial: threads count=1\n")
     assert text.count("measuring") == 1
     assert "input-bound" in text
     assert "\x1b" not in text
@@ -64,7 +64,7 @@ def test_colour_cannot_be_forced_on_a_file(monkeypatch: pytest.MonkeyPatch) -> N
     out = StringIO()
     with Live(out) as live:
         live.status("at work")
-        live.show(terminal.patch(samples.study_full()))
+        live.show(terminal.patch(samples.PATCH))
     assert "\x1b" not in out.getvalue()
 
 

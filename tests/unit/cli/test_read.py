@@ -19,9 +19,11 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_says_what_the_device_waited_for(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["read", "trace.json.gz"]) == 0
     said = capsys.readouterr().out
-    assert "1.00 ms a step  Of each step, costliest first: input-bound (69%)." in said
+    assert "1.00 ms a step  trace.json.gz\n  Of each step, costliest first: input-bound (69%)." in said
+    assert "hotlap explain input-bound" in said
+    assert "hotlap tune" not in said, "a trace cannot be run again"
     assert "over 5 steps on Some GPU" in said
-    assert "If batches were free: at most" in said
+    assert "If batches were free: " in said
     assert "for the loader" in said
 
 

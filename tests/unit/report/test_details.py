@@ -29,11 +29,11 @@ def test_every_part_that_was_looked_at_is_told() -> None:
 
 def test_parts_that_could_not_be_measured_are_left_out_and_the_costliest_come_first() -> None:
     (found,) = (detail for detail in details(run_on_gpu()) if detail.title == "Inside the input")
-    assert [what for _, what in found.rows] == [
+    assert [row.text for row in found.rows] == [
         "making the items (`__getitem__`)",
         "making a batch of the items (collate)",
     ]
-    assert found.rows[0][0].startswith("1.20 ms")
+    assert found.rows[0].head.startswith("1.20 ms")
 
 
 def test_a_line_is_named_from_the_folder_of_the_script() -> None:
@@ -58,4 +58,4 @@ def test_drift_over_a_long_run_is_told() -> None:
     assert drift_sentence(run_with()) == ""
     whole = details(run)[0]
     assert whole.title == "The whole run"
-    assert "step 204,113" in whole.rows[0][1]
+    assert "step 204,113" in whole.rows[0].text

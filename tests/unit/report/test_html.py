@@ -42,8 +42,8 @@ def test_tells_what_the_terminal_tells() -> None:
     words = " ".join(Page(html.render(samples.study_full())).words.split())
     for part in (
         "3.11x as fast",
-        "In the time of 4 steps as written, 19 steps fit",
-        "If batches were free: at most 4.16x",
+        "In the time of 4 steps of the baseline, 19 steps fit",
+        "at most 4.16x",
         "with and without cached-dataset",
         "no timing: the run took longer than it was given (60 s)",
         "gains below 1.034x cannot be told from noise here",
@@ -65,7 +65,7 @@ def test_losses_that_are_not_finite_are_told() -> None:
 def test_a_crashed_study_shows_the_traceback_and_no_empty_sections() -> None:
     words = Page(html.render(samples.study_crashed())).words
     assert "ValueError: Expected input batch_size" in words
-    assert "Ceilings" not in words
+    assert "Upper bounds" not in words
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Study)])

@@ -17,6 +17,7 @@ from hotlap.record import (
     Weight,
 )
 from hotlap.report import machine
+from hotlap.report.terminal import WIDTH
 
 FIGURE = Figure(
     name="matmul",
@@ -83,7 +84,7 @@ def test_everything_that_is_known_is_shown() -> None:
         "2026-01-01",
     ):
         assert part in shown, part
-    assert all(len(line) <= machine.WIDTH for line in shown.splitlines())
+    assert all(len(line) <= WIDTH for line in shown.splitlines())
 
 
 def test_a_machine_without_fault_and_figures_is_shown_too() -> None:

@@ -44,8 +44,8 @@ def test_speed_without_proof_of_harmlessness_is_no_gain(verdict: Verdict, comes_
 
 
 def test_no_command_is_given_for_a_patch_that_does_harm() -> None:
-    assert outcome.apply_lines(samples.study_not_finite()) == ()
-    assert outcome.apply_lines(samples.study_full()) != ()
+    assert outcome.apply_commands(samples.study_not_finite()) == ()
+    assert outcome.apply_commands(samples.study_full()) != ()
     assert outcome.caution(samples.study_full()) is None
 
 
@@ -119,8 +119,7 @@ def test_a_ceiling_reads_as_a_bound() -> None:
 def test_noise_says_what_cannot_be_told() -> None:
     noise = Noise(scope="step", speedup=Interval(low=0.99, mid=1.0, high=1.01), smallest_gain=1.03, num_processes=6)
     assert story.noise_sentence(noise) == (
-        "two equal things compared inside one process, step by step: 0.99-1.01x; "
-        "gains below 1.030x cannot be told from noise here"
+        "A/A test inside one process, step by step: 0.99-1.01x; gains below 1.030x cannot be told from noise here"
     )
 
 
@@ -131,8 +130,8 @@ def test_noise_says_what_cannot_be_told() -> None:
         ("lever", False, "not taken", "threads count=1"),
         ("leave-one-out", True, "kept", "with and without threads count=1"),
         ("leave-one-out", False, "dropped", "with and without threads count=1"),
-        ("patch", True, "confirmed", "the patched copy, with no lever installed"),
-        ("patch", False, "not confirmed", "the patched copy, with no lever installed"),
+        ("patch", True, "confirmed", "the patched script"),
+        ("patch", False, "not confirmed", "the patched script"),
     ],
 )
 def test_trials_are_told_as_what_they_are(kind: str, accepted: bool, outcome: str, subject: str) -> None:
@@ -201,7 +200,7 @@ def test_what_a_person_is_to_change_is_shown_in_every_report() -> None:
 def test_variables_that_no_line_of_source_can_set_are_told_with_the_command(patch: str | None) -> None:
     study = samples.study_full()
     assert study.result is not None
-    assert outcome.start_lines(study) == ()
+    assert outcome.start_commands(study) == ()
     variables = {"GLIBC_TUNABLES": "a b"}
     study = dataclasses.replace(
         study, patch=patch, result=dataclasses.replace(study.result, environment=variables), command=("t.py",)
@@ -211,4 +210,4 @@ def test_variables_that_no_line_of_source_can_set_are_told_with_the_command(patc
     assert "nothing that was accepted is set in the source" in outcome.patch_missing(study)
     assert study.result is not None
     harmed = dataclasses.replace(study.result, verdict=Verdict.HARMED)
-    assert outcome.start_lines(dataclasses.replace(study, result=harmed)) == ()
+    assert outcome.start_commands(dataclasses.replace(study, result=harmed)) == ()

@@ -1,40 +1,39 @@
 """The report as plain text."""
 
 import dataclasses
-from io import BytesIO, StringIO, TextIOWrapper
+from io import BytesIO, TextIOWrapper
 
 import pytest
 from rich.console import Console
 
 from hotlap.record import Study, Trial
 from hotlap.report import terminal
-from tests import samples
+from tests import sample_measured, samples
 
 
 def test_tells_everything_in_its_order() -> None:
     text = " ".join(terminal.render(samples.study_full()).split())
     wanted = [
-        "What each step waits for",
+        "Time per step",
         "2.43 ms 76%",
         "Findings",
         "input-bound",
-        "Ceilings",
-        "If batches were free: at most 4.16x",
+        "Upper bounds",
+        "770 us a step (95% interval 4.02-4.31x)",
         "Noise",
         "cannot be told from noise here",
         "Trials",
         "no timing",
         "with and without cached-dataset",
-        "the patched copy, with no lever installed",
-        "Accepted levers",
-        "+ fused-optimizer",
-        "Is training unharmed?",
-        "UNHARMED",
-        "4.87x as fast as written (95% interval 4.71-5.04x)",
+        "the patched script",
+        "Another process used 30% of a core",
         "+from hotlap.data import cached",
+        "3.11x as fast",
+        "A typical step: 4.87x (95% interval 4.71-5.04x)",
+        "the gate passes it",
+        "Levers: cached-dataset, threads count=1, fused-optimizer.",
         "hotlap apply ",
         "hotlap apply --revert",
-        "Another process used 30% of a core",
     ]
     place = 0
     for part in wanted:
@@ -68,7 +67,8 @@ def test_any_part_may_be_missing(field: str) -> None:
 
 def test_lines_fit_the_width_except_those_of_the_patch() -> None:
     text = terminal.render(samples.study_full())
-    report, _, _ = text.partition("Patch\n")
+    before, _, rest = text.partition("Patch\n")
+    report = before + rest.partition("3.11x as fast")[2]
     assert max(map(len, report.split("\n"))) <= terminal.WIDTH
     assert all(line == line.rstrip() for line in text.split("\n"))
 
@@ -99,22 +99,43 @@ def test_bars_stand_end_to_end_and_fall_back_to_ascii() -> None:
     assert lines == ["#" * 10, " " * 10 + "#", " " * 10 + "#" * 10, " " * 19 + "#"]
 
 
-def test_sections_can_be_printed_one_by_one() -> None:
+def test_parts_can_be_printed_one_by_one() -> None:
     study = samples.study_full()
-    out = StringIO()
-    console = Console(file=out, width=terminal.WIDTH, color_system=None)
-    for trial in study.trials:
-        console.print(terminal.trial(trial))
-    assert "bf16-autocast" in out.getvalue()
-    assert terminal.warnings(samples.study_empty()) is None
+    shown = ""
+    for count in range(1, len(study.trials) + 1):
+        shown += terminal.plain(terminal.part(dataclasses.replace(study, trials=study.trials[:count]), "trial"))
+    assert shown.count("bf16-autocast") == 1
+    assert "3.11x as fast" in terminal.plain(terminal.part(study, "end"))
+    assert list(terminal.part(study, "a part that no report shows")) == []
 
 
-def test_levers_that_do_not_fit_take_one_line() -> None:
+def test_the_answer_is_the_end() -> None:
+    last = terminal.render(samples.study_full()).rstrip().split("\n\n")[-1]
+    assert last.startswith("3.11x as fast  examples/digits.py")
+    assert last.endswith("hotlap apply --revert  takes it back")
+    assert "Another process" not in last, "a warning is never the last thing said"
+
+
+def test_a_measurement_ends_with_what_to_do_next() -> None:
+    last = " ".join(terminal.render(sample_measured.study_measured()).rstrip().split("\n\n")[-1].split())
+    assert (
+        "Next, sync-bound: Each step waits 3.10 ms (28% of it) for the device in Tensor.item at digits.py:51." in last
+    )
+    assert "hotlap explain sync-bound" in last
+    assert last.endswith("tries cached-dataset, and proves what helps")
+
+
+def test_usual_causes_that_were_not_found_say_why_not() -> None:
+    text = " ".join(terminal.render(sample_measured.study_measured()).split())
+    assert "Not found: transfer-bound (transfer takes 11% of a step), optimizer-bound" in text
+
+
+def test_levers_that_do_not_apply_are_one_line() -> None:
     refused = [
         Trial(levers=({"name": name},), scope="none", why=f"Not tried. {name} needs a GPU.")
         for name in ("tf32", "cuda-graphs")
     ]
     study = dataclasses.replace(samples.study_full(), trials=(*samples.study_full().trials, *refused))
     text = " ".join(terminal.render(study).split())
-    assert text.count("Not tried") == 1
-    assert "Not tried: tf32, cuda-graphs (the report's page says why of each)." in text
+    assert text.count("2 levers do not apply here: `hotlap levers` says why.") == 1
+    assert "needs a GPU" not in text

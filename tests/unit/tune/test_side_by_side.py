@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hotlap.record import CpuUse, Neighbour, Plan, Run, State, Study, Verdict
-from hotlap.report.outcome import conclusion, start_lines
+from hotlap.report.outcome import conclusion, start_commands
 from hotlap.search import Options, StudyLog
 from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
 from tests.rule_runs import healthy
@@ -73,8 +73,8 @@ def test_pairs_of_whole_runs_are_a_trial_and_the_result_is_a_command_line() -> N
     assert known.study.result is not None
     assert known.study.result.environment == {"OMP_NUM_THREADS": "1"}
     study = replace(known.study, state=State.COMPLETE, baseline=(HOGWILD,))
-    assert conclusion(study).title == "Not proven harmless"
-    assert start_lines(study)[-1] == "OMP_NUM_THREADS=1 python main.py"
+    assert conclusion(study).title == "Gate inconclusive"
+    assert start_commands(study)[0][0] == "OMP_NUM_THREADS=1 python main.py"
 
 
 def test_two_pairs_or_none_that_gains_are_no_result() -> None:
