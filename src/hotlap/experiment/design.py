@@ -101,6 +101,8 @@ class Arm:
 
     levers: Stack = ()
     """On top of what all have."""
+    installed: Stack = ()
+    """Levers that are no edit of the script: they are installed in its process."""
     free_input: bool = False
     bare: bool = False
     """Without what all have: the script as written."""
@@ -157,7 +159,8 @@ class Design:
         return [self._plan_of(arm, plan, under) for arm in self.arms]
 
     def _plan_of(self, arm: Arm, plan: Plan, under: Callable[[Plan, Stack], Plan]) -> Plan:
-        plan = replace(plan, free_input=arm.free_input, warmup=max(plan.warmup, arm.warmup))
+        warmup = max(plan.warmup, arm.warmup)
+        plan = replace(plan, arms=(arm.installed,), free_input=arm.free_input, warmup=warmup)
         if arm.replaced:
             return replace(plan, always=arm.levers, replaced=arm.replaced)
         return under(plan, self.levers_of(arm))

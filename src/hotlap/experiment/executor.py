@@ -81,14 +81,14 @@ class Executor:
         """What a heat will take, as far as earlier ones tell."""
         return self._pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
 
-    def heat(self, design: Design, *, limit_s: float | None = None) -> Heat:
-        """Run it, and compare each arm with the first. `limit_s`: None: what is usual for its size."""
+    def heat(self, design: Design) -> Heat:
+        """Run it, and compare each arm with the first."""
         unwritten = self._unwritten(design)
         left = tuple(arm for arm, why in zip(design.arms, unwritten, strict=True) if why is None)
         if unwritten[0] is not None or len(left) < min(2, len(design.arms)):
             nothing = (None,) * len(unwritten[1:])
             return Heat(log_ratios=nothing, failures=tuple(unwritten[1:]), runs=(), base_failure=unwritten[0])
-        return _with_gaps(self._run(replace(design, arms=left), limit_s=limit_s), unwritten[1:])
+        return _with_gaps(self._run(replace(design, arms=left)), unwritten[1:])
 
     def _unwritten(self, design: Design) -> list[Failed | None]:
         """For each arm why its levers cannot be handed over as an edit: such a lever is of no use to anybody."""
@@ -102,8 +102,8 @@ class Executor:
                 found.append(Failed(Failure.NOT_INSTALLED, str(error).rstrip(".")))
         return found
 
-    def _run(self, design: Design, *, limit_s: float | None) -> Heat:
-        limit_s = limit_s or self._limit(self._pace.factor * self._expected_s(design))
+    def _run(self, design: Design) -> Heat:
+        limit_s = self._limit(self._pace.factor * self._expected_s(design))
         self._order_seed += 1
         plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
         begun = self._now()
@@ -166,7 +166,7 @@ def _of_arms(run: Run, design: Design) -> Heat:
 
 def _of_processes(runs: Sequence[Run]) -> Heat:
     """One process for each arm."""
-    base_failure, *failures = (_failure(run, 1) or _not_at_work(run, run.always) for run in runs)
+    base_failure, *failures = (_failure(run, 1) or _not_at_work(run, (*run.always, *run.arms[0])) for run in runs)
     ratios = [
         None if base_failure or failure else log_ratio_of_runs(runs[0], run)
         for run, failure in zip(runs[1:], failures, strict=True)

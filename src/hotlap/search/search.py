@@ -46,8 +46,8 @@ class Gate(Protocol):
     known: list[Run]
     """Runs of the script as written, with evidence."""
 
-    def judge(self, stack: Stack, *, replaced: dict[str, str] | None = None) -> Ruling:
-        """The script under `stack` (or its patched copy) against the script as written."""
+    def judge(self, stack: Stack) -> Ruling:
+        """The script under `stack` against the script as written."""
         ...
 
     def estimate_s(self, stack: Stack) -> float:

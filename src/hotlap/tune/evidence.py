@@ -1,17 +1,19 @@
 """Runs whose losses, samples and updates are compared: is training unharmed under these levers?"""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment import EditedScript, Pace, Runs, Sizes
+from hotlap.experiment import EditedScript, Pace, Runs, Sizes, Stack
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
-from hotlap.record import LeverSpec, Plan, Run, Turn, Verdict
+from hotlap.record import Plan, Run, Turn, Verdict
 from hotlap.search import Options
 
-Stack = tuple[LeverSpec, ...]
+Start = tuple[int, int]
+"""What a run of the script as written begins with: what is added to its seed, and which nudge."""
 
 # What rounding alone does is shown by so many runs in which every parameter is nudged after every update.
 _NUMBER_OF_NUDGED = 3
@@ -59,66 +61,55 @@ class GateRuns:
         if not self._as_written():
             self.known += self._in_pairs([self._plan()])
 
-    def prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
-        """Make the runs of the script as written that this contract needs and that are not there yet.
-
-        `again`: for a second look, with other seeds.
-        """
-        home = _home(numerics, again=again)
-        wanted = [self._plan(reseed=home) for _ in range((1 if home else 2) - len(self._as_written(home)))]
-        if numerics is not levers.Numerics.EXACT or not self._repeatable():
-            done = {run.nudge for run in self.known if run.reseed == home}
-            # What rounding does is seen without an epoch's end, so these runs are not prolonged until there is one; but
-            # for the first, where the script prints something: most do so at an epoch's end.
-            wanted += [self._plan(reseed=home, nudge=k) for k in range(1, _NUMBER_OF_NUDGED + 1) if k not in done]
-        if numerics is levers.Numerics.STATISTICAL:
-            seen = {run.reseed for run in self.known}
-            wanted += [self._plan(reseed=k) for k in _seeds(numerics, again=again) if k and k not in seen]
-        self.known += self._in_pairs(wanted)
-
     def judge(self, stack: Stack, *, replaced: dict[str, str] | None = None) -> Ruling:
         """The script under `stack` against the script as written.
 
         `replaced`: texts to run in place of those that the levers come to, held to the same promise.
         """
-        numerics = numerics_of(stack)
         self.look()
         try:
             replaced = dict(self._script.texts(stack)) if replaced is None else replaced
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
-        plans = self._plans_of(stack, numerics, replaced)
-        if numerics is not levers.Numerics.EXACT:
-            self.prepare(numerics)
-        found = self._in_pairs(plans)
-        lost = _not_at_work(found)
-        if lost is not None:
-            return lost
-        ruling = self._ask(numerics, found)
-        if ruling.verdict is Verdict.HARMED and ruling.by_chance and numerics is not levers.Numerics.EXACT:
-            return self._ask_again(stack, replaced, ruling)
-        if ruling.verdict is Verdict.UNHARMED or numerics is not levers.Numerics.EXACT:
-            return ruling
-        # A run that equals the one as written bit for bit has repeated it, lever or not. Where it does not, a second
-        # one as written shows whether the script repeats itself at all.
-        self.prepare(numerics)
-        return self._ask(numerics, found)
-
-    def _ask_again(self, stack: Stack, replaced: dict[str, str], first: Ruling) -> Ruling:
-        """Harm that a statistical test found is believed where other seeds show harm as well."""
-        numerics = numerics_of(stack)
-        self.prepare(numerics, again=True)
-        found = self._in_pairs(self._plans_of(stack, numerics, replaced, again=True))
-        second = self._ask(numerics, found, again=True)
+        first = self._compare(stack, replaced)
+        if not (
+            first.verdict is Verdict.HARMED and first.by_chance and numerics_of(stack) is not levers.Numerics.EXACT
+        ):
+            return first
+        # Harm that a statistical test found is believed where other seeds show harm as well.
+        second = self._compare(stack, replaced, again=True)
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
 
-    def _plans_of(
-        self, stack: Stack, numerics: levers.Numerics, replaced: dict[str, str], *, again: bool = False
-    ) -> list[Plan]:
-        seeds = _seeds(numerics, again=again)
-        return [replace(self._plan(reseed=k), always=stack, replaced=replaced) for k in seeds]
+    def _compare(self, stack: Stack, replaced: dict[str, str], *, again: bool = False) -> Ruling:
+        """`again`: for a second look, with other seeds."""
+        numerics = numerics_of(stack)
+        plans = [replace(self._plan(seed), always=stack, replaced=replaced) for seed in _seeds(numerics, again=again)]
+        exact = numerics is levers.Numerics.EXACT
+        if not exact:
+            self._prepare(numerics, again=again)
+        found = self._in_pairs(plans)
+        lost = next((run.not_installed[0] for run in found if run.not_installed), None)
+        if lost is not None:
+            return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
+        ruling = self._ask(numerics, found, again=again)
+        if not exact or ruling.verdict is Verdict.UNHARMED:
+            return ruling
+        # A run that equals the one as written bit for bit has repeated it, lever or not. Where it does not, a second
+        # one as written shows whether the script repeats itself at all.
+        self._prepare(numerics)
+        if not self._repeatable():
+            self._prepare(levers.Numerics.ROUNDING)
+        return self._ask(numerics, found)
+
+    def _prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
+        """Make the runs of the script as written that this contract needs and that are not there yet."""
+        missing = self._missing(_as_written(numerics, again=again))
+        self.known += self._in_pairs([self._plan(seed, nudge) for seed, nudge in missing])
+
+    def _missing(self, wanted: "Counter[Start]") -> list[Start]:
+        return list((wanted - Counter((run.reseed, run.nudge) for run in self.known)).elements())
 
     def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, again: bool = False) -> Ruling:
         home = _home(numerics, again=again)
@@ -136,21 +127,11 @@ class GateRuns:
     def estimate_s(self, stack: Stack) -> float:
         """About what `judge` will take, a second look with other seeds included where a contract may ask for one."""
         numerics = numerics_of(stack)
-        long, short, seeds = 1, 0, 0
+        starts = [(seed, 0) for seed in _seeds(numerics, again=False)]
         if numerics is not levers.Numerics.EXACT:
-            long += max(0, 2 - len(self._as_written()))
-            short += max(0, _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge and not run.reseed))
-        known = {run.reseed for run in self.known}
-        if numerics is levers.Numerics.ROUNDING:
-            seeds += 1 + (1 not in known)
-            short += _NUMBER_OF_NUDGED - sum(1 for run in self.known if run.nudge and run.reseed == 1)
-        if numerics is levers.Numerics.STATISTICAL:
-            seeds += 4 * _NUMBER_OF_SEEDS - 2 - len(known & set(range(1, 2 * _NUMBER_OF_SEEDS)))
-        return self._pace.factor * (
-            long * self._expected_s(self._plan())
-            + short * self._expected_s(self._plan(nudge=1))
-            + seeds * self._expected_s(self._plan(reseed=1))
-        )
+            starts += [(seed, 0) for seed in _seeds(numerics, again=True)]
+            starts += self._missing(_as_written(numerics, again=False) | _as_written(numerics, again=True))
+        return self._pace.factor * sum(self._expected_s(self._plan(*start)) for start in starts)
 
     def _expected_s(self, plan: Plan) -> float:
         """What such a run takes on a quiet machine; how far it is to an epoch's end is known once one was made."""
@@ -181,31 +162,25 @@ class GateRuns:
             found += runs
         return found
 
-    def _in_vain(self) -> bool:
-        """A run as written went on for an epoch's end, and there was none: other seeds would not show one either."""
-        return any(not saw_epoch_end([run]) for run in self._as_written())
-
-    def _prints(self) -> bool:
-        return any(run.printed for run in self._as_written())
-
-    def _plan(self, *, reseed: int = 0, nudge: int = 0) -> Plan:
+    def _plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
+        """What rounding does is seen without an epoch's end, so nudged runs are not prolonged until there is one; but
+        for the first, where the script prints something: most do so at an epoch's end. Where a run as written went on
+        for one in vain, other seeds would not show one either."""
+        base = self._as_written()
+        prints = any(run.printed for run in base)
+        in_vain = any(not saw_epoch_end([run]) for run in base)
         return Plan(
             command=self._options.command,
             cwd=self._options.cwd,
             out="",
             steps=self._sizes.evidence_steps,
             warmup=0,
-            whole_epoch=(not nudge or (nudge == 1 and self._prints())) and not ((reseed or nudge) and self._in_vain()),
+            whole_epoch=(nudge == 0 or (nudge == 1 and prints)) and not ((reseed or nudge) and in_vain),
             evidence=True,
             seed=self._options.seed,
             reseed=reseed,
             nudge=nudge,
         )
-
-
-def _not_at_work(found: Sequence[Run]) -> Ruling | None:
-    lost = next((run.not_installed[0] for run in found if run.not_installed), None)
-    return None if lost is None else Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
 
 
 def _seeds(numerics: levers.Numerics, *, again: bool) -> range:
@@ -218,3 +193,14 @@ def _seeds(numerics: levers.Numerics, *, again: bool) -> range:
 def _home(numerics: levers.Numerics, *, again: bool) -> int:
     """The seed of the runs that show what rounding does."""
     return 0 if numerics is levers.Numerics.STATISTICAL else _seeds(numerics, again=again)[0]
+
+
+def _as_written(numerics: levers.Numerics, *, again: bool) -> "Counter[Start]":
+    """How the runs of the script as written begin that a contract needs, and how many of each."""
+    home = _home(numerics, again=again)
+    wanted = Counter({(home, 0): 1 if home else 2})
+    if numerics is not levers.Numerics.EXACT:
+        wanted.update((home, nudge) for nudge in range(1, _NUMBER_OF_NUDGED + 1))
+    if numerics is levers.Numerics.STATISTICAL:
+        wanted |= Counter((seed, 0) for seed in _seeds(numerics, again=again))
+    return wanted

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from hotlap.experiment import Arm, Design, EditedScript, Executor, Heat, Runs, Sizes, statistics
+from hotlap.experiment import Arm, Design, EditedScript, Effect, Executor, Rule, Runs, Sizes, compare, statistics
 from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
@@ -17,6 +17,9 @@ from hotlap.units import duration
 
 # For one size of the curve: steps timed, in turns, after those in which the optimizer's state comes about.
 _STEPS, _TURN, _WARMUP = 66, 11, 10
+# A heat of it may take what is left of the budget, and at least this: batches of another size have steps of another
+# length.
+_LEAST_LIMIT_S = 60.0
 
 # Of the fastest size's samples a second; what lies beyond the knee brings less, and costs memory and progress a sample.
 _NEARLY = 0.9
@@ -44,10 +47,15 @@ class Recipes:
 
     def __init__(self, log: StudyLog, runs: Runs, sizes: Sizes, machine: Machine, script: EditedScript) -> None:
         self._log = log
-        short = replace(sizes, block=_TURN, steps=_STEPS, warmup=_WARMUP)
-        self._executor = Executor(runs, log.options.plan, short, script=script)
         self._script = script
         self._sizes = sizes
+        self._executor = Executor(
+            runs,
+            log.options.plan,
+            replace(sizes, block=_TURN, steps=_STEPS, warmup=_WARMUP),
+            script=script,
+            limit=lambda _: max(_LEAST_LIMIT_S, log.budget.left_s),
+        )
         self._known = facts(log.study)
         self._rejected = BatchSize().rejects(self._known, machine)
         self._before = batch_size_of(self._known) or 0
@@ -57,35 +65,31 @@ class Recipes:
     def study(self) -> None:
         """Write into the study what larger batches come to."""
         if self._rejected is not None:
-            self._note(Recipe(before=self._before, size=self._before, why=f"Not tried. {self._rejected}"))
-            return
-        curve, ended = self._curve()
-        size = knee(curve)
-        if size == self._before:
-            why = f"No larger batch brings more samples a second worth speaking of{ended}."
-            self._note(Recipe(before=size, size=size, curve=curve, why=why))
-            return
-        self._judge(curve, size, ended)
-
-    # Throughput
+            recipe = Recipe(before=self._before, size=self._before, why=f"Not tried. {self._rejected}")
+        else:
+            recipe = self._judged(*self._curve())
+        self._log.change("recipe", recipe=recipe)
 
     def _curve(self) -> tuple[tuple[BatchPoint, ...], str]:
         """Sizes that ran, the script's own first; and why there are no more, as a clause."""
         points: list[BatchPoint] = []
+        # One heat where it is known how equal processes differ here; else two show it.
+        num_heats = 1 if self._log.pooled("process") is not None else 2
         # A curve alone says nothing about training: the other half of the time is for the losses.
         for_losses_s = self._log.budget.left_s / 2
         for size in self._sizes_to_try():
-            if self._log.budget.left_s < for_losses_s + self._rounds() * self._sizes.heat_s(2):
+            if self._log.budget.left_s < for_losses_s + num_heats * self._sizes.heat_s(2):
                 return tuple(points), "; the time for more sizes was over"
             self._log.doing(f"timing batches of {size}")
-            heats = [self._heat(size) for _ in range(self._rounds())]
-            fell = next((why for heat in heats for why in (*heat.failures, heat.base_failure) if why is not None), None)
-            if fell is not None:
-                return tuple(points), f"; with {size} {fell.why}"
+            effect = Effect(Arm(installed=(self._spec(size),)))
+            rule = Rule(planned=num_heats, patient=True)
+            compare([effect], self._executor, Design(stack=self._stack), pooled=None, rule=rule)
+            if effect.failure is not None:
+                return tuple(points), f"; with {size} {effect.failure.why}"
             if not points:
-                as_written = _samples_per_s(heats[0].runs[0])
+                as_written = _samples_per_s(effect.runs[0][0])
                 points.append(BatchPoint(size=self._before, samples_per_s=as_written, speedup=None))
-            points.append(self._point(size, heats))
+            points.append(self._point(size, effect))
             if _is_flat(points):
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
@@ -98,72 +102,58 @@ class Recipes:
             yield size
             size *= 2
 
-    def _heat(self, size: int) -> Heat:
-        """Fresh processes at the script's own size and at `size`."""
-        growth = size / self._before
-        limit_s = 4 * (self._sizes.setup_s + (1 + growth) * (_STEPS + _WARMUP) * self._sizes.step_s) + 30.0
-        design = Design(stack=self._stack, arms=(Arm(), Arm(levers=(self._spec(size),))))
-        return self._executor.heat(design, limit_s=limit_s)
-
-    def _rounds(self) -> int:
-        """One where it is known how equal processes differ here; else two show it."""
-        return 1 if self._log.pooled("process") is not None else 2
-
-    def _point(self, size: int, heats: Sequence[Heat]) -> BatchPoint:
+    def _point(self, size: int, effect: Effect) -> BatchPoint:
         ratios = [
-            heat.log_ratios[0] + math.log(_samples_a_step(heat.runs[1]) / _samples_a_step(heat.runs[0]))
-            for heat in heats
-            if heat.log_ratios[0] is not None
+            ratio + math.log(_samples_a_step(run) / _samples_a_step(base))
+            for ratio, (base, run) in zip(effect.log_ratios, effect.runs, strict=True)
         ]
-        speedup = statistics.interval(ratios, pooled_variance=self._log.pooled("process")) if ratios else None
-        samples_per_s = fmean(_samples_per_s(heat.runs[1]) for heat in heats)
+        speedup = statistics.interval(ratios, pooled_variance=self._log.pooled("process"))
+        samples_per_s = fmean(_samples_per_s(run) for _, run in effect.runs)
         return BatchPoint(size=size, samples_per_s=samples_per_s, speedup=speedup)
 
-    # Time to a loss
-
-    def _judge(self, curve: tuple[BatchPoint, ...], size: int, ended: str) -> None:
+    def _judged(self, curve: tuple[BatchPoint, ...], ended: str) -> Recipe:
         """From the knee down: what a larger batch gains in samples a second it may lose in progress a sample."""
+        size = knee(curve)
         why = f"The time was over before the losses under batches of {size} could be compared"
+        if size <= self._before:
+            why = "No larger batch brings more samples a second worth speaking of"
         while size > self._before:
             num_steps = self._affordable_steps()
             if num_steps < _LEAST_STEPS:
                 break
-            seeds, lost = self._seeds(size, num_steps)
-            if lost is None:
-                self._note(self._ruled(self._recipe(curve, size), seeds))
-                return
-            why = lost
+            seeds = self._seeds(size, num_steps)
+            if not isinstance(seeds, str):
+                return self._ruled(curve, size, seeds)
+            why = seeds
             size //= _STRIDE
-        self._note(replace(self._recipe(curve, self._before), why=f"{why}{ended}."))
+        return Recipe(before=self._before, size=self._before, curve=curve, why=f"{why}{ended}.")
 
-    def _recipe(self, curve: tuple[BatchPoint, ...], size: int) -> Recipe:
-        names = {optimizer.name.rpartition(".")[2] for optimizer in self._known.optimizers}
-        rates = {name: rate_factor(name, size / self._before) for name in sorted(names)}
-        return Recipe(before=self._before, size=size, rates=rates, curve=curve)
-
-    def _seeds(self, size: int, num_steps: int) -> tuple[list[TimeToLoss], str | None]:
-        """One comparison a seed; none but the first where that was lost, and why, without a full stop."""
+    def _seeds(self, size: int, num_steps: int) -> list[TimeToLoss] | str:
+        """One comparison a seed; why, without a full stop, where one could not be made, or the first was lost."""
         seeds: list[TimeToLoss] = []
         for seed in range(_SEEDS):
             self._log.doing(f"timing how soon batches of {size} reach a loss ({seed + 1} of {_SEEDS})")
             one = self._seed(size, num_steps, seed)
             if isinstance(one, str):
-                return seeds, one
+                return one
+            if one.before_s < LEAST_GAIN * one.after_s and not seeds:
+                return f"With batches of {size} the same loss was reached no sooner"
             seeds.append(one)
-            if one.before_s < LEAST_GAIN * one.after_s and seed == 0:
-                return seeds, f"With batches of {size} the same loss was reached no sooner"
-        return seeds, None
+        return seeds
 
-    def _ruled(self, recipe: Recipe, seeds: Sequence[TimeToLoss]) -> Recipe:
+    def _ruled(self, curve: tuple[BatchPoint, ...], size: int, seeds: Sequence[TimeToLoss]) -> Recipe:
         ratios = [math.log(one.before_s / one.after_s) for one in seeds]
-        progress = statistics.can_stop(ratios, pooled_variance=None, planned=len(ratios), line=LEAST_GAIN)
-        accepted = progress is Progress.GAIN
+        accepted = statistics.can_stop(ratios, pooled_variance=None, planned=len(ratios)) is Progress.GAIN
         before_s, after_s = fmean(one.before_s for one in seeds), fmean(one.after_s for one in seeds)
         loss = fmean(one.loss for one in seeds)
         told = f"A loss of {loss:.4g} was reached in {duration(after_s)} instead of {duration(before_s)} of training"
         sure = "" if accepted else "; that cannot be told from chance"
-        return replace(
-            recipe,
+        names = {optimizer.name.rpartition(".")[2] for optimizer in self._known.optimizers}
+        return Recipe(
+            before=self._before,
+            size=size,
+            rates={name: rate_factor(name, size / self._before) for name in sorted(names)},
+            curve=curve,
             loss=loss,
             before_s=before_s,
             after_s=after_s,
@@ -180,25 +170,19 @@ class Recipes:
         return min(_MOST_STEPS, int(each_s / step_s))
 
     def _seed(self, size: int, num_steps: int, seed: int) -> TimeToLoss | str:
-        common = replace(self._log.options.plan, warmup=0, reseed=seed)
+        common = self._script.plan(replace(self._log.options.plan, warmup=0, reseed=seed), self._stack)
         fewer = math.ceil(_MORE_SAMPLES * num_steps * self._before / size)
-        plan = self._script.plan(replace(common, steps=num_steps), self._stack)
-        other = self._script.plan(replace(common, steps=fewer), (*self._stack, self._spec(size)))
+        plans = [replace(common, steps=num_steps), replace(common, steps=fewer, arms=((self._spec(size),),))]
         limit_s = 2 * (2 * self._sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * self._sizes.step_s) + 30.0
-        base, larger = self._executor.together([plan, other], turn=_LONG_TURN, limit_s=limit_s)
+        base, larger = self._executor.together(plans, turn=_LONG_TURN, limit_s=limit_s)
         for name, run in (("the script as written", base), (f"batches of {size}", larger)):
             fell = failed(run)
             if fell is not None:
                 return f"The comparison of losses broke off: with {name} {fell.why}"
         return times_to_loss(base, larger, growth=size / self._before)
 
-    # Both
-
     def _spec(self, size: int) -> LeverSpec:
         return BatchSize(before=self._before, size=size).spec()
-
-    def _note(self, recipe: Recipe) -> None:
-        self._log.change("recipe", recipe=recipe)
 
 
 def knee(curve: Sequence[BatchPoint]) -> int:

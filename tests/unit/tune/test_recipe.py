@@ -36,7 +36,7 @@ class Batches:
         return runs
 
     def run(self, plan: Plan) -> Run:
-        size = next((int(str(spec["size"])) for spec in plan.always if spec["name"] == "batch-size"), BATCH)
+        size = next((int(str(spec["size"])) for spec in plan.arms[0]), BATCH)
         if self.fails_at is not None and size >= self.fails_at:
             return Run(status=Status.CRASHED, error="OutOfMemoryError: CUDA out of memory.")
         rng = random.Random(f"{size}-{plan.reseed}-{len(self.plans)}")
