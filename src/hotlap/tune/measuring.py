@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
-from hotlap.experiment import Arm, Design, Executor, Runs, Sizes
+from hotlap.experiment import Arm, Design, Executor, Heat, Runs, Sizes
 from hotlap.experiment.batches import level
-from hotlap.experiment.sweep import thread_sweep
+from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.machine import cores, threads
 from hotlap.record import Machine, Noise, Phase, Run, State, Status, Study
 from hotlap.search import Observer, Options, StudyLog
@@ -61,8 +61,6 @@ _WATCHED = (
 _SWEPT_SHARE = 0.5
 # What it may take.
 _SWEEP_S = 60.0
-# As thread_sweep makes them: timed blocks for each number of threads, and one that is thrown away.
-_SWEEP_BLOCKS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +133,12 @@ class Measurer:
             log.warn(f"What needs steps of its own was not seen: {error}")
             return run
 
+    def _executor(self, log: StudyLog, sizes: Sizes) -> Executor:
+        return Executor(self._runs, self._options.plan, sizes, limit=log.budget.limit_s, now=self._now)
+
     def _repeat(self, log: StudyLog, run: Run) -> list[float]:
         """Log-ratios of free batches; the noise between one run and the next is written into the study."""
-        sizes = Sizes.of(run, self._machine)
-        executor = Executor(self._runs, self._options.plan, sizes, limit=log.budget.limit_s, now=self._now)
+        executor = self._executor(log, Sizes.of(run, self._machine))
         has_loader = any(loader.trained_on for loader in run.loaders)
         arms = (Arm(), Arm(free_input=True)) if has_loader else (Arm(),)
         if _FEWEST_ROUNDS * executor.estimate_s(len(arms)) > _MOST_S:
@@ -147,11 +147,19 @@ class Measurer:
                 "far one run differs from the next is not known."
             )
             return []
-        free, again = self._rounds(log, executor, Design(arms=arms))
-        noise = _noise_between(again)
+        heats: list[Heat] = []
+        begun = self._now()
+        while len(heats) < _ROUNDS:
+            late_s = self._now() - begun + executor.estimate_s(len(arms))
+            if len(heats) >= _FEWEST_ROUNDS and late_s > _ROUNDS_S:
+                break
+            what = "with and without its loader" if has_loader else "again, to know how far runs differ"
+            log.doing(f"running {self._options.title} {what} ({len(heats) + 1} of {_ROUNDS})")
+            heats.append(executor.heat(Design(arms=arms)))
+        noise = _noise_between([heat.runs[0] for heat in heats])
         if noise is not None:
             log.change("noise", noise=(noise,))
-        return free
+        return [ratio for heat in heats for ratio in heat.log_ratios if ratio is not None]
 
     def _sweep(self, log: StudyLog, run: Run) -> None:
         """The step at other numbers of threads: why are the cores as busy as they are, and would fewer do?"""
@@ -159,39 +167,15 @@ class Measurer:
         if run.device != "cpu" or sum(run.share(phase) or 0.0 for phase in phases) < _SWEPT_SHARE:
             return
         sizes = Sizes.of(run, self._machine)
+        executor = self._executor(log, replace(sizes, steps=BLOCKS * sizes.block))
         here = cores.look()
         counts = threads.counts(here)
-        expected_s = sizes.setup_s + 2 * len(counts) * _SWEEP_BLOCKS * sizes.block * sizes.step_s
-        if len(counts) < 2 or expected_s > _SWEEP_S:
+        if len(counts) < 2 or executor.estimate_s(len(counts), switched=True) > _SWEEP_S:
             return
         log.doing(f"running {self._options.title} with {', '.join(map(str, counts))} threads in turns")
-        plan = replace(self._options.plan, block=sizes.block, warmup=sizes.warmup)
-        found = thread_sweep(
-            self._runs,
-            plan,
-            counts,
-            cores=here,
-            default_threads=run.num_threads,
-            limit_s=log.budget.limit_s(expected_s),
-        )
+        found = thread_sweep(executor, counts, here, default_threads=run.num_threads)
         if len(found.times) > 1:
             log.change("sweep", sweep=found)
-
-    def _rounds(self, log: StudyLog, executor: Executor, design: Design) -> tuple[list[float], list[Run]]:
-        """Log-ratios of free batches, and the runs of the script as written."""
-        free: list[float] = []
-        again: list[Run] = []
-        begun = self._now()
-        for k in range(_ROUNDS):
-            late_s = self._now() - begun + executor.estimate_s(len(design.arms))
-            if k >= _FEWEST_ROUNDS and late_s > _ROUNDS_S:
-                break
-            what = "with and without its loader" if len(design.arms) > 1 else "again, to know how far runs differ"
-            log.doing(f"running {self._options.title} {what} ({k + 1} of {_ROUNDS})")
-            heat = executor.heat(design)
-            free += [ratio for ratio in heat.log_ratios if ratio is not None]
-            again.append(heat.runs[0])
-        return free, again
 
 
 def _noise_between(runs: Sequence[Run]) -> Noise | None:

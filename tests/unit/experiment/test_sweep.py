@@ -5,13 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment.sweep import thread_sweep
+from hotlap.experiment import Executor, Sizes
+from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.launch import ReplayedLauncher
 from hotlap.levers.threads import Threads
-from hotlap.record import Cores, Plan, Run, Status
+from hotlap.record import Cores, Plan, Run, Status, Sweep
 
 EIGHT = Cores(logical=8, allowed=8, physical=8, fast=8)
-PLAN = Plan(command=("python", "train.py"), cwd=".", out="", steps=1000, evidence=True, whole_epoch=True)
+COUNTS = (1, 2, 3, 4, 6, 8)
+SIZES = Sizes(
+    step_s=0.003, setup_s=4.0, block=11, steps=BLOCKS * 11, warmup=20, evidence_steps=200, together=2, cores=8.0
+)
+
+
+def swept(launcher: ReplayedLauncher, counts: tuple[int, ...] = COUNTS) -> Sweep:
+    executor = Executor(launcher, Plan(command=("python", "train.py"), cwd=".", out=""), SIZES)
+    return thread_sweep(executor, counts, EIGHT, default_threads=8)
 
 
 def law_s(count: int) -> float:
@@ -19,7 +28,7 @@ def law_s(count: int) -> float:
     return 0.002 + 0.016 / count
 
 
-def trained(plan: Plan, *, drift: float = 0.0, noise: float = 0.01, device: str = "cpu") -> Run:
+def trained(plan: Plan, *, drift: float = 0.0, noise: float = 0.01) -> Run:
     """A process whose step follows `law_s`, in serpentine order; `drift`: how much slower the last block is."""
     generator = random.Random(3)
     counts = [int(str(arm[0]["count"])) for arm in plan.arms]
@@ -37,7 +46,7 @@ def trained(plan: Plan, *, drift: float = 0.0, noise: float = 0.01, device: str 
             blocks.append(block)
     return Run(
         status=Status.COMPLETE,
-        device=device,
+        device="cpu",
         arms=plan.arms,
         arm=tuple(arms),
         block=tuple(blocks),
@@ -47,18 +56,17 @@ def trained(plan: Plan, *, drift: float = 0.0, noise: float = 0.01, device: str 
 
 def test_each_number_of_threads_is_an_arm_of_one_short_run() -> None:
     launcher = ReplayedLauncher(trained)
-    thread_sweep(launcher, PLAN, (1, 2, 8), cores=EIGHT)
+    swept(launcher, (1, 2, 8))
     (plan,) = launcher.plans
     assert [arm[0]["count"] for arm in plan.arms] == [1, 2, 8]
     assert {arm[0]["name"] for arm in plan.arms} == {"threads"}
-    assert plan.steps == 8 * plan.block
-    assert not plan.evidence and not plan.whole_epoch
+    assert plan.steps == 9 * plan.block, "each arm stands at each place equally often"
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.5])
 def test_the_law_comes_out_even_when_the_machine_gets_slower(drift: float) -> None:
     launcher = ReplayedLauncher(lambda plan: trained(plan, drift=drift))
-    sweep = thread_sweep(launcher, PLAN, cores=EIGHT, default_threads=8)
+    sweep = swept(launcher)
     assert [one.threads for one in sweep.times] == [1, 2, 3, 4, 6, 8]
     first = sweep.times[0].step_s.mid
     for one in sweep.times:
@@ -70,7 +78,7 @@ def test_the_law_comes_out_even_when_the_machine_gets_slower(drift: float) -> No
 def test_a_lever_that_could_not_be_installed_gives_no_time() -> None:
     failed = f"{Threads(count=8).title()}: RuntimeError: no"
     launcher = ReplayedLauncher(lambda plan: replace(trained(plan), not_installed=(failed,)))
-    sweep = thread_sweep(launcher, PLAN, (1, 2, 8), cores=EIGHT)
+    sweep = swept(launcher, (1, 2, 8))
     assert [one.threads for one in sweep.times] == [1, 2]
     assert failed in sweep.notes
 
@@ -78,13 +86,6 @@ def test_a_lever_that_could_not_be_installed_gives_no_time() -> None:
 @pytest.mark.parametrize("status", [Status.CRASHED, Status.HUNG])
 def test_a_run_that_failed_is_told_and_no_number_is_best(status: Status) -> None:
     launcher = ReplayedLauncher(lambda plan: Run(status=status, error="It ended.", arms=plan.arms))
-    sweep = thread_sweep(launcher, PLAN, (1, 2), cores=EIGHT)
+    sweep = swept(launcher, (1, 2))
     assert sweep.best_threads is None and sweep.times == ()
     assert any("It ended." in note for note in sweep.notes)
-
-
-def test_on_a_gpu_threads_are_not_judged() -> None:
-    launcher = ReplayedLauncher(lambda plan: trained(plan, device="NVIDIA H200"))
-    sweep = thread_sweep(launcher, PLAN, (1, 2), cores=EIGHT)
-    assert sweep.times == ()
-    assert any("GPU" in note for note in sweep.notes)
