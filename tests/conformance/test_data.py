@@ -344,10 +344,9 @@ def test_other_scripts(name: str) -> None:
 
 BY_WORKERS = {
     "augmented": "an item draws random numbers",
-    "ragged": "its items are no plain numbers that processes can share",
 }
 
-WITH_WORKERS = (*BY_WORKERS, "chain", "collates by hand", "collates at random", "no batches")
+WITH_WORKERS = (*BY_WORKERS, "ragged", "chain", "collates by hand", "collates at random", "no batches")
 
 
 @pytest.mark.processes

@@ -9,8 +9,6 @@ from typing import Any, final
 
 import torch
 
-from hotlap.data.store import ColumnStore
-
 # Each column begins on a page of its own.
 _PAGE_BYTES = 4096
 
@@ -32,24 +30,11 @@ class Arena:
         if numel == 0:
             return torch.empty(shape, dtype=dtype, device="cpu")
         tensor: Any = torch.frombuffer(self.pages, dtype=dtype, count=numel, offset=self._used_bytes)
-        self._used_bytes += _whole_pages(numel * tensor.element_size())
+        self._used_bytes += whole_pages(numel * tensor.element_size())
         whole: torch.Tensor = tensor.view(shape)
         return whole
 
 
-def arena_bytes(sample: Any, num_items: int) -> int:
-    """What an arena must hold for N items like `sample`."""
-    total = 0
-
-    def count(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        nonlocal total
-        none = torch.empty((0, *shape[1:]), dtype=dtype, device="cpu")
-        total += _whole_pages(prod(shape) * none.element_size())
-        return none
-
-    ColumnStore(sample, num_items, count)
-    return total
-
-
-def _whole_pages(num_bytes: int) -> int:
+def whole_pages(num_bytes: int) -> int:
+    """Bytes of the pages that so many bytes lie on."""
     return -(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES

@@ -31,6 +31,7 @@ class Bin:
     def __init__(self, num_places: int, limit_bytes: int, *, folder: Path | None = None) -> None:
         """With a folder, in a file without a name there, whose pages the kernel writes out when memory gets short."""
         self.num_places = num_places
+        self.in_memory = folder is None
         self.limit_bytes = limit_bytes
         # Of a memory file only the pages that are written to take memory, however long it is.
         self._descriptor = (
@@ -125,6 +126,11 @@ class Bin:
             if getattr(self, name, -1) >= 0:
                 os.close(getattr(self, name))
                 setattr(self, name, -1)
+
+
+def expected_bytes(num_entries: int, entry_bytes: int) -> int:
+    """What so many entries may take, of which some take so much on average: others may be larger."""
+    return int(1.2 * num_entries * (entry_bytes + 256)) + (1 << 16)
 
 
 def _whole(num_bytes: int) -> int:

@@ -12,9 +12,9 @@ from typing import Any, cast, final
 
 import numpy as np
 import torch
-from torch.utils.data import default_collate
 
 from hotlap.data.items import Unsupported, copy_tensor, is_plain_tensor, same_array, same_tensor, tensor_bytes
+from hotlap.data.trees import flatten_batch
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
 """(shape, dtype) -> a CPU tensor for all items: in memory, or in a file that is mapped into it."""
@@ -310,9 +310,9 @@ class _TextColumn(Column):
 
     mappable = False
 
-    def __init__(self, sample: Any, num_items: int, *, in_sequence: bool) -> None:
+    def __init__(self, sample: Any, num_items: int) -> None:
         self._type = type(sample)
-        self._collect = tuple if in_sequence else list
+        self._collect: type = list
         self._values: list[Any] = [None] * num_items
         # A str takes 49 bytes and its characters (CPython 3.11), a reference 8.
         self.item_bytes = len(sample) + 60
@@ -333,11 +333,14 @@ class _TextColumn(Column):
             return self._collect((self._values[positions[0]],))
         return self._collect(itemgetter(*positions)(self._values))
 
+    def adjust(self, batch_size: int, expected: Any) -> None:
+        self._collect = type(expected)
+
     def holds(self, position: int, value: Any) -> bool:
         return bool(self._values[position] == value)
 
 
-def column_for(sample: Any, num_items: int, *, in_sequence: bool, allocate: Allocate = in_memory) -> Column:
+def column_for(sample: Any, num_items: int, allocate: Allocate = in_memory) -> Column:
     """An empty column for values like `sample`; `Unsupported` if there is none."""
     if is_plain_tensor(sample):
         return _TensorColumn(sample, num_items, allocate)
@@ -348,7 +351,7 @@ def column_for(sample: Any, num_items: int, *, in_sequence: bool, allocate: Allo
     if type(sample) in (int, float, bool):
         return _NumberColumn(sample, num_items, allocate)
     if type(sample) in (str, bytes):
-        return _TextColumn(sample, num_items, in_sequence=in_sequence)
+        return _TextColumn(sample, num_items)
     raise Unsupported(f"an item holds a {type(sample).__name__}")
 
 
@@ -367,15 +370,5 @@ def same_batch(left: Any, right: Any) -> bool:
 
 def same_batches(left: Any, right: Any) -> bool:
     """True if two batches are equal in structure, types, strides and bytes."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same_batches, left, right))
-    if isinstance(left, dict):
-        return list(left) == list(right) and all(same_batches(left[key], right[key]) for key in left)
-    return same_batch(left, right)
-
-
-def collate(items: list[Any]) -> Any:
-    """What torch makes of these items."""
-    return default_collate(items)
+    (lefts, one), (rights, other) = flatten_batch(left), flatten_batch(right)
+    return one == other and all(map(same_batch, lefts, rights))

@@ -104,9 +104,9 @@ class Filling(ABC):
         """True if other processes should compute items, and may."""
         return self._item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
 
-    def _open(self, items: list[Any], length: int) -> None:
-        """Choose and make the store, if it fits into memory or on disk."""
-        wish = wish_for(memory_bytes=self.memory_bytes, disk=self.disk, own_memory=self._own_memory)
+    def _open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
+        """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
+        wish = wish_for(memory_bytes=self.memory_bytes, disk=self.disk, own_memory=self._own_memory, shared=shared)
         self._limit_bytes = wish.limit_bytes
         try:
             opened = open_store(self.dataset, items, length, wish)
@@ -121,11 +121,11 @@ class Filling(ABC):
             self.warm = self._full = opened.full
             self._tell(opened)
 
-    def _leave_disk(self, items: list[Any], length: int) -> None:
+    def _leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Begin anew in memory: what another run left is of other items."""
         self._stop()
         self.disk = False
-        self._open(items, length)
+        self._open(items, length, shared=shared)
         self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
 
     def _fill(self, length: int) -> None:

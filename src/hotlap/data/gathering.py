@@ -5,11 +5,11 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset, default_collate
 
 from hotlap import at_work
 from hotlap.data.collation import Batch, goes_to_default_collate
-from hotlap.data.columns import collate, same_batches
+from hotlap.data.columns import same_batches
 from hotlap.data.determinism import fetch
 from hotlap.data.indices import positions
 from hotlap.data.items import Unsupported, is_plain_tensor
@@ -63,7 +63,7 @@ class BatchedDataset(StandIn):
         if agrees is None:
             # Each size of batch is collated by torch itself once, and the gather is used only if it agrees in all.
             try:
-                agrees = same_batches(batch[0], collate(fetch(self._hotlap_dataset, indices)))
+                agrees = same_batches(batch[0], default_collate(fetch(self._hotlap_dataset, indices)))
             except (TypeError, RuntimeError, ValueError):
                 agrees = False
             self._hotlap_agrees[case] = agrees

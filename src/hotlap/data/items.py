@@ -1,7 +1,6 @@
-"""One item of a data set: copied, compared byte by byte, and measured."""
+"""One item of a data set: what can be kept of it, compared byte by byte, and looked through for shared memory."""
 
 import struct
-from collections import OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any
@@ -9,18 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from hotlap.data.trees import flatten
+
 # Immutable: may be handed out again as they are. Exact types only; a subclass may carry more.
 _ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None)})
-_MAPPINGS = (dict, OrderedDict)
 
 
 class Unsupported(Exception):  # noqa: N818 - reads as the sentence "unsupported"
     """An item that cannot be kept; the message says why."""
-
-
-def is_named_tuple(value: Any) -> bool:
-    """True for an instance of a `namedtuple` class."""
-    return isinstance(value, tuple) and hasattr(type(value), "_fields")
 
 
 def is_picture(value: Any) -> bool:
@@ -48,60 +43,23 @@ def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
-def copy_tensor(value: torch.Tensor, strides: tuple[int, ...] | None = None) -> torch.Tensor:
-    """An independent tensor with the same bytes and the given strides (its own, by default)."""
-    strides = value.stride() if strides is None else strides
+def without_repeats(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """Of a tensor as after `expand`, the part that holds all its elements once, with these strides."""
     core = value
     for dim, (size, stride) in enumerate(zip(value.shape, strides, strict=True)):
         if stride == 0 and size > 1:
             core = core.narrow(dim, 0, 1)
     if overlaps(tuple(core.shape), strides):
-        raise Unsupported("an item is a tensor whose elements share memory")
+        raise Unsupported("it holds a tensor whose elements share memory")
+    return core
+
+
+def copy_tensor(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """An independent tensor with the same bytes and the given strides."""
+    core = without_repeats(value, strides)
     with torch.no_grad():
         copy = torch.empty_strided(core.shape, strides, dtype=value.dtype, device="cpu").copy_(core)
     return copy if core is value else copy.expand(value.shape)
-
-
-def copy_item(item: Any) -> Any:
-    """An independent copy that a user cannot tell from the item; `Unsupported` where that is not certain."""
-    if type(item) in _ATOMS or isinstance(item, Enum):
-        return item
-    if is_plain_tensor(item):
-        return copy_tensor(item)
-    if is_named_tuple(item):
-        return type(item)(*(copy_item(part) for part in item))
-    if type(item) in (tuple, list):
-        return type(item)(copy_item(part) for part in item)
-    if type(item) in _MAPPINGS:
-        return type(item)((_key(key), copy_item(part)) for key, part in item.items())
-    return _copy_other(item)
-
-
-def _copy_other(item: Any) -> Any:
-    if isinstance(item, np.generic) and not isinstance(item, np.object_ | np.void):
-        return item
-    if type(item) is np.ndarray and item.dtype.kind in "biufcSU" and item.flags.writeable:
-        return item.copy(order="K")
-    if is_picture(item):
-        return item.copy()
-    raise Unsupported(f"an item holds a {_what(item)}, which cannot be kept without risk")
-
-
-def _key(key: Any) -> Any:
-    if type(key) not in _ATOMS:
-        raise Unsupported(f"an item is a dict with a key that is a {type(key).__name__}")
-    return key
-
-
-def _what(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        if type(value) is torch.Tensor and value.requires_grad:
-            return "tensor that requires a gradient"
-        if value.device.type != "cpu":
-            return f"tensor on {value.device}"
-    if isinstance(value, np.ndarray) and type(value) is np.ndarray and not value.flags.writeable:
-        return "read-only array"
-    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def tensor_bytes(value: torch.Tensor) -> torch.Tensor:
@@ -125,20 +83,19 @@ def same_array(left: Any, right: Any) -> bool:
 
 def same(left: Any, right: Any) -> bool:
     """True if both are of the same types and bytes all the way down; False too for what cannot be compared."""
-    if type(left) is not type(right):
-        return False
+    (lefts, one), (rights, other) = flatten(left), flatten(right)
+    return (
+        one == other
+        and all(type(left) is type(right) for left, right in zip(lefts, rights, strict=True))
+        and all(map(_same_leaf, lefts, rights))
+    )
+
+
+def _same_leaf(left: Any, right: Any) -> bool:
     if isinstance(left, torch.Tensor):
         return is_plain_tensor(left) and is_plain_tensor(right) and same_tensor(left, right)
     if isinstance(left, np.ndarray | np.generic):
         return not left.dtype.hasobject and same_array(left, right)
-    if isinstance(left, tuple | list):
-        return len(left) == len(right) and all(map(same, left, right))
-    if type(left) in _MAPPINGS:
-        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
-    return _same_other(left, right)
-
-
-def _same_other(left: Any, right: Any) -> bool:
     if isinstance(left, float):
         return struct.pack("d", left) == struct.pack("d", right)
     if type(left) in _ATOMS or isinstance(left, Enum):
@@ -186,20 +143,3 @@ def entangled(item: Any) -> bool:
     """True if one part of the item is the same memory as another: copies of the parts would come apart."""
     places = [place for part in parts(item) if (place := _memory(part)) is not None]
     return len(set(places)) < len(places)
-
-
-def num_bytes(item: Any) -> int:
-    """What a kept copy takes, about (objects at their usual size)."""
-    return sum(_num_bytes(part) for part in parts(item))
-
-
-def _num_bytes(value: Any) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size() + 200
-    if isinstance(value, np.ndarray | np.generic):
-        return int(value.nbytes) + 100
-    if isinstance(value, str | bytes):
-        return len(value) + 60
-    if is_picture(value):
-        return len(value.getbands()) * int(value.size[0] * value.size[1]) + 500
-    return 60

@@ -26,9 +26,9 @@ from hotlap.data.filling import Filling
 from hotlap.data.indices import is_index_tensor, positions
 from hotlap.data.items import Unsupported, entangled, same, shares_memory
 from hotlap.data.opened_files import OpenedFiles, reads_unnamed_files
-from hotlap.data.opening import take
+from hotlap.data.opening import open_records, take
 from hotlap.data.progress import Progress
-from hotlap.data.store import ItemStore, Store, Varies
+from hotlap.data.store import RecordStore, Store, Varies
 from hotlap.data.warning import warn
 from hotlap.data.workers import NUM_FIRST_CHECKS, Role, first_look
 
@@ -345,11 +345,9 @@ class Kept(Filling):
         self._index_types, self._item_s, self._own_memory = {int}, seen.item_s, seen.own_memory
         self._checked_s, self._check_cost_s = perf_counter(), COPY_S + NUM_COPY_CHECKS * seen.item_s
         if self._look_inside(length, lambda: seen.reads_files):
-            self._open(seen.items, length)
+            self._open(seen.items, length, shared=True)
             if self.warm and not self._holds_in_copy(role, _spread(length, NUM_WARM_CHECKS)):
-                self._leave_disk(seen.items, length)
-        if self._store is not None and not self._store.mappable:
-            return "its items are no plain numbers that processes can share"
+                self._leave_disk(seen.items, length, shared=True)
         return None
 
     def _look_inside(self, length: int, reads_unnamed: Callable[[], bool]) -> bool:
@@ -395,12 +393,15 @@ class Kept(Filling):
             self._stop()
             if self._in_copy:
                 raise Unsupported("its items differ in structure") from None
-            store = self._store = ItemStore(len(self._present))
+            store, note = open_records(items, len(self._present), self._limit_bytes)
+            self._store = store
+            if note is not None:
+                self.say(f"{self._name}: {note}")
             self.progress = Progress(len(self._present))
             store.put(positions, items)
         self._present[positions] = True
         self.look_if_full()
-        if isinstance(store, ItemStore):
+        if isinstance(store, RecordStore) and store.records.in_memory:
             take(store, store.used_bytes * len(self._present) // self.num_cached, self._limit_bytes)
 
     def _try_index_type(self, index: Any, position: int, item: Any) -> None:

@@ -9,14 +9,15 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 
 from hotlap.data.tails import Tail
+from hotlap.data.trees import flatten_batch, unflatten
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """One tensor of a batch that is bytes still."""
 
-    path: tuple[Any, ...]
-    """Keys and places that lead to it, from the outside in."""
+    number: int
+    """Among all leaves of the batch."""
     tail: Tail
     channels_last: bool
 
@@ -43,10 +44,10 @@ def finish(data: Any) -> Any:
     """The batch as the script knows it, numbers in place of bytes; what is no `LateBatch` as it is."""
     if type(data) is not LateBatch:
         return data
-    value = data.value
+    parts, structure = flatten_batch(data.value)
     for leaf in data.leaves:
-        value = _put(value, leaf.path, _numbers(_get(value, leaf.path), leaf))
-    return value
+        parts[leaf.number] = _numbers(parts[leaf.number], leaf)
+    return unflatten(parts, structure)
 
 
 def _numbers(bytes_: torch.Tensor, leaf: Leaf) -> torch.Tensor:
@@ -74,21 +75,3 @@ class LateWorkers(_MultiProcessingDataLoaderIter):
 
     def _next_data(self) -> Any:
         return finish(super()._next_data())  # type: ignore[no-untyped-call]
-
-
-def _get(value: Any, path: Sequence[Any]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
-
-
-def _put(value: Any, path: Sequence[Any], leaf: Any) -> Any:
-    if not path:
-        return leaf
-    key = path[0]
-    inner = _put(value[key], path[1:], leaf)
-    if isinstance(value, tuple):  # a named one: of others, `default_collate` makes lists
-        kind: Any = type(value)
-        return kind(*value[:key], inner, *value[key + 1 :])
-    value[key] = inner
-    return value

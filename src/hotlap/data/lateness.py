@@ -15,10 +15,11 @@ from hotlap.data.copies import NoAnswer, in_a_copy
 from hotlap.data.determinism import Streams, fetch, fetches_whole_batches
 from hotlap.data.late_batches import LateBatch, LateIterator, LateWorkers, Leaf, finish
 from hotlap.data.notes import Notes
-from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built, marks
+from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built
 from hotlap.data.prefix import PrefixDataset
 from hotlap.data.stand_in import StandIn, behind, refuse_stacked
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
+from hotlap.data.trees import flatten
 from hotlap.data.workers import Role, role_of, why_no_copies
 from hotlap.errors import UserError
 
@@ -26,7 +27,7 @@ from hotlap.errors import UserError
 NUM_LOOKED_AT = 4
 
 Recipe = tuple[Any, ...]
-"""Where an item's bytes stand, what is to be done with them, and their shape: the same for all items of a batch."""
+"""Which leaf of an item is bytes, what is to be done with them, and their shape: the same for all items of a batch."""
 
 
 class Cutting:
@@ -109,7 +110,7 @@ class Cutting:
         known = [each for each in cut if each is not None]
         if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
             return None
-        leaves = [Leaf(path, tail, last) for path, tail, _, last in known[0][1]]
+        leaves = [Leaf(number, tail, last) for number, tail, _, last in known[0][1]]
         try:
             return LateBatch(default_collate([item for item, _ in known]), leaves)
         except (TypeError, RuntimeError, KeyError):
@@ -119,12 +120,12 @@ class Cutting:
         """(the item with bytes in the places of its numbers, its recipe); None if they are none."""
         made = [self._bytes(call) for call in half.calls]
         known = [each for each in made if each is not None]
-        found = [*marks(half.skeleton)]
+        found = [(number, leaf) for number, leaf in enumerate(flatten(half.skeleton)[0]) if type(leaf) is Mark]
         if len(known) < len(made) or not found:
             return None
         recipe = tuple(
-            (path, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
-            for path, mark in found
+            (number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
+            for number, mark in found
         )
         return built(half.skeleton, [tensor for tensor, _ in known]), recipe
 

@@ -1,20 +1,23 @@
 """The first items of a data set -> a store for all of them, in memory or on disk; or a full one off the shelf."""
 
 import os
+import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hotlap.data.arena import Arena, arena_bytes
+from hotlap.data.arena import Arena
+from hotlap.data.bins import Bin, expected_bytes
 from hotlap.data.checksums import Unseen
 from hotlap.data.fingerprint import key_of
 from hotlap.data.folder import default_folder
-from hotlap.data.items import Unsupported, num_bytes
+from hotlap.data.items import Unsupported
 from hotlap.data.memory import ALLOWANCE, limit_bytes
+from hotlap.data.parcels import pack
 from hotlap.data.shelf import Draft, NoShelf, Shelf
-from hotlap.data.store import ColumnStore, ItemStore, NotAlike, Store
+from hotlap.data.store import ColumnStore, NotAlike, RecordStore, Store
 from hotlap.folders import lies_in_memory
 from hotlap.units import size
 
@@ -27,6 +30,8 @@ class Wish:
     """Memory that may be used."""
     own_memory: bool
     """Items share memory with the data set or with each other: only whole batches can be kept."""
+    shared: bool
+    """Processes that were forked are to compute items into it, and to read them."""
     on_disk: bool
     """The next run is to find it."""
     shelf: Shelf
@@ -75,12 +80,13 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
     """A store for `length` items like these; `Unsupported` says why there is none."""
     try:
         needed_bytes = ColumnStore.would_take_bytes(items[0], length)
+        if wish.shared and not ColumnStore(items[0], 0).mappable:
+            raise NotAlike("its items hold texts, which no other process sees")
     except NotAlike:
         if wish.own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        store = ItemStore(length)
-        take(store, length * sum(map(num_bytes, items)) // len(items), wish.limit_bytes)
-        return Opened(store=store, shelf=wish.shelf, num_items=length)
+        store, note = open_records(items, length, wish.limit_bytes)
+        return Opened(store=store, shelf=wish.shelf, num_items=length, notes=[note] if note else [])
     opened = Opened(store=ColumnStore(items[0], 0), shelf=wish.shelf, num_items=length)
     if opened.store.mappable and wish.on_disk and _on_disk(dataset, items[0], opened, wish):
         return opened
@@ -89,7 +95,7 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
         return opened
     require(needed_bytes, wish.limit_bytes)
     if opened.store.mappable:
-        arena = Arena(arena_bytes(items[0], length))
+        arena = Arena(ColumnStore.arena_bytes(items[0], length))
         opened.store = ColumnStore(items[0], length, arena.allocate)
     else:
         opened.store = ColumnStore(items[0], length)
@@ -97,11 +103,32 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> O
     return opened
 
 
-def wish_for(*, memory_bytes: int | None, disk: bool | str | Path, own_memory: bool) -> Wish:
+def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
+    """(a store for `length` items like these, each by itself; what is to be said); `Unsupported`: there is none."""
+    if sys.platform != "linux":
+        raise Unsupported("its items differ in structure, and such are kept on Linux only")
+    entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
+    wanted = expected_bytes(length, entry_bytes)
+    if wanted <= limit_bytes:
+        store = RecordStore(Bin(length, limit_bytes))
+        ALLOWANCE.take(store, wanted)
+        return store, None
+    folder, needs = default_folder(), f"take about {size(wanted)}, and {size(limit_bytes)} of memory may be used"
+    try:
+        return RecordStore(
+            Bin(length, wanted, folder=folder)
+        ), f"its items {needs}: they are kept in a file in {folder}"
+    except NoShelf as reason:
+        raise Unsupported(f"its items {needs}; {reason}") from None
+    return store, f"its items {needs}: they are kept in a file in {folder}"
+
+
+def wish_for(*, memory_bytes: int | None, disk: bool | str | Path, own_memory: bool, shared: bool) -> Wish:
     """What the arguments of `cached` come to here and now."""
     return Wish(
         limit_bytes=limit_bytes(memory_bytes),
         own_memory=own_memory,
+        shared=shared,
         on_disk=disk is not False,
         shelf=Shelf(default_folder() if isinstance(disk, bool) else Path(disk)),
     )
@@ -133,7 +160,7 @@ def require(needed_bytes: int, limit_bytes: int) -> None:
 def _on_disk(dataset: Any, sample: Any, opened: Opened, wish: Wish) -> bool:
     """Take the full store off the shelf, or begin one for it; False, with a note, if that is not possible."""
     length = opened.num_items
-    total = arena_bytes(sample, length)
+    total = ColumnStore.arena_bytes(sample, length)
     if total > wish.limit_bytes and lies_in_memory(wish.shelf.folder):
         opened.notes.append(f"the cache is not kept on disk: {wish.shelf.folder} lies in memory itself")
         return False
@@ -166,7 +193,7 @@ def _spill(sample: Any, opened: Opened, wish: Wish, needed_bytes: int) -> None:
     """Pages of a file without a name: the kernel writes them out when memory gets short."""
     length = opened.num_items
     try:
-        opened.draft = wish.shelf.draft(arena_bytes(sample, length), named=False)
+        opened.draft = wish.shelf.draft(ColumnStore.arena_bytes(sample, length), named=False)
     except NoShelf as reason:
         raise Unsupported(
             f"it would take about {size(needed_bytes)}, {size(wish.limit_bytes)} of memory may be used, and {reason}"

@@ -1,7 +1,7 @@
-"""Objects between the steps of a pipeline <-> bytes in shared memory: what comes out is new, and the same.
+"""Items, and objects between the steps of a pipeline <-> bytes: what comes out is new, and the same.
 
 Pictures, tensors and arrays give their bytes without a copy in between (pickle protocol 5, out-of-band buffers). Only
-what is known to be its bytes is packed; anything else might not come out as the very object that a transform expects.
+what is known to be its bytes is packed; anything else might not come out as the very object that is expected.
 """
 
 import io
@@ -14,7 +14,8 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from hotlap.data.items import Unsupported, is_named_tuple, is_picture, is_plain_tensor, overlaps
+from hotlap.data.items import Unsupported, is_picture, is_plain_tensor, overlaps, without_repeats
+from hotlap.data.trees import is_named_tuple
 
 _PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.BuiltinMethodType, type)
 
@@ -52,19 +53,26 @@ class _Packer(pickle.Pickler):
             return _pack_array(value)
         if type(value).__module__.startswith("torchvision.tv_tensors"):
             return _pack_marked(value)
-        known = isinstance(value, Enum | np.generic) or is_named_tuple(value) or type(value) is OrderedDict
+        known = isinstance(value, Enum | np.generic | complex) or is_named_tuple(value) or type(value) is OrderedDict
         if known or getattr(type(value), "_hotlap_packs", False):
             return NotImplemented
-        raise Unsupported(f"a transform is handed a {type(value).__module__}.{type(value).__qualname__}")
+        raise Unsupported(f"it holds a {_what(value)}, which might not come out the same")
+
+
+def _what(value: Any) -> str:
+    if type(value) is torch.Tensor and value.requires_grad:
+        return "tensor that requires a gradient"
+    if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        return f"tensor on {value.device}"
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _pack_tensor(value: torch.Tensor) -> Any:
-    if overlaps(tuple(value.shape), value.stride()):
-        raise Unsupported("a transform is handed a tensor whose elements share memory")
-    flat = _elements(value)
+    core = without_repeats(value, value.stride())
+    flat = _elements(core)
     as_bytes: Any = flat.view(torch.uint8).numpy()
     data = pickle.PickleBuffer(as_bytes) if flat.numel() else None
-    return _tensor, (data, value.dtype, tuple(value.shape), value.stride())
+    return _tensor, (data, value.dtype, tuple(core.shape), value.stride(), tuple(value.shape))
 
 
 def _elements(value: torch.Tensor) -> torch.Tensor:
@@ -75,21 +83,27 @@ def _elements(value: torch.Tensor) -> torch.Tensor:
     return flat.as_strided((flat.numel(),), (1,))
 
 
-def _tensor(data: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
+def _tensor(
+    data: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], whole: tuple[int, ...]
+) -> torch.Tensor:
     made = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
-    if data is None:
-        return made
+    if data is not None:
+        _fill(made, data)
+    return made if whole == shape else made.expand(whole)
+
+
+def _fill(made: torch.Tensor, data: Any) -> None:
+    strides = made.stride()
     order = sorted(range(made.ndim), key=lambda dim: -strides[dim])
     dense = made.permute(order)
-    rows = dense if dense.is_contiguous() else torch.empty(dense.shape, dtype=dtype, device="cpu")
+    rows = dense if dense.is_contiguous() else torch.empty(dense.shape, dtype=made.dtype, device="cpu")
     rows.as_strided((rows.numel(),), (1,)).view(torch.uint8).numpy()[:] = np.frombuffer(data, np.uint8)
     if rows is not dense:
         dense.copy_(rows)
-    return made
 
 
 def _pack_picture(value: Any) -> Any:
-    palette = value.getpalette("RGB") if value.mode == "P" else None
+    palette = None if value.palette is None else (value.getpalette(value.palette.mode), value.palette.mode)
     return _picture, (value.mode, value.size, pickle.PickleBuffer(value.tobytes()), palette, dict(value.info))
 
 
@@ -98,25 +112,28 @@ def _picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: di
 
     made: Any = Image.frombytes(mode, size, data)
     if palette is not None:
-        made.putpalette(palette)
+        made.putpalette(*palette)
     made.info = info
     return made
 
 
 def _pack_array(value: Any) -> Any:
-    if value.dtype.kind not in "biufcSU" or min(value.strides, default=0) < 0:
-        raise Unsupported(f"a transform is handed an array of {value.dtype} that is not plain")
-    order = "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else None
-    if order is None:
-        raise Unsupported("a transform is handed an array that is a view of a larger one")
-    flat = value.ravel(order=order)
+    strides, size = value.strides, value.itemsize
+    steps = tuple(stride // size for stride in strides) if size else ()
+    if value.dtype.kind not in "biufcSU" or not size or min(strides, default=0) < 0 or any(s % size for s in strides):
+        raise Unsupported(f"it holds an array of {value.dtype} that is not plain")
+    if value.size and overlaps(value.shape, steps):
+        raise Unsupported("it holds an array whose elements share memory")
     # Texts have no buffer of their own kind; their bytes have.
-    writeable = value.flags.writeable
-    return _array, (pickle.PickleBuffer(flat.view(np.uint8)), value.dtype.str, value.shape, order, writeable)
+    as_bytes: Any = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return _array, (pickle.PickleBuffer(as_bytes), value.dtype.str, value.shape, strides, value.flags.writeable)
 
 
-def _array(data: Any, dtype: str, shape: tuple[int, ...], order: Any, writeable: bool) -> Any:
-    made = np.frombuffer(data, np.uint8).copy().view(dtype).reshape(shape, order=order)
+def _array(data: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], writeable: bool) -> Any:
+    rows = np.frombuffer(data, np.uint8).view(dtype).reshape(shape)
+    reach = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + rows.itemsize
+    made: Any = np.ndarray(shape, dtype, np.empty(reach if rows.size else 0, np.uint8), strides=strides)
+    made[...] = rows
     made.flags.writeable = writeable
     return made
 
@@ -125,7 +142,7 @@ def _pack_marked(value: Any) -> Any:
     """torchvision's tensors that know what they show."""
     plain = value.as_subclass(torch.Tensor)
     if not is_plain_tensor(plain):
-        raise Unsupported("a transform is handed a tensor that is not a plain one")
+        raise Unsupported("it holds a tensor that is not a plain one")
     return _marked, (type(value), plain, dict(value.__dict__))
 
 

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import Dataset
 
 from hotlap.data.determinism import Stream, Streams
+from hotlap.data.trees import flatten, unflatten
 
 # How deep below the data set pipelines are looked for, and among how many objects.
 _MOST_OBJECTS = 64
@@ -276,26 +277,7 @@ def _result(results: list[Any], mark: Mark) -> Any:
     return results[mark.call] if mark.part is None else results[mark.call][mark.part]
 
 
-def marks(skeleton: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Mark]]:
-    """(keys and places that lead to it, mark), for each mark that `built` replaces."""
-    if type(skeleton) is Mark:
-        yield path, skeleton
-    elif type(skeleton) in (list, tuple) or (isinstance(skeleton, tuple) and hasattr(skeleton, "_fields")):
-        for place, part in enumerate(skeleton):
-            yield from marks(part, (*path, place))
-    elif isinstance(skeleton, dict):
-        for key, part in skeleton.items():
-            yield from marks(part, (*path, key))
-
-
 def built(skeleton: Any, results: list[Any]) -> Any:
     """The item, with the results in the places of the marks."""
-    if type(skeleton) is Mark:
-        return _result(results, skeleton)
-    if isinstance(skeleton, tuple) and hasattr(skeleton, "_fields"):
-        return type(skeleton)(*(built(part, results) for part in skeleton))
-    if type(skeleton) in (list, tuple):
-        return type(skeleton)(built(part, results) for part in skeleton)
-    if isinstance(skeleton, dict):
-        return type(skeleton)((key, built(part, results)) for key, part in skeleton.items())
-    return skeleton
+    leaves, structure = flatten(skeleton)
+    return unflatten((_result(results, leaf) if type(leaf) is Mark else leaf for leaf in leaves), structure)

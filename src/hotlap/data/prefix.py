@@ -9,7 +9,7 @@ from typing import Any, final
 from torch.utils.data import IterableDataset, get_worker_info
 
 from hotlap import at_work
-from hotlap.data.bins import Bin
+from hotlap.data.bins import Bin, expected_bytes
 from hotlap.data.changes import Watch
 from hotlap.data.checksums import Unseen
 from hotlap.data.contents import Contents
@@ -234,7 +234,7 @@ def _equal(left: list[Any], right: list[Any]) -> bool:
 def _bin_for(length: int, entry_bytes: int, memory_bytes: int | None) -> tuple[Bin, str | None]:
     """Room for all entries: in memory, or else on disk, or else for as many as memory holds; and what is to be said."""
     limit = limit_bytes(memory_bytes)
-    wanted = int(1.2 * length * (entry_bytes + 256)) + (1 << 16)  # items differ in size
+    wanted = expected_bytes(length, entry_bytes)
     where = None
     if wanted > limit:
         where = f"take {size(wanted)}, and {size(limit)} of memory may be used"

@@ -1,4 +1,4 @@
-"""Items: copied, compared byte by byte, and looked through for shared memory."""
+"""Items: compared byte by byte, and looked through for shared memory."""
 
 from enum import Enum
 from typing import Any
@@ -7,20 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from hotlap.data.items import Unsupported, copy_item, entangled, overlaps, same, shares_memory
-from tests.unit.data.sets import BUILDS, equal
+from hotlap.data.items import entangled, overlaps, same, shares_memory
 
 
 class Colour(Enum):
     RED = 1
-
-
-@pytest.mark.parametrize("name", BUILDS)
-def test_a_copy_is_equal_and_independent(name: str) -> None:
-    item = BUILDS[name](3)
-    copy = copy_item(item)
-    assert equal(copy, item) and same(copy, item)
-    assert not shares_memory(copy, item)
 
 
 @pytest.mark.parametrize(
@@ -47,16 +38,6 @@ def test_nan_and_enum_members_are_the_same_as_themselves() -> None:
     assert same(
         (float("nan"), torch.tensor(float("nan")), Colour.RED), (float("nan"), torch.tensor(float("nan")), Colour.RED)
     )
-    assert copy_item(Colour.RED) is Colour.RED
-
-
-@pytest.mark.parametrize(
-    "item",
-    [object(), torch.zeros(1, requires_grad=True), torch.zeros(4).as_strided((3, 2), (1, 1)), {(1,): 2}, {1, 2}],
-)
-def test_what_may_not_be_copied_safely_is_not(item: Any) -> None:
-    with pytest.raises(Unsupported):
-        copy_item((1, item))
 
 
 def test_shared_memory_is_found_through_views() -> None:

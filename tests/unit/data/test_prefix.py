@@ -194,7 +194,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "asks": (lambda: Asks(Compose([Slow(), Flip()])), "comes out different"),
     "nothing to cut": (Pictures, "no pipeline"),
     "cheap": (Cheap, "no time worth keeping"),
-    "no plain data": (lambda: Augmented(Compose([Strange(), lambda h: Flip()(h.value)])), "a transform is handed a"),
+    "no plain data": (lambda: Augmented(Compose([Strange(), lambda h: Flip()(h.value)])), "it holds a"),
 }
 
 
