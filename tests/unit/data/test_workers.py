@@ -74,7 +74,7 @@ SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in BUILDS if name not in ("text", "texts", "bytes", "named")])
+@pytest.mark.parametrize("name", BUILDS)
 def test_items_of_each_kind_come_without_workers_once_they_have_computed_all(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
