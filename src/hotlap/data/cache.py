@@ -5,14 +5,11 @@ from typing import Any, final
 from weakref import WeakValueDictionary
 
 import torch
-from torch.utils.data import IterableDataset
 
-from hotlap import at_work
 from hotlap.data.collation import Batch, goes_to_default_collate
 from hotlap.data.kept import Kept
-from hotlap.data.stand_in import StandIn, refuse_stacked
+from hotlap.data.stand_in import StandIn, check, put_in_place
 from hotlap.data.store import ColumnStore, Store
-from hotlap.errors import UserError
 
 
 @final
@@ -144,20 +141,11 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     """
     if type(dataset) is CachedDataset:
         return dataset
-    refuse_stacked("cached", dataset)
-    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
-        raise UserError(
-            f"cached() got a {type(dataset).__name__}, which has no items to look up by number. "
-            "Give it a map-style data set: one with __getitem__ and __len__."
-        )
-    from hotlap.data.iterators import teach
-
-    teach()
+    check(CachedDataset, dataset)
     case = (id(dataset), memory_bytes, str(disk))
     made = _MADE.get(case)
     if made is None:
-        made = _MADE[case] = CachedDataset(dataset, memory_bytes, disk)
-        at_work.register("cached", made)
+        made = _MADE[case] = put_in_place(CachedDataset(dataset, memory_bytes, disk))
     return made
 
 

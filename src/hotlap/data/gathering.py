@@ -7,14 +7,13 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset, default_collate
 
-from hotlap import at_work
 from hotlap.data.collation import Batch, goes_to_default_collate
 from hotlap.data.columns import same_batches
 from hotlap.data.determinism import fetch
 from hotlap.data.indices import positions
 from hotlap.data.items import Unsupported, is_plain_tensor
 from hotlap.data.rows import collate_rows
-from hotlap.data.stand_in import StandIn, refuse_stacked
+from hotlap.data.stand_in import StandIn, check, put_in_place
 from hotlap.errors import UserError
 
 Gather = Callable[[torch.Tensor], Any]
@@ -250,17 +249,12 @@ def batched(dataset: Any) -> Any:
     """
     if type(dataset) is BatchedDataset:
         return dataset
-    refuse_stacked("batched", dataset)
+    check(BatchedDataset, dataset)
     if not is_served(dataset):
         raise UserError(
             f"batched() got a {type(dataset).__name__}, {_why_not(dataset)}. hotlap.data.cached serves other data sets."
         )
-    from hotlap.data.iterators import teach
-
-    teach()
-    made = BatchedDataset(dataset)
-    at_work.register("batched", made)
-    return made
+    return put_in_place(BatchedDataset(dataset))
 
 
 def _why_not(dataset: Any) -> str:

@@ -5,9 +5,8 @@ import sys
 from typing import Any, final
 
 import torch
-from torch.utils.data import IterableDataset, default_collate
+from torch.utils.data import default_collate
 
-from hotlap import at_work
 from hotlap.data.changes import Watch
 from hotlap.data.collation import Batch, torch_collates
 from hotlap.data.columns import same_batches
@@ -17,11 +16,10 @@ from hotlap.data.late_batches import LateBatch, LateIterator, LateWorkers, Leaf,
 from hotlap.data.notes import Notes
 from hotlap.data.pipelines import Call, Half, Mark, Pipelines, Touched, built
 from hotlap.data.prefix import PrefixDataset
-from hotlap.data.stand_in import StandIn, behind, refuse_stacked
+from hotlap.data.stand_in import StandIn, behind, check, put_in_place
 from hotlap.data.tails import Tail, bytes_of, converts, is_exact, tail_of
 from hotlap.data.trees import flatten
 from hotlap.data.workers import Role, role_of, why_no_copies
-from hotlap.errors import UserError
 
 # Items of the first look, spread over the data set.
 NUM_LOOKED_AT = 4
@@ -283,23 +281,10 @@ def late(dataset: Any) -> Any:
     """
     if type(dataset) is LateDataset:
         return dataset
-    if type(dataset) is not PrefixDataset:
-        refuse_stacked("late", dataset)
-    if sys.platform != "linux":
+    check(LateDataset, dataset)
+    if sys.platform != "linux" or fetches_whole_batches(behind(dataset)) or not _num_items(dataset):
         return dataset
-    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
-        raise UserError(
-            f"late() got a {type(dataset).__name__}, which has no items to look up by number. "
-            "Give it a map-style data set: one with __getitem__ and __len__."
-        )
-    if fetches_whole_batches(behind(dataset)) or not _num_items(dataset):
-        return dataset
-    from hotlap.data.iterators import teach
-
-    teach()
-    made = LateDataset(dataset)
-    at_work.register("late", made)
-    return made
+    return put_in_place(LateDataset(dataset))
 
 
 def _num_items(dataset: Any) -> int:

@@ -11,13 +11,14 @@ from typing import Any
 from hotlap.data.arena import Arena
 from hotlap.data.bins import Bin, expected_bytes
 from hotlap.data.checksums import Unseen
+from hotlap.data.columns import in_memory
 from hotlap.data.fingerprint import key_of
 from hotlap.data.folder import default_folder
 from hotlap.data.items import Unsupported
 from hotlap.data.memory import ALLOWANCE, limit_bytes
 from hotlap.data.parcels import pack
 from hotlap.data.shelf import Draft, NoShelf, Shelf
-from hotlap.data.store import ColumnStore, NotAlike, RecordStore, Store
+from hotlap.data.store import ColumnStore, RecordStore, Store
 from hotlap.folders import lies_in_memory
 from hotlap.units import size
 
@@ -78,29 +79,32 @@ class Opened:
 
 def open_store(dataset: Any, items: Sequence[Any], length: int, wish: Wish) -> Opened:
     """A store for `length` items like these; `Unsupported` says why there is none."""
-    try:
-        needed_bytes = ColumnStore.would_take_bytes(items[0], length)
-        if wish.shared and not ColumnStore(items[0], 0).mappable:
-            raise NotAlike("its items hold texts, which no other process sees")
-    except NotAlike:
+    columns = _columns(items[0])
+    needed_bytes = 0 if columns is None else length * columns.item_bytes
+    alone = wish.shared or needed_bytes > wish.limit_bytes  # texts lie in objects of this process
+    if columns is None or (alone and not columns.mappable):
         if wish.own_memory:
-            raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        store, note = open_records(items, length, wish.limit_bytes)
-        return Opened(store=store, shelf=wish.shelf, num_items=length, notes=[note] if note else [])
-    opened = Opened(store=ColumnStore(items[0], 0), shelf=wish.shelf, num_items=length)
-    if opened.store.mappable and wish.on_disk and _on_disk(dataset, items[0], opened, wish):
+            raise Unsupported("its items share memory with the data set, so that copies could be told")
+        records, note = open_records(items, length, wish.limit_bytes)
+        return Opened(store=records, shelf=wish.shelf, num_items=length, notes=[note] if note else [])
+    opened = Opened(store=columns, shelf=wish.shelf, num_items=length)
+    if columns.mappable and wish.on_disk and _on_disk(dataset, items[0], opened, wish):
         return opened
-    if needed_bytes > wish.limit_bytes and opened.store.mappable:
+    if needed_bytes > wish.limit_bytes:
         _spill(items[0], opened, wish, needed_bytes)
         return opened
-    require(needed_bytes, wish.limit_bytes)
-    if opened.store.mappable:
-        arena = Arena(ColumnStore.arena_bytes(items[0], length))
-        opened.store = ColumnStore(items[0], length, arena.allocate)
-    else:
-        opened.store = ColumnStore(items[0], length)
+    allocate = Arena(ColumnStore.arena_bytes(items[0], length)).allocate if columns.mappable else in_memory
+    opened.store = ColumnStore(items[0], length, allocate)
     take(opened.store, needed_bytes, wish.limit_bytes)
     return opened
+
+
+def _columns(sample: Any) -> ColumnStore | None:
+    """Columns for items like this one, without room for any; None if they have none."""
+    try:
+        return ColumnStore(sample, 0)
+    except Unsupported:
+        return None
 
 
 def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
@@ -147,14 +151,9 @@ def _close_in(process: int, opened: Opened) -> None:
 
 def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
     """Memory for a store; `Unsupported` if there is not as much."""
-    require(needed_bytes, limit_bytes)
-    ALLOWANCE.take(store, needed_bytes)
-
-
-def require(needed_bytes: int, limit_bytes: int) -> None:
-    """`Unsupported` if it does not fit."""
     if needed_bytes > limit_bytes:
         raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(limit_bytes)} may be used")
+    ALLOWANCE.take(store, needed_bytes)
 
 
 def _on_disk(dataset: Any, sample: Any, opened: Opened, wish: Wish) -> bool:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, final
 
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import get_worker_info
 
-from hotlap import at_work
 from hotlap.data.bins import Bin, expected_bytes
 from hotlap.data.changes import Watch
 from hotlap.data.checksums import Unseen
@@ -23,10 +22,9 @@ from hotlap.data.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.parcels import pack, unpack
 from hotlap.data.pipelines import Half, Pipelines, Touched
 from hotlap.data.shelf import NoShelf
-from hotlap.data.stand_in import StandIn, refuse_stacked
+from hotlap.data.stand_in import StandIn, check, put_in_place
 from hotlap.data.warning import warn
 from hotlap.data.workers import Role
-from hotlap.errors import UserError
 from hotlap.units import size
 
 # Items of the first look, spread over the data set: heads are cut where one of them draws.
@@ -381,17 +379,7 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """
     if type(dataset) is PrefixDataset or sys.platform != "linux":
         return dataset
-    refuse_stacked("cached_prefix", dataset)
-    if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
-        raise UserError(
-            f"cached_prefix() got a {type(dataset).__name__}, which has no items to look up by number. "
-            "Give it a map-style data set: one with __getitem__ and __len__."
-        )
+    check(PrefixDataset, dataset)
     if fetches_whole_batches(dataset) or not hasattr(type(dataset), "__len__"):
         return dataset
-    from hotlap.data.iterators import teach
-
-    teach()
-    made = PrefixDataset(dataset, memory_bytes)
-    at_work.register("cached_prefix", made)
-    return made
+    return put_in_place(PrefixDataset(dataset, memory_bytes))

@@ -2,10 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
+from hotlap import at_work
 from hotlap.errors import UserError
 
 
@@ -80,23 +81,42 @@ class StandIn(Dataset[Any]):
         delattr(self._hotlap_dataset, name)
 
 
-def refuse_stacked(function: str, dataset: Any) -> None:
-    """Say so if `function` cannot stand around what it is given.
+def check(kind: type[StandIn], dataset: Any) -> None:
+    """Say so if a `kind` cannot stand around what its function is given.
 
     Raises:
-        UserError: another function of ours has been there.
+        UserError: it has no items to look up, or another function of ours has been there.
     """
+    function = kind._hotlap_function
     if not isinstance(dataset, StandIn):
+        if isinstance(dataset, IterableDataset) or not hasattr(type(dataset), "__getitem__"):
+            raise UserError(
+                f"{function}() got a {type(dataset).__name__}, which has no items to look up by number. "
+                "Give it a map-style data set: one with __getitem__ and __len__."
+            )
         return
     other = type(dataset)._hotlap_function or type(dataset).__name__
     if function in type(dataset)._hotlap_around:
         raise UserError(
             f"{function}() got what {other}() returned, which goes outside. Write {other}({function}(...))."
         )
-    raise UserError(
-        f"{function}() got what {other}() returned, but a data set is served by one of the two. Leave out "
-        f"{function}(), or {other}()."
-    )
+    if other not in kind._hotlap_around:
+        raise UserError(
+            f"{function}() got what {other}() returned, but a data set is served by one of the two. Leave out "
+            f"{function}(), or {other}()."
+        )
+
+
+Made = TypeVar("Made", bound=StandIn)
+
+
+def put_in_place(made: Made) -> Made:
+    """From now on loaders know what to do with it, and the record what it does."""
+    from hotlap.data.iterators import teach
+
+    teach()
+    at_work.register(type(made)._hotlap_function, made)
+    return made
 
 
 def behind(dataset: Any) -> Any:

@@ -17,10 +17,6 @@ from hotlap.data.trees import Structure, flatten, flatten_batch, unflatten
 from hotlap.units import size
 
 
-class NotAlike(Unsupported):
-    """Items that cannot be kept by column, but perhaps one by one."""
-
-
 class Varies(Exception):  # noqa: N818 - reads as the sentence "varies"
     """An item is built otherwise than the first one."""
 
@@ -62,21 +58,13 @@ class ColumnStore(Store):
         self.mappable = all(column.mappable for column in self._columns)
         self._batches: dict[tuple[int, torch.dtype], tuple[Structure] | None] = {}
         self.exact_items = all(column.exact_items for column in self._columns)
-        self.used_bytes = num_items * sum(column.item_bytes for column in self._columns)
+        self.item_bytes = sum(column.item_bytes for column in self._columns)
+        self.used_bytes = num_items * self.item_bytes
 
     @property
     def layout(self) -> str:
         """What the allocated bytes mean; equal layouts can share them."""
         return "; ".join([repr(self._structure), *(column.layout for column in self._columns)])
-
-    @staticmethod
-    def would_take_bytes(sample: Any, num_items: int) -> int:
-        """Memory for N items like `sample`, before any is reserved; `NotAlike` if they have no columns."""
-        try:
-            columns = [column_for(leaf, 0) for leaf in flatten(sample)[0]]
-        except Unsupported as unsupported:
-            raise NotAlike(str(unsupported)) from unsupported
-        return num_items * sum(column.item_bytes for column in columns)
 
     @staticmethod
     def arena_bytes(sample: Any, num_items: int) -> int:
