@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from hotlap.data import cached
+from hotlap.data import cached, shelf
 from hotlap.errors import UserError
 from tests.unit.data.sets import BUILDS, COMPUTED, Counting, Pictures, assert_same_epochs, epochs, equal
 
@@ -175,11 +176,20 @@ def test_items_that_are_the_data_sets_own_memory_stay_so() -> None:
     assert images[5].tolist() == [-6.0, -6.0]
 
 
-def test_text_that_does_not_fit_is_not_kept() -> None:
+def test_text_that_memory_cannot_hold_goes_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
+    monkeypatch.setattr(shelf, "lies_in_memory", lambda folder: False)  # /tmp may
+    kept = cached(Pictures(50, BUILDS["text"]), memory_bytes=1000)
+    assert_same_epochs(epochs(kept), epochs(Pictures(50, BUILDS["text"])))
+    assert kept.full and kept.note is not None and "are kept in a file" in kept.note
+
+
+def test_text_that_fits_nowhere_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf, "lies_in_memory", lambda folder: True)
     kept = cached(Pictures(50, BUILDS["text"]), memory_bytes=1000)
     assert_same_epochs(epochs(kept), epochs(Pictures(50, BUILDS["text"])))
     assert kept.num_cached == 0
-    assert kept.note == "Pictures is not kept: it would take about 3.27 KiB, and 1000 B may be used"
+    assert kept.note is not None and kept.note.startswith("Pictures is not kept: its items take about")
 
 
 def test_items_that_grow_beyond_the_memory_are_dropped() -> None:
