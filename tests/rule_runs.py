@@ -133,6 +133,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         "communication-bound": run_of_shares(
             {**HEALTHY_SHARES, Phase.BACKWARD: 0.26, Phase.COMMUNICATION: 0.3}, step_s=step_s
         ),
+        "recomputation": replace(gpu, operators=replace(device_window(step_s=step_s), recomputed_s=0.2 * step_s)),
         "straggler": replace(run, ranks=ranks, world_size=4),
         "shape-churn": replace(
             run, shapes=ShapeFacts(num_steps=60, num_shapes=48, num_new_late=20, new_steps=tuple(range(48)))

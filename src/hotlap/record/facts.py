@@ -180,6 +180,34 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelWork:
+    """Kernels of one kind."""
+
+    name: str
+    """"convolutions", "elementwise"."""
+    device_s: float
+    """Seconds a step, each kernel counted alone."""
+    per_step: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapedOperator:
+    """Calls of one operator with arguments of the same shapes and types."""
+
+    name: str
+    shapes: str
+    """Of its tensors: "[1024, 1705] x [1705, 512]"."""
+    dtype: str
+    """Of the first tensor; empty where not told."""
+    per_step: float
+    """Calls a step."""
+    device_s: float
+    """Seconds a step of all kernels that they launched."""
+    flop: float | None = None
+    """Of one call, a multiplication and an addition counted as two; None where that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorWindow:
     """A few steps under torch's profiler, aggregated in the process. Not timed: the profiler itself costs.
 
@@ -214,6 +242,12 @@ class OperatorWindow:
     """Part of the matrix kernels' time in kernels that use tensor cores."""
     communication_s: float | None = None
     communication_exposed_s: float | None = None
+    work: tuple[KernelWork, ...] = ()
+    """By kind, costliest first; empty where only a trace would tell."""
+    shaped: tuple[ShapedOperator, ...] = ()
+    """Costliest first; empty where no shapes were recorded."""
+    recomputed_s: float | None = None
+    """Kernels of the forward pass that the backward pass ran again."""
     complete: bool = True
     """The window agrees with itself: its sums with the events and the wall."""
     why_not: str | None = None

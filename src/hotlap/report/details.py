@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from hotlap.record import HotLine, InputPart, OperatorWindow, Run, Sighting, Study, Sweep
+from hotlap.record import HotLine, InputPart, OperatorWindow, Run, ShapedOperator, Sighting, Study, Sweep
 from hotlap.report.document import Row, Section
 from hotlap.report.scale import mean
 from hotlap.report.story import plural, share_of, timed
@@ -134,6 +134,33 @@ def _idle(run: Run) -> Section | None:
     ranked = sorted(run.operators.idle_s.items(), key=lambda item: -item[1])
     rows = tuple((_cost(run, seconds), f"for {why}") for why, seconds in ranked)
     return _detail("What the device waited for while it was idle", rows=rows)
+
+
+def _kernels(run: Run) -> Section | None:
+    if run.operators is None or not run.operators.work:
+        return None
+    rows = tuple(
+        (_cost(run, one.device_s), f"{one.name}, {one.per_step:,.3g} {'kernel' if one.per_step == 1 else 'kernels'}")
+        for one in run.operators.work[:MOST_OPERATORS]
+    )
+    return _detail("Kernels of a step by what they compute", rows=rows)
+
+
+def _by_shape(run: Run) -> Section | None:
+    if run.operators is None or not run.operators.shaped:
+        return None
+    rows = tuple(
+        (f"{duration(one.device_s)}, {one.per_step:.3g} x", _shaped(one))
+        for one in run.operators.shaped[:MOST_OPERATORS]
+    )
+    return _detail("Operators by the shapes that they are given", rows=rows)
+
+
+def _shaped(one: ShapedOperator) -> str:
+    given = " ".join(part for part in (one.name, one.shapes, one.dtype) if part)
+    if one.flop is None or one.device_s <= 0:
+        return given
+    return f"{given}: {one.flop * one.per_step / one.device_s / 1e12:.3g} TFLOP/s"
 
 
 def _window_sentences(window: OperatorWindow) -> Iterator[str]:
@@ -273,6 +300,8 @@ _LOOKS: tuple[Callable[[Run], Section | None], ...] = (
     _idle,
     _device,
     _operators,
+    _kernels,
+    _by_shape,
     _what_ifs,
     _processor,
     _memory,

@@ -3,15 +3,10 @@
 import csv
 import io
 
-import numpy as np
-
-from hotlap.trace import spans
 from hotlap.trace.reading import Reading
-from hotlap.trace.table import Floats, Kind, Mask, Trace
+from hotlap.trace.table import Kind
 from hotlap.trace.timeline import timeline
-
-# Python's frames around what activation checkpointing computes again.
-_RECOMPUTES = r".*torch/utils/checkpoint\.py\(\d+\): (?:recompute_fn|unpack_hook)|.*CheckpointFunctionBackward"
+from hotlap.trace.work import launched_again
 
 
 def gpu_timeline(one: Reading) -> str:
@@ -19,7 +14,7 @@ def gpu_timeline(one: Reading) -> str:
     memory that is set is left out there, as it does."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    again = recomputed(one.trace) & one.rows
+    again = launched_again(one.trace, one.threads) & one.rows
     if not again.any():
         writer.writerow(("type", "time ms", "percent"))
         writer.writerows(one.timeline.rows())
@@ -30,11 +25,3 @@ def gpu_timeline(one: Reading) -> str:
         found = timeline(one.trace, rows, one.timeline.device)
         writer.writerows((*row, flag) for row in found.rows())
     return out.getvalue()
-
-
-def recomputed(trace: Trace) -> Mask:
-    """Events on a device that were launched to compute activations again."""
-    frames = trace.which(Kind.PYTHON, Kind.OPERATOR) & trace.named(_RECOMPUTES)
-    inside = spans.union(trace.start[frames], trace.end[frames])
-    called: Floats = trace.start[np.maximum(trace.launch, 0)]
-    return (trace.launch >= 0) & (spans.within(inside, called, called + 1e-9) > 0)

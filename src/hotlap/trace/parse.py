@@ -18,6 +18,8 @@ _BETWEEN = re.compile(rb"\}\s*,\s*$")
 # What some versions write where JSON has no word.
 _NO_NUMBER = re.compile(rb"(:\s*)-?(?:nan|inf|NaN|Infinity)\b")
 
+_NOT_TOLD = msgspec.Raw(b"")
+
 
 class Args(msgspec.Struct):
     """What an event tells besides its times; anything may stand there."""
@@ -27,6 +29,10 @@ class Args(msgspec.Struct):
     stream: object = None
     bytes: object = None
     stack: object = msgspec.field(name="Call stack", default=None)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOT_TOLD)
+    """Of operators, in versions that record shapes: as it stands in the file, for it is mostly met again."""
+    types: msgspec.Raw = msgspec.field(name="Input type", default=_NOT_TOLD)
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOT_TOLD)
 
 
 class Event(msgspec.Struct):

@@ -18,6 +18,7 @@ from hotlap.trace.nesting import Caller, callers
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline, busiest, of_device, timeline
+from hotlap.trace.work import Work
 
 _PARTS = {
     int(Kind.OPERATOR): Part.OPERATOR,
@@ -44,6 +45,8 @@ class Reading:
     timeline: Timeline
     rows: Mask
     """Events of that device that count."""
+    threads: frozenset[int]
+    """Lanes of those that train."""
     host: Host
     idle: Idle
     run: Run
@@ -78,18 +81,34 @@ def reading(trace: Trace) -> Reading:
         step_s=tuple(np.diff(edges).tolist()),
         phase_s=told_s,
         device_phase_s=told_s,
-        operators=_window(trace, rows, edges, threads, who, idle),
+        operators=_window(trace, rows, told, edges, threads, who, idle),
         sightings=sightings.at_lines(trace, rows, told, found, threads, who, idle),
         rank=trace.rank or 0,
         world_size=trace.world_size,
         excerpt=excerpt.drawn(edges, host, found, launched.computing),
         notes=(f"Steps were told apart by {told.how}.", *trace.notes),
     )
-    return Reading(trace=trace, steps=told, edges=edges, timeline=found, rows=rows, host=host, idle=idle, run=run)
+    return Reading(
+        trace=trace,
+        steps=told,
+        edges=edges,
+        timeline=found,
+        rows=rows,
+        threads=threads,
+        host=host,
+        idle=idle,
+        run=run,
+    )
 
 
 def _window(
-    trace: Trace, rows: Mask, edges: Floats, threads: frozenset[int], who: dict[int, Caller], idle: Idle
+    trace: Trace,
+    rows: Mask,
+    told: Steps,
+    edges: Floats,
+    threads: frozenset[int],
+    who: dict[int, Caller],
+    idle: Idle,
 ) -> OperatorWindow:
     """The steps as an operator window: who called what, and what the device did for it; of a long trace its first ones,
     as many as have so many events."""
@@ -100,7 +119,15 @@ def _window(
     wall_s = float(edges[count] - edges[0])
     window = aggregate(_events(trace, chosen, who), num_steps=count, wall_s=wall_s, on_device=True)
     reasons = {str(why): idle.seconds(why) / (len(edges) - 1) for why in Why if idle.seconds(why) > 0}
-    return replace(window, idle_s=reasons)
+    done = Work(trace, rows, told, who)
+    return replace(
+        window,
+        idle_s=reasons,
+        work=done.kinds(),
+        shaped=done.shapes(),
+        recomputed_s=done.recomputed_s(threads),
+        tensor_core_share=done.matrix_core_share(),
+    )
 
 
 def _events(trace: Trace, chosen: np.ndarray, who: dict[int, Caller]) -> list[Event]:

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,16 @@ _COMMUNICATES = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 _LATEST_US = 4e18
 
 
+class Written(NamedTuple):
+    """Arguments of an operator, as JSON; empty where not told."""
+
+    dims: bytes
+    """A list of sizes each, `[[32, 3, 224, 224], [64, 3, 7, 7], []]`; `[]` for what is no tensor."""
+    types: bytes
+    values: bytes
+    """Of numbers and lists of numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """(N,) columns, in the order of begins; of two that begin together the longer first."""
@@ -77,8 +87,11 @@ class Trace:
     """Of copies; -1 where not told."""
     stack: NDArray[np.int32]
     """Of operators, in versions that wrote it there: index into `stacks`; -1."""
+    inputs: NDArray[np.int32]
+    """Of operators whose shapes were recorded: index into `arguments`; -1."""
     names: tuple[str, ...]
     stacks: tuple[str, ...]
+    arguments: tuple[Written, ...]
     lanes: tuple[tuple[str, str], ...]
     """(process, thread) on the host, (device, stream) on a device."""
     began_s: float
@@ -126,12 +139,14 @@ class _Columns:
 
     def __init__(self) -> None:
         self.start, self.end = array("d"), array("d")
-        self.kind, self.name, self.lane, self.stack = array("b"), array("i"), array("i"), array("i")
+        self.kind, self.name, self.lane = array("b"), array("i"), array("i")
+        self.stack, self.inputs = array("i"), array("i")
         self.correlation, self.num_bytes = array("q"), array("q")
         self.names: dict[str, int] = {}
         self.kinds: list[dict[Kind, Kind]] = []
         """(names,) what an event of this name is, where its category says something else."""
         self.stacks: dict[str, int] = {}
+        self.arguments: dict[Written, int] = {}
         self.lanes: dict[tuple[str, str], int] = {}
         self.odd = 0
 
@@ -161,6 +176,11 @@ class _Columns:
         self.num_bytes.append(_whole(args.bytes))
         written = isinstance(args.stack, str) and args.stack
         self.stack.append(self.stacks.setdefault(str(args.stack), len(self.stacks)) if written else -1)
+        self.inputs.append(self._argument(args) if bytes(args.dims) else -1)
+
+    def _argument(self, args: Args) -> int:
+        told = Written(bytes(args.dims), bytes(args.types), bytes(args.values))
+        return self.arguments.setdefault(told, len(self.arguments))
 
 
 def _by_name(name: str) -> dict[Kind, Kind]:
@@ -214,8 +234,10 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         launch=_launches(kind, np.frombuffer(columns.correlation, np.int64)[order]),
         num_bytes=np.frombuffer(columns.num_bytes, np.int64)[order],
         stack=np.frombuffer(columns.stack, np.int32)[order],
+        inputs=np.frombuffer(columns.inputs, np.int32)[order],
         names=tuple(columns.names),
         stacks=tuple(columns.stacks),
+        arguments=tuple(columns.arguments),
         lanes=tuple(columns.lanes),
         began_s=base * 1e-6 + _base_s(header),
         rank=ids[0],

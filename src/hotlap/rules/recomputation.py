@@ -1,0 +1,29 @@
+"""recomputation: the backward pass computes a part of the forward pass once more.
+
+What it says: this part of each step goes into activations that were computed before, and thrown away to save memory.
+Why it costs: checkpointing trades time for memory; where memory is left over, the trade is a loss.
+Example: `torch.utils.checkpoint` around every block, on a device whose memory is half empty.
+"""
+
+from hotlap.record import Finding, Machine, Run
+from hotlap.rules.step import finding, share_of
+from hotlap.units import duration, percent
+
+# A forward pass is a third of a step, so all of it once more is a quarter of what then is one; below a fifth of that
+# it is one block, which somebody chose.
+MIN_SHARE = 0.05
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """By the kernels that a trace shows."""
+    cost_s = run.operators.recomputed_s if run.operators is not None else None
+    if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
+        return None
+    return finding(
+        run,
+        "recomputation",
+        cost_s,
+        f"The backward pass spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of each step) on "
+        "computing activations of the forward pass again (activation checkpointing), which saves memory: where that "
+        "is left over, checkpoint fewer blocks.",
+    )

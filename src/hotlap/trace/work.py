@@ -1,0 +1,138 @@
+"""What the device's time went to: by the kind of work, by operator and shape, and what it computed a second time."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hotlap.record import KernelWork, ShapedOperator
+from hotlap.trace import arguments, kernels
+from hotlap.trace.nesting import Caller
+from hotlap.trace.steps import Steps
+from hotlap.trace.table import Ints, Kind, Mask, Trace
+
+# Of the shapes only the costliest are told.
+_MOST_SHAPES = 20
+# No backward pass of torch calls these: met there, something of the forward pass is computed once more.
+_FORWARD_ONLY = re.compile(
+    r"aten::(?:_?convolution|(?:cudnn|miopen)_convolution|addmm|linear|(?:native|cudnn|miopen)?_?batch_norm"
+    r"|native_(?:layer|group)_norm|_scaled_dot_product_\w+(?<!_backward)|_(?:flash|efficient)_attention_forward|gelu"
+    r"|silu_?|relu_?|embedding|native_dropout|_softmax|max_pool2d_with_indices)$"
+)
+_NODE = re.compile(r"autograd::engine::evaluate_function")
+
+
+class Work:
+    """Kernels of the steps, and the operators that launched them."""
+
+    def __init__(self, trace: Trace, rows: Mask, told: Steps, who: Mapping[int, Caller]) -> None:
+        """`rows`: events of the device that count."""
+        called = rows & trace.which(Kind.KERNEL, Kind.COMMUNICATION)
+        starts = np.where(trace.launch >= 0, trace.start[np.maximum(trace.launch, 0)], trace.start)
+        self._trace, self._steps = trace, len(told.edges) - 1
+        self._rows = np.flatnonzero(called & (starts >= told.start) & (starts < told.end))
+        self._seconds = trace.end[self._rows] - trace.start[self._rows]
+        operators = {launch: caller.operator for launch, caller in who.items()}
+        launches = trace.launch[self._rows].tolist()
+        self._operators = np.array([operators.get(launch, -1) for launch in launches], np.int64)
+
+    def kinds(self) -> tuple[KernelWork, ...]:
+        """Costliest first."""
+        trace, found = self._trace, defaultdict[kernels.Work, list[float]](lambda: [0.0, 0.0])
+        named = np.where(self._operators >= 0, trace.name[np.maximum(self._operators, 0)], -1)
+        pairs, which = np.unique(np.column_stack((trace.name[self._rows], named)), axis=0, return_inverse=True)
+        seconds = np.bincount(which.ravel(), self._seconds, len(pairs))
+        counts = np.bincount(which.ravel(), minlength=len(pairs))
+        for (kernel, operator), each_s, count in zip(pairs.tolist(), seconds.tolist(), counts.tolist(), strict=True):
+            work = kernels.work_of(trace.names[kernel], trace.names[operator] if operator >= 0 else "")
+            found[work][0] += each_s / self._steps
+            found[work][1] += count / self._steps
+        ranked = sorted(found.items(), key=lambda item: -item[1][0])
+        return tuple(KernelWork(name=str(work), device_s=each_s, per_step=count) for work, (each_s, count) in ranked)
+
+    def shapes(self) -> tuple[ShapedOperator, ...]:
+        """Operators by what they were given, costliest first; none where no shapes were recorded. Collectives are told
+        elsewhere."""
+        trace = self._trace
+        known = (self._operators >= 0) & (trace.kind[self._rows] != Kind.COMMUNICATION)
+        known[known] = trace.inputs[self._operators[known]] >= 0
+        callers = self._operators[known]
+        if not len(callers):
+            return ()
+        columns = np.column_stack((trace.name[callers], trace.inputs[callers]))
+        pairs, which = np.unique(columns, axis=0, return_inverse=True)
+        seconds = np.bincount(which.ravel(), self._seconds[known], len(pairs))
+        calls = np.bincount(which.ravel()[np.unique(callers, return_index=True)[1]], minlength=len(pairs))
+        costliest = np.argsort(-seconds, kind="stable")[:_MOST_SHAPES]
+        return tuple(self._shaped(pairs[i], float(seconds[i]), int(calls[i])) for i in costliest.tolist())
+
+    def _shaped(self, pair: Ints, seconds: float, calls: int) -> ShapedOperator:
+        name, given = self._trace.names[pair[0]], arguments.read(self._trace.arguments[pair[1]])
+        return ShapedOperator(
+            name=name,
+            shapes=given.text(),
+            dtype=given.dtype,
+            per_step=calls / self._steps,
+            device_s=seconds / self._steps,
+            flop=arguments.flop(name, given),
+        )
+
+    def matrix_core_share(self) -> float | None:
+        """Part of the time of matrix products in kernels on matrix cores; None where no kernel tells."""
+        told = [kernels.on_matrix_cores(name) for name in self._trace.names]
+        on, off = (
+            sum(s for s, name in zip(self._seconds, self._trace.name[self._rows], strict=True) if told[name] is which)
+            for which in (True, False)
+        )
+        return float(on / (on + off)) if on + off > 0 else None
+
+    def recomputed_s(self, threads: frozenset[int]) -> float:
+        """A step's kernels of the forward pass that were launched again within the backward pass."""
+        return float(self._seconds[launched_again(self._trace, threads)[self._rows]].sum()) / self._steps
+
+
+def launched_again(trace: Trace, threads: frozenset[int]) -> Mask:
+    """Events on a device that compute something of the forward pass once more, for activations that were not kept."""
+    again = np.zeros(len(trace.start), bool)
+    again[[row for lane in threads for row in _launched_again(trace, lane)]] = True
+    return (trace.launch >= 0) & again[np.maximum(trace.launch, 0)]
+
+
+@dataclass
+class _Node:
+    """Of the backward pass, as autograd runs it."""
+
+    launches: list[int] = field(default_factory=list)
+    until: float = -math.inf
+    """End of the last forward operator in it."""
+
+
+def _launched_again(trace: Trace, lane: int) -> Iterator[int]:
+    """Calls of the runtime in nodes of the backward pass that run forward operators, up to the last of these. What a
+    node within a node does is that one's own."""
+    is_node = [_NODE.match(name) is not None for name in trace.names]
+    is_forward = [_FORWARD_ONLY.match(name) is not None for name in trace.names]
+    is_gradient = [name.startswith("aten::") and "backward" in name for name in trace.names]
+    nodes: list[_Node] = []
+    around: list[tuple[float, _Node | None, bool]] = []
+    rows = np.flatnonzero((trace.lane == lane) & trace.which(Kind.OPERATOR, Kind.RUNTIME))
+    columns = (trace.start[rows], trace.end[rows], trace.kind[rows], trace.name[rows])
+    for row, start, end, kind, name in zip(rows.tolist(), *(one.tolist() for one in columns), strict=True):
+        while around and around[-1][0] <= start:
+            around.pop()
+        _, node, in_gradient = around[-1] if around else (end, None, False)
+        if kind == Kind.RUNTIME:
+            if node is not None:
+                node.launches.append(row)
+            continue
+        if is_node[name]:
+            node, in_gradient = _Node(), False
+            nodes.append(node)
+        elif node is not None and is_forward[name] and not in_gradient:
+            node.until = max(node.until, end)
+        around.append((end, node, in_gradient or is_gradient[name]))
+    for node in nodes:
+        yield from (row for row in node.launches if trace.start[row] < node.until)
