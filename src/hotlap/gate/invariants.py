@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from hotlap.gate import making, parameters, states
+from hotlap.gate import states, updates
 from hotlap.gate.evidence import MIN_STEPS, Evidence, Pair, Ruling, harmed, is_finite, undecided
 from hotlap.record import Number, Run, Status
 
@@ -111,10 +111,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
             if ruling:
                 return ruling
     return (
-        _stale_batches(evidence)
-        or making.harm(evidence, pairs)
-        or parameters.harm(evidence, pairs)
-        or states.other_counts(pairs, evidence.as_written())
+        _stale_batches(evidence) or updates.harm(evidence, pairs) or states.other_counts(pairs, evidence.as_written())
     )
 
 

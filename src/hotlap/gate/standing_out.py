@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotlap.gate.evidence import Pair, Ruling, harmed
@@ -35,82 +36,69 @@ def common_updates(pair: Pair) -> Iterator[tuple[Update, Update]]:
     return ((mine, theirs[mine.step]) for mine in pair.base.updates or () if mine.step in theirs)
 
 
-def in_all_or_first(
-    pairs: Sequence[Pair], references: Sequence[Pair], row: Measure, *, floor: float, one_sided: bool
-) -> tuple[int, float] | None:
-    """What stands out in all records, or in the first of each pair.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trait:
+    """What is compared of each parameter, or of each tensor that is not trained, from update to update."""
 
-    At its first update a run has the parameters of its partner still, so whatever differs there was done by the update.
-    """
-    everything = _standing_out(
-        _table(pairs, row), [_table([r], row) for r in references], floor=floor, one_sided=one_sided
-    )
-    return everything or in_first(pairs, references, row, floor=floor, one_sided=one_sided)
-
-
-def harm_in_all_or_first(
-    pairs: Sequence[Pair],
-    references: Sequence[Pair],
-    row: Measure,
-    say: Callable[[int, float], str],
-    *,
-    floor: float,
-    one_sided: bool = False,
-) -> Ruling | None:
-    """HARMED where something stands out; `say` makes a sentence of which it is and how far."""
-    found = in_all_or_first(pairs, references, row, floor=floor, one_sided=one_sided)
-    return None if found is None else harmed(say(*found), by_chance=True)
+    measure: Measure
+    floor: float
+    """A mean below it is nothing."""
+    say: Callable[[int, float], str]
+    """(which one, its mean) -> a sentence."""
+    one_sided: bool = False
+    """Below 0 it is no harm."""
 
 
-def in_first(
-    pairs: Sequence[Pair],
-    references: Sequence[Pair],
-    row: Measure,
-    *,
-    floor: float,
-    one_sided: bool,
-    num_records: int = 1,
-) -> tuple[int, float] | None:
-    """What stands out in the first records of each pair."""
-    first = [_table(some, row, part=slice(num_records)) for some in (pairs, references)]
-    return _standing_out(first[0], first[1:], floor=floor, one_sided=one_sided)
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Runs with the lever beside those as written, and what runs as written differ in among themselves."""
+
+    pairs: Sequence[Pair]
+    references: Sequence[Pair] = ()
+
+    def harm(self, trait: Trait) -> Ruling | None:
+        """HARMED by what stands out in all records, or in the first of each pair.
+
+        At its first update a run has the parameters of its partner still, so whatever differs there was done by the
+        update.
+        """
+        tables = [_table([reference], trait) for reference in self.references]
+        return _ruling(trait, _table(self.pairs, trait), tables) or self.harm_at_first(trait)
+
+    def harm_at_first(self, trait: Trait, *, num_records: int = 1) -> Ruling | None:
+        """HARMED by what stands out in the first records of each pair."""
+        mine, theirs = (_table(some, trait, part=slice(num_records)) for some in (self.pairs, self.references))
+        return _ruling(trait, mine, [theirs])
+
+    def harm_in_a_part(self, trait: Trait) -> Ruling | None:
+        """HARMED by what stands out in some part of the records."""
+        num_records = max((len(list(common_updates(pair))) for pair in self.pairs), default=0)
+        bounds = [num_records * k // NUM_PARTS for k in range(NUM_PARTS + 1)]
+        for part in map(slice, bounds, bounds[1:]):
+            tables = [_table([reference], trait, part=part) for reference in self.references]
+            ruling = _ruling(trait, _table(self.pairs, trait, part=part), tables, num_tests=NUM_PARTS)
+            if ruling is not None:
+                return ruling
+        return None
 
 
-def in_a_part(
-    pairs: Sequence[Pair], references: Sequence[Pair], row: Measure, *, floor: float
-) -> tuple[int, float] | None:
-    """What stands out to one side in some part of the records."""
-    num_records = max((len(list(common_updates(pair))) for pair in pairs), default=0)
-    bounds = [num_records * k // NUM_PARTS for k in range(NUM_PARTS + 1)]
-    for part in map(slice, bounds, bounds[1:]):
-        tables = [_table(pairs, row, part=part), *(_table([r], row, part=part) for r in references)]
-        found = _standing_out(tables[0], tables[1:], floor=floor, one_sided=True, num_tests=NUM_PARTS)
-        if found is not None:
-            return found
-    return None
-
-
-def _standing_out(
-    table: "Table", references: Sequence["Table"], *, floor: float, one_sided: bool, num_tests: int = 1
-) -> tuple[int, float] | None:
-    """(parameter, mean) of the parameter whose mean is furthest beyond chance and beyond all runs as written."""
+def _ruling(trait: Trait, table: "Table", references: Sequence["Table"], *, num_tests: int = 1) -> Ruling | None:
+    """HARMED by the parameter whose mean is furthest beyond chance and beyond all runs as written."""
     import numpy as np
     from scipy.special import stdtrit
 
+    means = _means(table, one_sided=trait.one_sided)
     if table.shape[0] < MIN_RECORDS:
-        means = _means(table, one_sided=one_sided)
-        gross = int(np.argmax(np.abs(means))) if means.size else 0
-        return (gross, float(means[gross])) if means.size and abs(means[gross]) > GROSS else None
-    num_tests *= table.shape[1] * (1 if one_sided else 2)
-    limit = float(stdtrit(table.shape[0] - 1, 1 - FALSE_ALARM / num_tests))
-    scores = _scores(table, limit=limit, floor=floor, one_sided=one_sided)
-    usual = max(
-        (_scores(r, limit=limit, floor=floor, one_sided=one_sided).max(initial=0.0) for r in references), default=0.0
-    )
-    p = int(np.argmax(scores))
-    if scores[p] <= max(limit, BEYOND_AS_WRITTEN * float(usual)):
-        return None
-    return p, float(_means(table, one_sided=one_sided)[p])
+        p = int(np.argmax(np.abs(means))) if means.size else 0
+        stands_out = bool(means.size) and abs(means[p]) > GROSS
+    else:
+        num_tests *= table.shape[1] * (1 if trait.one_sided else 2)
+        limit = float(stdtrit(table.shape[0] - 1, 1 - FALSE_ALARM / num_tests))
+        scores = _scores(table, trait, limit=limit)
+        usual = max((float(_scores(one, trait, limit=limit).max(initial=0.0)) for one in references), default=0.0)
+        p = int(np.argmax(scores))
+        stands_out = bool(scores[p] > max(limit, BEYOND_AS_WRITTEN * usual))
+    return harmed(trait.say(p, float(means[p])), by_chance=True) if stands_out else None
 
 
 def _means(table: "Table", *, one_sided: bool) -> "Table":
@@ -123,23 +111,24 @@ def _means(table: "Table", *, one_sided: bool) -> "Table":
     return np.asarray(np.maximum(means, 0.0) if one_sided else means)
 
 
-def _scores(table: "Table", *, limit: float, floor: float, one_sided: bool) -> "Table":
-    """Means in units of their error; the error is never taken smaller than lets `floor` pass."""
+def _scores(table: "Table", trait: Trait, *, limit: float) -> "Table":
+    """Means in units of their error; the error is never taken smaller than lets the floor pass."""
     import numpy as np
 
     if table.shape[0] < MIN_RECORDS:
         return np.zeros(table.shape[1] if table.ndim > 1 else 0)
     filled = np.where(np.isnan(table), np.nanmean(np.where(np.isnan(table).all(axis=0), 0.0, table), axis=0), table)
     error = filled.std(axis=0, ddof=1) / np.sqrt(filled.shape[0])
-    return np.asarray(np.abs(_means(table, one_sided=one_sided)) / np.hypot(error, floor / limit))
+    return np.asarray(np.abs(_means(table, one_sided=trait.one_sided)) / np.hypot(error, trait.floor / limit))
 
 
-def _table(pairs: Sequence[Pair], row: Measure, *, part: slice = slice(None)) -> "Table":
-    """(record, parameter) of what `row` makes of each step at which both sides recorded the updates."""
+def _table(pairs: Sequence[Pair], trait: Trait, *, part: slice = slice(None)) -> "Table":
+    """(record, parameter) of the trait at each step at which both sides recorded the updates."""
     import numpy as np
 
     common = [list(common_updates(pair))[part] for pair in pairs]
-    rows = [row(mine, other) for records in common for mine, other in records if len(mine.norms) == len(other.norms)]
+    both = [(mine, other) for records in common for mine, other in records if len(mine.norms) == len(other.norms)]
+    rows = [trait.measure(mine, other) for mine, other in both]
     # A module that is first called later brings its buffers then: what is there from the beginning is compared.
     width = min(map(len, rows), default=0)
     return np.array([numbers[:width] for numbers in rows], dtype=float) if width else np.zeros((0, 1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hotlap.gate.evidence import Pair
-from hotlap.gate.standing_out import in_all_or_first
+from hotlap.gate.standing_out import Measure, Sides, Trait
 from hotlap.record import Run, Status, Update
 
 PARAMETERS, STEPS = 200, 10
@@ -17,14 +17,16 @@ def pair() -> Pair:
     return Pair(run, run)
 
 
+def trait(measure: Measure, *, one_sided: bool) -> Trait:
+    return Trait(measure=measure, floor=1e-6, say=lambda p, size: f"{p} {size}", one_sided=one_sided)
+
+
 @pytest.mark.parametrize("one_sided", [False, True])
 def test_noise_in_hundreds_of_parameters_hardly_ever_stands_out(one_sided: bool) -> None:
     """The chance of 1% is that of all of them together."""
     rng = np.random.default_rng(3)
     found = [
-        in_all_or_first(
-            [pair()], [], lambda *_: rng.normal(0, 0.1, PARAMETERS).tolist(), floor=1e-6, one_sided=one_sided
-        )
+        Sides([pair()]).harm(trait(lambda *_: rng.normal(0, 0.1, PARAMETERS).tolist(), one_sided=one_sided))
         for _ in range(50)
     ]
     assert sum(one is not None for one in found) <= 3
@@ -38,7 +40,8 @@ def test_the_one_that_differs_is_named_with_how_far(one_sided: bool) -> None:
         noise: list[float] = rng.normal(0, 0.1, PARAMETERS).tolist()
         return [x + 0.5 * (p == 17) for p, x in enumerate(noise)]
 
-    found = in_all_or_first([pair()], [], row, floor=1e-6, one_sided=one_sided)
-    assert found is not None
-    assert found[0] == 17
-    assert found[1] == pytest.approx(0.5, abs=0.1)
+    found = Sides([pair()]).harm(trait(row, one_sided=one_sided))
+    assert found is not None and found.by_chance
+    which, size = found.why.split()
+    assert int(which) == 17
+    assert float(size) == pytest.approx(0.5, abs=0.1)

@@ -1,4 +1,4 @@
-"""What updates are made of: gradients, the optimizer's own formula, and the statistics that forward passes keep.
+"""Updates, and what they are made of: gradients, the optimizer's own formula, statistics that forward passes keep.
 
 The parameters' own movement hides much: Adam makes the same step of gradients of any size, a lost weight decay is a
 thousandth of a step, and statistics of batch normalisation show only when the model is evaluated.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
-from hotlap.gate.standing_out import Measure, common_updates, harm_in_all_or_first, in_a_part, in_first, log_ratios
+from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios
 from hotlap.record import Number, Run, Update, as_float
 
 # An update departs from its formula in float64 by rounding; kernels that keep the number of steps in float32 lose 6e-5
@@ -17,6 +17,10 @@ from hotlap.record import Number, Run, Update, as_float
 FORMULA_FLOOR = 1e-4
 # Another kernel rounds each of ten or so operations, one as written the same ones in another order.
 FORMULA_MARGIN = 10.0
+# Nobody tunes a learning rate to 2%; what a lever does below that no one would call another training.
+NORM_FLOOR = 0.02
+# One unit in a layer of a hundred: with fewer elements untouched, a unit that went dead by chance looks the same.
+CHANGED_FLOOR = 0.01
 # bfloat16 rounds each factor by up to 0.4%; a twentieth in the size of a gradient is no rounding.
 GRADIENT_FLOOR = 0.05
 # One element in a hundred: float16 under a scaler that works loses fewer of a gradient.
@@ -30,53 +34,31 @@ AT_ONCE = 2
 
 
 def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where updates do not follow from their gradients, or gradients or statistics are others."""
-    references = evidence.references(pairs)
-    skipped = nothing_but_rounding(evidence)
+    """HARMED where updates do not follow from their gradients, where gradients, statistics or the sizes of updates are
+    others, or where elements that change as written stay as they are.
 
-    def gradients(mine: Update, other: Update) -> list[float]:
-        found = log_ratios(mine.gradients, other.gradients)
-        return [math.nan if p in skipped else ratio for p, ratio in enumerate(found)]
-
-    loose = _unsteady(evidence, lambda mine, other: log_ratios(mine.buffers, other.buffers))
-    # An average of weights grows with them; which parameter it is of is not known.
+    Elements that legitimately stay (rows of an embedding not in the batch, units that are off) stay on both sides. Of a
+    gradient that is nothing but rounding the size of an update says nothing.
+    """
+    sides, alike = Sides(pairs, evidence.references(pairs)), Sides(_alike(pairs))
+    rounding = _unsteady(evidence, lambda mine, other: log_ratios(mine.gradients, other.gradients))
     rooms = rooms_of_residues(evidence)
-
-    def ways(mine: Update, other: Update) -> list[float]:
-        found = log_ratios(mine.buffers, other.buffers)
-        room = max((rooms.get((mine.step, p), 0.0) for p in range(len(mine.norms))), default=0.0)
-        return [math.nan if k in loose else without_room(ratio, room) for k, ratio in enumerate(found)]
-
-    def moved(k: int, size: float) -> str:
-        return f"{_name(pairs, k)} has moved {math.exp(size):.3g} times as far as as written."
-
-    early = in_first(_alike(pairs), (), ways, floor=BUFFER_FLOOR, one_sided=False, num_records=AT_ONCE + 1)
-
-    return (
-        _against_formula(evidence)
-        or _no_gradient(pairs)
-        or harm_in_all_or_first(
-            pairs,
-            references,
-            _losses_of_elements,
-            lambda p, size: (
-                f"{size:.1%} of the elements of the gradient of parameter {p} are 0 that are not as written."
-            ),
-            floor=FILLED_FLOOR,
-            one_sided=True,
-        )
-        or harm_in_all_or_first(
-            pairs,
-            references,
-            gradients,
-            lambda p, size: f"The gradients of parameter {p} are {math.exp(size):.3g} times as large as as written.",
-            floor=GRADIENT_FLOOR,
-        )
-        or _turned(pairs, references, skipped=skipped)
-        or _still_buffers(pairs)
-        or (harmed(moved(*early), by_chance=True) if early else None)
-        or harm_in_all_or_first(pairs, references, ways, moved, floor=BUFFER_FLOOR)
+    buffers = _buffers(evidence, pairs, rooms)
+    checks: tuple[Callable[[], Ruling | None], ...] = (
+        lambda: _against_formula(evidence),
+        lambda: _no_gradient(pairs),
+        lambda: sides.harm(_FILLED),
+        lambda: sides.harm(_gradients(rounding)),
+        lambda: alike.harm_at_first(_directions(pairs, rounding)),
+        lambda: sides.harm_in_a_part(_directions(pairs, rounding, beyond=math.pi / 2)),
+        lambda: _still_buffers(pairs),
+        lambda: alike.harm_at_first(buffers, num_records=AT_ONCE + 1),
+        lambda: sides.harm(buffers),
+        lambda: _other_parameters(pairs, rounding),
+        lambda: sides.harm(_untouched(pairs)),
+        lambda: sides.harm(_sizes(pairs, rounding, rooms)),
     )
+    return next((ruling for check in checks if (ruling := check()) is not None), None)
 
 
 def _against_formula(evidence: Evidence) -> Ruling | None:
@@ -116,30 +98,106 @@ def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
     return None
 
 
-def _turned(pairs: Sequence[Pair], references: Sequence[Pair], *, skipped: frozenset[int]) -> Ruling | None:
-    """Gradients, or ways of what is not trained, that point elsewhere.
+def _gradients(rounding: frozenset[int]) -> Trait:
+    def measure(mine: Update, other: Update) -> list[float]:
+        return _without(rounding, log_ratios(mine.gradients, other.gradients))
+
+    return Trait(
+        measure=measure,
+        floor=GRADIENT_FLOOR,
+        say=lambda p, size: f"The gradients of parameter {p} are {math.exp(size):.3g} times as large as as written.",
+    )
+
+
+def _directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: float = 0.0) -> Trait:
+    """Gradients, or ways of what is not trained, that point elsewhere, by more than an angle.
 
     At the first update both sides have the same weights: where they drew the same numbers, gradients point the same
     way. Later, trainings that differ by rounding may come to have nothing in common, a right angle, but no more.
     """
 
-    def angles(mine: Update, other: Update) -> list[float]:
+    def measure(mine: Update, other: Update) -> list[float]:
         both = zip(mine.directions or (), other.directions or (), strict=False)
-        return [math.nan if p in skipped else _angle(a, b) for p, (a, b) in enumerate(both)]
+        return _without(rounding, [_angle(a, b) - beyond for a, b in both])
 
-    def beyond_right(mine: Update, other: Update) -> list[float]:
-        return [angle - math.pi / 2 for angle in angles(mine, other)]
+    def say(p: int, angle: float) -> str:
+        num_parameters = len((pairs[0].base.updates or ())[0].norms)
+        what = f"The gradient of parameter {p}" if p < num_parameters else _name(pairs, p - num_parameters)
+        return f"{what} points {math.degrees(angle + beyond):.0f} degrees away from where it points as written."
 
-    early = in_first(_alike(pairs), (), angles, floor=ANGLE_FLOOR, one_sided=True)
-    found = early or in_a_part(pairs, references, beyond_right, floor=ANGLE_FLOOR)
-    if found is None:
-        return None
-    p, angle = found[0], found[1] + (0 if early else math.pi / 2)
-    num_parameters = len((pairs[0].base.updates or ())[0].norms)
-    what = f"The gradient of parameter {p}" if p < num_parameters else _name(pairs, p - num_parameters)
-    return harmed(
-        f"{what} points {math.degrees(angle):.0f} degrees away from where it points as written.", by_chance=True
+    return Trait(measure=measure, floor=ANGLE_FLOOR, say=say, one_sided=True)
+
+
+def _buffers(evidence: Evidence, pairs: Sequence[Pair], rooms: "Rooms") -> Trait:
+    """How far statistics and averages have moved. An average of weights grows with them; which parameter it is of is
+    not known."""
+    loose = _unsteady(evidence, lambda mine, other: log_ratios(mine.buffers, other.buffers))
+
+    def measure(mine: Update, other: Update) -> list[float]:
+        room = max((rooms.get((mine.step, p), 0.0) for p in range(len(mine.norms))), default=0.0)
+        return _without(loose, [_without_room(ratio, room) for ratio in log_ratios(mine.buffers, other.buffers)])
+
+    def say(k: int, size: float) -> str:
+        return f"{_name(pairs, k)} has moved {math.exp(size):.3g} times as far as as written."
+
+    return Trait(measure=measure, floor=BUFFER_FLOOR, say=say)
+
+
+def _untouched(pairs: Sequence[Pair]) -> Trait:
+    def say(p: int, size: float) -> str:
+        share = fmean(mine.changed[p] for pair in pairs for mine, _ in common_updates(pair))
+        return f"{size:.1%} of the elements of parameter {p} stay as they are; as written {share:.1%} change."
+
+    return Trait(
+        measure=lambda mine, other: [a - b for a, b in zip(mine.changed, other.changed, strict=True)],
+        floor=CHANGED_FLOOR,
+        say=say,
+        one_sided=True,
     )
+
+
+def _sizes(pairs: Sequence[Pair], rounding: frozenset[int], rooms: "Rooms") -> Trait:
+    """Of the update of each parameter, and in the last place of all together (the mean, so that each weighs the
+    same)."""
+
+    def measure(mine: Update, other: Update) -> list[float]:
+        found = enumerate(log_ratios(mine.norms, other.norms))
+        ratios = _without(rounding, [_without_room(ratio, rooms.get((mine.step, p), 0.0)) for p, ratio in found])
+        known = [ratio for ratio in ratios if not math.isnan(ratio)]
+        return [*ratios, fmean(known) if known else math.nan]
+
+    def say(p: int, size: float) -> str:
+        num_parameters = max(len(mine.norms) for pair in pairs for mine, _ in common_updates(pair))
+        which = "of all parameters together" if p == num_parameters else f"of parameter {p}"
+        return f"The updates {which} are {math.exp(size):.3g} times as large as those as written."
+
+    return Trait(measure=measure, floor=NORM_FLOOR, say=say)
+
+
+def _without(skipped: frozenset[int], numbers: Sequence[float]) -> list[float]:
+    return [math.nan if k in skipped else number for k, number in enumerate(numbers)]
+
+
+def _other_parameters(pairs: Sequence[Pair], rounding: frozenset[int]) -> Ruling | None:
+    """Another number of parameters, norms that are not finite, or a frozen parameter that moves."""
+    both = [(pair, mine, other) for pair in pairs for mine, other in common_updates(pair)]
+    for pair, mine, other in both:
+        if len(mine.norms) != len(other.norms):
+            return harmed(
+                f"{len(other.norms)} parameters are updated at step {other.step}; as written {len(mine.norms)}."
+            )
+        for p, (as_written, norm) in enumerate(zip(_floats(mine), _floats(other), strict=True)):
+            if math.isfinite(as_written) and not math.isfinite(norm):
+                return harmed(f"The update of parameter {p} at step {mine.step} is not finite; as written it is.")
+            never = as_written == 0 and not any(u.norms[p] for u in pair.base.updates or ())
+            if never and norm > 0 and p not in rounding:
+                return harmed(f"Parameter {p} is updated at step {mine.step}; as written it never is.")
+    return None
+
+
+def _floats(update: Update) -> list[float]:
+    values = (as_float(norm) for norm in update.norms)
+    return [math.nan if value is None else value for value in values]
 
 
 def _angle(mine: str | None, other: str | None) -> float:
@@ -158,16 +216,12 @@ def _first_draws(run: Run) -> tuple[object, object]:
     return (run.batch_digest or (None,))[0], (run.rng_digest or (None,))[0]
 
 
-def nothing_but_rounding(evidence: Evidence) -> frozenset[int]:
-    """Parameters whose gradient is 0 but for rounding, so that its size means nothing: another kernel has another one.
-
-    The bias of a convolution in front of a batch normalisation is such: whatever it is, the mean takes it out again.
-    """
-    return _unsteady(evidence, lambda mine, other: log_ratios(mine.gradients, other.gradients))
-
-
 def _unsteady(evidence: Evidence, ratios: Measure) -> frozenset[int]:
-    """What a nudge changes by a twentieth at once."""
+    """What a nudge changes by a twentieth at once: it is 0 but for rounding, so its size means nothing.
+
+    The gradient of the bias of a convolution in front of a batch normalisation is such: whatever it is, the mean takes
+    it out again.
+    """
     return frozenset(
         k
         for run in evidence.nudged
@@ -178,7 +232,7 @@ def _unsteady(evidence: Evidence, ratios: Measure) -> frozenset[int]:
     )
 
 
-def without_room(ratio: float, room: float) -> float:
+def _without_room(ratio: float, room: float) -> float:
     """What is left of a growth (both logarithms); a shrinking is as it is."""
     return max(0.0, ratio - room) if ratio > 0 else ratio
 
@@ -257,3 +311,11 @@ def _losses_of_elements(mine: Update, other: Update) -> list[float]:
     both = zip(mine.filled or (), other.filled or (), strict=False)
     found = [math.nan if a is None or b is None else a - b for a, b in both]
     return found or [math.nan] * len(mine.norms)
+
+
+_FILLED = Trait(
+    measure=_losses_of_elements,
+    floor=FILLED_FLOOR,
+    say=lambda p, size: f"{size:.1%} of the elements of the gradient of parameter {p} are 0 that are not as written.",
+    one_sided=True,
+)
