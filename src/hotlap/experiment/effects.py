@@ -134,6 +134,9 @@ def compare(
 
     `design`: its only arm is the base.
     """
+    base_failure = executor.unwritten(design, design.arms[0])
+    for effect in effects:
+        effect.failure = executor.unwritten(design, effect.arm) or base_failure
     number = num_lost = 0
     while number + num_lost < rule.planned and time_left():
         still = [effect for effect in effects if effect.open]

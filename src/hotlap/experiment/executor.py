@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment.design import Design, Runs, Sizes, in_turns
+from hotlap.experiment.design import Arm, Design, Runs, Sizes, in_turns
 from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.failure import Failed, failed
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
@@ -24,8 +24,7 @@ class Heat:
     log_ratios: tuple[float | None, ...]
     failures: tuple[Failed | None, ...]
     runs: tuple[Run, ...]
-    """One per process, in the order of the arms; that of the base once more for an arm that could not be written, and
-    none where nothing was run."""
+    """One per process, in the order of the arms."""
     base_failure: Failed | None = None
     """Why the base gave no times: then there are no ratios, and that is no fault of the others."""
 
@@ -81,28 +80,21 @@ class Executor:
         """What a heat will take, as far as earlier ones tell."""
         return self._pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
 
+    def unwritten(self, design: Design, arm: Arm) -> Failed | None:
+        """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody."""
+        try:
+            if self._script is not None and not arm.replaced:
+                self._script.texts(design.levers_of(arm))
+        except UserError as error:
+            return Failed(Failure.NOT_INSTALLED, str(error).rstrip("."))
+        return None
+
     def heat(self, design: Design) -> Heat:
-        """Run it, and compare each arm with the first."""
-        unwritten = self._unwritten(design)
-        left = tuple(arm for arm, why in zip(design.arms, unwritten, strict=True) if why is None)
-        if unwritten[0] is not None or len(left) < min(2, len(design.arms)):
-            nothing = (None,) * len(unwritten[1:])
-            return Heat(log_ratios=nothing, failures=tuple(unwritten[1:]), runs=(), base_failure=unwritten[0])
-        return _with_gaps(self._run(replace(design, arms=left)), unwritten[1:])
+        """Run it, and compare each arm with the first.
 
-    def _unwritten(self, design: Design) -> list[Failed | None]:
-        """For each arm why its levers cannot be handed over as an edit: such a lever is of no use to anybody."""
-        found: list[Failed | None] = []
-        for arm in design.arms:
-            try:
-                if self._script is not None and not arm.replaced:
-                    self._script.texts(design.levers_of(arm))
-                found.append(None)
-            except UserError as error:
-                found.append(Failed(Failure.NOT_INSTALLED, str(error).rstrip(".")))
-        return found
-
-    def _run(self, design: Design) -> Heat:
+        Raises:
+            UserError: an arm is `unwritten`.
+        """
         limit_s = self._limit(self._pace.factor * self._expected_s(design))
         self._order_seed += 1
         plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
@@ -139,18 +131,6 @@ class Executor:
 
     def _expected_s(self, design: Design) -> float:
         return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)
-
-
-def _with_gaps(heat: Heat, unwritten: Sequence[Failed | None]) -> Heat:
-    """With a place for each arm that was not run."""
-    ratios, failures, runs = iter(heat.log_ratios), iter(heat.failures), iter(heat.runs[1:])
-    together = len(heat.runs) == 1
-    return replace(
-        heat,
-        log_ratios=tuple(None if why else next(ratios) for why in unwritten),
-        failures=tuple(why or next(failures) for why in unwritten),
-        runs=heat.runs if together else (heat.runs[0], *(heat.runs[0] if why else next(runs) for why in unwritten)),
-    )
 
 
 def _of_arms(run: Run, design: Design) -> Heat:

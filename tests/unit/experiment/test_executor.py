@@ -27,14 +27,15 @@ def executor_in(here: World, sizes: Sizes = SIZES, script: EditedScript | None =
 def test_a_lever_that_cannot_be_written_is_not_run_and_others_are() -> None:
     for switched in (True, False):
         here = world()
-        arms = (Arm(), Arm(levers=(FUSED,)), Arm(levers=(THREADS,)))
-        heat = executor_in(here, script=AnyScript("fused-optimizer")).heat(Design(arms=arms, switched=switched))
-        assert [ratio is None for ratio in heat.log_ratios] == [True, False]
-        assert heat.failures[0] is not None and heat.failures[0].why == "The call stands in a lambda"
-        assert heat.failures[1] is None
+        fused, threads = Effect(Arm(levers=(FUSED,))), Effect(Arm(levers=(THREADS,)))
+        executor = executor_in(here, script=AnyScript("fused-optimizer"))
+        compare([fused, threads], executor, Design(switched=switched), pooled=None)
+        assert fused.failure is not None and fused.failure.why == "The call stands in a lambda"
+        assert not fused.log_ratios and threads.failure is None and threads.log_ratios
         assert FUSED not in [spec for plan in here.plans for spec in (*plan.always, *sum(plan.arms, ()))]
-        below = executor_in(here, script=AnyScript("fused-optimizer")).heat(Design(arms=arms, stack=(FUSED,)))
-        assert below.base_failure is not None and below.runs == ()
+        made, below = len(here.plans), Effect(Arm(levers=(THREADS,)))
+        compare([below], executor, Design(stack=(FUSED,), switched=switched), pooled=None)
+        assert below.failure == fused.failure and len(here.plans) == made
 
 
 def test_what_was_accepted_is_in_the_text_of_every_process() -> None:
