@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from hotlap import cli
+from hotlap.cli import words
 from hotlap.record import Comparison, Plan, Study
 
 FOLDER = Path(__file__).parent / "frozen"
 COMMANDS = {
     "hotlap": ["--help"],
-    **{f"hotlap-{name}": [name, "--help"] for name in ("measure", "tune", "run", "read", "apply", "compare")},
+    **{f"hotlap-{name}": [name, "--help"] for name in words.commands(cli.build_parser())},
 }
 
 

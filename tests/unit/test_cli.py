@@ -34,7 +34,7 @@ def refused(words: Sequence[str], capsys: pytest.CaptureFixture[str], *, cwd: Pa
 
 def test_without_words_the_help_is_shown_and_it_counts_as_misuse(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 2
-    assert "commands:" in capsys.readouterr().out
+    assert "make a training faster:" in capsys.readouterr().out
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,6 +59,37 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
     assert promised == {0, 1, 2, 3, 4, compare.REGRESSION, 130, 141}
 
 
+def test_a_script_in_the_place_of_a_command_gets_a_hint(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    assert "`hotlap tune train.py` makes it faster" in refused(["train.py"], capsys, cwd=tmp_path)
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    # Of those that several commands have: what they are given is called the same, and is as many words.
+    kinds: dict[str, set[tuple[object, object]]] = {}
+    for command in words.commands(cli.build_parser()).values():
+        for action in command._actions:
+            for name in action.option_strings:
+                kinds.setdefault(name, set()).add((action.metavar, action.nargs))
+    assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
+
+
+def test_levers_can_be_left_out(tmp_path: Path) -> None:
+    def tried(*options: str) -> tuple[str, ...] | None:
+        parser = cli.build_parser()
+        return tune._names(parser.parse_args(["tune", *options]))
+
+    left = tried("--skip", "tf32,compile")
+    assert left is not None
+    assert "tf32" not in left and "threads" in left
+    assert tried("--levers", "threads,tf32", "--skip", "tf32") == ("threads",)
+    assert tried() is None
+    with pytest.raises(UserError, match="leaves no lever"):
+        tried("--levers", "tf32", "--skip", "tf32")
+    with pytest.raises(UserError, match="no lever 'slow'"):
+        tried("--skip", "slow")
+
+
 # Where the words of the training begin
 
 
@@ -81,7 +112,7 @@ def test_each_error_has_the_exit_code_that_the_help_promises() -> None:
         ),
         (["measure", "-m", "pkg"], ["measure"], ["-m", "pkg"]),
         (["predict", "--gpu", "4090", "a.py", "--gpu", "x"], ["predict", "--gpu", "4090"], ["a.py", "--gpu", "x"]),
-        (["predict", "--levers", "-m", "pkg"], ["predict", "--levers"], ["-m", "pkg"]),
+        (["predict", "--changes", "-m", "pkg"], ["predict", "--changes"], ["-m", "pkg"]),
         (["tune"], ["tune"], []),
         (["tune", "--help"], ["tune", "--help"], []),
         (["apply", "x", "--revert"], ["apply", "x", "--revert"], []),
@@ -139,7 +170,7 @@ def test_a_time_that_is_none(option: str, text: str, capsys: pytest.CaptureFixtu
     assert f"{option} {text} is not a time." in refused(["tune", option, text, "train.py"], capsys, cwd=tmp_path)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("5m", 300), ("90s", 90), ("1.5h", 5400), ("300", 300), (" 2m ", 120)])
+@pytest.mark.parametrize(("text", "seconds"), [("5m", 300), ("90s", 90), ("80ms", 0.08), ("1.5h", 5400), (" 2m ", 120)])
 def test_a_time_is_read_in_its_unit(text: str, seconds: float) -> None:
     assert words.seconds(text, "--budget") == seconds
 
@@ -179,7 +210,6 @@ def test_a_lever_that_nobody_knows(capsys: pytest.CaptureFixture[str], tmp_path:
         (["--steps", "7"], "--steps 7 is not a whole number from 8"),
         (["--warmup", "-1"], "--warmup -1 is not a whole number from 0"),
         (["--status-every", "5s"], "--status-every goes with --full only"),
-        (["--quiet"], "--quiet goes with --full only"),
         (["--no-windows"], "--no-windows goes with --full only"),
         (["--full", "--steps", "9"], "--steps does not go with --full"),
         (["--full", "--quick"], "--quick does not go with --full"),

@@ -6,14 +6,32 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hotlap
-from hotlap.cli import apply, compare, lab, machine, measure, predict, read, run, streams, tune
-from hotlap.cli.words import split_command
+from hotlap.cli import (
+    apply,
+    compare,
+    configuration,
+    explain,
+    lab,
+    machine,
+    measure,
+    predict,
+    read,
+    run,
+    show,
+    streams,
+    tune,
+)
+from hotlap.cli.words import commands, split_command
 from hotlap.errors import HotlapError, NoSteps, ScriptFailed, UserError
 
 _EPILOG = """\
+hotlap COMMAND --help has options and examples. Defaults stand in [tool.hotlap] of pyproject.toml.
+
 exit codes:
   0    done (also when nothing faster was found)
   1    an error of hotlap's own; please report it
@@ -36,16 +54,43 @@ def build_parser() -> argparse.ArgumentParser:
     """The command line, whole."""
     parser = argparse.ArgumentParser(
         prog="hotlap",
+        usage="hotlap COMMAND [options]",
         description="Makes PyTorch training faster, and proves that the gain is real and training unharmed.",
-        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (measure, tune, run, predict, read, machine, lab, apply, compare):
-        command.add_parser(subparsers)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    groups = {title: [_added(add, subparsers) for add in adds] for title, adds in _GROUPS.items()}
+    subparsers.help = argparse.SUPPRESS
+    parser.epilog = f"{_listed(groups)}\n{_EPILOG}"
+    parser.set_defaults(configured=frozenset())
     return parser
+
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_GROUPS: Mapping[str, tuple[Callable[["Subparsers"], None], ...]] = {
+    "make a training faster": (tune.add_parser, apply.add_parser, run.add_parser),
+    "see where its time goes": (measure.add_parser, explain.add_explain, explain.add_levers, read.add_parser),
+    "studies made here": (show.add_show, show.add_list, show.add_clean, compare.add_parser),
+    "hardware": (machine.add_parser, predict.add_parser, lab.add_parser),
+}
+
+
+def _added(add: Callable[["Subparsers"], None], subparsers: "Subparsers") -> tuple[str, str]:
+    """(name, summary) of the command that `add` adds."""
+    add(subparsers)
+    last = subparsers._choices_actions[-1]
+    return last.dest, last.help or ""
+
+
+def _listed(groups: Mapping[str, list[tuple[str, str]]]) -> str:
+    lines = []
+    for title, known in groups.items():
+        lines += [f"{title}:", *(f"  {name:9} {summary}" for name, summary in known), ""]
+    return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,17 +115,27 @@ def _main(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return 2
-    head, tail = split_command(words, parser)
-    args = parser.parse_args(head)
-    args.tail = tail
     try:
         _check_folder()
+        _check_command(words[0], parser)
+        configuration.apply(parser, Path.cwd())
+        head, tail = split_command(words, parser)
+        args = parser.parse_args(head)
+        args.tail = tail
         return int(args.run(args))
     except HotlapError as error:
         _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+
+
+def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
+    """A script in a command's place is what somebody types who has not read the help."""
+    if word not in commands(parser) and not word.startswith("-") and (word.endswith(".py") or Path(word).is_file()):
+        raise UserError(
+            f"Which command? `hotlap tune {word}` makes it faster; `hotlap measure {word}` says where its time goes."
+        )
 
 
 def _check_folder() -> None:

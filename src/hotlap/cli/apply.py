@@ -15,22 +15,29 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "apply",
-        allow_abbrev=False,
-        help="apply the patch that a study came to, or take it back",
+        summary="apply the patch that a study came to, or take it back",
         description="Apply the patch that a study came to. A file that changed since it was measured is left alone.",
+        examples=(
+            "hotlap apply --diff",
+            "hotlap apply",
+            "hotlap apply --revert",
+            "hotlap apply --without hotlap",
+        ),
     )
     parser.add_argument(
         "study",
         nargs="?",
         metavar="STUDY",
-        help="folder of a study, or its JSON file (default: the newest in .hotlap/ here that has a patch)",
+        help="folder of a study, or its JSON file (default: the newest here that has a patch)",
     )
     parser.add_argument("--only", metavar="LEVERS", help="what these levers change, separated by commas")
     parser.add_argument(
         "--without", metavar="LEVERS", help='all but what these levers change ("hotlap": all that import it)'
     )
+    parser.add_argument("--diff", action="store_true", help="print the patch, and change nothing")
     parser.add_argument("--revert", action="store_true", help="take the patch back: the files are as they were")
     parser.add_argument("--check", action="store_true", help="say what would be done, and change nothing")
     parser.set_defaults(run=run)
@@ -38,10 +45,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
+    from hotlap.report.clean import clean
+
     if args.revert:
         return _revert(args)
     path, study = _named(args.study) if args.study else _newest()
     part = _part(args, path, study)
+    if args.diff:
+        print(clean(part.patch or ""), end="")
+        return 0
     files = _files(path, part)
     changed = files.apply(check=args.check)
     start = _start_lines(part)
@@ -74,8 +86,8 @@ def _part(args: argparse.Namespace, path: Path, study: "Study") -> "Study":
 
 
 def _revert(args: argparse.Namespace) -> int:
-    if args.only is not None or args.without is not None:
-        raise UserError("--revert takes back all that was applied; --only and --without do not go with it.")
+    if args.only is not None or args.without is not None or args.diff:
+        raise UserError("--revert takes back all that was applied; --only, --without and --diff do not go with it.")
     files = _files(*(_named(args.study) if args.study else _newest_applied()))
     changed = files.revert(check=args.check)
     if not changed:

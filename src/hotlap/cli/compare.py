@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+from hotlap.cli import words
 from hotlap.errors import UserError
 
 REGRESSION = 5
@@ -13,14 +14,15 @@ REGRESSION = 5
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "compare",
-        allow_abbrev=False,
-        help="compare the step times of two studies, for CI",
+        summary="compare the step times of two studies, for CI",
         description="Compares the script as written in study A with that in study B. Refuses where the device, the "
         "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
-        epilog=f"Exit code {REGRESSION} means that B is slower by more than --max-regression, by all of the 95% "
-        "interval; undecided is 0, and is said.",
+        examples=("hotlap compare .hotlap/train-20260504-093000 .hotlap/train-20260511-101500 --max-regression 5%",),
+        note=f"Exit code {REGRESSION} says that B is slower by more than --max-regression, by all of the 95% interval. "
+        "Inconclusive is 0, and is said.",
     )
     for name in ("A", "B"):
         parser.add_argument(name.lower(), metavar=name, help="folder of a study, or its JSON file")

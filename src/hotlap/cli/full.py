@@ -94,9 +94,8 @@ class _Watching:
             if not run.step_s:
                 why = f": {run.error}" if run.error else ""
                 raise UserError(f"no training step of {title} was seen{why}. There is nothing to report.")
-            if not quiet:
-                self._bench.show_all()
-            self._bench.finish(telling=not quiet)
+            self._bench.show_all()
+            self._bench.finish()
         except UserError as error:
             if not quiet:
                 _say(str(error))

@@ -22,15 +22,19 @@ _OWN = ("gpu", "data", "budget", "layers", "batch", "length", "html")
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "lab",
-        usage=_USAGE,
-        allow_abbrev=False,
-        help="the founding experiments on this machine; without a name: which there are",
+        summary="the founding experiments on this machine; without a name: which there are",
         description="Repeats one of the experiments that hotlap was founded on, on this machine, and explains what "
         "came "
         "out. Where no GPU is here, its figures are predicted, with intervals, and marked. Without NAME: the list.",
-        epilog="What stands behind SCRIPT goes to the training as it is.",
+        examples=(
+            "hotlap lab",
+            "hotlap lab pinning --quick",
+        ),
+        note="What stands behind SCRIPT goes to the training as it is.",
+        usage=_USAGE,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")

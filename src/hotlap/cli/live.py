@@ -1,5 +1,6 @@
 """What `hotlap tune` shows while it works: a status line, and above it each section as soon as it is known."""
 
+import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -53,7 +54,7 @@ class Live:
         self._start_s = clock() - spent_s
         self._console = _console(stream)
         self._doing = ""
-        self._animated = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._animated = stream.isatty() and not self._console.is_dumb_terminal
         self._line = self._status_line() if self._animated else None
 
     def allow(self, budget_s: float) -> None:
@@ -119,14 +120,17 @@ def _whole(seconds: float) -> str:
 
 
 def _console(stream: TextIO) -> Console:
-    """Rich's console on `stream`; without a terminal plain text of a fixed width, whatever the environment says."""
+    """Rich's console on `stream`; without a terminal text of a fixed width."""
     tolerate(stream)
     if not stream.isatty():
+        # As for other programs: a log may want colours (https://force-color.org), and NO_COLOR wins.
+        colours = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
         return PipedConsole(
             file=stream,
             width=WIDTH,
-            force_terminal=False,
-            color_system=None,
+            force_terminal=bool(colours),
+            force_interactive=False,
+            color_system="standard" if colours else None,
             legacy_windows=False,
             highlight=False,
             _environ={},

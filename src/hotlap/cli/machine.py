@@ -4,17 +4,22 @@ import argparse
 import sys
 from pathlib import Path
 
+from hotlap.cli import words
+
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "machine",
-        usage="hotlap machine [options]",
-        allow_abbrev=False,
-        help="what this machine can do at best, and what is wrong with it",
+        summary="what this machine can do at best, and what is wrong with it",
         description="Measures matrix products, memory, operators, copies and the disk, and says what is wrong with the "
         "machine, what it costs, and how to fix it. Figures are kept in the user's cache folder for this "
         "hardware and these versions; what is wrong is looked at anew each time.",
+        examples=(
+            "hotlap machine",
+            "hotlap machine --quick",
+        ),
     )
     parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
     parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,30 +11,31 @@ from hotlap.errors import UserError
 
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
-    from hotlap.cli.workbench import Render, Workbench
+    from hotlap.cli.workbench import Workbench
     from hotlap.tune import Options, Scope
-
-_USAGE = "hotlap measure [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
 
 # A study without trials ends by itself; this only bounds what a script with slow steps may take (a quarter for the
 # first run).
 _BUDGET_S = 600.0
 
 _NOT_WITH_FULL = ("steps", "warmup", "timeout", "seed", "quick", "no_sweep")
-_ONLY_WITH_FULL = ("status_every", "quiet", "no_windows")
+_ONLY_WITH_FULL = ("status_every", "no_windows")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "measure",
-        usage=_USAGE,
-        allow_abbrev=False,
-        help="find what each training step waits for",
+        summary="find what each training step waits for",
         description="Runs the script for some hundred steps and tells what each of them waits for, where in the "
         "source, and what could be gained at best. The script is not changed, and what it writes is thrown away. With "
         "--full the training is run to its end, for real, and only watched.",
-        epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
+        examples=(
+            "hotlap measure train.py --lr 0.1",
+            "hotlap measure --full --quiet train.py",
+        ),
+        training=True,
     )
     parser.add_argument("--steps", metavar="N", help="steps to record (default: 200)")
     parser.add_argument("--warmup", metavar="N", help="steps that are made and thrown away first (default: 20)")
@@ -50,12 +50,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--no-windows", action="store_true", help="with --full: look at no step closely (no profiler, no sampling)"
     )
-    parser.add_argument("--quiet", action="store_true", help="with --full: say nothing on the terminal")
-    parser.add_argument("--json", metavar="PATH", help="write the study there as well; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write the report page there as well")
-    parser.add_argument("--markdown", metavar="PATH", help="write a report for a pull request there")
-    parser.add_argument("--trace", metavar="PATH", help="write the steps there as a trace for Perfetto")
-    parser.set_defaults(run=run, own_words=0)
+    words.add_quiet(parser)
+    words.add_outputs(parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +77,7 @@ def _check_together(args: argparse.Namespace) -> None:
     """
     odd = _NOT_WITH_FULL if args.full else _ONLY_WITH_FULL
     for name in odd:
-        if getattr(args, name) not in (None, False):
+        if getattr(args, name) not in (None, False) and name not in args.configured:
             word = f"--{name.replace('_', '-')}"
             why = "does not go with --full, which runs the training as it is" if args.full else "goes with --full only"
             raise UserError(f"{word} {why}.")
@@ -138,7 +135,7 @@ def _bench(args: argparse.Namespace, aim: "Target", cwd: Path) -> "Workbench":
     from hotlap.cli import shelf, workbench
     from hotlap.record import Purpose, Study, escaped
 
-    workbench.check_writable((args.json, args.html, args.markdown, args.trace))
+    workbench.check_outputs(args)
     created = shelf.now()
     study = Study(
         command=shelf.recorded(args.tail),
@@ -150,16 +147,5 @@ def _bench(args: argparse.Namespace, aim: "Target", cwd: Path) -> "Workbench":
         budget_s=_BUDGET_S,
     )
     return workbench.Workbench(
-        study,
-        shelf.Shelf(cwd, aim.title, created),
-        json_path=args.json,
-        pages=_pages(args),
-        stream=sys.stderr if args.full else None,
+        study, shelf.Shelf(cwd, aim.title, created), args, stream=sys.stderr if args.full else None
     )
-
-
-def _pages(args: argparse.Namespace) -> "Mapping[Path, Render]":
-    from hotlap.report import html, markdown, trace
-
-    renders: dict[str, Render] = {"html": html.render, "markdown": markdown.render, "trace": trace.render}
-    return {Path(path): render for name, render in renders.items() if (path := getattr(args, name)) is not None}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hotlap.cli import words
 from hotlap.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,14 +38,18 @@ _USUAL = (
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "predict",
-        usage=_USAGE,
-        allow_abbrev=False,
-        help="predict the training on other GPUs, and on several",
+        summary="predict the training on other GPUs, and on several",
         description="Runs a few steps of the training here, traces one, and predicts a step on other hardware, with "
         "an 80% interval. The script is not changed, and ends after the traced step.",
-        epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
+        examples=(
+            "hotlap predict train.py",
+            "hotlap predict --gpu 4090 --gpu H100 --count 1,4 train.py",
+        ),
+        usage=_USAGE,
+        training=True,
     )
     parser.add_argument("--gpu", action="append", metavar="NAME", help="a device; may be given again")
     parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
@@ -55,15 +60,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
     parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
     parser.add_argument("--measured-on", metavar="NAME", help="with --workload: device that the step was measured on")
-    parser.add_argument("--measured-step", type=float, metavar="SECONDS", help="with --workload: its time there")
+    parser.add_argument("--measured-step", metavar="TIME", help="with --workload: its time there")
     parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
     parser.add_argument("--price", type=float, metavar="PER_HOUR", help="of one GPU; shows the price of an epoch")
-    parser.add_argument("--levers", action="store_true", help="also predict what single changes would give there")
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="for the traced run (600)")
+    parser.add_argument("--changes", action="store_true", help="also predict what single changes would give there")
+    parser.add_argument("--timeout", default="10m", metavar="TIME", help=words.TIMEOUT_HELP.replace("120s", "10m"))
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
     parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
-    parser.set_defaults(run=run, own_words=0)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,7 +110,7 @@ def _known(args: argparse.Namespace, extra: "tuple[Device, ...]") -> "Traced":
     if not args.workload:
         if not args.tail:
             raise UserError("Which training? Give a script, -m MODULE, -- COMMAND, or --workload FILE.")
-        found = traced.trace(args.tail, timeout_s=args.timeout, devices=extra)
+        found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
         if args.save_workload:
             _kept(found.work, Path(args.save_workload))
         return found
@@ -114,7 +119,10 @@ def _known(args: argparse.Namespace, extra: "tuple[Device, ...]") -> "Traced":
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
     return traced.Traced(
-        work=workload.load(Path(args.workload)), device=args.measured_on, step_s=args.measured_step, devices=extra
+        work=workload.load(Path(args.workload)),
+        device=args.measured_on,
+        step_s=words.seconds(args.measured_step, "--measured-step") if args.measured_step is not None else None,
+        devices=extra,
     )
 
 
@@ -170,7 +178,7 @@ def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction
     shown = forecast_table.Shown(
         known=known, found=tuple(found), strong=args.strong, steps_per_epoch=epoch, price=args.price
     )
-    forecast_table.show(shown, levers=args.levers)
+    forecast_table.show(shown, levers=args.changes)
     if report is not None:
         print(f"Added to the report of the last study: {report}")
 

@@ -2,10 +2,10 @@
 
 import argparse
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from hotlap.cli import words
 
 if TYPE_CHECKING:
     from hotlap.record import Study
@@ -14,18 +14,20 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "read",
-        allow_abbrev=False,
-        help="tell what a recorded GPU trace says",
+        summary="tell what a recorded GPU trace says",
         description="Reads traces that torch.profiler wrote (CUDA and ROCm; plain or gzip) and tells what each step "
         "waited for on the device, and what could be gained at best. Several traces are ranks of one job. No GPU is "
         "needed, and nothing is run.",
+        examples=(
+            "hotlap read trace.json.gz",
+            "hotlap read --html report.html rank0.json rank1.json",
+        ),
     )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], a folder or a tar archive")
-    parser.add_argument("--json", metavar="PATH", help="write the study there; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write the report page there")
-    parser.add_argument("--markdown", metavar="PATH", help="write a report for a pull request there")
+    words.add_outputs(parser, "json", "html", "markdown")
     parser.add_argument(
         "--gpu-timeline", metavar="PATH", help="write busy, idle and exposed times there, as CSV (of the rank shown)"
     )
@@ -35,28 +37,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     from hotlap.cli import workbench
-    from hotlap.record import encode, save
-    from hotlap.report import html, markdown, terminal
     from hotlap.trace import export, study
 
-    workbench.check_writable((args.json, args.html, args.markdown, args.gpu_timeline))
+    workbench.check_outputs(args)
     found, readings = study.read(args.traces)
-    if args.json == "-":
-        print(encode(found).decode())
-    else:
-        print(terminal.render(found), end="")
-    texts: dict[str, Callable[[], str]] = {
-        "html": partial(html.render, found),
-        "markdown": partial(markdown.render, found),
-        "gpu_timeline": lambda: export.gpu_timeline(_shown(found, readings)),
-    }
-    for name, text in texts.items():
-        path = getattr(args, name)
-        if path is not None:
-            workbench.write_text(Path(path), text())
-            print(f"{path} was written.", file=sys.stderr)
-    if args.json not in (None, "-"):
-        workbench.write(Path(args.json), partial(save, found))
+    workbench.hand_out(args, found)
+    if args.gpu_timeline is not None:
+        workbench.write_text(Path(args.gpu_timeline), export.gpu_timeline(_shown(found, readings)))
+        print(f"{args.gpu_timeline} was written.", file=sys.stderr)
     return 0
 
 

@@ -5,26 +5,25 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotlap.cli import words
 from hotlap.errors import UserError
 
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
     from hotlap.record import Study
 
-_USAGE = "hotlap run [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
-
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "run",
-        usage=_USAGE,
-        allow_abbrev=False,
-        help="run a training for real, under the levers of its last study",
+        summary="run a training for real, under the levers of its last study",
         description="Runs the training under the levers that its last `hotlap tune` accepted. No file is changed, and "
         "nothing is measured: exit code, streams and signals are the training's own. Refuses where the script, its "
         "arguments, versions or the machine are not what was studied, and says what differs.",
-        epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
+        examples=("hotlap run train.py --lr 0.1",),
+        training=True,
     )
     parser.add_argument("--study", metavar="STUDY", help="folder of the study, or its JSON file (default: the newest)")
     parser.add_argument(
@@ -33,7 +32,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="most that caches, batches made ahead and workers may take, as in 8GB (default: as in the study)",
     )
     parser.add_argument("--allow-different", action="store_true", help="run what differs all the same")
-    parser.set_defaults(run=run, own_words=0)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

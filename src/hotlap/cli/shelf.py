@@ -164,6 +164,29 @@ def named(name: str) -> tuple[Path, Study]:
     return path, load(path, Study)
 
 
+def chosen(name: str | None) -> tuple[Path, Study]:
+    """The study of that name; without one, the newest that was made here.
+
+    Raises:
+        UserError: there is none. RecordError: it cannot be read.
+    """
+    if name is not None:
+        return named(name)
+    here = Path.cwd()
+    found = next(known(here), None)
+    if found is None:
+        raise UserError(f"There is no study {shown(here)}. Run `hotlap measure SCRIPT` or `hotlap tune SCRIPT` first.")
+    return found
+
+
+def is_at_work(folder: Path) -> bool:
+    """Another hotlap makes the study in `folder`."""
+    lock = _locked(folder)
+    if lock is not None:
+        lock.close()
+    return lock is None
+
+
 def length(cwd: Path, command: tuple[str, ...]) -> int | None:
     """Steps of a training that a study in `cwd` followed to its end; None where there is none of these words."""
     for _, study in known(cwd):

@@ -17,19 +17,21 @@ if TYPE_CHECKING:
 # Where nothing is said. Steps of a fifth of a second leave five minutes too few comparisons; ten are what people wait.
 _BUDGET_S, _LONG_BUDGET_S = 300.0, 540.0
 
-_USAGE = "hotlap tune [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
-
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Tell the parser of `hotlap` about this command."""
-    parser = subparsers.add_parser(
+    parser = words.command(
+        subparsers,
         "tune",
-        usage=_USAGE,
-        allow_abbrev=False,
-        help="make a training script faster, and prove it",
+        summary="make a training script faster, and prove it",
         description="Finds what each training step waits for, tries what makes it faster, proves that the gain is real "
         "and training unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.",
-        epilog="What stands behind SCRIPT, MODULE or -- goes to the training as it is.",
+        examples=(
+            "hotlap tune train.py --lr 0.1",
+            "hotlap tune --budget 15m --skip bf16-autocast -m package.train",
+            "hotlap tune -- torchrun --nproc-per-node 1 train.py",
+        ),
+        training=True,
     )
     parser.add_argument(
         "--budget",
@@ -37,9 +39,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="time for the whole study (default: 5m, or 9m where steps or starts are long, or the machine is noisy)",
     )
     parser.add_argument("--timeout", default="120s", metavar="TIME", help=words.TIMEOUT_HELP)
-    parser.add_argument("--json", metavar="PATH", help="write the study there as well; - is standard output")
-    parser.add_argument("--html", metavar="PATH", help="write the report page there as well")
-    parser.add_argument("--levers", metavar="NAMES", help="try these only, separated by commas")
+    parser.add_argument("--levers", metavar="NAMES", help="try these only, separated by commas (hotlap levers: all)")
+    parser.add_argument("--skip", metavar="NAMES", help="try all but these, separated by commas")
     parser.add_argument(
         "--allow", metavar="NAMES", help="also try what changes the training itself; there is: batch-size"
     )
@@ -50,8 +51,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--memory", metavar="SIZE", help=words.MEMORY_HELP)
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
-    parser.add_argument("--fresh", action="store_true", help="begin anew; do not go on with an interrupted study")
-    parser.set_defaults(run=run, own_words=0)
+    parser.add_argument("--fresh", action="store_true", help="start over; do not go on with an interrupted study")
+    words.add_quiet(parser)
+    words.add_outputs(parser)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,12 +71,7 @@ def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Optio
     from hotlap import levers
     from hotlap.tune import Options
 
-    names = None
-    if args.levers is not None:
-        names = words.names(args.levers, "--levers")
-        for name in names:
-            if levers.by_name(name) in levers.RECIPES:
-                raise UserError(f"{name} changes the training itself, so it is tried with --allow {name} only.")
+    names = _names(args)
     allowed = words.names(args.allow, "--allow") if args.allow is not None else ()
     for name in allowed:
         if levers.by_name(name) not in levers.RECIPES:
@@ -94,6 +92,27 @@ def _options(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Optio
     return options, aim
 
 
+def _names(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """Levers to try; None: all.
+
+    Raises:
+        UserError: one is unknown, or changes the training.
+    """
+    from hotlap import levers
+
+    wanted = words.names(args.levers, "--levers") if args.levers is not None else None
+    for name in wanted or ():
+        if levers.by_name(name) in levers.RECIPES:
+            raise UserError(f"{name} changes the training itself, so it is tried with --allow {name} only.")
+    if args.skip is None:
+        return wanted
+    skipped = {levers.by_name(name).name for name in words.names(args.skip, "--skip")}
+    left = tuple(name for name in wanted or (kind.name for kind in levers.ALL) if name not in skipped)
+    if not left:
+        raise UserError(f"--skip {args.skip} leaves no lever to try.")
+    return left
+
+
 def _total_steps(args: argparse.Namespace, cwd: Path) -> int | None:
     """As given; else what a `hotlap measure --full` of the same words saw."""
     from hotlap.cli import shelf
@@ -109,7 +128,6 @@ class _Tuning:
     def __init__(self, args: argparse.Namespace, options: "Options", aim: "Target", cwd: Path) -> None:
         from hotlap.cli import shelf, workbench
         from hotlap.record import Study, escaped
-        from hotlap.report import html
 
         self._args = args
         self._options = options
@@ -128,9 +146,8 @@ class _Tuning:
             budget_s=options.budget_s,
         )
         self._shelf = shelf.Shelf(cwd, aim.title, created)
-        workbench.check_writable((args.json, args.html))
-        pages = {Path(args.html): html.render} if args.html else {}
-        self._bench = workbench.Workbench(study, self._shelf, json_path=args.json, pages=pages)
+        workbench.check_outputs(args)
+        self._bench = workbench.Workbench(study, self._shelf, args)
 
     def run(self) -> int:
         import hotlap
@@ -154,7 +171,7 @@ class _Tuning:
                 code = 130
         bench.finish()
         if code == 130:
-            print("Interrupted. The same command goes on from here.", file=bench.stream)
+            bench.tell("Interrupted. The same command goes on from here.")
         return code
 
     def _tune(self) -> None:

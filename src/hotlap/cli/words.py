@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from hotlap.errors import UserError
@@ -10,9 +11,72 @@ from hotlap.units import num_bytes
 # Below it nothing could be done, and "8" was meant to be gigabytes.
 _LEAST_MEMORY_BYTES = 1_000_000
 
+STUDY_HELP = "folder of a study, or its JSON file (default: the newest that was made here)"
+
 TIMEOUT_HELP = "give up a run that makes no step for so long (default: 120s)"
 
 MEMORY_HELP = "most that caches, batches made ahead and workers may take, as in 8GB (default: 80%% of what is free)"
+
+
+# Option -> what it is given, and what it does; the same in every command that has it.
+_OUTPUTS = {
+    "json": "write the study there as well; - is standard output",
+    "html": "write the report page there as well",
+    "markdown": "write a report for a pull request there",
+    "trace": "write the steps there as a trace for Perfetto",
+}
+
+_TRAINING = "(SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"
+_THEIRS = "What stands behind SCRIPT, MODULE or -- goes to the training as it is."
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Descriptions are wrapped, and examples are not."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        raw = text.startswith("examples:")
+        return super()._fill_text(text, width, indent) if raw else textwrap.fill(text, width)
+
+
+def command(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    *,
+    summary: str,
+    description: str,
+    examples: Sequence[str],
+    note: str = "",
+    training: bool = False,
+    usage: str | None = None,
+) -> argparse.ArgumentParser:
+    """A parser of `hotlap NAME`; of one that runs a `training` the words behind the options are that training's."""
+    note = " ".join(filter(None, (note, _THEIRS if training else "")))
+    parser = subparsers.add_parser(
+        name,
+        usage=usage or (f"hotlap {name} [options] {_TRAINING}" if training else None),
+        allow_abbrev=False,
+        formatter_class=_Help,
+        help=summary,
+        description=description,
+        epilog="\n".join(["examples:", *(f"  {one}" for one in examples), "", note, _MORE]).replace("\n\n\n", "\n\n"),
+    )
+    if training:
+        parser.set_defaults(own_words=0)
+    return parser
+
+
+_MORE = "Exit codes, and all commands: hotlap --help"
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Nobody looks at the terminal."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors; `hotlap show` tells all")
+
+
+def add_outputs(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Options for files that a study is written to; all of them where none is named."""
+    for name in names or _OUTPUTS:
+        parser.add_argument(f"--{name}", metavar="PATH", help=_OUTPUTS[name])
 
 
 def split_command(words: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
@@ -50,13 +114,13 @@ def value_options(command: argparse.ArgumentParser) -> frozenset[str]:
 
 
 def seconds(text: str, option: str) -> float:
-    """ "5m", "90s", "1.5h" or "300" -> seconds.
+    """ "5m", "90s", "1.5h", "80ms" or "300" -> seconds.
 
     Raises:
         UserError: it is none of these, or not above 0.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text.strip())
-    value = float(match[1]) * {"s": 1, None: 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)?", text.strip())
+    value = float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1, None: 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
     if value <= 0:
         raise UserError(f"{option} {text} is not a time. Give one as in {option} 90s, {option} 5m or {option} 1h.")
     return value

@@ -1,12 +1,12 @@
 """A study while it is made: kept on disk as it grows, shown section by section, its runs started and interrupted."""
 
+import argparse
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -44,8 +44,8 @@ class Workbench:
     """Observes a study: saves it at each change, writes it where the user asked, shows what is new.
 
     Args:
-        json_path: where the study goes as well; "-" is standard output, and all else is told on standard error then.
-        pages: path given by the user -> what renders the study for it, when all is done.
+        args: of the command: `quiet`, and the outputs (`words.add_outputs`).
+        stream: where sections are shown; None: standard output, or standard error where the study itself goes there.
 
     Raises:
         UserError: there is no place to keep the study.
@@ -55,16 +55,16 @@ class Workbench:
         self,
         study: "Study",
         shelf: "Shelf",
+        args: argparse.Namespace,
         *,
-        json_path: str | None,
-        pages: Mapping[Path, Render],
         stream: TextIO | None = None,
     ) -> None:
         self.study = study
         self._shelf = shelf
-        self._json_path = json_path
-        self._pages = pages
-        self.stream: TextIO = stream or (sys.stderr if json_path == "-" else sys.stdout)
+        self._json_path: str | None = args.json
+        self._pages = _pages(args)
+        self._quiet: bool = args.quiet
+        self._stream: TextIO = stream or _stream(args)
         self.live: Live | None = None
         self.interrupt = Interrupt()
         shelf.check()
@@ -79,7 +79,7 @@ class Workbench:
         """Sections are shown as they come, until the context ends."""
         from hotlap.cli.live import Live
 
-        with Live(self.stream, budget_s=budget_s, spent_s=self.study.elapsed_s) as live:
+        with Live(self._stream, quiet=self._quiet, budget_s=budget_s, spent_s=self.study.elapsed_s) as live:
             self.live = live
             yield live
 
@@ -127,7 +127,12 @@ class Workbench:
             if self._json_path not in (None, "-"):
                 write(Path(self._json_path or ""), lambda path: save(self.study, path))
 
-    def finish(self, *, telling: bool = True) -> None:
+    def tell(self, text: str) -> None:
+        """One line, behind all that was shown."""
+        if not self._quiet:
+            print(text, file=self._stream)
+
+    def finish(self) -> None:
         """The last save, the pages, and the line that says where they are.
 
         Raises:
@@ -137,8 +142,7 @@ class Workbench:
 
         refused: list[UserError] = []
         if self.study.baseline:
-            report = partial(self._keep_report, telling=telling)
-            actions: list[Callable[[], None]] = [self.save, report, *map(self._page, self._pages)]
+            actions: list[Callable[[], None]] = [self.save, self._keep_report, *map(self._page, self._pages)]
             for action in actions:
                 try:
                     action()
@@ -149,12 +153,10 @@ class Workbench:
         if refused:
             raise refused[0]
 
-    def _keep_report(self, *, telling: bool) -> None:
+    def _keep_report(self) -> None:
         from hotlap.report import html
 
-        path = self._shelf.write("report.html", html.render(self.study))
-        if telling:
-            print(f"Report: {path}", file=self.stream)
+        self.tell(f"Report: {self._shelf.write('report.html', html.render(self.study))}")
 
     def _page(self, target: Path) -> Callable[[], None]:
         return lambda: write_text(target, self._pages[target](self.study))
@@ -225,6 +227,42 @@ def write(path: Path, action: Callable[[Path], Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """The same, for text; bytes that the system could not read as such, in a name, come out as escapes."""
     write(path, lambda path: path.write_bytes(text.encode("utf-8", "backslashreplace")))
+
+
+def _pages(args: argparse.Namespace) -> Mapping[Path, Render]:
+    """Path given by the user -> what renders the study for it."""
+    from hotlap.report import html, markdown, trace
+
+    renders: dict[str, Render] = {"html": html.render, "markdown": markdown.render, "trace": trace.render}
+    named = ((getattr(args, name, None), render) for name, render in renders.items())
+    return {Path(path): render for path, render in named if path is not None}
+
+
+def _stream(args: argparse.Namespace) -> TextIO:
+    return sys.stderr if args.json == "-" else sys.stdout
+
+
+def hand_out(args: argparse.Namespace, study: "Study") -> None:
+    """A study that is made: shown, and written where the user wants it."""
+    from hotlap.cli.live import Live
+    from hotlap.record import encode, save
+    from hotlap.report import terminal
+
+    with Live(_stream(args), quiet=args.json == "-") as live:
+        for section in terminal.sections(study):
+            live.show(section)
+    for target, render in _pages(args).items():
+        write_text(target, render(study))
+        print(f"{target} was written.", file=sys.stderr)
+    if args.json == "-":
+        print(encode(study).decode())
+    elif args.json is not None:
+        write(Path(args.json), lambda path: save(study, path))
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Refuse before anything runs what could not be written at the end."""
+    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "trace", "gpu_timeline")])
 
 
 def check_writable(paths: Sequence[str | None]) -> None:

@@ -217,7 +217,7 @@ def _batch(_: Known) -> Said:
     return Said(
         verdict="your decision",
         why="It is another training and wants another learning rate: `hotlap tune --allow batch-size` tries it, "
-        "`hotlap predict --levers` predicts it.",
+        "`hotlap predict --changes` predicts it.",
     )
 
 

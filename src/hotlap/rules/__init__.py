@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from hotlap.record import Finding, Machine, Run
 
-__all__ = ["ALL", "EXPLAINS", "Rule", "check"]
+__all__ = ["ALL", "EXPLAINS", "EXPLANATIONS", "Rule", "check"]
 
 
 class Rule(Protocol):
@@ -39,6 +39,9 @@ EXPLAINS: Mapping[str, frozenset[str]] = {
     code: module.EXPLAINS for code, module in _FILES.items() if hasattr(module, "EXPLAINS")
 }
 """Cause -> findings that it makes by itself, as its file has it."""
+
+EXPLANATIONS: Mapping[str, str] = {code: module.__doc__ or "" for code, module in _FILES.items()}
+"""Code of the finding -> what it says, why it is bad, an example."""
 
 # A cause explains another finding when it accounts for at least so much of its cost.
 _ENOUGH = 0.5

@@ -58,14 +58,24 @@ def test_a_study_that_goes_on_counts_the_time_it_has_used() -> None:
     assert out.getvalue() == "[1 min 30 s] going on\n"
 
 
-def test_colour_cannot_be_forced_on_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "30"}.items():
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False), ({"CI": "1"}, False)],
+)
+def test_a_log_has_colours_where_they_are_asked_for(
+    environment: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (environment | {"COLUMNS": "30"}).items():
         monkeypatch.setenv(name, value)
     out = StringIO()
-    with Live(out) as live:
+    with Live(out, clock=Clock()) as live:
         live.status("at work")
         live.show(terminal.patch(samples.PATCH))
-    assert "\x1b" not in out.getvalue()
+    assert ("\x1b[32m" in out.getvalue()) == coloured
+    assert "\x1b[2K" not in out.getvalue(), "each change is a line of its own all the same"
+    assert "    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 256)" in out.getvalue(), "whatever COLUMNS says"
 
 
 def test_quiet_shows_nothing() -> None:

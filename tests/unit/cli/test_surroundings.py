@@ -1,5 +1,6 @@
 """Hostile surroundings: one sentence and exit code 2 before anything runs, or a result; never a traceback of ours."""
 
+import argparse
 import errno
 import os
 import shutil
@@ -174,12 +175,8 @@ def test_a_disk_that_fills_later_costs_no_result(
 
     study = samples.study_full()
     kept = shelf.Shelf(tmp_path, "train.py", shelf.now())
-    bench = workbench.Workbench(
-        study,
-        kept,
-        json_path=None,
-        pages={tmp_path / "page": lambda _: "all of it"},
-    )
+    args = argparse.Namespace(json=None, html=str(tmp_path / "page"), quiet=False)
+    bench = workbench.Workbench(study, kept, args)
     monkeypatch.setattr(shelf, "save", full)
     with bench.showing(budget_s=None):
         bench.changed(study, "findings")
@@ -187,7 +184,7 @@ def test_a_disk_that_fills_later_costs_no_result(
         bench.finish()
     kept.close()
     assert "input-bound" in capsys.readouterr().out
-    assert (tmp_path / "page").read_text() == "all of it"
+    assert "input-bound" in (tmp_path / "page").read_text()
 
 
 def test_a_folder_that_the_training_deleted_is_not_made_again(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""`hotlap show`, `list` and `clean`: studies are found again, and deleted where that does no harm."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotlap import cli
+from hotlap.cli import shelf
+from hotlap.record import save
+from tests import sample_measured, samples
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HOTLAP_STUDIES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def two(folder: Path) -> Path:
+    """A measurement, and after it a tuned study."""
+    for number, study in enumerate((sample_measured.study_measured(), samples.study_full())):
+        path = folder / ".hotlap" / f"train-{number}" / "study.json"
+        save(replace(study, cwd=str(folder)), path)
+        (path.parent / "report.html").write_text("")
+        os.utime(path, (1e9 + number, 1e9 + number))
+    return folder / ".hotlap"
+
+
+def test_the_newest_study_is_shown_and_written(two: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", "--html", "r.html", "--markdown", "r.md"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("hotlap apply --revert  takes it back")
+    assert "3.11x as fast" in (folder / "r.html").read_text()
+    assert (folder / "r.md").read_text().startswith("## 3.11x as fast")
+
+
+def test_a_study_is_shown_by_its_folder_and_as_json_alone(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", ".hotlap/train-0", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["purpose"] == "measure"
+
+
+@pytest.mark.parametrize("command", ["show", "clean", "list"])
+def test_nothing_was_made_here(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command]) == (2 if command == "show" else 0)
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    assert "There is no study in .hotlap/ here" in said.err or "0 studies were deleted." in said.out
+
+
+def test_studies_are_listed_newest_first_with_what_they_came_to(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    tuned, measured = capsys.readouterr().out.splitlines()
+    assert tuned.split() == ["train-1", "tune", "3.11x", "as", "fast", "examples/digits.py", "--epochs", "3"]
+    assert measured.startswith("train-0  measure  10.9 ms a step")
+
+
+def test_what_is_deleted_is_said_first_and_what_is_needed_stays(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["clean", "--check"]) == 0
+    assert "2 studies would be deleted." in capsys.readouterr().out
+    (two / "train-1" / "applied.json").write_text("{}")
+    at_work = shelf._locked(two / "train-0")
+    assert at_work is not None
+    assert cli.main(["clean"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "train-1 stays: its patch is applied.",
+        "train-0 stays: it is at work.",
+        "0 studies were deleted.",
+    ]
+    at_work.close()
+    assert cli.main(["clean", "--keep", "1"]) == 0
+    assert [path.name for path in two.iterdir()] == ["train-1"]
