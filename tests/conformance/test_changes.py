@@ -19,12 +19,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from hotlap.data import batched, cached, cached_prefix, kept, late, prefix, resident
-from hotlap.data.residence import Residences
+from hotlap.data import batched, cached, cached_prefix, late, resident
+from hotlap.data.gather.resident import DeviceStores
+from hotlap.data.item_cache import engine
+from hotlap.data.prefix_cache import cached_prefix as prefix
+from tests.unit.data.gather.test_resident import Here
 from tests.unit.data.pictures import usual
 from tests.unit.data.pipelines import Compose, Noise
 from tests.unit.data.sets import equal, seed
-from tests.unit.data.test_resident import Here
 
 N = 24
 
@@ -171,7 +173,7 @@ Wrap = Callable[[Any], Any]
 def there(dataset: Any) -> Any:
     """`resident`, on this very device."""
     ours: Any = resident(dataset)
-    ours.__dict__["_hotlap_residences"] = Residences(lambda device: Here() if device.type == "cpu" else None)
+    ours.__dict__["_hotlap_devices"] = DeviceStores(lambda device: Here() if device.type == "cpu" else None)
     return ours
 
 
@@ -227,7 +229,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def small_items_are_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(prefix, "LEAST_SHARE", 0.0)
-    for module in (kept, prefix):
+    for module in (engine, prefix):
         monkeypatch.setattr(module, "MAX_RESTARTS", 1_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12, about any DataLoader's workers
@@ -343,7 +345,7 @@ def test_what_cannot_be_looked_into_is_refused_with_a_sentence(lever: str) -> No
 
 
 def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotlap.data.contents.LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.checks.contents.LEAST_S", 0.0)
     rows = torch.zeros(N, 1_000_000)
     ours = Loop([(row[:1], number) for number, row in enumerate(rows)] + [(rows, N)], cached)
     ours.loader = DataLoader(ours.loader.dataset, 8, sampler=range(N))

@@ -21,7 +21,9 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, get_worker_info,
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from hotlap import at_work, levers
-from hotlap.data import batched, cached, cached_prefix, late, memory, prefix, resident
+from hotlap.data import batched, cached, cached_prefix, late, resident
+from hotlap.data.item_cache import memory
+from hotlap.data.prefix_cache import cached_prefix as prefix
 from hotlap.levers import Scope
 from tests.conformance.loops import (
     DATA,

@@ -36,7 +36,7 @@ print("threads", torch.get_num_threads(), "fused", optimizer.param_groups[0].get
 print("argv", sys.argv, __name__, os.path.basename(__file__), "stdin", sys.stdin.read(), flush=True)
 print("to standard error", file=sys.stderr)
 if "--memory" in sys.argv:
-    from hotlap.data.memory import given_bytes
+    from hotlap.data.item_cache.memory import given_bytes
 
     print("memory", given_bytes(), flush=True)
 if "--wait" in sys.argv:

@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 
 from hotlap.cgroups import cpu_quota, memory_left_bytes
-from hotlap.data.memory import available_bytes
+from hotlap.data.item_cache.memory import available_bytes
 
 
 def write(path: Path, text: str) -> Path:

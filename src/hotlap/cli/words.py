@@ -143,7 +143,7 @@ def memory(text: str | None, environ: Mapping[str, str]) -> int | None:
     Raises:
         UserError: it is no size, or so small that its unit must have been forgotten.
     """
-    from hotlap.data.memory import VARIABLE
+    from hotlap.data.item_cache.memory import VARIABLE
 
     option = "--memory"
     if text is None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from hotlap.data.memory import VARIABLE
+from hotlap.data.item_cache.memory import VARIABLE
 from hotlap.errors import UserError
 
 if TYPE_CHECKING:

@@ -1,5 +1,9 @@
 """Loaders that hand out the same samples sooner. Public; the data levers write exactly these.
 
+`item_cache` (cached), `prefix_cache` (cached_prefix), `transforms` (late) and `gather` (batched, resident) hold these
+functions; `loader` is what a DataLoader does over their data sets, `item` takes items apart and compares them, `checks`
+finds out whether they may be kept, `wrapper` stands in a data set's place.
+
 They are imported on first use, so that importing hotlap does not import torch.
 """
 
@@ -7,11 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.data.cache import CachedDataset, cached
-    from hotlap.data.gathering import BatchedDataset, batched
-    from hotlap.data.lateness import LateDataset, late
-    from hotlap.data.prefix import PrefixDataset, cached_prefix
-    from hotlap.data.residence import resident
+    from hotlap.data.gather.batched import BatchedDataset, batched
+    from hotlap.data.gather.resident import resident
+    from hotlap.data.item_cache.cached import CachedDataset, cached
+    from hotlap.data.prefix_cache.cached_prefix import PrefixDataset, cached_prefix
+    from hotlap.data.transforms.late import LateDataset, late
 
 __all__ = [
     "BatchedDataset",
@@ -26,15 +30,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BatchedDataset": "gathering",
-    "CachedDataset": "cache",
-    "LateDataset": "lateness",
-    "PrefixDataset": "prefix",
-    "batched": "gathering",
-    "cached": "cache",
-    "cached_prefix": "prefix",
-    "late": "lateness",
-    "resident": "residence",
+    "BatchedDataset": "gather.batched",
+    "CachedDataset": "item_cache.cached",
+    "LateDataset": "transforms.late",
+    "PrefixDataset": "prefix_cache.cached_prefix",
+    "batched": "gather.batched",
+    "cached": "item_cache.cached",
+    "cached_prefix": "prefix_cache.cached_prefix",
+    "late": "transforms.late",
+    "resident": "gather.resident",
 }
 
 

@@ -1,5 +1,7 @@
-"""What a loader of ours has to say: sentences for the user, and for the record."""
+"""What a loader of ours has to say: sentences for the user, and for the record; and warnings."""
 
+import sys
+import warnings
 from typing import final
 
 from hotlap import at_work
@@ -17,3 +19,13 @@ class Notes:
         if note != self.last:
             self.last = note
             at_work.note(note)
+
+
+def warn(text: str) -> None:
+    """Warn, as if the first line that is neither ours nor torch's had done so."""
+    level = 2
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("hotlap", "torch"):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(f"hotlap: {text}", RuntimeWarning, stacklevel=level)

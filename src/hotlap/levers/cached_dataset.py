@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.data.folder import default_folder, room_bytes
+from hotlap.data.item_cache.folder import default_folder, room_bytes
 from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     NO_LINE,

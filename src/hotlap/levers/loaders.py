@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Callable, Iterable, Sequence
 
-from hotlap.data.memory import SHARE_OF_FREE
+from hotlap.data.item_cache.memory import SHARE_OF_FREE
 from hotlap.errors import UserError
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, Script, WrapArgument, scripts
@@ -13,7 +13,7 @@ from hotlap.units import percent
 MIN_SHARE = 0.02
 
 # Functions of `hotlap.data` around a data set, the innermost first: what serves its items, and what is done to whole
-# batches. `hotlap.data.stand_in` refuses any other order.
+# batches. `hotlap.data.wrapper` refuses any other order.
 NESTING = ("batched", "cached", "resident", "cached_prefix", "late")
 
 # A DataLoader takes them by position; what comes behind them is written by name.

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hotlap.data import contents, memory, prefix
+from hotlap.data.checks import contents
+from hotlap.data.item_cache import memory
+from hotlap.data.prefix_cache import cached_prefix as prefix
 
 
 @pytest.fixture(autouse=True)

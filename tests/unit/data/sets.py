@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from hotlap.data.columns import same_batch
+from hotlap.data.item_cache.columns import same_batch
 
 
 class Pictures(Dataset[Any]):

@@ -52,12 +52,12 @@ def test_training_with_augmentation_gives_the_same_losses_bit_for_bit() -> None:
 
 def test_is_settled_when_it_is_full_or_gave_up_or_hardly_computes() -> None:
     full, random_items, dropping = cached(Pictures()), cached(Augmented()), cached(Pictures(57))
-    assert not full._hotlap_kept.settled and not full._hotlap_kept.used
+    assert not full._hotlap_cache.settled and not full._hotlap_cache.used
     epochs(full, num_epochs=1)
     epochs(random_items, num_epochs=1)
-    assert full._hotlap_kept.settled and random_items._hotlap_kept.settled
+    assert full._hotlap_cache.settled and random_items._hotlap_cache.settled
     seed()
     for _ in range(60):
         list(DataLoader(dropping, batch_sampler=[list(range(start, start + 8)) for start in range(0, 48, 8)]))
     assert dropping.num_cached == 48 and not dropping.full
-    assert dropping._hotlap_kept.settled
+    assert dropping._hotlap_cache.settled

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from hotlap.data import cached_prefix, prefix
+from hotlap.data import cached_prefix
+from hotlap.data.prefix_cache import cached_prefix as prefix
 from hotlap.levers.cached_prefix import CachedPrefix
 from hotlap.probe.arms import Arms
 from hotlap.record import Plan

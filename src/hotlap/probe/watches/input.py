@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils.data import DataLoader, dataloader
 
-from hotlap.data.stand_in import behind
+from hotlap.data.wrapper import unwrapped
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.guard import Function
@@ -159,10 +159,11 @@ def _timed(function: Callable[..., Any], add: Callable[[float], None]) -> Callab
 def _chain(dataset: Any) -> list[Any]:
     """A data set and those that it wraps (Subset, ConcatDataset, the user's own)."""
     # What stands in for one hands on what is set, and has no attribute of its own that could be put back.
-    found, level = [], [behind(dataset)]
+    found, level = [], [unwrapped(dataset)]
     for _ in range(_MAX_DEPTH):
         found += level
-        level = [behind(inner) for owner in level for name in _INNER for inner in _listed(getattr(owner, name, None))]
+        parts = (part for owner in level for name in _INNER for part in _listed(getattr(owner, name, None)))
+        level = [*map(unwrapped, parts)]
     return found
 
 

@@ -1,0 +1,70 @@
+"""The random generators that an item could draw from: their states, and whether one has moved."""
+
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A random generator: its state can be read, compared and put back."""
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+
+    def fingerprint(self, state: Any) -> object:
+        """A state in a form that `==` compares."""
+        if isinstance(state, torch.Tensor):
+            return state.numpy().tobytes()
+        return state if self.name == "random" else pickle.dumps(state)
+
+
+_GLOBAL_STREAMS = (
+    Stream("random", random.getstate, random.setstate),
+    Stream("numpy.random", np.random.get_state, np.random.set_state),
+    Stream("torch", torch.default_generator.get_state, torch.default_generator.set_state),
+)
+
+
+def own_stream(name: str, generator: Any) -> Stream | None:
+    """The generator as a stream; None if it is none."""
+    if isinstance(generator, random.Random):
+        return Stream(name, generator.getstate, generator.setstate)
+    if isinstance(generator, np.random.RandomState):
+        return Stream(name, generator.get_state, generator.set_state)
+    if isinstance(generator, np.random.Generator):
+        bits: Any = generator.bit_generator
+        return Stream(name, lambda: bits.state, partial(setattr, bits, "state"))
+    if isinstance(generator, torch.Generator):
+        return Stream(name, generator.get_state, generator.set_state)
+    return None
+
+
+@dataclass(slots=True)
+class Streams:
+    """The three global generators and those found in the data set."""
+
+    own: tuple[Stream, ...] = ()
+
+    def states(self) -> list[Any]:
+        """One per generator; to be handed to `drawn` and `restore`."""
+        return [stream.read() for stream in (*_GLOBAL_STREAMS, *self.own)]
+
+    def drawn(self, before: list[Any]) -> str | None:
+        """Name of the first generator that moved since; None if none did."""
+        for stream, state in zip((*_GLOBAL_STREAMS, *self.own), before, strict=True):
+            if stream.fingerprint(stream.read()) != stream.fingerprint(state):
+                return stream.name
+        return None
+
+    def restore(self, before: list[Any]) -> None:
+        """Put every generator back to where it was."""
+        for stream, state in zip((*_GLOBAL_STREAMS, *self.own), before, strict=True):
+            stream.write(state)

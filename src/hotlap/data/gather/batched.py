@@ -1,0 +1,264 @@
+"""`batched(dataset)`: a batch of a data set that lies in memory is one gather, not a Python loop and a collate."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset, default_collate
+
+from hotlap.data.item.compare import Unsupported, is_plain_tensor
+from hotlap.data.item_cache.columns import same_batches
+from hotlap.data.loader.collate import collate_rows
+from hotlap.data.loader.collation import Batch, goes_to_default_collate
+from hotlap.data.loader.fetch import fetch, positions
+from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
+from hotlap.errors import UserError
+
+Gather = Callable[[torch.Tensor], Any]
+"""(B,) positions -> what `default_collate` makes of the items there."""
+
+
+@final
+class BatchedDataset(DatasetWrapper):
+    """What `batched` returns: the data set itself to all who look. See `batched`."""
+
+    _hotlap_function = "batched"
+    _hotlap_agrees: dict[tuple[int, torch.dtype], bool]
+    _hotlap_rows: "_Rows | None"
+    _hotlap_note: str | None
+
+    def __init__(self, dataset: Any) -> None:
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_agrees={}, _hotlap_rows=None, _hotlap_note=None)
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if batches are not gathered at the moment: why."""
+        return self._hotlap_note
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def __setitem__(self, index: Any, item: Any) -> None:
+        self._hotlap_dataset[index] = item
+
+    def __getitems__(self, indices: Any) -> Any:
+        if goes_to_default_collate() and isinstance(indices, list) and indices and set(map(type, indices)) == {int}:
+            index = positions(indices, {int}, len(self))
+            batch = None if index is None else self._hotlap_batch(indices, index)
+            if batch is not None:
+                return [Batch(batch[0])]
+        return fetch(self._hotlap_dataset, indices)
+
+    def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
+        rows = self._hotlap_rows
+        gather = rows if rows is not None and rows.current() else self._hotlap_look()
+        batch = None if gather is None else _tried(gather, index)
+        if batch is None:
+            return None
+        case = (len(indices), torch.get_default_dtype())
+        agrees = self._hotlap_agrees.get(case)
+        if agrees is None:
+            # Each size of batch is collated by torch itself once, and the gather is used only if it agrees in all.
+            try:
+                agrees = same_batches(batch[0], default_collate(fetch(self._hotlap_dataset, indices)))
+            except (TypeError, RuntimeError, ValueError):
+                agrees = False
+            self._hotlap_agrees[case] = agrees
+            if not agrees:
+                self.__dict__["_hotlap_note"] = f"batches of {len(indices)} are collated by torch: it makes others"
+        return batch if agrees else None
+
+    def _hotlap_idle(self) -> str | None:
+        return self._hotlap_note
+
+    def _hotlap_look(self) -> Gather | None:
+        """How to gather now: the script may have put other tensors into the data set."""
+        gather, reason = None, None
+        try:
+            gather = _look(self._hotlap_dataset)
+        except Unsupported as unsupported:
+            reason = f"batches of {type(self._hotlap_dataset).__name__} are not gathered: {unsupported}"
+        self.__dict__["_hotlap_note"] = reason
+        self.__dict__["_hotlap_rows"] = gather if isinstance(gather, _Rows) else None
+        return gather
+
+    def _hotlap_changed(self, name: str) -> None:
+        self._hotlap_agrees.clear()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BatchedDataset, (self._hotlap_dataset,)
+
+
+@final
+class _Rows:
+    """Rows of a `TensorDataset`."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._tensors: tuple[torch.Tensor, ...] = dataset.tensors
+
+    def current(self) -> bool:
+        """True if it need not be looked at again: the same tensors, and still without gradients."""
+        return self._dataset.tensors is self._tensors and not any([tensor.requires_grad for tensor in self._tensors])
+
+    def __call__(self, index: torch.Tensor) -> Any:
+        return [tensor.index_select(0, index) for tensor in self._tensors]
+
+
+def gather_of(dataset: Any) -> Gather | None:
+    """How to gather batches from what this data set holds now; None if its items are made in another way."""
+    try:
+        return _look(dataset)
+    except Unsupported:
+        return None
+
+
+def is_served(dataset: Any) -> bool:
+    """True if `batched` serves it."""
+    return gather_of(dataset) is not None
+
+
+def _look(dataset: Any) -> Gather:
+    """`Unsupported` says why not. Exactly these classes: one derived from them may do something else for an item."""
+    look = _KINDS.get(type(dataset))
+    gather = None if look is None else look(dataset)
+    if gather is None:
+        raise Unsupported("whose items are not rows of tensors or arrays in memory")
+    return gather
+
+
+def _tried(gather: Gather, index: torch.Tensor) -> tuple[Any] | None:
+    """(the batch,); None where only torch can tell what becomes of these items, be it an error."""
+    try:
+        return (gather(index),)
+    except (Unsupported, TypeError, RuntimeError, ValueError, IndexError, AttributeError, KeyError):
+        return None
+
+
+def _of_list(items: Any) -> Gather | None:
+    if not items:
+        return None
+    return lambda index: collate_rows([items[number] for number in index.tolist()])
+
+
+def _of_tensor(tensor: torch.Tensor) -> Gather | None:
+    if not is_plain_tensor(tensor) or tensor.ndim == 0:
+        return None
+    return lambda index: tensor.index_select(0, index)
+
+
+def _of_array(array: Any) -> Gather | None:
+    if array.ndim == 0 or array.dtype.kind not in "biufc" or not array.dtype.isnative:
+        return None
+    return lambda index: torch.from_numpy(np.asarray(np.take(array, index.numpy(), axis=0)))
+
+
+def _of_tensors(dataset: Any) -> Gather | None:
+    if not all(map(is_plain_tensor, dataset.tensors)):
+        return None
+    return _Rows(dataset)
+
+
+def _of_subset(dataset: Any) -> Gather | None:
+    inner, chosen, length = gather_of(dataset.dataset), dataset.indices, len(dataset.dataset)
+    if inner is None:
+        return None
+    if isinstance(chosen, range):
+        start, step = chosen.start, chosen.step
+        return lambda index: inner(index * step + start)
+
+    def gather(index: torch.Tensor) -> Any:
+        wanted = [chosen[number] for number in index.tolist()]
+        found = positions(wanted, set(map(type, wanted)), length)
+        if found is None:
+            raise ValueError("an index that counts from the end")
+        return inner(found)
+
+    return gather
+
+
+def _of_chain(dataset: Any) -> Gather | None:
+    parts = [gather_of(part) for part in dataset.datasets]
+    if not parts or None in parts:
+        return None
+    ends = torch.tensor(dataset.cumulative_sizes, dtype=torch.int64, device="cpu")
+    starts = [0, *dataset.cumulative_sizes]
+
+    def gather(index: torch.Tensor) -> Any:
+        part_of = torch.bucketize(index, ends, right=True)
+        batches, order = [], []
+        for number, part in enumerate(parts):
+            rows = torch.nonzero(part_of == number).flatten()
+            if len(rows) and part is not None:
+                batches.append(part(index[rows] - starts[number]))
+                order.append(rows)
+        return _joined(batches, torch.argsort(torch.cat(order)))
+
+    return gather
+
+
+def _joined(batches: Sequence[Any], order: torch.Tensor) -> Any:
+    """Batches of several parts as one, its rows in this order."""
+    if isinstance(batches[0], list):
+        return [_joined(parts, order) for parts in zip(*batches, strict=True)]
+    if len({(batch.dtype, batch.shape[1:]) for batch in batches}) > 1:
+        raise ValueError("the parts differ in shape")
+    return torch.cat(list(batches)).index_select(0, order)
+
+
+def _of_stack(dataset: Any) -> Gather | None:
+    stacked = dataset.datasets
+    names = list(stacked) if isinstance(stacked, dict) else list(range(len(stacked)))
+    gathers = [gather_of(stacked[name]) for name in names]
+    known = [gather for gather in gathers if gather is not None]
+    if len(known) < len(names):
+        return None
+    if isinstance(stacked, dict):
+        return lambda index: {name: gather(index) for name, gather in zip(names, known, strict=True)}
+    return lambda index: [gather(index) for gather in known]
+
+
+_KINDS: dict[type, Callable[[Any], Gather | None]] = {
+    list: _of_list,
+    tuple: _of_list,
+    torch.Tensor: _of_tensor,
+    np.ndarray: _of_array,
+    np.memmap: _of_array,
+    TensorDataset: _of_tensors,
+    Subset: _of_subset,
+    ConcatDataset: _of_chain,
+    StackDataset: _of_stack,
+}
+
+
+def batched(dataset: Any) -> Any:
+    """A data set whose batches are gathered from where its items lie; the same batches, many times as fast.
+
+    `DataLoader(batched(TensorDataset(x, y)), batch_size=32, shuffle=True)`. Serves tensors, NumPy arrays and memory
+    maps, `TensorDataset`, lists, and `Subset`, `ConcatDataset` and `StackDataset` of these.
+    Nothing is copied or kept: what the script changes in its tensors is in the next batch. A collate function of the
+    script's own gets the items as before, and so does any index that is no plain number.
+
+    Arguments:
+        dataset: one of these classes themselves; a class derived from them may do something else for an item.
+
+    Returns:
+        The data set, to all who look. Its `note` says why batches are not gathered, where they are not.
+    """
+    if type(dataset) is BatchedDataset:
+        return dataset
+    check(BatchedDataset, dataset)
+    if not is_served(dataset):
+        raise UserError(
+            f"batched() got a {type(dataset).__name__}, {_why_not(dataset)}. hotlap.data.cached serves other data sets."
+        )
+    return put_in_place(BatchedDataset(dataset))
+
+
+def _why_not(dataset: Any) -> str:
+    try:
+        _look(dataset)
+    except Unsupported as reason:
+        return str(reason)
+    return ""

@@ -1,0 +1,152 @@
+"""Items, and objects between the steps of a pipeline <-> bytes: what comes out is new, and the same.
+
+Pictures, tensors and arrays give their bytes without a copy in between (pickle protocol 5, out-of-band buffers). Only
+what is known to be its bytes is packed; anything else might not come out as the very object that is expected.
+"""
+
+import io
+import pickle
+import types
+from collections import OrderedDict
+from enum import Enum
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from hotlap.data.item.compare import Unsupported, is_picture, is_plain_tensor, overlaps, without_repeats
+from hotlap.data.item.trees import is_named_tuple
+
+_PLAIN = (types.FunctionType, types.BuiltinFunctionType, types.BuiltinMethodType, type)
+
+
+def pack(value: Any) -> list[Any]:
+    """One description and its buffers, all of them bytes-like; `Unsupported` names what cannot be packed."""
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    try:
+        _Packer(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+        return [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]
+    except (pickle.PicklingError, BufferError, AttributeError, TypeError) as error:
+        raise Unsupported(f"{type(error).__name__}: {error}") from error
+
+
+def unpack(parts: list[Any]) -> Any:
+    """A new object; it shares nothing with the parts."""
+    return pickle.loads(parts[0], buffers=parts[1:])
+
+
+@final
+class _Packer(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        if (
+            isinstance(value, _PLAIN)
+            or type(value) is np.dtype
+            or isinstance(value, np.dtype | torch.dtype | torch.Size)
+        ):
+            return NotImplemented
+        if is_plain_tensor(value):
+            return _pack_tensor(value)
+        if is_picture(value):
+            return _pack_picture(value)
+        if type(value) is np.ndarray:
+            return _pack_array(value)
+        if type(value).__module__.startswith("torchvision.tv_tensors"):
+            return _pack_marked(value)
+        known = isinstance(value, Enum | np.generic | complex) or is_named_tuple(value) or type(value) is OrderedDict
+        if known or getattr(type(value), "_hotlap_packs", False):
+            return NotImplemented
+        raise Unsupported(f"it holds a {_what(value)}, which might not come out the same")
+
+
+def _what(value: Any) -> str:
+    if type(value) is torch.Tensor and value.requires_grad:
+        return "tensor that requires a gradient"
+    if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        return f"tensor on {value.device}"
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _pack_tensor(value: torch.Tensor) -> Any:
+    core = without_repeats(value, value.stride())
+    flat = _elements(core)
+    as_bytes: Any = flat.view(torch.uint8).numpy()
+    data = pickle.PickleBuffer(as_bytes) if flat.numel() else None
+    return _tensor, (data, value.dtype, tuple(core.shape), value.stride(), tuple(value.shape))
+
+
+def _elements(value: torch.Tensor) -> torch.Tensor:
+    """(E,) all elements in the order of their memory."""
+    strides = value.stride()
+    order = sorted(range(value.ndim), key=lambda dim: -strides[dim])
+    flat = value.detach().permute(order).contiguous()
+    return flat.as_strided((flat.numel(),), (1,))
+
+
+def _tensor(
+    data: Any, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], whole: tuple[int, ...]
+) -> torch.Tensor:
+    made = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
+    if data is not None:
+        _fill(made, data)
+    return made if whole == shape else made.expand(whole)
+
+
+def _fill(made: torch.Tensor, data: Any) -> None:
+    strides = made.stride()
+    order = sorted(range(made.ndim), key=lambda dim: -strides[dim])
+    dense = made.permute(order)
+    rows = dense if dense.is_contiguous() else torch.empty(dense.shape, dtype=made.dtype, device="cpu")
+    rows.as_strided((rows.numel(),), (1,)).view(torch.uint8).numpy()[:] = np.frombuffer(data, np.uint8)
+    if rows is not dense:
+        dense.copy_(rows)
+
+
+def _pack_picture(value: Any) -> Any:
+    palette = None if value.palette is None else (value.getpalette(value.palette.mode), value.palette.mode)
+    return _picture, (value.mode, value.size, pickle.PickleBuffer(value.tobytes()), palette, dict(value.info))
+
+
+def _picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: dict[str, Any]) -> Any:
+    from PIL import Image
+
+    made: Any = Image.frombytes(mode, size, data)
+    if palette is not None:
+        made.putpalette(*palette)
+    made.info = info
+    return made
+
+
+def _pack_array(value: Any) -> Any:
+    strides, size = value.strides, value.itemsize
+    steps = tuple(stride // size for stride in strides) if size else ()
+    if value.dtype.kind not in "biufcSU" or not size or min(strides, default=0) < 0 or any(s % size for s in strides):
+        raise Unsupported(f"it holds an array of {value.dtype} that is not plain")
+    if value.size and overlaps(value.shape, steps):
+        raise Unsupported("it holds an array whose elements share memory")
+    # Texts have no buffer of their own kind; their bytes have.
+    as_bytes: Any = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return _array, (pickle.PickleBuffer(as_bytes), value.dtype.str, value.shape, strides, value.flags.writeable)
+
+
+def _array(data: Any, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], writeable: bool) -> Any:
+    rows = np.frombuffer(data, np.uint8).view(dtype).reshape(shape)
+    reach = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + rows.itemsize
+    made: Any = np.ndarray(shape, dtype, np.empty(reach if rows.size else 0, np.uint8), strides=strides)
+    made[...] = rows
+    made.flags.writeable = writeable
+    return made
+
+
+def _pack_marked(value: Any) -> Any:
+    """torchvision's tensors that know what they show."""
+    plain = value.as_subclass(torch.Tensor)
+    if not is_plain_tensor(plain):
+        raise Unsupported("it holds a tensor that is not a plain one")
+    return _marked, (type(value), plain, dict(value.__dict__))
+
+
+def _marked(kind: type[Any], plain: torch.Tensor, marks: dict[str, Any]) -> Any:
+    made = plain.as_subclass(kind)
+    made.__dict__.update(marks)
+    return made

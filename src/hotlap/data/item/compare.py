@@ -1,0 +1,145 @@
+"""One item of a data set: what can be kept of it, compared byte by byte, and looked through for shared memory."""
+
+import struct
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import torch
+
+from hotlap.data.item.trees import flatten
+
+# Immutable: may be handed out again as they are. Exact types only; a subclass may carry more.
+_ATOMS = frozenset({int, float, bool, complex, str, bytes, type(None)})
+
+
+class Unsupported(Exception):  # noqa: N818 - reads as the sentence "unsupported"
+    """An item that cannot be kept; the message says why."""
+
+
+def is_picture(value: Any) -> bool:
+    """True for a plain PIL image (one that a file is still open behind is another type)."""
+    return type(value).__module__ == "PIL.Image" and type(value).__name__ == "Image"
+
+
+def is_plain_tensor(value: Any) -> bool:
+    """True for an ordinary dense CPU tensor that carries no gradient: one whose bytes are all that it is."""
+    return (
+        type(value) is torch.Tensor
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and not (value.requires_grad or value.is_quantized or value.is_nested or value.is_conj() or value.is_neg())
+    )
+
+
+def overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """True if two positions of such a view may be the same memory (as after `expand`)."""
+    reach = 1
+    for stride, size in sorted((abs(stride), size) for size, stride in zip(sizes, strides, strict=True) if size > 1):
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False
+
+
+def without_repeats(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """Of a tensor as after `expand`, the part that holds all its elements once, with these strides."""
+    core = value
+    for dim, (size, stride) in enumerate(zip(value.shape, strides, strict=True)):
+        if stride == 0 and size > 1:
+            core = core.narrow(dim, 0, 1)
+    if overlaps(tuple(core.shape), strides):
+        raise Unsupported("it holds a tensor whose elements share memory")
+    return core
+
+
+def copy_tensor(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """An independent tensor with the same bytes and the given strides."""
+    core = without_repeats(value, strides)
+    with torch.no_grad():
+        copy = torch.empty_strided(core.shape, strides, dtype=value.dtype, device="cpu").copy_(core)
+    return copy if core is value else copy.expand(value.shape)
+
+
+def tensor_bytes(value: torch.Tensor) -> torch.Tensor:
+    """The elements in order, as one row of bytes: so that NaN equals itself and -0.0 differs from 0.0."""
+    flat = value.detach().contiguous()
+    # A single element counts as contiguous whatever its stride, and then cannot be viewed as bytes.
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)
+
+
+def same_tensor(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Equal in type, shape and bytes; strides are not looked at."""
+    return (
+        left.dtype == right.dtype and left.shape == right.shape and torch.equal(tensor_bytes(left), tensor_bytes(right))
+    )
+
+
+def same_array(left: Any, right: Any) -> bool:
+    """Equal in type, shape and bytes; strides are not looked at. Serves numpy scalars too."""
+    return bool(left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes())
+
+
+def same(left: Any, right: Any) -> bool:
+    """True if both are of the same types and bytes all the way down; False too for what cannot be compared."""
+    (lefts, one), (rights, other) = flatten(left), flatten(right)
+    return (
+        one == other
+        and all(type(left) is type(right) for left, right in zip(lefts, rights, strict=True))
+        and all(map(_same_leaf, lefts, rights))
+    )
+
+
+def _same_leaf(left: Any, right: Any) -> bool:
+    if isinstance(left, torch.Tensor):
+        return is_plain_tensor(left) and is_plain_tensor(right) and same_tensor(left, right)
+    if isinstance(left, np.ndarray | np.generic):
+        return not left.dtype.hasobject and same_array(left, right)
+    if isinstance(left, float):
+        return struct.pack("d", left) == struct.pack("d", right)
+    if type(left) in _ATOMS or isinstance(left, Enum):
+        return bool(left == right)
+    if is_picture(left):
+        return bool(left.mode == right.mode and left.size == right.size and left.tobytes() == right.tobytes())
+    return False
+
+
+def parts(item: Any) -> Iterator[Any]:
+    """The item and all that it consists of, containers included."""
+    yield item
+    if isinstance(item, tuple | list):
+        for part in item:
+            yield from parts(part)
+    elif isinstance(item, dict):
+        for part in item.values():
+            yield from parts(part)
+
+
+def _memory(value: Any) -> int | None:
+    """What tells the memory of a mutable value from that of others; None for an immutable or empty one."""
+    if isinstance(value, torch.Tensor):
+        try:
+            return value.untyped_storage().data_ptr() or None
+        except (NotImplementedError, RuntimeError):  # sparse tensors have no storage
+            return id(value)
+    if isinstance(value, np.ndarray):
+        owner = value
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        return id(owner)
+    if type(value) in _ATOMS or isinstance(value, tuple | Enum | np.generic):
+        return None
+    return id(value)
+
+
+def shares_memory(left: Any, right: Any) -> bool:
+    """True if changing one in place could change the other."""
+    seen = {_memory(part) for part in parts(left)} - {None}
+    return any(_memory(part) in seen for part in parts(right))
+
+
+def entangled(item: Any) -> bool:
+    """True if one part of the item is the same memory as another: copies of the parts would come apart."""
+    places = [place for part in parts(item) if (place := _memory(part)) is not None]
+    return len(set(places)) < len(places)

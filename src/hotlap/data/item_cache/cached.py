@@ -1,0 +1,153 @@
+"""`cached(dataset)`: items are computed once, kept as contiguous arrays, and gathered a batch at a time."""
+
+from pathlib import Path
+from typing import Any, final
+from weakref import WeakValueDictionary
+
+import torch
+
+from hotlap.data.item_cache.engine import ItemCache
+from hotlap.data.item_cache.store import ColumnStore, Store
+from hotlap.data.loader.collation import Batch, goes_to_default_collate
+from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
+
+
+@final
+class CachedDataset(DatasetWrapper):
+    """What `cached` returns: the data set itself to all who look, with kept items. See `cached`."""
+
+    _hotlap_function = "cached"
+    _hotlap_cache: ItemCache
+    _hotlap_devices: Any
+    """`hotlap.data.gather.resident.DeviceStores`: batches are gathered on a device; or None."""
+
+    def __init__(self, dataset: Any, memory_bytes: int | None = None, disk: bool | str | Path = False) -> None:
+        object.__setattr__(self, "_hotlap_dataset", dataset)
+        object.__setattr__(self, "_hotlap_devices", None)
+        object.__setattr__(self, "_hotlap_cache", ItemCache(dataset, memory_bytes=memory_bytes, disk=disk))
+
+    @property
+    def num_cached(self) -> int:
+        """Items kept now."""
+        self._hotlap_cache.refused()
+        return self._hotlap_cache.num_cached
+
+    @property
+    def full(self) -> bool:
+        """True if every item is kept."""
+        return self._hotlap_cache.full
+
+    @property
+    def warm(self) -> bool:
+        """True if the items were found on disk, as another run left them."""
+        return self._hotlap_cache.warm
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if items are not kept, or were dropped, or are not on the device: what was seen."""
+        devices = self._hotlap_devices
+        self._hotlap_cache.refused()
+        return self._hotlap_cache.note or (None if devices is None else devices.notes.last)
+
+    def __getitem__(self, index: Any) -> Any:
+        kept = self._hotlap_cache
+        if kept.given_up:
+            return kept.plain([index], single=True)
+        located = kept.locate([index])
+        if located is None:
+            return kept.plain([index], single=True) if kept.given_up else kept.compute([index], single=True)
+        store, positions = located
+        return store.take(positions.tolist())[0] if kept.exact_items else kept.plain([index], single=True)
+
+    def __getitems__(self, indices: Any) -> Any:
+        kept = self._hotlap_cache
+        if kept.given_up:
+            return kept.plain(indices)
+        if not hasattr(indices, "__len__"):
+            indices = list(indices)
+        elif isinstance(indices, torch.Tensor):
+            indices = list(indices)  # what the loop of the DataLoader makes of it
+        located = kept.locate(indices)
+        if located is None:
+            return kept.plain(indices) if kept.given_up else kept.compute(indices)
+        store, positions = located
+        if goes_to_default_collate():
+            batch = self._hotlap_gather(store, positions) if kept.full else store.gather(positions)
+            if batch is not None:
+                return [Batch(batch[0])]
+        return store.take(positions.tolist()) if kept.exact_items else kept.plain(indices)
+
+    def _hotlap_batch(self, indices: list[int], index: torch.Tensor) -> tuple[Any] | None:
+        store = self._hotlap_cache.ready(indices)
+        return None if store is None else self._hotlap_gather(store, index)
+
+    def _hotlap_settled(self) -> bool:
+        kept, devices = self._hotlap_cache, self._hotlap_devices
+        return not kept.used or kept.refused() or (kept.settled and (devices is None or devices.settled))
+
+    def _hotlap_idle(self) -> str | None:
+        kept = self._hotlap_cache
+        return None if kept.used and not kept.refused() else self.note or ""
+
+    def _hotlap_gather(self, store: Store, index: torch.Tensor) -> tuple[Any] | None:
+        """A batch of a store that holds all items."""
+        devices = self._hotlap_devices
+        gathers = devices is not None and isinstance(store, ColumnStore)
+        return devices.gather(store, index) if gathers else store.gather(index)
+
+    def _hotlap_begin_epoch(self) -> None:
+        self._hotlap_cache.begin_epoch()
+
+    def _hotlap_changed(self, name: str) -> None:
+        self._hotlap_cache.drop(f"attribute {name} of the data set")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies and spawned workers fill a cache of their own.
+        kept = self._hotlap_cache
+        return CachedDataset, (kept.dataset, kept.memory_bytes, kept.disk)
+
+
+def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | Path = False) -> CachedDataset:
+    """A data set that computes each item of `dataset` once, on first use, and hands out the same batches sooner.
+
+    `DataLoader(cached(train), batch_size=64, shuffle=True)` gives bit-identical batches and leaves every random stream
+    as it would be. A complete batch for torch's own collate function is one gather per tensor; a collate function of
+    the script's own gets ordinary, independent items.
+
+    Items must always come out the same. An item that draws from `random`, NumPy, torch or a generator found in the
+    data set is noticed at once. A change of attributes, transforms, length or tensors is noticed before the next batch,
+    one of anything else that items are made from before the first batch of the next epoch: entries of containers, bytes
+    of arrays and tensors, frames, closures, globals, time and size of the files that items were read from. Kept items
+    are dropped then, and computed anew. What cannot be compared is not kept, nor what takes more than a tenth of what
+    is saved (the first look: 30% of an epoch), and `note` says so. All else (the clock, environment variables, state in
+    hidden places) is looked for by computing kept items again as training goes on, one in 16 batches and within 2% of
+    the time; on the first difference true items are handed out from then on, with a warning. `note` says what was seen.
+
+    What it cannot see: a data set that counts its calls or prints does so less often; the few items computed twice do
+    so once more; what is changed and put back within one epoch, state of installed libraries, and hidden state that
+    changes from one item to the next may be handed out stale for some batches, until the next check. Without a loader,
+    as many items as there are count as an epoch.
+
+    Forked worker processes compute items into memory that all of them share. Once it holds all items, batches are
+    gathered in the training process, and workers are started no more. Workers that are spawned keep nothing.
+
+    Arguments:
+        dataset: map-style: `dataset[i]` gives an item, `len(dataset)` their number. Not changed.
+        memory_bytes: the most that kept items may take; None: 80% of what is free when the first batch is kept.
+
+    Returns:
+        The data set with kept items. Attributes are read from, and set on, the wrapped one. The same one for each call
+        with the same arguments, as long as it is there: loaders over one data set share what is kept.
+    """
+    if type(dataset) is CachedDataset:
+        return dataset
+    check(CachedDataset, dataset)
+    case = (id(dataset), memory_bytes, str(disk))
+    made = _MADE.get(case)
+    if made is None:
+        made = _MADE[case] = put_in_place(CachedDataset(dataset, memory_bytes, disk))
+    return made
+
+
+_MADE: WeakValueDictionary[tuple[int, int | None, str], CachedDataset] = WeakValueDictionary()
+"""Of a data set that one of these holds, the id stays its own."""

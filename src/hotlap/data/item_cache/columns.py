@@ -1,0 +1,374 @@
+"""One leaf of all items (the image, the label) in one contiguous array.
+
+Shape letters: N items of the data set, B items of a batch.
+"""
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from math import prod
+from operator import itemgetter
+from typing import Any, cast, final
+
+import numpy as np
+import torch
+
+from hotlap.data.item.compare import Unsupported, copy_tensor, is_plain_tensor, same_array, same_tensor, tensor_bytes
+from hotlap.data.item.trees import flatten_batch
+
+Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
+"""(shape, dtype) -> a CPU tensor for all items: in memory, or in a file that is mapped into it."""
+
+# index_select divides more elements than this among threads (GRAIN_SIZE in aten/src/ATen/Parallel.h).
+_ONE_THREAD_ELEMENTS = 32_768
+# Up to here threads bring little and can cost much: 64 rows of 3 kB took 22 to 80 us with two threads and 38 to 56 us
+# with one on a quiet two-core machine, but 3,000 to 10,000 us against 56 us when the other core was in use (256 rows:
+# 3,200 us and more against 230 to 670 us).
+_ONE_THREAD_BYTES = 1 << 20
+
+
+def in_memory(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Memory of this process alone."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def _as_array(rows: torch.Tensor) -> Any:
+    """The same memory for NumPy, which has no bfloat16 and no float8."""
+    try:
+        return rows.numpy()
+    except TypeError:
+        return rows.view({1: torch.uint8, 2: torch.int16}[rows.element_size()]).numpy()
+
+
+class Column(ABC):
+    """Holds N values of one kind; knows what `default_collate` makes of B of them."""
+
+    item_bytes: int
+    """Memory for one value."""
+    exact_items = True
+    """False if a value taken out again could be told from the one put in (so that it must not be handed out)."""
+    mappable = True
+    """True if all values lie in the memory that was allocated, so that other processes and a file can share them."""
+
+    @property
+    def layout(self) -> str:
+        """What the allocated bytes mean; equal layouts can share them."""
+        return type(self).__name__
+
+    @abstractmethod
+    def accepts(self, value: Any) -> bool:
+        """True if a value is of this column's kind: type, dtype, shape and strides."""
+
+    @abstractmethod
+    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+        """Keep copies of `values` at the (B,) positions `index`."""
+
+    @abstractmethod
+    def take(self, positions: list[int]) -> list[Any]:
+        """Independent values, as they were put in."""
+
+    @abstractmethod
+    def gather(self, index: torch.Tensor) -> Any:
+        """What `default_collate` makes of the values at these positions."""
+
+    @abstractmethod
+    def holds(self, position: int, value: Any) -> bool:
+        """True if the kept value has the same bytes."""
+
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
+        return None, ()
+
+    def adjust(self, batch_size: int, expected: Any) -> None:  # noqa: B027 - most columns have nothing to adjust
+        """Learn from what `default_collate` really made of B values."""
+
+
+class _Rows(Column):
+    """A column whose values lie in `self.store`, (N, ...) with the dimensions in the order of a batch's memory."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: torch.dtype,
+        num_items: int,
+        allocate: Allocate,
+    ) -> None:
+        # Which order of dimensions a stack of such values comes out in (images held channels-last stay so) is
+        # torch's to decide, so torch is asked.
+        with torch.inference_mode(False):
+            sample = copy_tensor(torch.empty(shape, dtype=dtype, device="cpu"), strides)
+        stacked = torch.stack([sample, sample]).stride()[1:]
+        order = sorted(range(len(shape)), key=lambda dim: (-stacked[dim], dim))
+        self._order = [0, *(1 + dim for dim in order)]
+        self._inverse = [self._order.index(dim) for dim in range(len(shape) + 1)]
+        self._straight = self._order == sorted(self._order)
+        self._shape, self._strides, self._dtype = shape, strides, dtype
+        self._batch_strides: dict[int, tuple[int, ...]] = {}
+        # Normal tensors also when made inside of inference mode: those could not be written to outside of it.
+        with torch.inference_mode(False):
+            self.store = allocate((num_items, *(shape[dim] for dim in order)), dtype)
+        self.item_bytes = max(1, prod(shape) * self.store.element_size())
+        self._row_elements = prod(shape)
+        self._array = _as_array(self.store)
+
+    @property
+    def layout(self) -> str:
+        return f"{type(self).__name__} {self._dtype} {list(self._shape)} strides {list(self._strides)}"
+
+    def put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
+        """Keep the (B, ...) rows."""
+        # Through NumPy: torch's index_copy_ knows no float8.
+        self._array[index.numpy()] = _as_array(rows.detach().permute(self._order))
+
+    def rows(self, index: torch.Tensor) -> torch.Tensor:
+        """(B, ...) memory that nobody else holds."""
+        num_elements = index.numel() * self._row_elements
+        rows = torch.empty((index.numel(), *self.store.shape[1:]), dtype=self._dtype, device="cpu")
+        if num_elements <= _ONE_THREAD_ELEMENTS or num_elements * self.store.element_size() > _ONE_THREAD_BYTES:
+            with torch.no_grad():
+                torch.index_select(self.store, 0, index, out=rows)
+        else:
+            # The positions are known to be there; with "raise", NumPy would copy twice.
+            np.take(self._array, index.numpy(), axis=0, out=_as_array(rows), mode="clip")
+        return rows if self._straight else rows.permute(self._inverse)
+
+    def gather(self, index: torch.Tensor) -> Any:
+        rows = self.rows(index)
+        if self._batch_strides:
+            strides = self._batch_strides.get(index.numel())
+            if strides is not None:
+                return torch.empty_strided(rows.shape, strides, dtype=rows.dtype, device="cpu").copy_(rows)
+        return rows
+
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        return (None if batch_size in self._batch_strides else self.store), tuple(self._inverse)
+
+    def adjust(self, batch_size: int, expected: Any) -> None:
+        self._batch_strides.pop(batch_size, None)
+        index = torch.zeros(batch_size, dtype=torch.int64, device="cpu")
+        if isinstance(expected, torch.Tensor) and self.rows(index).stride() != expected.stride():
+            self._batch_strides[batch_size] = expected.stride()
+
+    def row(self, position: int) -> torch.Tensor:
+        """A view of one value."""
+        row = self.store[position : position + 1]
+        return (row if self._straight else row.permute(self._inverse))[0]
+
+
+@final
+class _TensorColumn(_Rows):
+    """Tensors of one dtype, shape and strides."""
+
+    def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
+        super().__init__(tuple(sample.shape), sample.stride(), sample.dtype, num_items, allocate)
+
+    def accepts(self, value: Any) -> bool:
+        return (
+            is_plain_tensor(value)
+            and value.dtype == self._dtype
+            and tuple(value.shape) == self._shape
+            and value.stride() == self._strides
+        )
+
+    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+        with torch.no_grad():
+            self.put_rows(index, torch.stack(values))
+
+    def take(self, positions: list[int]) -> list[Any]:
+        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
+        rows: list[Any] = list(cast(Any, torch.unbind_copy)(self.rows(index)))  # its annotation says None
+        if not rows or rows[0].stride() == self._strides:
+            return rows
+        return [copy_tensor(row, self._strides) for row in rows]
+
+    def holds(self, position: int, value: Any) -> bool:
+        return same_tensor(self.row(position), value)
+
+
+@final
+class _ArrayColumn(_Rows):
+    """NumPy arrays of one class, dtype, shape and strides; a batch of them is a tensor."""
+
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
+        if sample.dtype.kind not in "biufc" or not sample.dtype.isnative or min(sample.strides, default=0) < 0:
+            raise Unsupported(f"an item holds an array of {sample.dtype}")
+        probe = np.empty(1, dtype=sample.dtype)
+        try:
+            dtype = torch.from_numpy(probe).dtype
+        except TypeError as error:
+            raise Unsupported(f"an item holds an array of {sample.dtype}") from error
+        strides = tuple(stride // sample.itemsize for stride in sample.strides)
+        super().__init__(sample.shape, strides, dtype, num_items, allocate)
+        self._type, self._array_dtype, self._array_strides = type(sample), sample.dtype, sample.strides
+        self._writeable = sample.flags.writeable
+        # Other strides than these are rebuilt through torch, which keeps odd ones (of a dimension of size 1) as well.
+        self._plain = sample.flags.c_contiguous and np.empty(sample.shape, sample.dtype).strides == sample.strides
+        self.exact_items = type(sample) is np.ndarray and self._writeable
+
+    def accepts(self, value: Any) -> bool:
+        return (
+            type(value) is self._type
+            and value.dtype == self._array_dtype
+            and value.shape == self._shape
+            and value.strides == self._array_strides
+            and value.flags.writeable == self._writeable
+        )
+
+    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+        self.put_rows(index, torch.from_numpy(np.stack([np.asarray(value) for value in values])))
+
+    def take(self, positions: list[int]) -> list[Any]:
+        if self._plain:
+            return [self.row(position).numpy().copy(order="C") for position in positions]
+        return [copy_tensor(self.row(position), self._strides).numpy() for position in positions]
+
+    def holds(self, position: int, value: Any) -> bool:
+        return same_array(self.row(position).numpy(), value)
+
+
+@final
+class _NumberColumn(Column):
+    """Python's int, float or bool (exactly these types)."""
+
+    _DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool}  # noqa: RUF012 - never changed
+
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
+        self._type = type(sample)
+        with torch.inference_mode(False):
+            self.store = allocate((num_items,), self._DTYPES[self._type])
+        self.item_bytes = self.store.element_size()
+
+    @property
+    def layout(self) -> str:
+        return f"{type(self).__name__} {self._type.__name__}"
+
+    def accepts(self, value: Any) -> bool:
+        return type(value) is self._type and (self._type is not int or -(2**63) <= value < 2**63)
+
+    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+        with torch.no_grad():
+            self.store.index_copy_(0, index, torch.tensor(values, dtype=self.store.dtype, device="cpu"))
+
+    def take(self, positions: list[int]) -> list[Any]:
+        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
+        values: list[Any] = self.store.index_select(0, index).tolist()
+        return values
+
+    def gather(self, index: torch.Tensor) -> Any:
+        return self.store.index_select(0, index)
+
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        return self.store, (0,)
+
+    def holds(self, position: int, value: Any) -> bool:
+        kept = self.store[position].item()
+        return bool(struct.pack("d", kept) == struct.pack("d", value) if self._type is float else kept == value)
+
+
+@final
+class _ScalarColumn(Column):
+    """NumPy scalars of one type."""
+
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
+        self._type = type(sample)
+        try:
+            dtype = torch.from_numpy(np.empty(1, dtype=sample.dtype)).dtype
+        except TypeError as error:
+            raise Unsupported(f"an item holds a NumPy scalar of {sample.dtype}") from error
+        with torch.inference_mode(False):
+            self._rows = allocate((num_items,), dtype)
+        self.array = self._rows.numpy()
+        self.item_bytes = self.array.itemsize
+
+    @property
+    def layout(self) -> str:
+        return f"{type(self).__name__} {self._type.__name__}"
+
+    def accepts(self, value: Any) -> bool:
+        return type(value) is self._type
+
+    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+        self.array[index.numpy()] = values
+
+    def take(self, positions: list[int]) -> list[Any]:
+        return [self._type(self.array[position]) for position in positions]
+
+    def gather(self, index: torch.Tensor) -> Any:
+        return self._rows.index_select(0, index)
+
+    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        return self._rows, (0,)
+
+    def holds(self, position: int, value: Any) -> bool:
+        return same_array(self.array[position], value)
+
+
+@final
+class _TextColumn(Column):
+    """str or bytes; a batch of them is a tuple inside of a sequence, and a list elsewhere."""
+
+    mappable = False
+
+    def __init__(self, sample: Any, num_items: int) -> None:
+        self._type = type(sample)
+        self._collect: type = list
+        self._values: list[Any] = [None] * num_items
+        # A str takes 49 bytes and its characters (CPython 3.11), a reference 8.
+        self.item_bytes = len(sample) + 60
+
+    def accepts(self, value: Any) -> bool:
+        return type(value) is self._type
+
+    def put(self, index: torch.Tensor, values: list[Any]) -> None:
+        for position, value in zip(index.tolist(), values, strict=True):
+            self._values[position] = value
+
+    def take(self, positions: list[int]) -> list[Any]:
+        return [self._values[position] for position in positions]
+
+    def gather(self, index: torch.Tensor) -> Any:
+        positions = index.tolist()
+        if len(positions) == 1:
+            return self._collect((self._values[positions[0]],))
+        return self._collect(itemgetter(*positions)(self._values))
+
+    def adjust(self, batch_size: int, expected: Any) -> None:
+        self._collect = type(expected)
+
+    def holds(self, position: int, value: Any) -> bool:
+        return bool(self._values[position] == value)
+
+
+def column_for(sample: Any, num_items: int, allocate: Allocate = in_memory) -> Column:
+    """An empty column for values like `sample`; `Unsupported` if there is none."""
+    if is_plain_tensor(sample):
+        return _TensorColumn(sample, num_items, allocate)
+    if isinstance(sample, np.ndarray):
+        return _ArrayColumn(sample, num_items, allocate)
+    if isinstance(sample, np.bool_ | np.number):
+        return _ScalarColumn(sample, num_items, allocate)
+    if type(sample) in (int, float, bool):
+        return _NumberColumn(sample, num_items, allocate)
+    if type(sample) in (str, bytes):
+        return _TextColumn(sample, num_items)
+    raise Unsupported(f"an item holds a {type(sample).__name__}")
+
+
+def same_batch(left: Any, right: Any) -> bool:
+    """True if two collated leaves are equal in type, dtype, shape, strides and bytes."""
+    if isinstance(left, torch.Tensor):
+        return (
+            type(right) is type(left)
+            and left.dtype == right.dtype
+            and left.shape == right.shape
+            and left.stride() == right.stride()
+            and torch.equal(tensor_bytes(left), tensor_bytes(right))
+        )
+    return type(left) is type(right) and bool(left == right)
+
+
+def same_batches(left: Any, right: Any) -> bool:
+    """True if two batches are equal in structure, types, strides and bytes."""
+    (lefts, one), (rights, other) = flatten_batch(left), flatten_batch(right)
+    return one == other and all(map(same_batch, lefts, rights))

@@ -1,0 +1,193 @@
+"""A folder of finished caches, one file each: found again by the next run, and never trusted unread.
+
+A file is written under a name of its own, which its owner holds locked, and gets its final name only when it is whole:
+whoever is killed leaves a file that the next run removes, and two trainings that fill the same cache never see each
+other's half. What a file holds is checked (length, layout, checksums of all its bytes) before an item of it is used.
+
+File: the store's memory, page by page; a description in JSON; its length and a mark (16 bytes).
+"""
+
+import fcntl
+import json
+import os
+import struct
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, final
+
+from hotlap.data.checks.checksums import of_bytes
+from hotlap.data.item_cache.folder import SHARE_OF_DISK
+from hotlap.data.item_cache.shared_block import SharedBlock
+from hotlap.folders import lies_in_memory
+
+_MARK = b"hotlap01"
+_END = struct.Struct("<Q8s")
+
+# A cache that nobody opened for so long is removed when another one is written.
+_KEPT_DAYS = 30
+
+# Between the making of a file and its lock nobody may take it for an abandoned one.
+_LOCKED_BY_S = 10.0
+
+
+class DiskUnavailable(Exception):  # noqa: N818 - reads as the sentence "no disk"
+    """The folder cannot be used; the message says why."""
+
+
+@final
+class UnfinishedFile:
+    """A file that is being filled. Without a folder entry it is just memory that may be written to disk."""
+
+    def __init__(self, path: Path | None, descriptor: int, num_bytes: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+        self.block = SharedBlock(num_bytes, file=descriptor)
+
+    def close(self) -> None:
+        """Give the file up; its memory stays as long as a tensor lies in it."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            self.path = None
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+@final
+class DiskCache:
+    """One folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def unfinished(self, num_bytes: int, *, named: bool) -> UnfinishedFile:
+        """An empty file of this length, its space reserved. One without a name is there to save memory.
+
+        Raises:
+            DiskUnavailable: the folder cannot be written to, the disk is too full, or it is none.
+        """
+        if not named and lies_in_memory(self.folder):
+            raise DiskUnavailable(f"{self.folder} lies in memory itself: name another folder with HOTLAP_CACHE")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            usage = os.statvfs(self.folder)
+            free = usage.f_bavail * usage.f_frsize
+            if num_bytes > SHARE_OF_DISK * free:
+                raise DiskUnavailable(f"{self.folder} has only {free} bytes free for {num_bytes}")
+            if named:
+                self._tidy()
+            descriptor, name = tempfile.mkstemp(suffix=".partial", dir=self.folder)
+        except OSError as error:
+            raise DiskUnavailable(f"{self.folder} cannot be used: {error}") from error
+        path = Path(name)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if num_bytes:
+                # Writing to a mapped page that has no room on the disk would end the process (SIGBUS).
+                os.posix_fallocate(descriptor, 0, num_bytes)
+            unfinished = UnfinishedFile(path, descriptor, num_bytes)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+            raise DiskUnavailable(f"{self.folder} cannot hold {num_bytes} bytes: {error}") from error
+        if not named:
+            path.unlink()
+            unfinished.path = None
+        return unfinished
+
+    def publish(self, unfinished: UnfinishedFile, *, key: str, layout: str, num_items: int) -> None:
+        """Make a full unfinished what the next run finds under this key.
+
+        Raises:
+            DiskUnavailable: it could not be written.
+        """
+        if unfinished.path is None:
+            return
+        about = {
+            "key": key,
+            "layout": layout,
+            "num_items": num_items,
+            "num_bytes": unfinished.block.num_bytes,
+            "crc32": _checksums(unfinished.block),
+        }
+        text = json.dumps(about).encode()
+        try:
+            os.pwrite(unfinished.descriptor, text + _END.pack(len(text), _MARK), unfinished.block.num_bytes)
+            unfinished.path.replace(self._place(key))
+        except OSError as error:
+            raise DiskUnavailable(f"the cache could not be written: {error}") from error
+        unfinished.path = None
+
+    def find(self, key: str, *, layout: str, num_items: int, num_bytes: int) -> SharedBlock | None:
+        """The finished cache of this key, checked; None without one.
+
+        Raises:
+            DiskUnavailable: there is a file, but not what it should be. It is removed.
+        """
+        place = self._place(key)
+        try:
+            with place.open("rb") as file:
+                block = _read(file, {"key": key, "layout": layout, "num_items": num_items, "num_bytes": num_bytes})
+            os.utime(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, struct.error) as error:
+            place.unlink(missing_ok=True)
+            raise DiskUnavailable(f"the cache on disk was damaged ({error}), so it was removed") from error
+        return block
+
+    def _place(self, key: str) -> Path:
+        return self.folder / f"{key}.cache"
+
+    def _tidy(self) -> None:
+        """Remove what killed runs left, and what nobody has used for long."""
+        for path in self.folder.glob("*.partial"):
+            if _owner_is_gone(path):
+                path.unlink(missing_ok=True)
+        for path in self.folder.glob("*.cache"):
+            try:
+                if time.time() - path.stat().st_mtime > _KEPT_DAYS * 86400:
+                    path.unlink()
+            except OSError:
+                continue  # another run removed it first
+
+
+def _owner_is_gone(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        if time.time() - os.fstat(descriptor).st_ctime < _LOCKED_BY_S:
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _read(file: Any, expected: dict[str, object]) -> SharedBlock:
+    """The mapped memory of a file; ValueError if it is not what is expected."""
+    length = os.fstat(file.fileno()).st_size
+    end = os.pread(file.fileno(), _END.size, max(0, length - _END.size))
+    text_bytes, mark = _END.unpack(end)
+    if mark != _MARK or text_bytes > length:
+        raise ValueError("its end is missing")
+    about = json.loads(os.pread(file.fileno(), text_bytes, length - _END.size - text_bytes))
+    if not isinstance(about, dict):
+        raise ValueError("its description cannot be read")
+    other = [name for name, value in expected.items() if about.get(name) != value]
+    num_bytes = expected["num_bytes"]
+    if other or not isinstance(num_bytes, int) or length != num_bytes + text_bytes + _END.size:
+        raise ValueError(f"{', '.join(other) or 'its length'} differs")
+    block = SharedBlock(num_bytes, file=file.fileno(), read_only=True)
+    if about.get("crc32") != _checksums(block):
+        raise ValueError("its bytes have changed")
+    return block
+
+
+def _checksums(block: SharedBlock) -> list[int]:
+    return of_bytes(memoryview(block.pages)[: block.num_bytes])

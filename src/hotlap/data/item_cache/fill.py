@@ -1,0 +1,192 @@
+"""The store of a data set's items: made, found on disk, filled by other processes, and given up."""
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hotlap import at_work
+from hotlap.data.checks.opened_files import OpenedFiles
+from hotlap.data.checks.random_state import Streams
+from hotlap.data.item.compare import Unsupported
+from hotlap.data.item_cache.fill_pool import FillPool, Work, cannot_fork, wait_for
+from hotlap.data.item_cache.memory import limit_bytes, usable_cores
+from hotlap.data.item_cache.placement import OpenStore, close_with, open_store, placement_for
+from hotlap.data.item_cache.progress import Progress
+from hotlap.data.item_cache.store import Store
+
+# Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
+# process with torch takes 10 to 30 ms.
+FILL_LEAST_S = 0.5
+
+# A filling that takes less is waited for: two processes that compute and a training that computes too, with more
+# threads than cores, slow each other down (a small step took 3 ms in place of 0.4 ms). A longer one goes on beside it.
+FILL_WAIT_S = 5.0
+
+# What a copy of this process that computes items takes for itself: 3.7 MiB with small ones (torch 2.13, Linux).
+FILLER_BYTES = 4 << 20
+
+
+class CacheFill(ABC):
+    """Where items are, and who computes them ahead. What may be kept at all is decided by `ItemCache`."""
+
+    def __init__(self, dataset: Any, *, memory_bytes: int | None, disk: bool | str | Path) -> None:
+        self.dataset = dataset
+        self.memory_bytes = memory_bytes
+        self.disk = disk
+        self.note: str | None = None
+        self.warm = False
+        """True if the items were found on disk."""
+        self._full = False
+        self._process = os.getpid()
+        self._streams = Streams()
+        self._files = OpenedFiles()
+        self._store: Store | None = None
+        self._opened: OpenStore | None = None
+        self._fillers: FillPool | None = None
+        self.progress = Progress(0)
+        self._own_memory = False
+        self._limit_bytes = 0
+        self._item_s = 0.0
+
+    @abstractmethod
+    def give_up(self, reason: str) -> None:
+        """Hand out true items from now on."""
+
+    @abstractmethod
+    def _again(self, index: Any) -> tuple[Any] | None:
+        """(the item computed once more,), leaving no trace in any generator; None if that gave reason to give up."""
+
+    @abstractmethod
+    def _why_not_kept(self, before: list[Any]) -> str | None:
+        """What was seen around computing items that forbids to keep them."""
+
+    @property
+    def num_cached(self) -> int:
+        """Items kept now, by whichever process computed them."""
+        return int(self._present.sum())
+
+    @property
+    def full(self) -> bool:
+        """True if every item is kept."""
+        return self._full or self.look_if_full()
+
+    def look_if_full(self) -> bool:
+        """Whether every item is kept now; if so, the process that made the store lets the next run find them."""
+        if not self._full and self._store is not None and self._present.all():
+            self._full = True
+            if self._opened is not None and not self._in_copy:
+                self._opened.publish()
+                self._tell(self._opened)
+        return self._full
+
+    @property
+    def _present(self) -> Any:
+        return self.progress.present
+
+    @property
+    def _in_copy(self) -> bool:
+        """True in a process that was forked since: what it keeps elsewhere than in the store is lost with it."""
+        return self._process != os.getpid()
+
+    @property
+    def _name(self) -> str:
+        return type(self.dataset).__name__
+
+    def say(self, note: str) -> None:
+        """Something that the user should know."""
+        self.note = note
+        at_work.note(note)
+
+    def _pays_to_share(self, length: int) -> bool:
+        """True if other processes should compute items, and may."""
+        return self._item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
+
+    def _open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
+        """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
+        placement = placement_for(
+            memory_bytes=self.memory_bytes, disk=self.disk, own_memory=self._own_memory, shared=shared
+        )
+        self._limit_bytes = placement.limit_bytes
+        try:
+            opened = open_store(self.dataset, items, length, placement)
+        except Unsupported as unsupported:
+            self.give_up(f"{self._name} is not kept: {unsupported}")
+        except (MemoryError, RuntimeError, OSError) as error:
+            self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
+        else:
+            self._opened, self._store = opened, opened.store
+            close_with(self, opened)
+            self.progress = Progress(length, full=opened.full)
+            self.warm = self._full = opened.full
+            self._tell(opened)
+
+    def _leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
+        """Begin anew in memory: what another run left is of other items."""
+        self._stop()
+        self.disk = False
+        self._open(items, length, shared=shared)
+        self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
+
+    def _fill(self, length: int) -> None:
+        """Have all items computed in other processes; wait for them if that is soon done."""
+        cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
+        if cores < 1:
+            return
+        soon = self._item_s * length / cores < FILL_WAIT_S
+        present = self._present
+        self._fillers = FillPool(
+            lambda _: self._filler(),
+            num_processes=cores if soon else max(1, cores - 1),
+            item_s=self._item_s,
+            is_missing=lambda position: not present[position],
+            waited_for=soon,
+        )
+        self._fillers.request(range(length))
+        self._fillers.close()
+        if soon:
+            wait_for(self._fillers, self._absorb, lambda: self._fillers is None, 2 * FILL_WAIT_S)
+
+    def _filler(self) -> Work:
+        """IN A FILLER: what computes items into the store."""
+        torch.set_num_threads(1)
+
+        def work(wanted: list[int]) -> str | None:
+            before = self._streams.states()
+            with self._files.opened_by_items():
+                items = [self.dataset[position] for position in wanted]
+            reason = self._why_not_kept(before)
+            if reason is None and self._store is not None:
+                self._store.put(wanted, items)
+            return reason
+
+        return work
+
+    def _absorb(self, done: list[int]) -> None:
+        """Items that the fillers computed are kept from now on."""
+        fillers = self._fillers
+        if fillers is None:
+            return
+        self._present[done] = True
+        self.look_if_full()
+        if fillers.trouble is not None or fillers.num_outstanding == 0:
+            self._fillers = None
+            fillers.stop()
+            if fillers.refused and fillers.trouble is not None:
+                self.give_up(fillers.trouble)
+
+    def _tell(self, opened: OpenStore) -> None:
+        for note in opened.notes:
+            self.say(f"{self._name}: {note}")
+        opened.notes.clear()
+
+    def _stop(self) -> None:
+        """End the fillers, and give the file up."""
+        if self._fillers is not None:
+            self._fillers.stop()
+            self._fillers = None
+        if self._opened is not None and not self._in_copy:
+            self._opened.close()
+        self._opened = None

@@ -1,0 +1,205 @@
+"""The first items of a data set -> a store for all of them, in memory or on disk; or a full one off the disk."""
+
+import os
+import sys
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hotlap.data.checks.checksums import Unseen
+from hotlap.data.item.codec import pack
+from hotlap.data.item.compare import Unsupported
+from hotlap.data.item_cache.columns import in_memory
+from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
+from hotlap.data.item_cache.folder import default_folder
+from hotlap.data.item_cache.key import key_of
+from hotlap.data.item_cache.memory import ALLOWANCE, limit_bytes
+from hotlap.data.item_cache.records import SharedRecords, expected_bytes
+from hotlap.data.item_cache.shared_block import SharedBlock
+from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store
+from hotlap.folders import lies_in_memory
+from hotlap.units import size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where items are to be kept."""
+
+    limit_bytes: int
+    """Memory that may be used."""
+    own_memory: bool
+    """Items share memory with the data set or with each other: only whole batches can be kept."""
+    shared: bool
+    """Processes that were forked are to compute items into it, and to read them."""
+    on_disk: bool
+    """The next run is to find it."""
+    disk: DiskCache
+    """For that, and for what memory cannot hold."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenStore:
+    """A store, and the file behind it."""
+
+    store: Store
+    num_items: int
+    disk: DiskCache
+    unfinished: UnfinishedFile | None = None
+    """What it is written to."""
+    key: str | None = None
+    """Under which the unfinished is to be published."""
+    dataset: Any = None
+    """What the key was made of."""
+    full: bool = False
+    """It came off the disk with all items."""
+    notes: list[str] = field(default_factory=list)
+
+    def publish(self) -> None:
+        """All items are there: let the next run find them."""
+        if self.unfinished is None or self.key is None or not isinstance(self.store, ColumnStore):
+            return
+        try:
+            if key_of(self.dataset) != self.key:
+                raise Unseen("it was changed while its items were computed")
+            self.disk.publish(self.unfinished, key=self.key, layout=self.store.layout, num_items=self.num_items)
+        except DiskUnavailable as reason:
+            self.notes.append(str(reason))
+        except Unseen as reason:
+            self.notes.append(f"the cache is not kept on disk: {reason}")
+        self.close()
+
+    def close(self) -> None:
+        """Give up the unfinished, if it was not published; memory that tensors lie in stays."""
+        if self.unfinished is not None:
+            self.unfinished.close()
+            self.unfinished = None
+
+
+def open_store(dataset: Any, items: Sequence[Any], length: int, placement: Placement) -> OpenStore:
+    """A store for `length` items like these; `Unsupported` says why there is none."""
+    columns = _columns(items[0])
+    needed_bytes = 0 if columns is None else length * columns.item_bytes
+    alone = placement.shared or needed_bytes > placement.limit_bytes  # texts lie in objects of this process
+    if columns is None or (alone and not columns.mappable):
+        if placement.own_memory:
+            raise Unsupported("its items share memory with the data set, so that copies could be told")
+        records, note = open_records(items, length, placement.limit_bytes)
+        return OpenStore(store=records, disk=placement.disk, num_items=length, notes=[note] if note else [])
+    opened = OpenStore(store=columns, disk=placement.disk, num_items=length)
+    if columns.mappable and placement.on_disk and _on_disk(dataset, items[0], opened, placement):
+        return opened
+    if needed_bytes > placement.limit_bytes:
+        _spill(items[0], opened, placement, needed_bytes)
+        return opened
+    allocate = SharedBlock(ColumnStore.block_bytes(items[0], length)).allocate if columns.mappable else in_memory
+    opened.store = ColumnStore(items[0], length, allocate)
+    take(opened.store, needed_bytes, placement.limit_bytes)
+    return opened
+
+
+def _columns(sample: Any) -> ColumnStore | None:
+    """Columns for items like this one, without room for any; None if they have none."""
+    try:
+        return ColumnStore(sample, 0)
+    except Unsupported:
+        return None
+
+
+def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
+    """(a store for `length` items like these, each by itself; what is to be said); `Unsupported`: there is none."""
+    if sys.platform != "linux":
+        raise Unsupported("its items differ in structure, and such are kept on Linux only")
+    entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
+    wanted = expected_bytes(length, entry_bytes)
+    if wanted <= limit_bytes:
+        store = RecordStore(SharedRecords(length, limit_bytes))
+        ALLOWANCE.take(store, wanted)
+        return store, None
+    folder, needs = default_folder(), f"take about {size(wanted)}, and {size(limit_bytes)} of memory may be used"
+    try:
+        return RecordStore(
+            SharedRecords(length, wanted, folder=folder)
+        ), f"its items {needs}: they are kept in a file in {folder}"
+    except DiskUnavailable as reason:
+        raise Unsupported(f"its items {needs}; {reason}") from None
+    return store, f"its items {needs}: they are kept in a file in {folder}"
+
+
+def placement_for(*, memory_bytes: int | None, disk: bool | str | Path, own_memory: bool, shared: bool) -> Placement:
+    """What the arguments of `cached` come to here and now."""
+    return Placement(
+        limit_bytes=limit_bytes(memory_bytes),
+        own_memory=own_memory,
+        shared=shared,
+        on_disk=disk is not False,
+        disk=DiskCache(default_folder() if isinstance(disk, bool) else Path(disk)),
+    )
+
+
+def close_with(owner: object, opened: OpenStore) -> None:
+    """When the owner is gone its unfinished file goes too, unless this is a copy of the process that writes it."""
+    if opened.unfinished is not None:
+        weakref.finalize(owner, _close_in, os.getpid(), opened)
+
+
+def _close_in(process: int, opened: OpenStore) -> None:
+    if os.getpid() == process:
+        opened.close()
+
+
+def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
+    """Memory for a store; `Unsupported` if there is not as much."""
+    if needed_bytes > limit_bytes:
+        raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(limit_bytes)} may be used")
+    ALLOWANCE.take(store, needed_bytes)
+
+
+def _on_disk(dataset: Any, sample: Any, opened: OpenStore, placement: Placement) -> bool:
+    """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
+    length = opened.num_items
+    total = ColumnStore.block_bytes(sample, length)
+    if total > placement.limit_bytes and lies_in_memory(placement.disk.folder):
+        opened.notes.append(f"the cache is not kept on disk: {placement.disk.folder} lies in memory itself")
+        return False
+    try:
+        opened.dataset, opened.key = dataset, key_of(dataset)
+    except Unseen as reason:
+        opened.notes.append(f"the cache is not kept on disk: {reason}")
+        return False
+    try:
+        layout = ColumnStore(sample, 0).layout
+        block = placement.disk.find(opened.key, layout=layout, num_items=length, num_bytes=total)
+    except DiskUnavailable as reason:
+        opened.notes.append(str(reason))
+        block = None
+    if block is not None:
+        opened.store, opened.full = ColumnStore(sample, length, block.allocate), True
+        return True
+    try:
+        opened.unfinished = placement.disk.unfinished(total, named=True)
+    except DiskUnavailable as reason:
+        opened.notes.append(f"the cache is not kept on disk: {reason}")
+        return False
+    opened.store = ColumnStore(sample, length, opened.unfinished.block.allocate)
+    if lies_in_memory(placement.disk.folder):
+        ALLOWANCE.take(opened.store, total)
+    return True
+
+
+def _spill(sample: Any, opened: OpenStore, placement: Placement, needed_bytes: int) -> None:
+    """Pages of a file without a name: the kernel writes them out when memory gets short."""
+    length = opened.num_items
+    try:
+        opened.unfinished = placement.disk.unfinished(ColumnStore.block_bytes(sample, length), named=False)
+    except DiskUnavailable as reason:
+        raise Unsupported(
+            f"it would take about {size(needed_bytes)}, {size(placement.limit_bytes)} of memory may be used, "
+            f"and {reason}"
+        ) from None
+    opened.store = ColumnStore(sample, length, opened.unfinished.block.allocate)
+    opened.notes.append(
+        f"its items take {size(needed_bytes)}, more than the {size(placement.limit_bytes)} of memory that may be used, "
+        f"so they are kept in a file in {placement.disk.folder}"
+    )

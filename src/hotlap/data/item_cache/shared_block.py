@@ -1,0 +1,40 @@
+"""One block of memory for all columns, which other processes and a file can share.
+
+Private memory of this process cannot be filled by forked ones, and is gone when the process is.
+"""
+
+import mmap
+from math import prod
+from typing import Any, final
+
+import torch
+
+# Each column begins on a page of its own.
+_PAGE_BYTES = 4096
+
+
+@final
+class SharedBlock:
+    """Pages that forked processes share: anonymous ones, or those of a file that is as long."""
+
+    def __init__(self, num_bytes: int, *, file: int | None = None, read_only: bool = False) -> None:
+        # copy-on-write for a finished file: whatever happens in this process, the file stays as it was checked
+        mode = {"access": mmap.ACCESS_COPY} if read_only else {}
+        self.pages = mmap.mmap(-1 if file is None else file, max(1, num_bytes), **mode)
+        self.num_bytes = num_bytes
+        self._used_bytes = 0
+
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """The next part of the block. It stays mapped as long as a tensor lies in it."""
+        numel = prod(shape)
+        if numel == 0:
+            return torch.empty(shape, dtype=dtype, device="cpu")
+        tensor: Any = torch.frombuffer(self.pages, dtype=dtype, count=numel, offset=self._used_bytes)
+        self._used_bytes += whole_pages(numel * tensor.element_size())
+        whole: torch.Tensor = tensor.view(shape)
+        return whole
+
+
+def whole_pages(num_bytes: int) -> int:
+    """Bytes of the pages that so many bytes lie on."""
+    return -(-num_bytes // _PAGE_BYTES) * _PAGE_BYTES

@@ -1,0 +1,190 @@
+"""Where the items of a data set are kept: by column, gathered a batch at a time, or one by one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, final
+
+import torch
+from torch.utils.data import default_collate
+
+from hotlap.data.item.codec import pack, unpack
+from hotlap.data.item.compare import Unsupported, same
+from hotlap.data.item.trees import Structure, flatten, flatten_batch, unflatten
+from hotlap.data.item_cache.columns import Allocate, Column, column_for, in_memory, same_batch
+from hotlap.data.item_cache.records import SharedRecords
+from hotlap.data.item_cache.shared_block import whole_pages
+from hotlap.units import size
+
+
+class Varies(Exception):  # noqa: N818 - reads as the sentence "varies"
+    """An item is built otherwise than the first one."""
+
+
+class Store(ABC):
+    """Keeps copies of items at positions 0 to N - 1."""
+
+    exact_items: bool
+    """False if items taken out could be told from those put in; batches still could not."""
+    used_bytes: int
+    """What it takes now, or has reserved."""
+    mappable = False
+    """True if all of it lies in the memory that was allocated for it, and in no object of this process."""
+
+    @abstractmethod
+    def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
+        """Keep copies."""
+
+    @abstractmethod
+    def take(self, positions: Sequence[int]) -> list[Any]:
+        """Independent items, as they were put in."""
+
+    @abstractmethod
+    def gather(self, index: torch.Tensor) -> tuple[Any] | None:
+        """(what `default_collate` makes of these items,); None if only torch itself can tell."""
+
+    @abstractmethod
+    def holds(self, position: int, item: Any) -> bool:
+        """True if the kept item has the same types and bytes."""
+
+
+@final
+class ColumnStore(Store):
+    """Items that are all built alike: each leaf in one contiguous array, a batch is one gather per leaf."""
+
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate = in_memory) -> None:
+        leaves, self._structure = flatten(sample)
+        self._columns = [column_for(leaf, num_items, allocate) for leaf in leaves]
+        self.mappable = all(column.mappable for column in self._columns)
+        self._batches: dict[tuple[int, torch.dtype], tuple[Structure] | None] = {}
+        self.exact_items = all(column.exact_items for column in self._columns)
+        self.item_bytes = sum(column.item_bytes for column in self._columns)
+        self.used_bytes = num_items * self.item_bytes
+
+    @property
+    def layout(self) -> str:
+        """What the allocated bytes mean; equal layouts can share them."""
+        return "; ".join([repr(self._structure), *(column.layout for column in self._columns)])
+
+    @staticmethod
+    def block_bytes(sample: Any, num_items: int) -> int:
+        """What an `SharedBlock` must hold for N items like `sample`."""
+        total = 0
+
+        def count(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+            nonlocal total
+            none = torch.empty((0, *shape[1:]), dtype=dtype, device="cpu")
+            total += whole_pages(prod(shape) * none.element_size())
+            return none
+
+        ColumnStore(sample, num_items, count)
+        return total
+
+    def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
+        """Keep copies; `Varies` for an item that does not fit."""
+        rows = [self._leaves(item) for item in items]
+        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
+        for column, values in zip(self._columns, zip(*rows, strict=True), strict=True):
+            column.put(index, list(values))
+
+    def take(self, positions: Sequence[int]) -> list[Any]:
+        """Independent items, as they were put in."""
+        wanted = list(positions)
+        taken = [column.take(wanted) for column in self._columns]
+        return [unflatten((values[row] for values in taken), self._structure) for row in range(len(wanted))]
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """One for each leaf of an item."""
+        return self._columns
+
+    def gather(
+        self, index: torch.Tensor, *, promise: Callable[[Column], Any] = lambda column: None
+    ) -> tuple[Any] | None:
+        """(the batch,), one gather per leaf; None if torch itself must collate true items.
+
+        Arguments:
+            index: (B,) positions.
+            promise: column -> what stands for its part of the batch, or None.
+        """
+        case = (index.numel(), torch.get_default_dtype())
+        if case not in self._batches:
+            self._batches[case] = self._check(index)
+        built = self._batches[case]
+        if built is None:
+            return None
+        leaves = []
+        for column in self._columns:
+            promised = promise(column)
+            leaves.append(column.gather(index) if promised is None else promised)
+        return (unflatten(leaves, built[0]),)
+
+    def _check(self, index: torch.Tensor) -> tuple[Structure] | None:
+        """(how torch itself builds a batch of this size,), once for each; None if a gather does not agree in all."""
+        try:
+            leaves, structure = flatten_batch(default_collate(self.take(index.tolist())))
+        except (TypeError, RuntimeError, ValueError):
+            return None
+        if len(leaves) != len(self._columns):
+            return None
+        for column, expected in zip(self._columns, leaves, strict=True):
+            column.adjust(index.numel(), expected)
+            if not same_batch(column.gather(index), expected):
+                return None
+        return (structure,)
+
+    def _leaves(self, item: Any) -> list[Any]:
+        """In the order of the columns; `Varies` if the item is built otherwise."""
+        leaves, structure = flatten(item)
+        if structure != self._structure or not all(
+            column.accepts(leaf) for column, leaf in zip(self._columns, leaves, strict=True)
+        ):
+            raise Varies
+        return leaves
+
+    def holds(self, position: int, item: Any) -> bool:
+        """True if the kept item has the same types and bytes."""
+        try:
+            leaves = self._leaves(item)
+        except Varies:
+            return False
+        return all(column.holds(position, leaf) for column, leaf in zip(self._columns, leaves, strict=True))
+
+
+@final
+class RecordStore(Store):
+    """Items that differ in shape or structure: each a record of its own, which is read out anew."""
+
+    exact_items = True
+    mappable = True
+
+    def __init__(self, records: SharedRecords) -> None:
+        self.records = records
+
+    @property
+    def used_bytes(self) -> int:  # type: ignore[override]  # grows as items come
+        """What it takes now."""
+        return self.records.used_bytes
+
+    def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
+        """Keep copies; `Unsupported` for an item that does not fit."""
+        for position, item in zip(positions, items, strict=True):
+            if not self.records.put(position, pack(item)):
+                raise Unsupported(f"it would take more than the {size(self.records.limit_bytes)} set aside for it")
+
+    def take(self, positions: Sequence[int]) -> list[Any]:
+        """Independent items, as they were put in."""
+        return [self._at(position) for position in positions]
+
+    def gather(self, index: torch.Tensor) -> tuple[Any] | None:
+        """Always None: only torch itself can tell what it makes of such items."""
+        return None
+
+    def holds(self, position: int, item: Any) -> bool:
+        """True if the kept item has the same types and bytes."""
+        return same(self._at(position), item)
+
+    def _at(self, position: int) -> Any:
+        parts = self.records.get(position)
+        assert parts is not None, "an item is asked for only once it is kept"
+        return unpack(parts)

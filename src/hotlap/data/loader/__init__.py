@@ -1,0 +1,1 @@
+"""What a DataLoader does over the data sets of this package: its iterators, its indices, its collate function."""

@@ -1,0 +1,1 @@
+"""What comes before the first random transform, kept; the rest runs for each item."""

@@ -1,0 +1,283 @@
+"""The transforms of a data set, cut in two: what comes before the first random draw, and what follows.
+
+The cut is made where the data set itself calls its transforms: for the time of one item, each pipeline (torchvision's
+`Compose`, of either version, or whatever is built like it, and `nn.Sequential`) holds a single step of ours, which runs
+the head, keeps what comes out, and hands the data set a mark in place of the result.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, final
+
+import torch
+from torch.utils.data import Dataset
+
+from hotlap.data.checks.random_state import Stream, Streams
+from hotlap.data.item.trees import flatten, unflatten
+
+# How deep below the data set pipelines are looked for, and among how many objects.
+_MOST_OBJECTS = 64
+_MOST_CHILDREN = 32
+
+
+class CannotSplit(Exception):  # noqa: N818 - reads as the sentence "touched"
+    """The data set works on what its transforms return, or in a way that cannot be followed."""
+
+
+@final
+class Placeholder:
+    """Stands for the result of a call (for one of several: `part`). Whoever does anything with it is told no."""
+
+    __slots__ = ("call", "part")
+    _hotlap_packs: ClassVar[bool] = True
+
+    def __init__(self, call: int, part: int | None = None) -> None:
+        self.call, self.part = call, part
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise CannotSplit("it works on what its transforms return")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Placeholder, (self.call, self.part)
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """One object with steps that are called one after the other."""
+
+    owner: Any
+    attribute: str
+    """Where its steps are: `transforms` of a Compose, `_modules` of an `nn.Sequential`, a data set's only transform."""
+    num_head: int = 0
+    """Steps that are run when an item is cut: those before the first that draws."""
+
+    def steps(self) -> list[Callable[..., Any]]:
+        """As they are now."""
+        held = getattr(self.owner, self.attribute)
+        if isinstance(held, dict):
+            return [*held.values()]
+        return [*held] if isinstance(held, list | tuple) else [held]
+
+    def run(self, inputs: tuple[Any, ...], first: int, last: int | None = None) -> tuple[Any, ...]:
+        """Steps `first` to `last`, called as torchvision calls them."""
+        for step in self.steps()[first:last]:
+            result = step(*inputs)
+            inputs = result if len(inputs) > 1 else (result,)
+        return inputs
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a pipeline while an item was made."""
+
+    pipeline: int
+    inputs: Any
+    """What came out of the head; a `Placeholder` if the call was given the result of another one."""
+    several: bool
+    """It was given several inputs, and returns as many."""
+
+    _hotlap_packs: ClassVar[bool] = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, (self.pipeline, self.inputs, self.several)
+
+
+@dataclass(slots=True)
+class HalfItem:
+    """An item whose tails have not run: how it is built, and what they are given."""
+
+    skeleton: Any
+    calls: list[Call] = field(default_factory=list)
+
+    _hotlap_packs: ClassVar[bool] = True
+
+
+@final
+class Pipelines:
+    """All pipelines of a data set."""
+
+    def __init__(self, dataset: Any, *, alone: Callable[[Any], bool] | None = None) -> None:
+        """`alone`: which transforms count as a pipeline of one step where a data set holds them by themselves."""
+        self.dataset = dataset
+        self.found = list(_find(dataset, alone or (lambda _: False)))
+        self._lock = threading.RLock()
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """Steps of each head."""
+        return tuple(pipeline.num_head for pipeline in self.found)
+
+    @heads.setter
+    def heads(self, heads: tuple[int, ...]) -> None:
+        for pipeline, num_head in zip(self.found, heads, strict=True):
+            pipeline.num_head = num_head
+
+    def find_heads(self, index: Any, own: tuple[Stream, ...]) -> None:
+        """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
+        if not self.found:
+            return
+        streams = Streams(own)
+        before = streams.states()
+        _Traced(self, streams).make(index)
+        streams.restore(before)
+
+    def why_not(self) -> str | None:
+        """Why cutting it there is not worth a thought, once `find_heads` has seen some items."""
+        return None if self.found else "no pipeline of transforms was found in it"
+
+    def half(self, index: Any) -> HalfItem:
+        """An item as far as its heads go.
+
+        Raises:
+            CannotSplit: it cannot be cut there.
+        """
+        half = HalfItem(None)
+        try:
+            with self._lock, self.recording(half.calls):
+                half.skeleton = self.dataset[index]
+        except Exception as error:  # the data set's code, which met a mark, or an error of its own that comes again
+            raise CannotSplit(f"it works on what its transforms return ({type(error).__name__}: {error})") from error
+        if not half.calls:
+            raise CannotSplit("it calls none of its transforms")
+        return half
+
+    def whole(self, half: HalfItem) -> Any:
+        """The item: each call's tail in the order of the calls, then what was built of their results."""
+        results: list[Any] = []
+        for call in half.calls:
+            pipeline = self.found[call.pipeline]
+            if isinstance(call.inputs, Placeholder):
+                outputs = pipeline.run((_result(results, call.inputs),), 0)
+            else:
+                outputs = pipeline.run(call.inputs, pipeline.num_head)
+            results.append(outputs if call.several else outputs[0])
+        return built(half.skeleton, results)
+
+    @contextmanager
+    def recording(self, calls: list[Call]) -> Iterator[None]:
+        """Within this, the data set's pipelines run their heads only, and add what comes out to `calls`."""
+        own = threading.get_ident()
+        held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self.found]
+        try:
+            for number, pipeline in enumerate(self.found):
+                step = _Step(number, Pipeline(_Held(held[number]), "steps", pipeline.num_head), calls, own)
+                setattr(pipeline.owner, pipeline.attribute, _as_held(held[number], step))
+            yield
+        finally:
+            for pipeline, before in zip(self.found, held, strict=True):
+                setattr(pipeline.owner, pipeline.attribute, before)
+
+
+@dataclass(slots=True)
+class _Held:
+    steps: Any
+
+
+@dataclass(slots=True)
+class _Step:
+    """What a pipeline holds while an item is cut."""
+
+    number: int
+    pipeline: Pipeline
+    calls: list[Call]
+    thread: int
+
+    def __call__(self, *inputs: Any) -> Any:
+        if threading.get_ident() != self.thread:  # not the item that is being cut
+            outputs = self.pipeline.run(inputs, 0)
+            return outputs if len(inputs) > 1 else outputs[0]
+        several = len(inputs) > 1
+        if any(isinstance(value, Placeholder) for value in inputs):
+            if several:
+                raise CannotSplit("it hands the results of one pipeline to another, several at once")
+            given: Any = inputs[0]
+        else:
+            given = self.pipeline.run(inputs, 0, self.pipeline.num_head)
+        self.calls.append(Call(self.number, given, several))
+        call = len(self.calls) - 1
+        return tuple(Placeholder(call, part) for part in range(len(inputs))) if several else Placeholder(call)
+
+
+@final
+class _Traced:
+    """Runs an item with all steps, and looks at the generators after each."""
+
+    def __init__(self, pipelines: Pipelines, streams: Streams) -> None:
+        self._pipelines = pipelines
+        self._streams = streams
+
+    def make(self, index: Any) -> None:
+        held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self._pipelines.found]
+        try:
+            for pipeline, steps in zip(self._pipelines.found, held, strict=True):
+                named = steps.items() if isinstance(steps, dict) else enumerate(steps)
+                seen = {key: self._watching(pipeline, place, step) for place, (key, step) in enumerate(named)}
+                setattr(pipeline.owner, pipeline.attribute, seen if isinstance(steps, dict) else [*seen.values()])
+            self._pipelines.dataset[index]
+        finally:
+            for pipeline, steps in zip(self._pipelines.found, held, strict=True):
+                setattr(pipeline.owner, pipeline.attribute, steps)
+
+    def _watching(self, pipeline: Pipeline, place: int, step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*inputs: Any) -> Any:
+            before = self._streams.states()
+            result = step(*inputs)
+            if self._streams.drawn(before) is not None:
+                pipeline.num_head = min(pipeline.num_head, place)
+            return result
+
+        return run
+
+
+def _as_held(held: Any, step: Any) -> Any:
+    """This one step in place of those."""
+    if isinstance(held, dict):
+        return {"0": step}
+    return [step] if isinstance(held, list | tuple) else step
+
+
+def _find(dataset: Any, alone: Callable[[Any], bool]) -> Iterator[Pipeline]:
+    """Pipelines that the data set holds, not those inside of another one."""
+    waiting, seen = [dataset], set[int]()
+    while waiting and len(seen) < _MOST_OBJECTS:
+        value = waiting.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        attribute = _steps_of(value)
+        if attribute is not None:
+            yield Pipeline(value, attribute, len(getattr(value, attribute)))
+        elif isinstance(value, list | tuple):
+            waiting += value[:_MOST_CHILDREN]
+        elif isinstance(value, dict):
+            waiting += [*value.values()][:_MOST_CHILDREN]
+        elif isinstance(value, Dataset) or _holds_transforms(value):
+            yield from (Pipeline(value, name, 1) for name, held in vars(value).items() if alone(held))
+            waiting += vars(value).values()
+
+
+def _steps_of(value: Any) -> str | None:
+    if type(value) is torch.nn.Sequential:
+        return "_modules"
+    is_compose = type(value).__name__ == "Compose" and isinstance(getattr(value, "transforms", None), list)
+    return "transforms" if is_compose and callable(value) else None
+
+
+def _holds_transforms(value: Any) -> bool:
+    """True for what may stand between a data set and its transforms (torchvision's `StandardTransform`)."""
+    plain = isinstance(value, torch.Tensor | torch.nn.Module | type) or type(value).__module__ == "builtins"
+    return not plain and hasattr(value, "__dict__")
+
+
+def _result(results: list[Any], mark: Placeholder) -> Any:
+    return results[mark.call] if mark.part is None else results[mark.call][mark.part]
+
+
+def built(skeleton: Any, results: list[Any]) -> Any:
+    """The item, with the results in the places of the marks."""
+    leaves, structure = flatten(skeleton)
+    return unflatten((_result(results, leaf) if type(leaf) is Placeholder else leaf for leaf in leaves), structure)

@@ -1,0 +1,326 @@
+"""`late(dataset)`: the steps that turn a picture's bytes into numbers are done once for a batch, not for each item."""
+
+import copy
+import sys
+from typing import Any, final
+
+import torch
+from torch.utils.data import default_collate
+
+from hotlap.data.checks.forked import NoAnswer, in_a_copy
+from hotlap.data.checks.random_state import Streams
+from hotlap.data.checks.watch import Watch
+from hotlap.data.item.trees import flatten
+from hotlap.data.item_cache.columns import same_batches
+from hotlap.data.loader.collation import Batch, torch_collates
+from hotlap.data.loader.fetch import fetch, fetches_whole_batches
+from hotlap.data.loader.workers import Role, role_of, why_no_copies
+from hotlap.data.notes import Notes
+from hotlap.data.prefix_cache.cached_prefix import PrefixDataset
+from hotlap.data.prefix_cache.pipelines import Call, CannotSplit, HalfItem, Pipelines, Placeholder, built
+from hotlap.data.transforms.batches import LateBatch, LateIterator, LateWorkers, Leaf, finish
+from hotlap.data.transforms.normalize import DeferredSteps, bytes_of, converts, deferred_steps, is_exact
+from hotlap.data.wrapper import DatasetWrapper, check, put_in_place, unwrapped
+
+# Items of the first look, spread over the data set.
+NUM_LOOKED_AT = 4
+
+Recipe = tuple[Any, ...]
+"""Which leaf of an item is bytes, what is to be done with them, and their shape: the same for all items of a batch."""
+
+
+class ByteBatches:
+    """Makes batches of bytes of one data set, as long as its pipelines end as they did."""
+
+    def __init__(self, dataset: Any) -> None:
+        """`CannotSplit` says why it cannot be cut."""
+        self._dataset = dataset
+        self._prefix: PrefixDataset | None = dataset if type(dataset) is PrefixDataset else None
+        self._pipelines = Pipelines(unwrapped(dataset), alone=converts)
+        found = [(pipeline, deferred_steps(pipeline.steps())) for pipeline in self._pipelines.found]
+        if self._prefix is not None and any(tail is None for _, tail in found):
+            raise CannotSplit("not all of its pipelines end so, and what precedes their random transforms is kept")
+        self._pipelines.found = [pipeline for pipeline, tail in found if tail is not None]
+        self._deferred: list[DeferredSteps] = [tail for _, tail in found if tail is not None]
+        if not self._deferred:
+            raise CannotSplit("none of its transforms ends with ToTensor, or with a conversion to 32-bit numbers")
+        for pipeline, tail in zip(self._pipelines.found, self._deferred, strict=True):
+            pipeline.num_head = tail.num_head
+        self._streams = Streams(Watch(unwrapped(dataset)).streams)
+
+    def is_current(self) -> bool:
+        """True if the pipelines end as they did, and numbers have 32 bits unless it is said."""
+        ends = [deferred_steps(pipeline.steps()) for pipeline in self._pipelines.found]
+        return ends == self._deferred and torch.get_default_dtype() is torch.float32
+
+    def batch(self, indices: Any) -> Any:
+        """A `LateBatch`, or what `default_collate` makes of these items where they do not go together so.
+
+        Raises:
+            CannotSplit: the data set works on what its transforms return; the generators are where they were.
+        """
+        before = self._streams.states()
+        try:
+            halves = [self._half(index) for index in indices]
+        except CannotSplit:
+            self._streams.restore(before)
+            raise
+        late = self._late(halves)
+        return default_collate([self._pipelines.whole(half) for half in halves]) if late is None else late
+
+    def why_not(self) -> str | None:
+        """IN A COPY: try some items; a reason if what comes out is not the same to the last bit."""
+        length = len(self._dataset)
+        places = sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)})
+        before = self._streams.states()
+        expected = default_collate([self._dataset[place] for place in places])
+        after = self._streams.states()
+        self._streams.restore(before)
+        halves = [self._half(place) for place in places]
+        if self._streams.drawn(after) is not None:
+            return "it draws other random numbers when its transforms are cut in two"
+        late = self._late(halves)
+        if late is None:
+            return "its last transforms are not given pictures of bytes, one for an item and all of one size"
+        if not self._are_exact(halves[0]) or not same_batches(finish(late), expected):
+            return "a batch comes out different when the last transforms are done late"
+        return None
+
+    def _half(self, index: Any) -> HalfItem:
+        """The item as far as its bytes."""
+        kept = None if self._prefix is None else self._prefix._hotlap_half(index)
+        if kept is None:
+            return self._pipelines.half(index)
+        # From where its kept part ends, call by call in their order: what draws in between draws as it would.
+        pipelines, half = kept
+        calls = [self._further(pipelines, call) for call in half.calls]
+        return HalfItem(half.skeleton, calls)
+
+    def _further(self, pipelines: Pipelines, call: Call) -> Call:
+        kept = pipelines.found[call.pipeline]
+        mine = next((k for k, other in enumerate(self._pipelines.found) if other.owner is kept.owner), None)
+        if mine is None or isinstance(call.inputs, Placeholder) or kept.num_head > self._deferred[mine].num_head:
+            raise CannotSplit("what is kept of its items goes further than their bytes")
+        return Call(mine, kept.run(call.inputs, kept.num_head, self._deferred[mine].num_head), call.several)
+
+    def _late(self, halves: list[HalfItem]) -> LateBatch | None:
+        """None if these items are not all of one kind and size."""
+        cut = [self._cut(half) for half in halves]
+        known = [each for each in cut if each is not None]
+        if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
+            return None
+        leaves = [Leaf(number, tail, last) for number, tail, _, last in known[0][1]]
+        try:
+            return LateBatch(default_collate([item for item, _ in known]), leaves)
+        except (TypeError, RuntimeError, KeyError):
+            return None  # the items themselves will tell
+
+    def _cut(self, half: HalfItem) -> tuple[Any, Recipe] | None:
+        """(the item with bytes in the places of its numbers, its recipe); None if they are none."""
+        made = [self._bytes(call) for call in half.calls]
+        known = [each for each in made if each is not None]
+        found = [(number, leaf) for number, leaf in enumerate(flatten(half.skeleton)[0]) if type(leaf) is Placeholder]
+        if len(known) < len(made) or not found:
+            return None
+        recipe = tuple(
+            (number, self._tail(half.calls[mark.call]), tuple(known[mark.call][0].shape), known[mark.call][1])
+            for number, mark in found
+        )
+        return built(half.skeleton, [tensor for tensor, _ in known]), recipe
+
+    def _bytes(self, call: Call) -> tuple[torch.Tensor, bool] | None:
+        if call.several or isinstance(call.inputs, Placeholder):
+            return None
+        return bytes_of(call.inputs[0], self._tail(call).takes)
+
+    def _tail(self, call: Call) -> DeferredSteps:
+        return self._deferred[call.pipeline]
+
+    def _are_exact(self, half: HalfItem) -> bool:
+        """Of all bytes there are."""
+        for call in half.calls:
+            pipeline, tail = self._pipelines.found[call.pipeline], self._deferred[call.pipeline]
+            steps = pipeline.steps()[tail.num_head :]
+            if not is_exact(tail, steps, call.inputs[0]):
+                return False
+        return True
+
+
+@final
+class _Refusal:
+    """A data set that cannot be cut is tried again once it, or what its workers are told, has changed."""
+
+    def __init__(self, dataset: Any, role: Role | None) -> None:
+        self._watch = Watch(unwrapped(dataset))
+        self._role = role
+
+    def holds(self, role: Role | None) -> bool:
+        return self._role == role and self._watch.changed() is None
+
+
+@final
+class LateDataset(DatasetWrapper):
+    """What `late` returns: the data set itself to all who look. See `late`."""
+
+    _hotlap_function = "late"
+    _hotlap_around = ("cached_prefix",)
+    _hotlap_notes: Notes
+    _hotlap_batches: ByteBatches | None
+    _hotlap_refused: _Refusal | None
+
+    def __init__(self, dataset: Any) -> None:
+        self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_batches=None, _hotlap_refused=None)
+
+    @property
+    def note(self) -> str | None:
+        """One sentence if all transforms are done item by item: why."""
+        return self._hotlap_notes.last
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
+        return None
+
+    def _hotlap_idle(self) -> str | None:
+        return self.note
+
+    def _hotlap_prepare(self, role: Role | None) -> ByteBatches | None:
+        """How its batches are made late; None, and a note, if they are not. `role`: what its workers are told."""
+        batches = self._hotlap_batches
+        if batches is not None and batches.is_current():
+            return batches
+        if self._hotlap_refused is not None and self._hotlap_refused.holds(role):
+            return None
+        timeout_s = 0.0 if role is None else role.timeout_s
+        try:
+            batches = ByteBatches(self._hotlap_dataset)
+            reason = in_a_copy(lambda: _tried(batches, self._hotlap_dataset, role), timeout_s=timeout_s)
+        except (CannotSplit, NoAnswer) as error:
+            reason = str(error)
+        except (OSError, AssertionError) as error:  # a process that must not have children, or cannot
+            reason = f"no process could be started to try some items ({error})"
+        self.__dict__["_hotlap_batches"] = batches if reason is None else None
+        if reason is not None:
+            self.__dict__["_hotlap_refused"] = _Refusal(self._hotlap_dataset, role)
+            self._hotlap_say(reason)
+        return self._hotlap_batches
+
+    def _hotlap_say(self, reason: str) -> None:
+        name = type(self._hotlap_dataset).__name__
+        self._hotlap_notes.say(f"transforms of {name} are done item by item: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LateDataset, (self._hotlap_dataset,)
+
+
+@final
+class _Fetched(DatasetWrapper):
+    """What a loader's fetcher reads, in the training process or in a worker: batches that are still bytes."""
+
+    _hotlap_late: LateDataset
+    _hotlap_gave_up: bool
+
+    def __init__(self, late: LateDataset, batches: ByteBatches) -> None:
+        self.__dict__.update(
+            _hotlap_dataset=late._hotlap_dataset, _hotlap_late=late, _hotlap_batches=batches, _hotlap_gave_up=False
+        )
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._hotlap_dataset[index]
+
+    def __getitems__(self, indices: Any) -> Any:
+        batches: ByteBatches = self._hotlap_batches
+        if self._hotlap_gave_up or not torch_collates() or not batches.is_current():
+            return fetch(self._hotlap_dataset, indices)
+        try:
+            return [Batch(batches.batch(indices))]
+        except CannotSplit as reason:
+            items = fetch(self._hotlap_dataset, indices)  # an error of the script's own comes from here
+            self.__dict__["_hotlap_gave_up"] = True
+            self._hotlap_late._hotlap_say(str(reason))
+            return items
+
+    def _hotlap_batch(self, indices: list[int], index: Any) -> tuple[Any] | None:
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LateDataset, (self._hotlap_dataset,)
+
+
+def _tried(batches: ByteBatches, dataset: Any, role: Role | None) -> str | None:
+    """IN A COPY: as the process that makes the items."""
+    if role is None:
+        torch.set_num_threads(1)  # a copy has none of this process's threads
+    else:
+        role.play(0, dataset)
+    return batches.why_not()
+
+
+def late(dataset: Any) -> Any:
+    """A data set whose pictures stay bytes until they are a batch, and become numbers in the training process.
+
+    `DataLoader(late(ImageFolder(path, transform=Compose([RandomCrop(224), ToTensor(), Normalize(mean, std)]))))`:
+    `RandomCrop` runs for each item as ever. `ToTensor` and `Normalize`, which make each number from one byte and
+    constants, are done for the batch: without a call of Python for each item, and workers send a quarter of the bytes.
+    The batch has the same numbers in the same places.
+
+    Served: pipelines (torchvision's `Compose`, of either version, `nn.Sequential`, or a `ToTensor` alone) that end with
+    `ToTensor`, or with `ConvertImageDtype` or `ToDtype` to 32-bit numbers (behind `PILToTensor` or `ToImage` or not),
+    and `Normalize` behind it. Each of the 256 bytes is put through both in every channel before the first batch, and
+    four items are made both ways. Not served, and `note` says so: a collate function of the script's own, items whose
+    pictures differ in size or are no bytes, a data set that works on what its transforms return.
+
+    Around `cached_prefix` both are done: what precedes the first random transform is kept, random transforms run, and
+    the rest is done late.
+
+    Arguments:
+        dataset: map-style. Not changed.
+
+    Returns:
+        The data set, to all who look.
+    """
+    if type(dataset) is LateDataset:
+        return dataset
+    check(LateDataset, dataset)
+    if sys.platform != "linux" or fetches_whole_batches(unwrapped(dataset)) or not _num_items(dataset):
+        return dataset
+    return put_in_place(LateDataset(dataset))
+
+
+def _num_items(dataset: Any) -> int:
+    """0 where it does not say."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return 0
+
+
+def fetched(loader: Any, dataset: LateDataset) -> Any:
+    """What the fetchers of a loader over this read: batches of bytes for `finish`, or items as ever.
+
+    Arguments:
+        loader: asked for its settings, not for its data set.
+        dataset: what it is to read.
+    """
+    reason = _refuses(loader)
+    role = role_of(loader) if loader.num_workers else None
+    if reason is not None:
+        dataset._hotlap_say(reason)
+    batches = dataset._hotlap_prepare(role) if reason is None else None
+    return dataset._hotlap_dataset if batches is None else _Fetched(dataset, batches)
+
+
+def late_iterator(loader: Any) -> Any:
+    """`iter(loader)` for a loader over a `LateDataset`."""
+    inner = copy.copy(loader)
+    inner.__dict__.update(dataset=fetched(loader, loader.dataset), _iterator=None)
+    return LateWorkers(inner) if loader.num_workers else LateIterator(inner)
+
+
+def _refuses(loader: Any) -> str | None:
+    if not loader._auto_collation:
+        return "the loader makes no batches"
+    if loader.collate_fn is not default_collate:
+        return "a collate function of the script's own puts the items together"
+    return why_no_copies(loader) if loader.num_workers else None

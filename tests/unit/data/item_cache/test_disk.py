@@ -1,0 +1,309 @@
+"""cached(disk=...): the next run starts warm, and nothing that is damaged, changed or half done is ever handed out."""
+
+import errno
+import fcntl
+import gc
+import io
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+from hotlap.data import cached
+from hotlap.data.checks.checksums import Unseen
+from hotlap.data.item_cache.key import key_of
+from hotlap.data.item_cache.memory import limit_bytes
+from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
+
+SOURCE = """
+    import sys, torch
+    from torch.utils.data import DataLoader, Dataset
+    from hotlap.data import cached
+
+    class Squares(Dataset):
+        def __init__(self, scale): self.scale = scale
+        def __len__(self): return 50
+        def __getitem__(self, i): return torch.full((4,), float(i)) * self.scale, i
+
+    kept = cached(Squares({scale}), disk=sys.argv[1])
+    total = sum(float(x.sum()) for x, _ in DataLoader(kept, batch_size=8))
+    print(kept.warm, total, kept.note)
+"""
+
+
+def script(folder: Path, source: str = SOURCE, scale: str = "1.0") -> list[str]:
+    """What another process says: was it warm, the sum of all items, the note."""
+    code = textwrap.dedent(source).replace("{scale}", scale)
+    path = folder / "train.py"
+    path.write_text(code)
+    done = subprocess.run(
+        [sys.executable, path, folder / "cache"], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    return done.stdout.split(maxsplit=2)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.suffix for path in folder.iterdir()) if folder.exists() else []
+
+
+@pytest.mark.processes
+def test_the_next_run_starts_warm_unless_content_or_source_changed(tmp_path: Path) -> None:
+    assert script(tmp_path) == ["False", "4900.0", "None\n"]
+    assert script(tmp_path) == ["True", "4900.0", "None\n"]
+    assert files(tmp_path / "cache") == [".cache"]
+    assert script(tmp_path, scale="2.0") == ["False", "9800.0", "None\n"]
+    assert files(tmp_path / "cache") == [".cache", ".cache"]
+    changed = SOURCE.replace("* self.scale", "* self.scale + 1")
+    assert script(tmp_path, changed) == ["False", "5100.0", "None\n"]
+    assert script(tmp_path, changed.replace("def __len__", "# a comment\n        def __len__"))[0] == "True"
+
+
+@pytest.mark.parametrize("name", [name for name in BUILDS if name not in ("text", "texts", "bytes", "named")])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_warm_items_of_every_kind_are_the_same(name: str, num_workers: int, tmp_path: Path) -> None:
+    build = BUILDS[name]
+    epochs(cached(Pictures(50, build), disk=tmp_path), num_epochs=1, num_workers=num_workers)
+    warm = cached(Pictures(50, build), disk=tmp_path)
+    assert_same_epochs(epochs(warm, num_workers=num_workers), epochs(Pictures(50, build), num_workers=num_workers))
+    assert warm.warm and warm.full and warm.note is None
+
+
+class CountsOutside(Pictures):
+    """Counts where no key looks."""
+
+    def __getitem__(self, index: Any) -> Any:
+        os.environ["HOTLAP_TEST_CALLS"] = os.environ.get("HOTLAP_TEST_CALLS", "") + "x"
+        return super().__getitem__(index)
+
+
+def test_a_warm_run_computes_a_few_items_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs(cached(CountsOutside(), disk=tmp_path), num_epochs=1)
+    monkeypatch.setenv("HOTLAP_TEST_CALLS", "")
+    warm = cached(CountsOutside(), disk=tmp_path)
+    epochs(warm, num_epochs=1)
+    assert warm.warm and len(os.environ["HOTLAP_TEST_CALLS"]) < 25
+
+
+def damaged(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "a byte flipped":
+        data[200] ^= 1
+    elif how == "the description changed":
+        data[-40] ^= 1
+    elif how == "zeros at the end":
+        data += bytes(100)
+    else:
+        del data[{"half": len(data) // 2, "one byte short": -1, "empty": 0}[how] :]
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "how", ["a byte flipped", "the description changed", "zeros at the end", "half", "one byte short", "empty"]
+)
+def test_a_damaged_file_is_rebuilt_and_it_is_said(how: str, tmp_path: Path) -> None:
+    epochs(cached(Pictures(), disk=tmp_path), num_epochs=1)
+    (path,) = tmp_path.glob("*.cache")
+    damaged(path, how)
+    kept = cached(Pictures(), disk=tmp_path)
+    assert_same_epochs(epochs(kept), epochs(Pictures()))
+    assert not kept.warm and kept.full
+    assert kept.note is not None and "damaged" in kept.note
+    assert cached_is_warm(tmp_path)
+
+
+def cached_is_warm(folder: Path) -> bool:
+    again = cached(Pictures(), disk=folder)
+    epochs(again, num_epochs=1)
+    return again.warm
+
+
+def test_items_that_depend_on_what_no_key_can_hold_are_compared_first(tmp_path: Path) -> None:
+    hidden = np.ones(1)
+
+    class Hidden(Pictures):
+        def __getitem__(self, index: Any) -> Any:
+            return torch.tensor(index * secret())
+
+    def secret() -> float:
+        return float(os.environ.get("HOTLAP_TEST_SECRET", "1.0")) * float(hidden[0])
+
+    epochs(cached(Hidden(), disk=tmp_path), num_epochs=1)
+    os.environ["HOTLAP_TEST_SECRET"] = "3.0"
+    try:
+        kept = cached(Hidden(), disk=tmp_path)
+        assert_same_epochs(epochs(kept), epochs(Hidden()))
+    finally:
+        del os.environ["HOTLAP_TEST_SECRET"]
+    assert not kept.warm
+    assert kept.note is not None and "holds other items" in kept.note
+
+
+def test_a_full_disk_means_memory_and_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    kept = cached(Pictures(), disk=tmp_path)
+    assert_same_epochs(epochs(kept), epochs(Pictures()))
+    assert kept.full and files(tmp_path) == []
+    assert kept.note is not None and "No space left" in kept.note
+
+
+def test_a_folder_that_cannot_be_written_means_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kept = cached(Pictures(), disk=tmp_path / "file")
+    epochs(kept)
+    assert kept.full and kept.note is not None and "cannot be used" in kept.note
+
+
+def test_what_a_killed_run_left_is_removed_and_what_another_fills_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, owned = tmp_path / "a.partial", tmp_path / "b.partial"
+    for path in (left, owned):
+        path.write_bytes(b"half")
+    with owned.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        # Made a moment ago, a file might not be locked yet; these count as older.
+        monkeypatch.setattr("hotlap.data.item_cache.disk._LOCKED_BY_S", 0.0)
+        epochs(cached(Pictures(), disk=tmp_path), num_epochs=1)
+    assert not left.exists() and owned.exists()
+
+
+def test_two_trainings_that_fill_the_same_cache_do_not_meet(tmp_path: Path) -> None:
+    first, second = cached(Pictures(), disk=tmp_path), cached(Pictures(), disk=tmp_path)
+    plain = epochs(Pictures())
+    assert_same_epochs(epochs(first), plain)
+    assert_same_epochs(epochs(second), plain)
+    assert first.full and second.full and files(tmp_path) == [".cache"]
+
+
+def test_an_unfinished_file_goes_with_its_owner(tmp_path: Path) -> None:
+    kept = cached(Pictures(), disk=tmp_path)
+    next(iter(epochs(Subset(kept, range(10)), num_epochs=1)))
+    assert files(tmp_path) == [".partial"]
+    del kept
+    assert files(tmp_path) == []
+
+
+def test_what_memory_cannot_hold_goes_to_a_file_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
+    monkeypatch.setattr("hotlap.data.item_cache.disk.lies_in_memory", lambda folder: False)  # /tmp may
+    kept = cached(Pictures(), memory_bytes=1000)
+    assert_same_epochs(epochs(kept), epochs(Pictures()))
+    assert kept.full and files(tmp_path) == []
+    assert kept.note is not None and "more than the 1000 B of memory" in kept.note
+
+
+def test_a_folder_that_lies_in_memory_saves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_CACHE", str(tmp_path))
+    monkeypatch.setattr("hotlap.data.item_cache.disk.lies_in_memory", lambda folder: True)
+    monkeypatch.setattr("hotlap.data.item_cache.placement.lies_in_memory", lambda folder: True)
+    for disk in (False, True):
+        kept = cached(Pictures(), memory_bytes=1000, disk=disk)
+        assert_same_epochs(epochs(kept), epochs(Pictures()))
+        assert kept.num_cached == 0 and files(tmp_path) == []
+        assert kept.note is not None and "lies in memory itself" in kept.note
+
+
+def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_MEMORY", "10MB")
+    monkeypatch.setattr("hotlap.data.item_cache.placement.lies_in_memory", lambda folder: True)
+    kept = cached(Pictures(), disk=tmp_path)
+    epochs(kept)
+    assert kept.full and limit_bytes() < 10_000_000
+    del kept
+    gc.collect()
+    assert limit_bytes() == 10_000_000
+
+
+TRUE: Any = torch.ones(1)
+
+KEYS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "tensor": (lambda: TensorDataset(torch.zeros(3)), lambda: TensorDataset(torch.ones(3))),
+    "dtype": (lambda: [torch.zeros(1)], lambda: [torch.zeros(1, dtype=torch.int32)]),
+    "array": (lambda: [np.zeros(3)], lambda: [np.ones(3)]),
+    "order": (lambda: {"a": 1, "b": 2}, lambda: {"b": 2, "a": 1}),
+    "constant": (lambda: Pictures(50, lambda i: i), lambda: Pictures(50, lambda i: i + 1)),
+    "closure": (lambda: Pictures(50, adding(1)), lambda: Pictures(50, adding(2))),
+    "class": (Pictures, Counting),
+    "subset": (lambda: Subset(Pictures(), [1, 2]), lambda: Subset(Pictures(), [2, 1])),
+    "which of two": (lambda: which_of_two(0), lambda: which_of_two(1)),
+    "an entry among objects": (lambda: (TRUE, 1, [TRUE]), lambda: (TRUE, 2, [TRUE])),
+    "a set": (lambda: {"a", "b", "c"}, lambda: {"a", "b", "d"}),
+    "an object of C": (lambda: [re.compile("a")], lambda: [re.compile("b")]),
+    "a code inside": (
+        lambda: Pictures(50, lambda i: [k for k in [i]]),
+        lambda: Pictures(50, lambda i: [k + 1 for k in [i]]),
+    ),
+    "bytes in memory": (lambda: [io.BytesIO(b"a")], lambda: [io.BytesIO(b"b")]),
+    "an array of objects": (lambda: [np.array([1, "a", None])], lambda: [np.array([1, "b", None])]),
+}
+
+
+def which_of_two(number: int) -> Any:
+    both = [[TRUE], [TRUE]]
+    return [both, both[number]]
+
+
+def adding(number: int) -> Callable[[int], int]:
+    return lambda i: i + number
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_tells_content_and_code_apart(name: str) -> None:
+    one, other = KEYS[name]
+    assert key_of(one()) == key_of(one())
+    assert key_of(one()) != key_of(other())
+
+
+def test_a_key_changes_with_the_files_that_a_data_set_names(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    image = tmp_path / "below" / "1.png"
+    image.write_bytes(b"one")
+    for named in ([str(image)], [tmp_path], {"root": str(tmp_path)}):
+        before = key_of(named)
+        image.write_bytes(b"other")
+        assert key_of(named) != before
+        image.write_bytes(b"one")
+
+
+def test_what_cannot_be_told_has_no_key(tmp_path: Path) -> None:
+    with (tmp_path / "x").open("w") as file, pytest.raises(Unseen, match="TextIOWrapper"):
+        key_of([file])
+    kept = cached(Pictures(50, OpenStore(tmp_path / "x")), disk=tmp_path / "cache")
+    epochs(kept)
+    assert kept.full and kept.note is not None and "not kept on disk" in kept.note
+
+
+class OpenStore:
+    def __init__(self, path: Path) -> None:
+        self.file = path.open()
+
+    def __call__(self, number: int) -> Any:
+        return torch.tensor(number)
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+def test_items_of_a_data_set_that_was_changed_meanwhile_are_not_left_for_the_next_run(tmp_path: Path) -> None:
+    data: Any = Pictures(50)
+    data.levels = [1.0] * 100
+    data.build = lambda number: torch.tensor(number * data.levels[number])
+    kept = cached(data, disk=tmp_path)
+    for number, _ in enumerate(DataLoader(kept, 8)):
+        if number == 2:
+            data.levels[40] = 2.0
+    assert kept.note is not None and "changed while its items were computed" in kept.note
+    assert not [*tmp_path.rglob("*.cache")]

@@ -1,0 +1,83 @@
+"""Many cold fillings on a busy machine: each batch, from the first on, holds the rows of the items that it names.
+
+`HOTLAP_TEST_FILLINGS=2000 pytest tests/unit/data/item_cache/test_fill.py` looks longer.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from hotlap.data import cached
+from tests.unit.data.sets import seed
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fillers are used on Linux only")
+
+NUM_FILLINGS = int(os.environ.get("HOTLAP_TEST_FILLINGS", "3"))
+NUM_ITEMS = 700
+NUM_VALUES = 97  # rows that do not end where cache lines or pages do
+
+
+def rows(index: torch.Tensor) -> torch.Tensor:
+    """(B, V) what the items of these numbers hold: each element of each item is another number."""
+    return (index[:, None] * 131.0 + torch.arange(NUM_VALUES)) / 7
+
+
+class Small(Dataset[Any]):
+    def __len__(self) -> int:
+        return NUM_ITEMS
+
+    def __getitem__(self, index: int) -> Any:
+        return rows(torch.tensor([index]))[0], index
+
+
+def _spin() -> None:
+    os.nice(19)  # as low as the fillers, so that these do not wait for ever
+    while True:
+        sum(range(1000))
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """As many processes as cores that want to compute all the time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        processes = [get_context("fork").Process(target=_spin, daemon=True) for _ in range(os.cpu_count() or 1)]
+        for process in processes:
+            process.start()
+        yield
+    for process in processes:
+        process.kill()
+        process.join()
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("waits_s", [60.0, 0.005, 0.0], ids=["waited for", "waited for a moment", "beside"])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+@pytest.mark.parametrize("disk", [False, True])
+def test_every_batch_holds_what_it_names(
+    waits_s: float, num_workers: int, disk: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if num_workers and waits_s:
+        pytest.skip("fillers of loaders with workers always work beside")
+    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_WAIT_S", waits_s / 2)
+    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2 if waits_s == 60.0 else 3)
+    for number in range(NUM_FILLINGS):
+        seed(number)
+        kept = cached(Small(), disk=tmp_path / str(number) if disk else False)
+        loader = DataLoader(kept, batch_size=64, shuffle=True, num_workers=num_workers)
+        for epoch in range(2):
+            seen: list[Any] = []
+            for values, index in loader:
+                assert torch.equal(values, rows(index)), f"filling {number}, epoch {epoch}, batch {len(seen)}"
+                seen.append(index)
+            assert torch.equal(torch.cat(seen).sort().values, torch.arange(NUM_ITEMS))
+        assert kept.note is None and not kept.warm

@@ -1,0 +1,190 @@
+"""The first filling in parallel processes: the same items, and nothing that this process would not have seen."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from hotlap.data import cached
+from hotlap.data.item_cache import fill_pool
+from hotlap.data.item_cache.fill_pool import FillPool
+from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fillers are used on Linux only")
+
+
+@pytest.fixture(autouse=True)
+def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """However few items there are."""
+    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0)
+    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+class Here(Pictures):
+    """Items tell whether they were computed in this process, where nobody looks."""
+
+    def __getitem__(self, index: Any) -> Any:
+        sys.modules[__name__].HERE[0] += 1
+        return super().__getitem__(index)
+
+
+HERE = [0] * 100
+
+
+@pytest.mark.parametrize("soon", [True, False])
+def test_items_are_computed_in_other_processes(soon: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_WAIT_S", 60.0 if soon else 0.0)
+    HERE[0] = 0
+    ours = cached(Here(500))
+    assert_same_epochs(epochs(ours), epochs(Pictures(500)))
+    assert ours.full and ours.note is None
+    assert HERE[0] < (40 if soon else 540)
+    assert gone()
+
+
+def test_the_random_streams_are_left_alone() -> None:
+    ours = cached(Pictures(300))
+    seed()
+    before = states()
+    ours.__getitems__([0, 1, 2])
+    assert ours.full and states() == before
+
+
+class DrawsLate(Pictures):
+    def __getitem__(self, index: Any) -> Any:
+        return torch.rand(()) if index == 299 else torch.tensor(float(index))
+
+
+def test_an_item_that_draws_is_found_there_too() -> None:
+    ours = cached(DrawsLate(300))
+    assert_same_epochs(epochs(ours), epochs(DrawsLate(300)))
+    assert ours.note is not None and "draws random numbers" in ours.note
+
+
+class CountsLate(Pictures):
+    calls = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        if index >= 290:
+            self.calls += 1
+        return torch.tensor(float(index))
+
+
+def test_a_data_set_that_changes_itself_is_left_alone() -> None:
+    ours, plain = cached(CountsLate(300)), CountsLate(300)
+    assert_same_epochs(epochs(ours, shuffle=False), epochs(plain, shuffle=False))
+    assert ours.calls == plain.calls == 30
+    assert ours.note is not None and "changes an attribute of CountsLate" in ours.note
+
+
+class FailsLate(Pictures):
+    def __getitem__(self, index: Any) -> Any:
+        if index == 299:
+            raise ValueError("item 299 is broken")
+        return torch.tensor(float(index))
+
+
+def test_an_item_that_fails_fails_where_the_script_asks_for_it() -> None:
+    ours = cached(FailsLate(300))
+    assert len(epochs(ours, shuffle=False, sampler=range(290))) == 3 * 37
+    with pytest.raises(ValueError, match="item 299 is broken"):
+        epochs(ours, shuffle=False)
+
+
+class Varies(Pictures):
+    def __getitem__(self, index: Any) -> Any:
+        return (index, None) if index == 299 else (index, index)
+
+
+def test_items_that_differ_late_are_kept_one_by_one() -> None:
+    ours = cached(Varies(300))
+    assert_same_epochs(epochs(ours, collate_fn=list), epochs(Varies(300), collate_fn=list))
+    assert ours.full
+
+
+class Dies(Pictures):
+    def __getitem__(self, index: Any) -> Any:
+        if index == 250 and os.getpid() != OWN:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.tensor(float(index))
+
+
+OWN = os.getpid()
+
+
+def test_a_process_that_is_killed_leaves_its_items_to_this_one() -> None:
+    ours = cached(Dies(300))
+    assert_same_epochs(epochs(ours), epochs(Dies(300)))
+    assert ours.full and not running()
+
+
+class Reads(Pictures):
+    """Reads from a file that is open in this process."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(300)
+        path.write_bytes(bytes(range(250)) * 2)
+        self.file = path.open("rb", buffering=0)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.file.seek(index)
+        return torch.tensor(self.file.read(1)[0])
+
+
+def test_a_file_that_processes_would_share_keeps_the_work_here(tmp_path: Path) -> None:
+    ours = cached(Reads(tmp_path / "x"))
+    try:
+        ours.__getitems__([3, 4, 5])
+        reason = fill_pool.cannot_fork()
+        assert reason is not None and str(tmp_path / "x") in reason
+        assert ours.num_cached < 10
+    finally:
+        ours.file.close()
+
+
+def test_fillers_end_when_this_process_does(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        started = FillPool(lambda _: lambda _: time.sleep(60), num_processes=2, item_s=1.0, is_missing=lambda _: True)
+        (tmp_path / "pids").write_text(" ".join(str(process.pid) for process in started._processes))
+        os._exit(0)
+    os.waitpid(child, 0)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    until = time.monotonic() + 20
+    while time.monotonic() < until and any(_lives(pid) for pid in pids):
+        time.sleep(0.1)
+    assert len(pids) == 2 and not any(_lives(pid) for pid in pids)
+
+
+def running() -> list[Any]:
+    """Without multiprocessing's own, which the first spawned worker of any test leaves behind."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it ends just now
+            if child.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(child.cmdline()):
+                found.append(child)
+    return found
+
+
+def gone() -> bool:
+    """Those that had nothing left to do take a moment to leave."""
+    end = time.monotonic() + 10
+    while running() and time.monotonic() < end:
+        time.sleep(0.01)
+    return not running()
+
+
+def _lives(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -1,0 +1,1 @@
+"""Tests of `hotlap.data.prefix_cache.cached_prefix`."""
