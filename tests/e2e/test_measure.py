@@ -26,7 +26,7 @@ def study_in(folder: Path) -> Study:
 def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) -> None:
     script = place("late_items.py", tmp_path)
     before = script.read_bytes()
-    wanted = ["--json", "s.json", "--html", "s.html", "--markdown", "s.md", "--trace", "s.trace"]
+    wanted = ["--json", "s.json", "--html", "s.html", "--markdown", "s.md", "--perfetto", "s.trace"]
     done = hotlap("measure", "--no-sweep", "--steps", "40", *wanted, "late_items.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "input-bound" in done.stdout

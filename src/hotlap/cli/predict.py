@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _USAGE = (
     "hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
+    "       hotlap predict [options] --trace FILE\n"
     "       hotlap predict [options] --workload FILE"
 )
 
@@ -47,6 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         examples=(
             "hotlap predict train.py",
             "hotlap predict --gpu 4090 --gpu H100 --count 1,4 train.py",
+            "hotlap predict --trace trace.json.gz --gpu H100",
         ),
         usage=_USAGE,
         training=True,
@@ -57,6 +59,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")
     parser.add_argument("--strong", action="store_true", help="several GPUs share the batch of one")
     parser.add_argument("--devices", metavar="FILE", help="further devices, in TOML")
+    parser.add_argument("--trace", metavar="FILE", help="use a trace that torch.profiler recorded on a GPU instead")
+    parser.add_argument(
+        "--parameters", type=float, metavar="N", help="with --trace: of the model, as 124e6, for --count"
+    )
     parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
     parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
     parser.add_argument("--measured-on", metavar="NAME", help="with --workload: device that the step was measured on")
@@ -86,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     for name in args.gpu or ():
         catalogue.resolve(name, extra=extra)
     workbench.check_writable((args.json, args.html, args.save_workload))
-    known = _known(args, extra)
+    known = _known(args, extra, counts=counts)
     found = _forecasts(args, known, counts=counts)
     _hand_out(args, known, found)
     return 0
@@ -102,20 +108,27 @@ def _counts(text: str) -> tuple[int, ...]:
     return counts
 
 
-def _known(args: argparse.Namespace, extra: "tuple[Device, ...]") -> "Traced":
+def _known(args: argparse.Namespace, extra: "tuple[Device, ...]", *, counts: tuple[int, ...]) -> "Traced":
     """The step that everything is predicted from."""
     from hotlap.cli import traced
     from hotlap.predict import workload
 
+    if sum(map(bool, (args.tail, args.trace, args.workload))) > 1:
+        raise UserError("Give a script, --trace or --workload: one of them.")
+    if args.trace and max(counts) > 1 and not args.parameters:
+        raise UserError(
+            "A trace does not tell how many parameters the model has: give --parameters for --count above 1."
+        )
     if not args.workload:
-        if not args.tail:
-            raise UserError("Which training? Give a script, -m MODULE, -- COMMAND, or --workload FILE.")
-        found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
+        if args.trace:
+            found = traced.recorded(args.trace, parameters=args.parameters, devices=extra)
+        elif args.tail:
+            found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
+        else:
+            raise UserError("Which training? Give a script, -m MODULE, -- COMMAND, --trace FILE or --workload FILE.")
         if args.save_workload:
             _kept(found.work, Path(args.save_workload))
         return found
-    if args.tail:
-        raise UserError("Give a script or --workload, not both.")
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
     return traced.Traced(
@@ -169,7 +182,7 @@ def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction
         from hotlap.report import devices
 
         workbench.write_text(Path(args.html), devices.page(found, title=title, measured=measured))
-    report = None if args.workload else _into_study(args.tail, found)
+    report = _into_study(args.tail, found) if args.tail else None
     if args.json == "-":
         return
     from hotlap.cli import forecast_table

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from hotlap.cli import words
 
 if TYPE_CHECKING:
-    from hotlap.record import Study
-    from hotlap.trace.reading import Reading
+    pass
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -43,12 +42,6 @@ def run(args: argparse.Namespace) -> int:
     found, readings = study.read(args.traces)
     workbench.hand_out(args, found)
     if args.gpu_timeline is not None:
-        workbench.write_text(Path(args.gpu_timeline), export.gpu_timeline(_shown(found, readings)))
+        workbench.write_text(Path(args.gpu_timeline), export.gpu_timeline(study.shown(found, readings)))
         print(f"{args.gpu_timeline} was written.", file=sys.stderr)
     return 0
-
-
-def _shown(found: "Study", readings: "tuple[Reading, ...]") -> "Reading":
-    """The reading whose run the study shows."""
-    rank = found.baseline[0].rank
-    return next(one for one in readings if one.run.rank == rank)

@@ -58,6 +58,31 @@ def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...
     )
 
 
+def recorded(name: str, *, parameters: float | None, devices: "tuple[Device, ...]") -> Traced:
+    """A trace of a GPU, or those of the ranks of one job, of which the one is taken that the others wait for.
+
+    Arguments:
+        name: a file, a folder or a tar archive.
+        parameters: how many the model has; None: not known, so nothing can be said of several GPUs.
+        devices: besides those of the catalogue.
+
+    Raises:
+        UserError: it cannot be read, or ran on a device that the catalogue does not know.
+    """
+    from hotlap.trace import study, workload
+
+    found, readings = study.read([name])
+    one = study.shown(found, readings)
+    weights = None if parameters is None else 4.0 * parameters
+    work = replace(workload.workload(one, devices=devices), parameter_bytes=weights, gradient_bytes=weights)
+    return Traced(
+        work=work.validated(),
+        device=one.run.device,
+        step_s=workload.step_s(one),
+        devices=devices,
+    )
+
+
 def _run(aim: "Target", cwd: Path, *, timeout_s: float) -> "Run":
     from hotlap.launch import Launcher
     from hotlap.record import Plan

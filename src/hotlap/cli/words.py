@@ -23,7 +23,7 @@ _OUTPUTS = {
     "json": "write the study there as well; - is standard output",
     "html": "write the report page there as well",
     "markdown": "write a report for a pull request there",
-    "trace": "write the steps there as a trace for Perfetto",
+    "perfetto": "write the steps there as a trace for Perfetto",
 }
 
 _TRAINING = "(SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"

@@ -233,7 +233,7 @@ def _pages(args: argparse.Namespace) -> Mapping[Path, Render]:
     """Path given by the user -> what renders the study for it."""
     from hotlap.report import html, markdown, trace
 
-    renders: dict[str, Render] = {"html": html.render, "markdown": markdown.render, "trace": trace.render}
+    renders: dict[str, Render] = {"html": html.render, "markdown": markdown.render, "perfetto": trace.render}
     named = ((getattr(args, name, None), render) for name, render in renders.items())
     return {Path(path): render for path, render in named if path is not None}
 
@@ -262,7 +262,7 @@ def hand_out(args: argparse.Namespace, study: "Study") -> None:
 
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before anything runs what could not be written at the end."""
-    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "trace", "gpu_timeline")])
+    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "perfetto", "gpu_timeline")])
 
 
 def check_writable(paths: Sequence[str | None]) -> None:

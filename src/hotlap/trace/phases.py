@@ -14,7 +14,7 @@ from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline
 
 # In this order: what is launched while an optimizer steps is the optimizer's, and all that is left is forward.
-_COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.INPUT)
+COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.INPUT)
 
 # None: what the device waits for while the model or the optimizer is launched belongs to that phase.
 _IDLE_PHASE: Mapping[Why, Phase | None] = {
@@ -43,10 +43,10 @@ def launched(trace: Trace, rows: Mask, host: Host) -> Launched:
     found = np.zeros(len(trace.start), np.int8)
     for phase, moments in host.training.items():
         inside = (trace.launch >= 0) & (spans.within(moments, calls, calls + 1e-9) > 0)
-        found[inside & (found == 0)] = _COMPUTING.index(phase)
+        found[inside & (found == 0)] = COMPUTING.index(phase)
     computes = rows & trace.which(Kind.KERNEL, Kind.MEMSET)
     computing: dict[Phase, Spans] = {}
-    for number, phase in enumerate(_COMPUTING):
+    for number, phase in enumerate(COMPUTING):
         chosen = computes & (found == number)
         ours = spans.union(trace.start[chosen], trace.end[chosen])
         computing[phase] = spans.without(ours, spans.either(*computing.values()))
@@ -63,7 +63,7 @@ def seconds(ours: Launched, found: Timeline, edges: Floats, idle: Idle) -> dict[
     gaps = np.column_stack((idle.start, idle.end))
     model = ours.phases[np.maximum(idle.next, 0)]
     for why, told in _IDLE_PHASE.items():
-        for number, phase in enumerate(_COMPUTING):
+        for number, phase in enumerate(COMPUTING):
             lost = np.where(model == number, idle.why[why], 0.0)
             parts[told or phase] += spans.shared(gaps, lost, edges[:-1], edges[1:])
     return {phase: tuple(values.tolist()) for phase, values in parts.items()}

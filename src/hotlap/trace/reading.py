@@ -15,10 +15,11 @@ from hotlap.trace import idle as idles
 from hotlap.trace.host import Host
 from hotlap.trace.idle import Idle, Why
 from hotlap.trace.nesting import Caller, callers
+from hotlap.trace.phases import Launched
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline, busiest, of_device, timeline
-from hotlap.trace.work import Work
+from hotlap.trace.work import StepKernels
 
 _PARTS = {
     int(Kind.OPERATOR): Part.OPERATOR,
@@ -49,6 +50,8 @@ class Reading:
     """Lanes of those that train."""
     host: Host
     idle: Idle
+    launched: Launched
+    kernels: StepKernels
     run: Run
 
 
@@ -73,6 +76,7 @@ def reading(trace: Trace) -> Reading:
     idle = idles.explain(trace, rows, found, edges, host, threads)
     who = callers(trace, threads)
     launched = phases.launched(trace, rows, host)
+    done = StepKernels(trace, rows, told, who)
     told_s = phases.seconds(launched, found, edges, idle)
     run = Run(
         status=Status.COMPLETE,
@@ -81,7 +85,7 @@ def reading(trace: Trace) -> Reading:
         step_s=tuple(np.diff(edges).tolist()),
         phase_s=told_s,
         device_phase_s=told_s,
-        operators=_window(trace, rows, told, edges, threads, who, idle),
+        operators=_window(trace, rows, done, edges, threads, who, idle),
         sightings=sightings.at_lines(trace, rows, told, found, threads, who, idle),
         rank=trace.rank or 0,
         world_size=trace.world_size,
@@ -97,6 +101,8 @@ def reading(trace: Trace) -> Reading:
         threads=threads,
         host=host,
         idle=idle,
+        launched=launched,
+        kernels=done,
         run=run,
     )
 
@@ -104,7 +110,7 @@ def reading(trace: Trace) -> Reading:
 def _window(
     trace: Trace,
     rows: Mask,
-    told: Steps,
+    done: StepKernels,
     edges: Floats,
     threads: frozenset[int],
     who: dict[int, Caller],
@@ -119,7 +125,6 @@ def _window(
     wall_s = float(edges[count] - edges[0])
     window = aggregate(_events(trace, chosen, who), num_steps=count, wall_s=wall_s, on_device=True)
     reasons = {str(why): idle.seconds(why) / (len(edges) - 1) for why in Why if idle.seconds(why) > 0}
-    done = Work(trace, rows, told, who)
     return replace(
         window,
         idle_s=reasons,

@@ -29,6 +29,11 @@ def read(names: Sequence[str]) -> tuple[Study, tuple[Reading, ...]]:
     return _study(names, found), tuple(found)
 
 
+def shown(study: Study, readings: Sequence[Reading]) -> Reading:
+    """The one whose steps and phases stand in the study: the rank that the others wait for."""
+    return next(one for one in readings if one.run.rank == study.baseline[0].rank)
+
+
 def _study(names: Sequence[str], found: Sequence[Reading]) -> Study:
     run = ranks.joined(found)
     digest = hashlib.blake2b("\0".join(one.trace.title for one in found).encode(errors="replace"), digest_size=12)

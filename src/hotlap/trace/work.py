@@ -25,7 +25,7 @@ _FORWARD_ONLY = re.compile(
 _NODE = re.compile(r"autograd::engine::evaluate_function")
 
 
-class Work:
+class StepKernels:
     """Kernels of the steps, and the operators that launched them."""
 
     def __init__(self, trace: Trace, rows: Mask, told: Steps, who: Mapping[int, Caller]) -> None:
@@ -33,18 +33,18 @@ class Work:
         called = rows & trace.which(Kind.KERNEL, Kind.COMMUNICATION)
         starts = np.where(trace.launch >= 0, trace.start[np.maximum(trace.launch, 0)], trace.start)
         self._trace, self._steps = trace, len(told.edges) - 1
-        self._rows = np.flatnonzero(called & (starts >= told.start) & (starts < told.end))
-        self._seconds = trace.end[self._rows] - trace.start[self._rows]
+        self.rows = np.flatnonzero(called & (starts >= told.start) & (starts < told.end))
+        self.seconds = trace.end[self.rows] - trace.start[self.rows]
         operators = {launch: caller.operator for launch, caller in who.items()}
-        launches = trace.launch[self._rows].tolist()
-        self._operators = np.array([operators.get(launch, -1) for launch in launches], np.int64)
+        launches = trace.launch[self.rows].tolist()
+        self.operators = np.array([operators.get(launch, -1) for launch in launches], np.int64)
 
     def kinds(self) -> tuple[KernelWork, ...]:
         """Costliest first."""
         trace, found = self._trace, defaultdict[kernels.Work, list[float]](lambda: [0.0, 0.0])
-        named = np.where(self._operators >= 0, trace.name[np.maximum(self._operators, 0)], -1)
-        pairs, which = np.unique(np.column_stack((trace.name[self._rows], named)), axis=0, return_inverse=True)
-        seconds = np.bincount(which.ravel(), self._seconds, len(pairs))
+        named = np.where(self.operators >= 0, trace.name[np.maximum(self.operators, 0)], -1)
+        pairs, which = np.unique(np.column_stack((trace.name[self.rows], named)), axis=0, return_inverse=True)
+        seconds = np.bincount(which.ravel(), self.seconds, len(pairs))
         counts = np.bincount(which.ravel(), minlength=len(pairs))
         for (kernel, operator), each_s, count in zip(pairs.tolist(), seconds.tolist(), counts.tolist(), strict=True):
             work = kernels.work_of(trace.names[kernel], trace.names[operator] if operator >= 0 else "")
@@ -57,14 +57,14 @@ class Work:
         """Operators by what they were given, costliest first; none where no shapes were recorded. Collectives are told
         elsewhere."""
         trace = self._trace
-        known = (self._operators >= 0) & (trace.kind[self._rows] != Kind.COMMUNICATION)
-        known[known] = trace.inputs[self._operators[known]] >= 0
-        callers = self._operators[known]
+        known = (self.operators >= 0) & (trace.kind[self.rows] != Kind.COMMUNICATION)
+        known[known] = trace.inputs[self.operators[known]] >= 0
+        callers = self.operators[known]
         if not len(callers):
             return ()
         columns = np.column_stack((trace.name[callers], trace.inputs[callers]))
         pairs, which = np.unique(columns, axis=0, return_inverse=True)
-        seconds = np.bincount(which.ravel(), self._seconds[known], len(pairs))
+        seconds = np.bincount(which.ravel(), self.seconds[known], len(pairs))
         calls = np.bincount(which.ravel()[np.unique(callers, return_index=True)[1]], minlength=len(pairs))
         costliest = np.argsort(-seconds, kind="stable")[:_MOST_SHAPES]
         return tuple(self._shaped(pairs[i], float(seconds[i]), int(calls[i])) for i in costliest.tolist())
@@ -84,14 +84,14 @@ class Work:
         """Part of the time of matrix products in kernels on matrix cores; None where no kernel tells."""
         told = [kernels.on_matrix_cores(name) for name in self._trace.names]
         on, off = (
-            sum(s for s, name in zip(self._seconds, self._trace.name[self._rows], strict=True) if told[name] is which)
+            sum(s for s, name in zip(self.seconds, self._trace.name[self.rows], strict=True) if told[name] is which)
             for which in (True, False)
         )
         return float(on / (on + off)) if on + off > 0 else None
 
     def recomputed_s(self, threads: frozenset[int]) -> float:
         """A step's kernels of the forward pass that were launched again within the backward pass."""
-        return float(self._seconds[launched_again(self._trace, threads)[self._rows]].sum()) / self._steps
+        return float(self.seconds[launched_again(self._trace, threads)[self.rows]].sum()) / self._steps
 
 
 def launched_again(trace: Trace, threads: frozenset[int]) -> Mask:

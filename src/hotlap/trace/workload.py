@@ -1,0 +1,182 @@
+"""A recorded trace -> one step as a workload, to be forecast on other GPUs (`hotlap predict --trace`).
+
+Operations of matrix products, convolutions and attention come from shapes, where these were recorded. All else is
+told by how long it took on the device that it ran on: bytes at a usual part of its bandwidth, operations of its peak.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+
+from hotlap.errors import UserError
+from hotlap.predict.catalogue import Device, resolve
+from hotlap.predict.precision import Precision, matrix_rate
+from hotlap.predict.workload import Kind, Operator, Stage, Workload
+from hotlap.record import Phase
+from hotlap.trace import arguments, kernels
+from hotlap.trace.kernels import Work
+from hotlap.trace.phases import COMPUTING
+from hotlap.trace.reading import Reading
+from hotlap.trace.table import Kind as What
+
+_KINDS = {
+    Work.ATTENTION: Kind.ATTENTION,
+    Work.CONVOLUTION: Kind.CONV,
+    Work.MATRIX: Kind.MATMUL,
+    Work.RECURRENT: Kind.RECURRENT,
+    Work.NORMALISATION: Kind.NORM,
+    Work.UPDATE: Kind.OPTIMIZER,
+    Work.EMBEDDING: Kind.INDEX,
+    Work.SOFTMAX: Kind.SOFTMAX,
+    Work.POOL: Kind.POOL,
+    Work.LAYOUT: Kind.COPY,
+    Work.SORT: Kind.INDEX,
+    Work.REDUCTION: Kind.REDUCTION,
+    Work.ELEMENTWISE: Kind.ELEMENTWISE,
+    Work.OTHER: Kind.ELEMENTWISE,
+}
+_STAGES = {Phase.BACKWARD: Stage.BACKWARD, Phase.OPTIMIZER: Stage.OPTIMIZER}
+_PRECISIONS = {"bfloat16": Precision.BF16, "float16": Precision.FP16, "float64": Precision.FP64}
+_BRAIN, _HALF = re.compile(r"bf16|BFloat16"), re.compile(r"f16|fp16|half|Half|hgemm|h884|h1688|h16816")
+_TO_DEVICE = r"Memcpy HtoD|CopyHostToDevice"
+# Usual parts of the peaks. A forecast is brought to the step that was measured, so they move only the balance.
+_OF_BANDWIDTH, _OF_PEAK = 0.75, 0.5
+_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "uint8": 1, "int8": 1}
+# From this part of the step on the loader is what it waits for.
+_INPUT_BOUND_SHARE = 0.2
+_ALONE = r".*_SingleProcessDataLoaderIter"
+
+
+@dataclass
+class _Group:
+    """Kernels of one kind, launched by equal operators in one part of the step."""
+
+    work: Work
+    seconds: float = 0.0
+    kernels: int = 0
+    operators: set[int] = field(default_factory=set)
+
+
+def workload(one: Reading, *, devices: Iterable[Device] = ()) -> Workload:
+    """One step in the mean, of one process; its communication is left out, for a forecast adds its own.
+
+    Arguments:
+        one: what was read of the trace.
+        devices: besides those of the catalogue.
+
+    Raises:
+        UserError: the catalogue does not know the device, or nothing but communication ran on it.
+    """
+    device = resolve(one.run.device, extra=devices).device
+    groups = _groups(one)
+    if not groups:
+        raise UserError(f"{one.trace.title} holds no kernel that computes within its steps: nothing to forecast.")
+    precision = _precision(one)
+    steps = len(one.run.step_s)
+    input_s, workers = _input(one)
+    copied = one.rows & one.trace.named(_TO_DEVICE) & (one.trace.num_bytes > 0)
+    alone = "its communication is left out" if one.run.world_size > 1 else ""
+    return Workload(
+        operators=tuple(_operator(one, key, group, device, precision, steps) for key, group in groups.items()),
+        name=one.trace.title,
+        precision=precision,
+        matmul_tf32=precision is Precision.TF32,
+        batch_bytes=float(one.trace.num_bytes[copied].sum()) / steps,
+        input_s=input_s,
+        input_workers=workers,
+        notes=(f"read from a trace of {one.run.device}", *([alone] if alone else ())),
+    )
+
+
+_Key = tuple[str, int, Stage, Work]
+"""Operator or else the kernel, its arguments (-1: not told), where it was launched, what it does."""
+
+
+def _groups(one: Reading) -> dict[_Key, _Group]:
+    trace, done = one.trace, one.kernels
+    found: dict[_Key, _Group] = {}
+    columns = (done.rows, done.operators, done.seconds, one.launched.phases[done.rows], trace.name[done.rows])
+    for row, operator, seconds, phase, name in zip(*(each.tolist() for each in columns), strict=True):
+        if trace.kind[row] == What.COMMUNICATION:
+            continue
+        kernel, caller = trace.names[name], trace.names[trace.name[operator]] if operator >= 0 else ""
+        work = kernels.work_of(kernel, caller)
+        stage = _STAGES.get(COMPUTING[phase], Stage.FORWARD)
+        key = (caller or kernel, int(trace.inputs[operator]) if operator >= 0 else -1, stage, work)
+        group = found.setdefault(key, _Group(work))
+        group.seconds += seconds
+        group.kernels += 1
+        if operator >= 0:
+            group.operators.add(operator)
+    return found
+
+
+def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision: Precision, steps: int) -> Operator:
+    name, inputs, stage, _ = key
+    kind = _KINDS[group.work]
+    count = len(group.operators) or group.kernels
+    each_s = group.seconds / count
+    given = arguments.read(one.trace.arguments[inputs]) if inputs >= 0 else arguments.Arguments((), "", ())
+    flop, moved = 0.0, 0.0
+    if kind.on_matrix_units:
+        told = arguments.flop(name, given)
+        flop = each_s * _OF_PEAK * matrix_rate(device, precision, tf32=precision is Precision.TF32)
+        flop = flop if told is None else told
+        moved = sum(float(np.prod(shape)) for shape in given.shapes if shape) * _BYTES.get(given.dtype, 4)
+    else:
+        moved = each_s * _OF_BANDWIDTH * device.bandwidth
+    return Operator(
+        kind=kind,
+        name=name,
+        stage=stage,
+        shapes=tuple(shape for shape in given.shapes if shape),
+        dtype=given.dtype or "float32",
+        flop=flop,
+        read_bytes=moved * 2 / 3,
+        written_bytes=moved / 3,
+        count=count / steps,
+    )
+
+
+def _precision(one: Reading) -> Precision:
+    """That most of the time of products is spent in, by types where they were recorded and else by names of kernels."""
+    trace, done = one.trace, one.kernels
+    seconds: dict[Precision, float] = defaultdict(float)
+    for name, operator, spent in zip(trace.name[done.rows], done.operators, done.seconds, strict=True):
+        kernel = trace.names[name]
+        on_cores = kernels.on_matrix_cores(kernel)
+        if on_cores is None:
+            continue
+        inputs = trace.inputs[operator] if operator >= 0 else -1
+        dtype = arguments.read(trace.arguments[inputs]).dtype if inputs >= 0 else ""
+        if dtype in _PRECISIONS:
+            found = _PRECISIONS[dtype]
+        elif not dtype and on_cores and (_BRAIN.search(kernel) or _HALF.search(kernel)):
+            found = Precision.BF16 if _BRAIN.search(kernel) else Precision.FP16
+        else:
+            found = Precision.TF32 if on_cores else Precision.IEEE
+        seconds[found] += spent
+    return max(seconds, key=lambda one: seconds[one], default=Precision.FP32)
+
+
+def step_s(one: Reading) -> float:
+    """Median step without the exchange that nothing hides: what one device alone would take."""
+    exposed = one.run.phase_s.get(Phase.COMMUNICATION) or (0.0,) * len(one.run.step_s)
+    return median(step - part for step, part in zip(one.run.step_s, exposed, strict=True))
+
+
+def _input(one: Reading) -> tuple[float | None, int | None]:
+    """One worker's seconds for a batch, and the number of workers; None where the input does not matter."""
+    trace = one.trace
+    loading = trace.which(What.ANNOTATION) & trace.named(_ALONE)
+    inside = loading & (trace.start >= one.steps.start) & (trace.start < one.steps.end)
+    if inside.any():
+        return float((trace.end[inside] - trace.start[inside]).sum()) / len(one.run.step_s), 0
+    if (one.run.share(Phase.INPUT) or 0.0) < _INPUT_BOUND_SHARE:
+        return None, None
+    # Workers whose number no trace tells: together they deliver one batch a step.
+    return step_s(one), 1

@@ -1,0 +1,39 @@
+"""`hotlap predict --trace`: a recorded step on other GPUs, without running anything."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hotlap import cli
+from tests.unit.trace.test_workload import document
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trace.json").write_text(json.dumps(document()))
+    return "trace.json"
+
+
+def test_the_step_of_a_trace_is_forecast_from_the_gpu_that_it_ran_on(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["predict", "--trace", trace, "--gpu", "H100", "--gpu", "V100 SXM2 32GB", "--json", "-"]) == 0
+    other, same = json.loads(capsys.readouterr().out)
+    assert "H100" in other["device"]
+    assert other["step_s"]["mid"] < same["step_s"]["mid"] == pytest.approx(1e-3, rel=0.05)
+
+
+def test_several_gpus_need_the_size_of_the_model(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", "--trace", trace, "--gpu", "H100", "--count", "1,2", "--json", "-"]
+    assert cli.main(words) == 2
+    assert "give --parameters" in capsys.readouterr().err
+    assert cli.main([*words, "--parameters", "1e6"]) == 0
+    assert [one["count"] for one in json.loads(capsys.readouterr().out)] == [1, 2]
+
+
+@pytest.mark.parametrize("words", [["--workload", "w.json"], ["train.py"]])
+def test_one_source_at_a_time(words: list[str], trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["predict", "--trace", trace, *words]) == 2
+    assert "one of them" in capsys.readouterr().err
