@@ -3,10 +3,15 @@
 import argparse
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hotlap.cli import words
 from hotlap.errors import UserError
+
+if TYPE_CHECKING:
+    from hotlap.record import Study
 
 REGRESSION = 5
 """Exit code when the step is slower by more than the limit, clearly."""
@@ -17,15 +22,19 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = words.command(
         subparsers,
         "compare",
-        summary="compare the step times of two studies, for CI",
-        description="Compares the script as written in study A with that in study B. Refuses where the device, the "
+        summary="compare the step times of two studies, or of two recorded traces",
+        description="Compares the script as written in study A with that in study B, or traces that torch.profiler "
+        "recorded on a GPU. Refuses where the device, the "
         "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
-        examples=("hotlap compare .hotlap/train-20260504-093000 .hotlap/train-20260511-101500 --max-regression 5%",),
+        examples=(
+            "hotlap compare .hotlap/train-20260504-093000 .hotlap/train-20260511-101500 --max-regression 5%",
+            "hotlap compare before.json.gz after.json.gz",
+        ),
         note=f"Exit code {REGRESSION} says that B is slower by more than --max-regression, by all of the 95% interval. "
         "Inconclusive is 0, and is said.",
     )
     for name in ("A", "B"):
-        parser.add_argument(name.lower(), metavar=name, help="folder of a study, or its JSON file")
+        parser.add_argument(name.lower(), metavar=name, help="folder of a study, its JSON file, or a trace")
     parser.add_argument("--max-regression", metavar="PERCENT", help="how much slower B may be, as 5%%")
     parser.add_argument("--allow-different", action="store_true", help="compare what differs all the same")
     parser.add_argument("--json", metavar="PATH", help="write the comparison there; - is standard output")
@@ -34,13 +43,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from hotlap.cli import shelf
     from hotlap.record import Change, encode
     from hotlap.report import side_by_side
     from hotlap.tune import contrast
 
     limit = share(args.max_regression) if args.max_regression is not None else None
-    (_, base), (_, other) = shelf.named(args.a), shelf.named(args.b)
+    base, other = _study(args.a), _study(args.b)
     found = contrast.differences(base, other)
     if found and not args.allow_different:
         raise UserError(
@@ -57,6 +65,17 @@ def run(args: argparse.Namespace) -> int:
 
         write(Path(args.json), lambda path: save(comparison, path))
     return REGRESSION if limit is not None and comparison.change is Change.SLOWER else 0
+
+
+def _study(name: str) -> "Study":
+    """By its folder or file; or of a trace, whose name says nothing of its training."""
+    from hotlap.cli import shelf
+    from hotlap.trace import files, study
+
+    if not files.is_trace(Path(name)):
+        return shelf.named(name)[1]
+    found, _ = study.read([name])
+    return replace(found, command=())
 
 
 def share(text: str) -> float:

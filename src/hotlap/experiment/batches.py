@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NUM_BATCHES = 16
 # A batch of fewer steps would be a step again, and its neighbour like it.
 MIN_BATCH = 4
+# Of steps too few for two batches, as traces hold them, each is one: the best that can be said of so few.
+FEWEST = 3
 # What is left of a step must be at least this part of it: a bound of more than 100x says that nothing is known.
 _LEAST_LEFT = 0.01
 
@@ -117,4 +119,6 @@ def _mean(values: "NDArray[np.float64]") -> tuple[float, float, int]:
 
 
 def _num_batches(num_steps: int) -> int:
+    if num_steps < 2 * MIN_BATCH:
+        return num_steps if num_steps >= FEWEST else 0
     return min(NUM_BATCHES, num_steps // MIN_BATCH)

@@ -2,7 +2,7 @@
 
 from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, escaped, load, save
-from hotlap.record.comparison import Change, Comparison, PhaseChange
+from hotlap.record.comparison import Change, Comparison, PartChange, PhaseChange
 from hotlap.record.facts import (
     CallFacts,
     CallSite,
@@ -104,6 +104,7 @@ __all__ = [
     "OperatorWindow",
     "OptimizerFacts",
     "Outlier",
+    "PartChange",
     "Phase",
     "PhaseCalls",
     "PhaseChange",

@@ -31,6 +31,15 @@ class PhaseChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartChange:
+    """Seconds a step of one kind of kernel, or of one reason why the device idled; 0 where there was none."""
+
+    name: str
+    base_s: float
+    other_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The outcome of `hotlap compare`."""
 
@@ -49,6 +58,8 @@ class Comparison:
     limit: float | None = None
     """The regression that is tolerated, e.g. 0.05; None: none was given, and `change` is judged against 0."""
     phases: tuple[PhaseChange, ...] = ()
+    parts: tuple[PartChange, ...] = ()
+    """Of the device, where traces tell; what changed most first."""
     differences: tuple[str, ...] = ()
     """What differs between the two besides the code: sentences. Not empty only where the user allowed it."""
     schema: int = SCHEMA

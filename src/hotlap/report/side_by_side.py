@@ -27,6 +27,9 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     for change in comparison.phases:
         if _matters(change, comparison):
             yield f"  {_phase(change)}"
+    for part in comparison.parts:
+        if abs(part.other_s - part.base_s) >= _LEAST_SHARE * comparison.base_step_s:
+            yield f"  {'on the device':<13}  {duration(part.base_s):>9} -> {duration(part.other_s):>9}  {part.name}"
     if comparison.between_runs is None:
         yield "  The interval covers what varies within each run; how far one run differs from the next is not known."
     else:

@@ -1,17 +1,12 @@
 """What could be gained at best, by a trace: each step without what the device spent on one thing."""
 
-import math
 from collections.abc import Iterator
 
-import numpy as np
-from scipy.special import stdtrit
+from hotlap.experiment import batches
+from hotlap.record import Ceiling, Phase, Run
 
-from hotlap.record import Ceiling, Interval, Phase, Run
-
-# Below it a ratio has no interval worth the name.
-_FEWEST_STEPS = 3
-# What is left of a step must be at least this part of it, and what is saved worth a line.
-_LEAST_LEFT, _LEAST_SAVED = 0.01, 0.01
+# Less is not worth a line.
+_LEAST = 1.01
 
 _FREE = {
     Phase.INPUT: ("input", "no wait for a batch"),
@@ -29,16 +24,9 @@ def ceilings(run: Run) -> tuple[Ceiling, ...]:
 
 
 def _each(run: Run) -> Iterator[Ceiling]:
-    steps = np.array(run.step_s)
-    if len(steps) < _FEWEST_STEPS or steps.min() <= 0:
-        return
+    mean_s = sum(run.step_s) / len(run.step_s)
     for phase, (name, idealised) in _FREE.items():
-        saved = np.array(run.phase_s.get(phase) or np.zeros(len(steps)))
-        share = float(saved.sum() / steps.sum())
-        if not _LEAST_SAVED <= share <= 1 - _LEAST_LEFT:
-            continue
-        spread = float(np.std(saved / steps, ddof=1)) / math.sqrt(len(steps))
-        reach = float(stdtrit(len(steps) - 1, 0.975)) * spread
-        low, high = max(0.0, share - reach), min(1 - _LEAST_LEFT, share + reach)
-        speedup = Interval(low=1 / (1 - low), mid=1 / (1 - share), high=1 / (1 - high))
-        yield Ceiling(name=name, idealised=idealised, step_s=float(steps.mean()) * (1 - share), speedup=speedup)
+        saved_s = run.phase_s.get(phase) or ()
+        speedup = batches.speedup_without(run.step_s, saved_s)
+        if speedup is not None and speedup.mid >= _LEAST:
+            yield Ceiling(name=name, idealised=idealised, step_s=mean_s / speedup.mid, speedup=speedup)

@@ -8,7 +8,7 @@ from statistics import median
 from hotlap.errors import UserError
 from hotlap.experiment import batches
 from hotlap.experiment.statistics import LEAST_SD
-from hotlap.record import Change, Comparison, Interval, Phase, PhaseChange, Run, Study
+from hotlap.record import Change, Comparison, Interval, OperatorWindow, PartChange, Phase, PhaseChange, Run, Study
 
 
 def differences(base: Study, other: Study) -> tuple[str, ...]:
@@ -40,8 +40,23 @@ def contrast(base: Study, other: Study, *, names: tuple[str, str], limit: float 
         change=_change(ratio, limit),
         limit=limit,
         phases=tuple(_phases(base.baseline[0], other.baseline[0])),
+        parts=_parts(base.baseline[0], other.baseline[0]),
         differences=differences(base, other),
     )
+
+
+def _parts(base: Run, other: Run) -> tuple[PartChange, ...]:
+    """Kernels by what they compute, and why the device idled."""
+    if base.operators is None or other.operators is None:
+        return ()
+    one, two = _device_s(base.operators), _device_s(other.operators)
+    names = sorted(one.keys() | two.keys(), key=lambda name: -abs(two.get(name, 0.0) - one.get(name, 0.0)))
+    return tuple(PartChange(name=name, base_s=one.get(name, 0.0), other_s=two.get(name, 0.0)) for name in names)
+
+
+def _device_s(seen: OperatorWindow) -> dict[str, float]:
+    idle = {f"idle, for {why}": seconds for why, seconds in seen.idle_s.items()}
+    return {one.name: one.device_s for one in seen.work} | idle
 
 
 def _change(ratio: Interval, limit: float | None) -> Change:

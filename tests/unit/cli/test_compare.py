@@ -1,6 +1,7 @@
 """`hotlap compare`: what it refuses, what it says, and with which exit code."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hotlap.errors import UserError
 from hotlap.record import Change, Comparison, Study, decode, save
 from tests.sample_measured import study_measured
 from tests.samples import run_with, study_empty, study_full
+from tests.unit.trace.test_workload import document
 
 
 def study(step_s: float, *, seed: int = 0, spread: tuple[float, ...] = (0.004, -0.006, 0.003)) -> Study:
@@ -137,3 +139,18 @@ def test_a_percentage_is_read(text: str, value: float) -> None:
 def test_a_percentage_that_is_none(text: str) -> None:
     with pytest.raises(UserError, match="is not a percentage"):
         share(text)
+
+
+def test_traces_are_compared_by_their_steps_and_their_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps of 1 ms; then 300 us of them are spent on loading, which the device waits for."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "before.json").write_text(json.dumps(document()))
+    (tmp_path / "after.json").write_text(json.dumps(document(loading="_SingleProcessDataLoaderIter")))
+    assert cli.main(["compare", "before.json", "after.json"]) == 0
+    said = capsys.readouterr().out
+    assert "before.json -> after.json" in said
+    assert re.search(r"input +\S+( \w+)? -> +3\d\d us", said), said
+    assert "idle, for the loader" in said
+    assert "matrix products" not in said, "it takes as long as before"
