@@ -13,7 +13,7 @@ cmake -S "$here" -B "$work/build" -DHOTLAP_SANITIZE=ON -DPython_EXECUTABLE="$("$
   -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" >"$work/log" || { cat "$work/log"; exit 1; }
 targets=all
 if [ $# -gt 1 ]; then
-  targets="_core_$2 _core_portable _hooks"
+  targets="_core_$2 _core_portable"
   export HOTLAP_NATIVE="$2"
 fi
 # shellcheck disable=SC2086 # several words
@@ -22,7 +22,6 @@ mkdir -p "$work/hotlap"
 cp -r "$here/src/hotlap/." "$work/hotlap/"
 rm -f "$work"/hotlap/*/*.so
 cp "$work"/build/_core*.so "$work/hotlap/small/"
-cp "$work"/build/_hooks*.so "$work/hotlap/probe/"
 # Leaks are not looked for: Python and torch keep memory on purpose.
 export LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)"
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH="$work"
@@ -30,11 +29,11 @@ cd "$here"
 # An interpreter in which hotlap is installed would test that one.
 "$python" - "$work" <<'END'
 import sys
-import hotlap.probe.quick
 import hotlap.small.native
-print(hotlap.small.native.core().module, hotlap.probe.quick.native())
-if not hotlap.probe.quick.native().__file__.startswith(sys.argv[1]):
+module = hotlap.small.native.core().module
+print(module)
+if not module.__file__.startswith(sys.argv[1]):
     sys.exit("sanitize.sh: hotlap is installed in this interpreter; take one without it.")
 END
-"$python" -m pytest -q -p no:cacheprovider tests/unit/probe/test_hooks.py tests/unit/small tests/property/test_small_step.py \
+"$python" -m pytest -q -p no:cacheprovider tests/unit/small tests/property/test_small_step.py \
   tests/property/test_small_solve.py

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
 from hotlap.predict import trace
-from hotlap.probe import evidence, hooks, parting, quick
+from hotlap.probe import evidence, hooks, parting
 from hotlap.probe import session as session_module
 from hotlap.probe.aside import Aside
 from hotlap.probe.clock import Clock, _Reader
@@ -169,14 +169,6 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(params=["native", "python"])
-def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both kinds of hooks."""
-    if request.param == "python":
-        monkeypatch.setattr(quick, "native", lambda: None)
-
-
-@pytest.mark.usefixtures("either")
 def test_without_faults_nothing_is_noted(tmp_path: Path) -> None:
     run = trained(tmp_path, *ALL)
     assert not [note for note in run.notes if "failed" in note]
@@ -226,8 +218,6 @@ PARTS: list[tuple[Any, str]] = [
 def test_a_part_that_fails_is_switched_off_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
 ) -> None:
-    if owner is Session:
-        monkeypatch.setattr(quick, "native", lambda: None)
     met = fail(monkeypatch, owner, name)
     run = trained(tmp_path, "shapes", "modules")
     told = [note for note in run.notes if note.startswith("Hotlap failed at") and f"Planted: {name}" in note]
@@ -372,7 +362,6 @@ def train_on(make: Callable[[torch.Tensor], Any], given: Callable[[Any], torch.T
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("kind", MAKERS)
 def test_odd_batches_samplers_and_losses_train_as_without_hotlap(tmp_path: Path, kind: str) -> None:
     expected = train_on(*MAKERS[kind])
@@ -419,7 +408,6 @@ def observed(out: Path, training: Callable[[], None]) -> Run:
     return trained(out, "shapes", "modules", training=numbers, expected=[])
 
 
-@pytest.mark.usefixtures("either")
 def test_threads_that_train_at_a_time_are_told_and_one_is_measured(tmp_path: Path) -> None:
     run = observed(tmp_path, lambda: in_threads(3))
     assert [note for note in run.notes if "threads of this process train" in note]
@@ -430,7 +418,6 @@ def test_threads_that_train_at_a_time_are_told_and_one_is_measured(tmp_path: Pat
     assert run.num_samples.count(3) >= 0.9 * run.long.num_steps
 
 
-@pytest.mark.usefixtures("either")
 def test_another_thread_is_followed_when_the_one_that_trained_has_ended(tmp_path: Path) -> None:
     def training() -> None:
         for _ in range(3):

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
-from hotlap.probe import collectives, device, quick, seeds, unseen
+from hotlap.probe import collectives, device, seeds, unseen
 from hotlap.probe.session import Session
 from hotlap.probe.thread import TrainingThread
 from hotlap.record import Phase
@@ -68,19 +68,8 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             session.forward_made(self, args, kwargs, result)
         return result
 
-    _called_by(session, Phase.FORWARD, __call__, call)
-    quick.put(
-        patch,
-        torch.nn.Module,
-        "__call__",
-        __call__,
-        lambda native: native.forward(call, __call__, session, phases, is_grad_enabled),
-    )
-
-
-def _called_by(session: Session, phase: Phase, *functions: Any) -> None:
-    """These call what makes a phase: a hook in Python and, where a native one takes its place, what it wraps."""
-    session.clock.callers[phase] |= {function.__code__ for function in functions if hasattr(function, "__code__")}
+    clock.callers[Phase.FORWARD].add(__call__.__code__)
+    patch.set(torch.nn.Module, "__call__", __call__)
 
 
 def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> None:
@@ -113,17 +102,12 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
             session.backward_made(roots if losses else None)
             return result
 
-        _called_by(session, Phase.BACKWARD, wrapper, function)
+        hook: Any = wrapper
+        clock.callers[Phase.BACKWARD].add(hook.__code__)
         return wrapper
 
     for name, losses in (("backward", True), ("grad", False)):
-        function = getattr(torch.autograd, name)
-        hook = timed(function, losses=losses)
-        quick.put(patch, torch.autograd, name, hook, _backward_before(function, hook, session, losses=losses))
-
-
-def _backward_before(function: Any, hook: Any, session: Session, *, losses: bool) -> Callable[[Any], Any]:
-    return lambda native: native.backward(function, hook, session, phases, losses)
+        patch.set(torch.autograd, name, timed(getattr(torch.autograd, name), losses=losses))
 
 
 StepHook = Callable[[torch.optim.Optimizer, Any, Any], None]
@@ -193,38 +177,16 @@ def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> 
             note((phases.OPTIMIZER, begin, now()))
             clock.where = before
 
-    quick.put(
-        patch,
-        torch.optim.Optimizer,
-        "zero_grad",
-        timed_zero_grad,
-        lambda native: native.timed(zero_grad, timed_zero_grad, session, phases, "OPTIMIZER"),
-    )
+    patch.set(torch.optim.Optimizer, "zero_grad", timed_zero_grad)
 
 
 def _hook_steps(session: Session, patch: Patch, thread: TrainingThread) -> None:
-    hooks = _step_hooks(session, thread)
-    for hook in hooks:
-        # What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hooks.
-        setattr(hook, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
-    native = None if session.plan.evidence else quick.native()
-    handles: list[Any] = []
-
-    def remove() -> None:
-        while handles:
-            handles.pop().remove()
-
-    def register(before: StepHook, after: StepHook) -> None:
-        remove()
-        handles.append(optimizer_module.register_optimizer_step_pre_hook(before))
-        handles.append(optimizer_module.register_optimizer_step_post_hook(after))
-
-    patch.on_undo(remove)
-    if native is None:
-        register(*hooks)
-    else:
-        register(*native.steps(*hooks, session, phases))
-        unseen.when_compiled(lambda: register(*hooks) if handles else None)
+    registers = (
+        optimizer_module.register_optimizer_step_pre_hook,
+        optimizer_module.register_optimizer_step_post_hook,
+    )
+    for register, hook in zip(registers, _step_hooks(session, thread), strict=True):
+        patch.on_undo(register(unseen.never_compiled(hook)).remove)
 
 
 def _surround_steps(session: Session, patch: Patch) -> None:
@@ -300,13 +262,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         session.loader_started(self, iterator)
         return iterator
 
-    quick.put(
-        patch,
-        kind,
-        "__next__",
-        __next__,
-        lambda native: native.draw(next_batch, __next__, session, phases, session.count_samples, torch.Tensor),
-    )
+    patch.set(kind, "__next__", __next__)
     patch.set(DataLoader, "__iter__", __iter__)
 
 

@@ -38,6 +38,12 @@ def until_compiled(patch: Patch) -> None:
     after_import("torch._dynamo.eval_frame", lambda: _before_compiling(patch))
 
 
+def never_compiled(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """What torch.compiler.disable would set, but that imports the whole compiler: a compiled step calls the hook."""
+    setattr(hook, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
+    return hook
+
+
 def when_compiled(then: Callable[[], None]) -> None:
     """Call `then` once that has happened: what Dynamo cannot trace has to give way."""
     _give_way.append(then)

@@ -1,6 +1,5 @@
 """Backward passes that compute gradients which are cleared before any optimizer reads them."""
 
-import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -118,7 +117,7 @@ class Gradients(Watch):
             (self._step_begins, optimizer_module.register_optimizer_step_pre_hook),
             (self._step_ends, optimizer_module.register_optimizer_step_post_hook),
         ):
-            self._patch.on_undo(register(_never_compiled(self.guarded(hook))).remove)
+            self._patch.on_undo(register(unseen.never_compiled(self.guarded(hook))).remove)
         # What is compiled computes its gradients in one piece: nothing can be saved, and hooks would be in the way.
         unseen.when_compiled(self.guarded(self._stop))
 
@@ -353,14 +352,3 @@ def _is_zero(gradient: torch.Tensor) -> bool:
     if gradient.layout is not torch.strided:
         return False  # not looked into: taken for changed
     return not bool(gradient.any())
-
-
-def _never_compiled(hook: Any) -> Any:
-    """What torch.compiler.disable would set, but that imports the whole compiler."""
-
-    @functools.wraps(hook)
-    def wrapper(*args: Any) -> None:
-        hook(*args)
-
-    setattr(wrapper, "_torchdynamo_disable", True)  # noqa: B010 - a plain assignment to a function is a type error
-    return wrapper
