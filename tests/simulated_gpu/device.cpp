@@ -14,6 +14,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#define FMT_HEADER_ONLY
 #include <GenericTraceActivity.h>
 #include <IActivityProfiler.h>
 #include <libkineto.h>
@@ -78,6 +79,7 @@ struct Work {
     Ns called, launched, begin, end;
     int device, stream;
     uint64_t operator_id;
+    pid_t thread;
     bool copy;
 };
 
@@ -130,7 +132,7 @@ Ns launch(const std::string& name, Ns called, c10::Stream where, Ns cost, bool c
     stream.queue.push_back(stream.end);
     if (recording) {
         recorded.push_back({name, called, launched, begin, stream.end, where.device_index(), static_cast<int>(where.id()),
-                            operators.empty() ? 0 : operators.back(), copy});
+                            operators.empty() ? 0 : operators.back(), gettid(), copy});
     }
     return stream.end;
 }
@@ -588,8 +590,10 @@ class Session final : public libkineto::IActivityProfilerSession {
                 one.startTime = begin + shift;
                 one.endTime = end + shift;
                 one.id = id;
-                one.device = work.device;
-                one.resource = work.stream;
+                const bool on_host = type == ActivityType::PRIVATEUSE1_RUNTIME;
+                one.device = on_host ? getpid() : work.device;
+                one.resource = on_host ? work.thread : work.stream;
+                one.addMetadata("correlation", id);
                 one.linked = linked ? linked(static_cast<int32_t>(work.operator_id)) : nullptr;
                 logger.handleGenericActivity(one);
             };

@@ -30,8 +30,8 @@ LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in laye
 # These two know everything, each other as well (DESIGN.md, section 2).
 TOP = LAYERS[-1]
 
-# Narrower than their layer: these two know the record and nothing that made it.
-RECORD_ONLY = frozenset({"launch", "report"})
+# Narrower than their layer: these two know the record and nothing that made it; one of them reads traces beside it.
+RECORD_ONLY = {"launch": frozenset({"trace"}), "report": frozenset[str]()}
 
 # Within the first layer these stand alone; the record raises errors, a folder may be in memory.
 FIRST_LAYER = {
@@ -80,7 +80,7 @@ def allowed(part: str) -> frozenset[str]:
     if part in FIRST_LAYER:
         return FIRST_LAYER[part]
     if part in RECORD_ONLY:
-        return LAYERS[0]
+        return LAYERS[0] | RECORD_ONLY[part]
     return frozenset().union(*LAYERS[: LAYER_OF[part]], TOP if part in TOP else ())
 
 

@@ -42,12 +42,27 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
 
 def recorded(out: Path) -> Run | None:
     """The run of all processes that trained; of those that did not, where none did; None where nobody wrote."""
-    runs = list(_readable(sorted(out.glob("run-*.json")), Run))
+    runs = _completed(out, "run-*.json")
     if runs:
         return ranks.merge(runs, list(_readable(sorted(out.glob("rank-*.json")), RankLog)))
     idle = list(_readable(sorted(out.glob("idle-*.json"), key=lambda path: path.stat().st_mtime), Run))
     # A launcher fails when the script that it launched has failed: the first one to fail knows why.
     return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
+
+
+def on_the_way(out: Path) -> Run | None:
+    """The record that the process wrote last while it trained."""
+    return next(iter(_completed(out, "partial-*.json")), None)
+
+
+def _completed(out: Path, names: str) -> list[Run]:
+    """Runs of that name, with what the traces beside them tell."""
+    runs = list(_readable(sorted(out.glob(names)), Run))
+    if any(out.glob("operators-*.json")):
+        from hotlap.trace.window import completed  # numpy takes its time
+
+        runs = [completed(run, out / f"operators-{run.rank}.json") for run in runs]
+    return runs
 
 
 def _readable(paths: Iterable[Path], kind: type[T]) -> Iterator[T]:

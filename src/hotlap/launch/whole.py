@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from hotlap.errors import RecordError, UserError
-from hotlap.launch.outcome import killed_by, recorded
+from hotlap.launch.outcome import killed_by, on_the_way, recorded
 from hotlap.launch.readable import readable
 from hotlap.launch.workplace import probe_environment
 from hotlap.record import Plan, Run, Status, load, save
@@ -161,12 +161,7 @@ class WholeRun:
     def _recorded(self) -> Run | None:
         """The last record; one that was written on the way where the process could not write more."""
         run = recorded(self.out)
-        if run is not None and run.step_s:
-            return run
-        for path in sorted(self.out.glob("partial-*.json")):
-            with contextlib.suppress(RecordError):
-                return load(path, Run)
-        return run
+        return run if run is not None and run.step_s else on_the_way(self.out) or run
 
 
 @contextlib.contextmanager

@@ -209,7 +209,7 @@ class ShapedOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorWindow:
-    """A few steps under torch's profiler, aggregated in the process. Not timed: the profiler itself costs.
+    """A few steps under torch's profiler. Not timed: the profiler itself costs.
 
     Times are per step. None: there is no device, or it could not be seen.
     """

@@ -1,13 +1,12 @@
 """A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hotlap.errors import UserError
-from hotlap.probe.timeline import Event, aggregate, is_operator
-from hotlap.probe.timeline import Kind as Part
 from hotlap.record import OperatorWindow, Run, Status
 from hotlap.trace import excerpt, phases, sightings, steps
 from hotlap.trace import host as hosts
@@ -15,20 +14,13 @@ from hotlap.trace import idle as idles
 from hotlap.trace.host import Host
 from hotlap.trace.idle import Idle, Why
 from hotlap.trace.nesting import Caller, callers
+from hotlap.trace.operators import COMPILED, Event, aggregate, is_operator
 from hotlap.trace.phases import Launched
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline, busiest, of_device, timeline
 from hotlap.trace.work import StepKernels
 
-_PARTS = {
-    int(Kind.OPERATOR): Part.OPERATOR,
-    int(Kind.RUNTIME): Part.LAUNCH,
-    int(Kind.KERNEL): Part.KERNEL,
-    int(Kind.COMMUNICATION): Part.KERNEL,
-    int(Kind.COPY): Part.COPY,
-    int(Kind.MEMSET): Part.FILL,
-}
 # Of copies, those that never leave the device.
 _STAYS = r"Memcpy (?:DtoD|PtoP)"
 # Beyond, operators and kernels are counted in the first steps only.
@@ -78,6 +70,7 @@ def reading(trace: Trace) -> Reading:
     launched = phases.launched(trace, rows, host)
     done = StepKernels(trace, rows, told, who)
     told_s = phases.seconds(launched, found, edges, idle)
+    reasons = {str(why): idle.seconds(why) / (len(edges) - 1) for why in Why if idle.seconds(why) > 0}
     run = Run(
         status=Status.COMPLETE,
         device=trace.devices.get(device, f"device {device}"),
@@ -85,7 +78,7 @@ def reading(trace: Trace) -> Reading:
         step_s=tuple(np.diff(edges).tolist()),
         phase_s=told_s,
         device_phase_s=told_s,
-        operators=_window(trace, rows, done, edges, threads, who, idle),
+        operators=replace(window(trace, rows, done, edges, threads, who, on_device=True), idle_s=reasons),
         sightings=sightings.at_lines(trace, rows, told, found, threads, who, idle),
         rank=trace.rank or 0,
         world_size=trace.world_size,
@@ -107,27 +100,29 @@ def reading(trace: Trace) -> Reading:
     )
 
 
-def _window(
+def window(
     trace: Trace,
     rows: Mask,
-    done: StepKernels,
+    done: StepKernels | None,
     edges: Floats,
     threads: frozenset[int],
     who: dict[int, Caller],
-    idle: Idle,
+    *,
+    on_device: bool,
 ) -> OperatorWindow:
     """The steps as an operator window: who called what, and what the device did for it; of a long trace its first ones,
     as many as have so many events."""
-    counted = np.flatnonzero((np.isin(trace.lane, list(threads)) & trace.which(Kind.OPERATOR, Kind.RUNTIME)) | rows)
+    calls = trace.which(Kind.OPERATOR, Kind.RUNTIME) | (trace.which(Kind.ANNOTATION) & trace.named(COMPILED))
+    counted = np.flatnonzero((np.isin(trace.lane, list(threads)) & calls) | rows)
     upto = np.searchsorted(trace.start[counted], edges)
     count = max(1, int(np.searchsorted(upto - upto[0], _MOST_EVENTS, side="right")) - 1)
     chosen = counted[upto[0] : upto[count]]
     wall_s = float(edges[count] - edges[0])
-    window = aggregate(_events(trace, chosen, who), num_steps=count, wall_s=wall_s, on_device=True)
-    reasons = {str(why): idle.seconds(why) / (len(edges) - 1) for why in Why if idle.seconds(why) > 0}
+    found = aggregate(_events(trace, chosen, who), num_steps=count, wall_s=wall_s, on_device=on_device)
+    if done is None:
+        return found
     return replace(
-        window,
-        idle_s=reasons,
+        found,
         work=done.kinds(),
         shaped=done.shapes(),
         recomputed_s=done.recomputed_s(threads),
@@ -135,28 +130,24 @@ def _window(
     )
 
 
-def _events(trace: Trace, chosen: np.ndarray, who: dict[int, Caller]) -> list[Event]:
+def _events(trace: Trace, chosen: np.ndarray, who: dict[int, Caller]) -> Iterator[Event]:
     # By index into the names: each is asked once.
     stays = [re.match(_STAYS, name) is not None for name in trace.names]
     counts = [is_operator(name) for name in trace.names]
     columns = (trace.kind, trace.name, trace.start, trace.end, trace.lane, trace.launch)
-    found = []
     rows = zip(chosen.tolist(), *(one[chosen].tolist() for one in columns), strict=True)
-    for row, kind, name, start, end, lane, launch in rows:
-        part = _PARTS[kind]
-        if part is Part.OPERATOR and not counts[name]:
+    for row, code, name, start, end, lane, launch in rows:
+        kind = Kind.OPERATOR if code == Kind.ANNOTATION else Kind(code)
+        if kind is Kind.OPERATOR and not counts[name]:
             continue
-        on_host = part in (Part.OPERATOR, Part.LAUNCH)
+        on_host = kind in (Kind.OPERATOR, Kind.RUNTIME)
         caller = who.get(launch) if not on_host else None
-        found.append(
-            Event(
-                name=trace.names[name],
-                kind=Part.FILL if part is Part.COPY and stays[name] else part,
-                begin_s=start,
-                end_s=end,
-                lane=lane,
-                id=(row if on_host else launch) + 1,
-                operator=caller.operator + 1 if caller is not None else 0,
-            )
+        yield Event(
+            name=trace.names[name],
+            kind=Kind.MEMSET if kind is Kind.COPY and stays[name] else kind,
+            begin_s=start,
+            end_s=end,
+            lane=lane,
+            id=(row if on_host else launch) + 1,
+            operator=caller.operator + 1 if caller is not None else 0,
         )
-    return found

@@ -47,6 +47,7 @@ _KINDS = {
     "cpu_op": Kind.OPERATOR, "Operator": Kind.OPERATOR,
     "user_annotation": Kind.ANNOTATION,
     "cuda_runtime": Kind.RUNTIME, "cuda_driver": Kind.RUNTIME, "Runtime": Kind.RUNTIME, "hip_runtime": Kind.RUNTIME,
+    "xpu_runtime": Kind.RUNTIME, "privateuse1_runtime": Kind.RUNTIME, "privateuse1_driver": Kind.RUNTIME,
     "python_function": Kind.PYTHON,
     "kernel": Kind.KERNEL, "Kernel": Kind.KERNEL,
     "gpu_memcpy": Kind.COPY, "Memcpy": Kind.COPY,

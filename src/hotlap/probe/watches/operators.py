@@ -1,11 +1,10 @@
-"""`operators`: one step counted operator by operator, and a few under torch's profiler, aggregated here."""
+"""`operators`: one step counted operator by operator, and a few under torch's profiler, whose trace the parent reads
+(`hotlap.trace.window`)."""
 
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +17,6 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.counting import Counting
 from hotlap.probe.guard import Function
-from hotlap.probe.timeline import Event, Kind, aggregate, is_operator
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import OperatorWindow
 
@@ -29,7 +27,8 @@ if TYPE_CHECKING:
 _STEPS = 5
 _PATIENCE_S = 5.0
 
-# A step of so many events is looked at alone: the profiler keeps all of them in memory (about 1 kB each).
+# Events of all steps that are looked at, but for those of the first: the profiler keeps all of them in memory (about
+# 1 kB each), and writes a trace of a third of that.
 _MANY_EVENTS = 200_000
 
 # Of a step with more calls than this no profile is made: with what is within and around them it would be a million
@@ -62,17 +61,16 @@ class Operators(Watch):
         self._ours = False
         self._theirs = False
         self._refused: str | None = None
-        self._window: OperatorWindow | None = None
+        self._mark: Any = None
+        """The range of the profiler's that the step is in."""
+        self._looked_at = 0
+        """Steps in the trace."""
         self._counting: Counting | None = None
         self._count_s = 0.0
         self._begun = 0.0
-        self._boundary = 0.0
-        self._begun_ns = 0
-        self._boundary_ns = 0
         self._steps = 0
         self._wanted = _STEPS
         self._dispatch_s: float | None = None
-        self._events_around: tuple[Any, Any] | None = None
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of profilers that the script makes: two at a time are an error, which must never hit the script."""
@@ -101,15 +99,23 @@ class Operators(Watch):
             self._begin_warm()
         elif self._stage is _Stage.WARM:
             # Another session follows at once, into which the end of this one would fall (pytorch/kineto#1554).
-            found = self._stop(detach=False)
-            self._wanted = 1 if len(found) > _MANY_EVENTS else _STEPS
+            num_events = len(self._stop(detach=False).events())
+            self._wanted = max(1, min(_STEPS, _MANY_EVENTS // max(1, num_events)))
             self._stage = _Stage.LOOK
             self._start()
+            self._mark_step()
         elif self._stage is _Stage.LOOK:
-            self._boundary, self._boundary_ns = time.perf_counter(), time.time_ns()
-            if self._steps >= self._wanted or self._boundary - self._begun > _PATIENCE_S:
+            self._mark.__exit__(None, None, None)
+            if self._steps >= self._wanted or time.perf_counter() - self._begun > _PATIENCE_S:
                 self._end_look()
                 self._stage = _Stage.OVER
+            else:
+                self._mark_step()
+
+    def _mark_step(self) -> None:
+        """As torch's own schedules mark theirs."""
+        self._mark = torch_profiler.record_function(f"ProfilerStep#{self._steps}")
+        self._mark.__enter__()
 
     def _begin_warm(self) -> None:
         self._stage = _Stage.OVER
@@ -142,16 +148,20 @@ class Operators(Watch):
         self._dispatch_s = None if _profiler_runs() else dispatch_s(self._device())
 
     def fields(self) -> Mapping[str, Any]:
-        """The window, or what could be seen without a profiler."""
+        """What could be seen without a profiler; the trace, where there is one, tells the rest."""
         counting = self._counting if self._count_s > 0 else None
-        window = self._window or (self._counted(counting) if counting is not None else None)
-        if window is None:
+        if counting is None and not self._looked_at:
             return {"notes": (f"No operators were seen: {self._refused or 'the script ended too early'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
         counts = counting is not None and not self._session.facts.compiled
         return {
-            "operators": replace(
-                window,
+            "operators": OperatorWindow(
+                num_steps=self._looked_at or 1,
+                wall_s=self._count_s,
+                operators=counting.operators() if counting is not None else (),
+                num_calls=sum(counting.calls.values()) if counting is not None else 0,
+                complete=False,
+                why_not=f"{self._refused or 'the trace was lost'}, so operators were counted without a profiler",
                 dispatch_s=self._dispatch_s,
                 flops=counting.flops if counting is not None and counts else None,
                 moved_bytes=float(counting.num_bytes) if counting is not None and counts else None,
@@ -172,44 +182,27 @@ class Operators(Watch):
         return __init__
 
     def _start(self) -> None:
-        device = accelerator.in_use()
         self._ours = True
         try:
-            self._profile = torch_profiler.profile(use_device=device, use_kineto=True)
+            self._profile = torch_profiler.profile(use_device=accelerator.in_use(), use_kineto=True)
         finally:
             self._ours = False
         self._profile.__enter__()
-        if device is not None:
-            self._events_around = (accelerator.event(timed=True), accelerator.event(timed=True))
-            self._events_around[0].record()
         self._steps = 0
-        self._begun, self._begun_ns = time.perf_counter(), time.time_ns()
+        self._begun = time.perf_counter()
 
-    def _stop(self, *, detach: bool = True) -> list[Any]:
+    def _stop(self, *, detach: bool = True) -> Any:
+        """What kineto kept."""
         profile, self._profile = self._profile, None
-        if self._events_around is not None:
-            self._events_around[1].record()
         # This waits for the device, as torch's profiler always does.
         with _default("TEARDOWN_CUPTI", "1" if detach and cuda.detaches_profiler() else "0"):
             profile.__exit__(None, None, None)
-        return list(profile.kineto_results.events())
+        return profile.kineto_results
 
     def _end_look(self) -> None:
-        on_device = self._events_around is not None
-        events = [event for raw in self._stop() if (event := as_event(raw, since_ns=self._begun_ns)) is not None]
-        self._window = aggregate(
-            before(events, (self._boundary_ns - self._begun_ns) / 1e9),
-            num_steps=self._steps,
-            wall_s=self._boundary - self._begun,
-            on_device=on_device,
-            device_s=self._device_s(),
-        )
-
-    def _device_s(self) -> float | None:
-        if self._events_around is None:
-            return None
-        begun, ended = self._events_around
-        return float(begun.elapsed_time(ended)) / 1e3
+        session = self._session
+        self._stop().save(str(session.out / f"operators-{session.collectives.rank}.json"))
+        self._looked_at = self._steps
 
     # The count
 
@@ -229,16 +222,6 @@ class Operators(Watch):
         if self._counting is not None:
             self._count_s = time.perf_counter() - self._begun
             modes.take_off(self._counting)
-
-    def _counted(self, counting: Counting) -> OperatorWindow:
-        return OperatorWindow(
-            num_steps=1,
-            wall_s=self._count_s,
-            operators=counting.operators(),
-            num_calls=sum(counting.calls.values()),
-            complete=False,
-            why_not=f"{self._refused}, so operators were counted without one",
-        )
 
     def _device(self) -> torch.device:
         for optimizer in self._session.facts.optimizers():
@@ -266,58 +249,6 @@ class Kernels(Operators):
         return {} if accelerator.in_use() is None else super().fields()
 
 
-_WAIT = re.compile(r"(Context|Stream|Event|Device)\b.*(Sync|Wait)", re.IGNORECASE)
-# "cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaGraphLaunch", "hipLaunchKernel"; of others likewise.
-_LAUNCH = re.compile(r"[a-z]+[A-Z]?\w*(Launch|Memcpy|Memset|Enqueue)\w*")
-_FILLS = ("Memset", "Memcpy DtoD", "Memcpy PtoP", "[memory]")
-
-
-def before(events: list[Event], until_s: float) -> list[Event]:
-    """What began on the host until then, and what runs on the device for it: the script may end within a step."""
-    host = [event for event in events if event.kind in (Kind.OPERATOR, Kind.LAUNCH) and event.begin_s <= until_s]
-    late = {event.id for event in events if event.kind is Kind.LAUNCH and event.begin_s > until_s}
-    device = [event for event in events if event.kind not in (Kind.OPERATOR, Kind.LAUNCH) and event.id not in late]
-    return [*host, *device]
-
-
-def as_event(raw: Any, *, since_ns: int) -> Event | None:
-    """An event of torch's profiler -> ours; None for what is neither an operator, nor a launch, nor on the device."""
-    name = raw.name()
-    kind = _host_kind(name) if raw.device_type() == torch._C._autograd.DeviceType.CPU else _device_kind(raw, name)
-    if kind is None or raw.is_async():
-        return None
-    on_host = kind in (Kind.OPERATOR, Kind.LAUNCH)
-    # Whole nanoseconds first: seconds since 1970 leave a float no more than a quarter of a microsecond.
-    begin_s = (raw.start_ns() - since_ns) / 1e9
-    return Event(
-        name=name,
-        kind=kind,
-        begin_s=begin_s,
-        end_s=begin_s + raw.duration_ns() / 1e9,
-        lane=raw.start_thread_id() if on_host else raw.device_resource_id(),
-        id=raw.correlation_id(),
-        operator=0 if on_host else raw.linked_correlation_id(),
-    )
-
-
-def _host_kind(name: str) -> Kind | None:
-    if is_operator(name):
-        return Kind.OPERATOR
-    return Kind.LAUNCH if _LAUNCH.fullmatch(name) else None
-
-
-def _device_kind(raw: Any, name: str) -> Kind | None:
-    # A range of the script's own (record_function) is shown on the device as well; it is no work.
-    if getattr(raw, "is_user_annotation", _no)() or name.startswith("ProfilerStep"):
-        return None
-    if name.startswith(_FILLS):
-        return Kind.FILL
-    if name.startswith("Memcpy"):
-        return Kind.COPY
-    # Waits of streams and of the host are events of the device's lane too.
-    return None if _WAIT.match(name) else Kind.KERNEL
-
-
 @contextmanager
 def _default(name: str, value: str) -> Iterator[None]:
     """An environment variable within, unless it is set already."""
@@ -328,10 +259,6 @@ def _default(name: str, value: str) -> Iterator[None]:
     finally:
         if free:
             os.environ.pop(name, None)
-
-
-def _no() -> bool:
-    return False
 
 
 def _profiler_runs() -> bool:

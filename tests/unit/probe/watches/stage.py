@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -42,6 +42,7 @@ class Stage:
         self.facts = Facts()
         self.on_batch: list[Callable[[Any, Any], None]] = []
         self.on_forward: list[Any] = []
+        self.collectives = SimpleNamespace(rank=0, active=False)
         self.out = Path("nowhere")
 
 

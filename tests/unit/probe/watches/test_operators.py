@@ -1,18 +1,21 @@
 """The profiler's sessions of a few steps, and what is left of them."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 from torch.autograd import profiler
 
 from hotlap.probe.watches.operators import Kernels, Operators
-from tests.unit.probe.watches.stage import play
+from hotlap.record import Run, Status
+from hotlap.trace.window import completed
+from tests.unit.probe.watches.stage import Stage, play
 
 
 @pytest.mark.parametrize(("version", "last"), [("13.0", "1"), ("12.6", "1"), ("12.4", "0"), (None, "0")])
 def test_the_profiler_is_taken_off_the_driver_behind_its_last_session(
-    version: str | None, last: str, monkeypatch: pytest.MonkeyPatch
+    version: str | None, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
     leave = profiler.profile.__exit__
@@ -25,8 +28,13 @@ def test_the_profiler_is_taken_off_the_driver_behind_its_last_session(
     monkeypatch.setattr(torch.version, "cuda", version)
     monkeypatch.delenv("TEARDOWN_CUPTI", raising=False)
     x = torch.ones(4)
-    fields = play(Operators(), lambda: x * x, num_steps=12)
-    assert fields["operators"].complete
+    stage = Stage()
+    stage.out = tmp_path
+    fields = play(Operators(), lambda: x * x, stage=stage, num_steps=12)
+    run = completed(Run(status=Status.COMPLETE, **fields), tmp_path / "operators-0.json")
+    assert run.operators is not None
+    assert run.operators.complete, run.operators.why_not
+    assert (run.operators.num_steps, run.operators.num_calls) == (5, 1)
     assert seen == ["0", last]
     assert "TEARDOWN_CUPTI" not in os.environ
 

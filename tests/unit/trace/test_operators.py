@@ -6,8 +6,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from hotlap.probe.timeline import Event, Kind, aggregate, is_operator, length_s, tensor_core_share, union, without_s
 from hotlap.record import OperatorWindow
+from hotlap.trace.kernels import on_matrix_cores
+from hotlap.trace.operators import Event, aggregate, is_operator
+from hotlap.trace.table import Kind
 
 
 def operator(name: str, begin: float, end: float, *, lane: int = 1, id: int = 0) -> Event:
@@ -15,7 +17,7 @@ def operator(name: str, begin: float, end: float, *, lane: int = 1, id: int = 0)
 
 
 def launch(begin: float, number: int, *, name: str = "cudaLaunchKernel") -> Event:
-    return Event(name=name, kind=Kind.LAUNCH, begin_s=begin, end_s=begin + 0.1, lane=1, id=number)
+    return Event(name=name, kind=Kind.RUNTIME, begin_s=begin, end_s=begin + 0.1, lane=1, id=number)
 
 
 def work(
@@ -35,8 +37,8 @@ def on_cpu(*events: Event, num_steps: int = 1, wall_s: float = 10.0) -> Operator
     return aggregate(events, num_steps=num_steps, wall_s=wall_s, on_device=False)
 
 
-def on_gpu(*events: Event, num_steps: int = 1, wall_s: float = 10.0, device_s: float | None = None) -> OperatorWindow:
-    return aggregate(events, num_steps=num_steps, wall_s=wall_s, on_device=True, device_s=device_s)
+def on_gpu(*events: Event, num_steps: int = 1, wall_s: float = 10.0) -> OperatorWindow:
+    return aggregate(events, num_steps=num_steps, wall_s=wall_s, on_device=True)
 
 
 def test_an_operators_own_time_is_without_what_it_calls() -> None:
@@ -112,7 +114,7 @@ def test_copies_are_exposed_where_no_kernel_runs() -> None:
 
 
 def test_communication_is_exposed_where_nothing_is_computed() -> None:
-    talk = work(2, 6, 2, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL", lane=9)
+    talk = work(2, 6, 2, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL", kind=Kind.COMMUNICATION, lane=9)
     window = on_gpu(operator("mm", 0, 9), launch(0, 1), launch(0, 2), work(1, 3, 1), talk)
     assert (window.communication_s, window.communication_exposed_s) == (4, 3)
     assert on_gpu(operator("mm", 0, 9), launch(0, 1), work(1, 3, 1)).communication_s is None
@@ -131,8 +133,9 @@ def test_a_device_without_any_kernel_is_noticed() -> None:
 
 def test_a_device_that_was_busy_for_longer_than_time_passed_is_noticed() -> None:
     events = operator("mm", 0, 1), launch(0, 1), work(1, 9, 1)
-    assert on_gpu(*events, wall_s=9, device_s=9).complete
-    assert "between its own events" in (on_gpu(*events, wall_s=9, device_s=4).why_not or "")
+    late = launch(9, 2, name="cudaEventRecord")
+    assert on_gpu(*events, wall_s=9).complete
+    assert "the device was busy for 8 s of 4 s" in (on_gpu(*events, late, wall_s=4).why_not or "")
 
 
 def test_work_that_was_queued_when_the_host_was_done_is_no_contradiction() -> None:
@@ -140,35 +143,25 @@ def test_work_that_was_queued_when_the_host_was_done_is_no_contradiction() -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "share"),
+    ("name", "found"),
     [
-        ("ampere_sgemm_128x64_tn", 0.0),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4", 0.0),
-        ("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn", 1.0),
-        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", 1.0),
-        ("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn", 1.0),
-        ("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_tensor16x8x8", 1.0),
-        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT", 1.0),
-        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8", 1.0),
-        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>", 1.0),
+        ("ampere_sgemm_128x64_tn", False),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4", False),
+        ("ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x4_tn", True),
+        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", True),
+        ("volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn", True),
+        (
+            "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_tensor16x8x8",
+            True,
+        ),
+        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT", True),
+        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8", True),
+        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>", True),
         ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", None),
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", None),
     ],
 )
-def test_tensor_cores_are_known_by_the_names_of_kernels(name: str, share: float | None) -> None:
-    assert tensor_core_share([work(0, 1, 1, name=name)]) == share
-
-
-spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda s: (float(min(s)), float(max(s)))))
-
-
-@given(a=spans, b=spans)
-def test_unions_count_each_moment_once(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> None:
-    def moments(spans: list[tuple[float, float]]) -> set[int]:
-        return {k for begin, end in spans for k in range(int(begin), int(end))}
-
-    assert length_s(union(a)) == len(moments(a))
-    assert without_s(union(a), union(b)) == len(moments(a) - moments(b))
+def test_tensor_cores_are_known_by_the_names_of_kernels(name: str, found: bool | None) -> None:
+    assert on_matrix_cores(name) is found
 
 
 times = st.floats(-5, 50, allow_nan=False)
@@ -195,7 +188,7 @@ def test_no_list_of_events_makes_a_figure_absurd(events: list[Event]) -> None:
         window = aggregate(events, num_steps=2, wall_s=40.0, on_device=on_device)
         figures = [
             window.num_calls, window.device_busy_s, window.copy_s, window.kernel_s,
-            window.copy_exposed_s, window.communication_s, window.communication_exposed_s, window.tensor_core_share,
+            window.copy_exposed_s, window.communication_s, window.communication_exposed_s,
         ]  # fmt: skip
         assert all(value is None or (math.isfinite(value) and value >= -1e-9) for value in figures)
         assert all(one.self_s >= 0 for one in window.operators)
