@@ -181,7 +181,7 @@ def test_a_watch_that_fails_anywhere_is_left_out_and_told(tmp_path: Path, name: 
     kind = ALL[name]
     (tmp_path / "first").mkdir()
     found = met_methods(kind, tmp_path / "first")
-    assert {"install", "fields"} <= set(found)
+    assert "fields" in found
     assert ("open" in found) == bool(kind.num_steps)
     for method in found:
         with pytest.MonkeyPatch.context() as patched:

@@ -2,14 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from time import perf_counter
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
 from hotlap.probe.evidence import leaves
-from hotlap.probe.modes import Onlooker
+from hotlap.probe.modes import Onlooker, is_view, name_of
 from hotlap.record import Operator
 
 # Operators of torch's own that do much arithmetic and have no formula in torch's table (those with one are looked up
@@ -43,33 +42,23 @@ class Counting(Onlooker):
         self.num_bytes = 0
         self._flops = 0
         self._uncounted = False
-        self._is_view: dict[Any, bool] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        begun = perf_counter()
-        result = func(*args, **kwargs)
-        seconds = perf_counter() - begun
-        # Our counting must never become the script's error.
-        try:
-            self._count(func, args, kwargs, result, seconds=seconds)
-        except Exception:
-            self._uncounted = True
-        return result
+        self._still: dict[Any, bool] = {}
+        """Operators that move nothing."""
 
     @property
     def flops(self) -> float | None:
         """None where a heavy operator has no formula."""
-        return None if self._uncounted else float(self._flops)
+        return None if self._uncounted or self.failures else float(self._flops)
 
     def operators(self) -> tuple[Operator, ...]:
         """By their time in this mode, which is longer than it would be alone."""
         costliest = sorted(self.seconds.items(), key=lambda item: -item[1])[:_MAX_OPERATORS]
         return tuple(Operator(name=name, per_step=self.calls[name], self_s=seconds) for name, seconds in costliest)
 
-    def _count(self, func: Any, args: Any, kwargs: Any, result: Any, *, seconds: float) -> None:
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        """An operator was called."""
         schema = getattr(func, "_schema", None)
-        name = schema.name if schema is not None else f"higher_order::{func}"
+        name = name_of(func)
         self.calls[name] += 1
         self.seconds[name] += seconds
         packet = getattr(func, "_overloadpacket", func)
@@ -82,11 +71,9 @@ class Counting(Onlooker):
             self.num_bytes += _num_bytes((args, kwargs)) + _num_bytes(_written(schema, args, result))
 
     def _moves_nothing(self, func: Any, name: str) -> bool:
-        known = self._is_view.get(func)
+        known = self._still.get(func)
         if known is None:
-            returns = func._schema.returns
-            is_view = bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
-            known = self._is_view[func] = is_view or name.startswith(("aten::empty", "aten::new_empty"))
+            known = self._still[func] = is_view(func) or name.startswith(("aten::empty", "aten::new_empty"))
         return known
 
 

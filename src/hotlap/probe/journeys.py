@@ -1,6 +1,5 @@
 """Where data come from, and whether they had to travel: every operator of a few steps, followed by its storages."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
 from hotlap.probe.evidence import leaves
-from hotlap.probe.modes import Onlooker, non_blocking
+from hotlap.probe.modes import Onlooker, is_view, non_blocking
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
 
@@ -58,24 +57,10 @@ class Journeys(Onlooker):
         self._tally = tally
         self.is_loading: Callable[[], bool] = lambda: False
         """The script draws a batch: what is made now are data."""
-        self.failures = 0
-        """Operators that could not be followed."""
         self._known: dict[int, _Known] = {}
         self._in_flight: dict[int, tuple[StorageWeakRef, Spot, str]] = {}
         """Storages on the host that a copy from the device may still be writing to."""
         self._is_view: dict[Any, bool] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        begun = time.perf_counter()
-        result = func(*args, **kwargs)
-        seconds = time.perf_counter() - begun
-        # Our book-keeping must never become the script's error.
-        try:
-            self._follow(func, args, kwargs, result, seconds)
-        except Exception:
-            self.failures += 1
-        return result
 
     def waited(self) -> None:
         """The host waited for the device: all copies have arrived."""
@@ -96,7 +81,8 @@ class Journeys(Onlooker):
 
     # Operators
 
-    def _follow(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        """Follow it."""
         name = func._schema.name
         inputs = list(_tensors((args, kwargs)))
         on_device = accelerator.on_device
@@ -172,16 +158,10 @@ class Journeys(Onlooker):
             self._known[storage._cdata] = _Known(_reference(storage), origin)
 
     def _views(self, func: Any) -> bool:
-        """It reads no values: `view`, `t`, `detach`. (`lift_fresh` is declared as one, but it brings a new tensor.)"""
+        """`lift_fresh` is declared as one, but it brings a new tensor."""
         known = self._is_view.get(func)
         if known is None:
-            schema = func._schema
-            known = (
-                schema.name != "aten::lift_fresh"
-                and bool(schema.returns)
-                and all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-            )
-            self._is_view[func] = known
+            known = self._is_view[func] = func._schema.name != "aten::lift_fresh" and is_view(func)
         return known
 
 

@@ -1,6 +1,7 @@
 """A torch dispatch mode of ours, put on and taken off between steps, in whatever order the script nests its own."""
 
 import sys
+from time import perf_counter
 from typing import Any
 
 from torch.utils import _python_dispatch as dispatch
@@ -8,13 +9,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Onlooker(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for its modes
-    """Sees every operator that reaches a kernel, and changes nothing. What torch.compile made runs as it is."""
+    """Sees every operator that reaches a kernel, and changes nothing. What torch.compile made runs as it is.
+
+    Who wants to know of operators derives from it and says what to do with each in `saw`.
+    """
 
     # Else torch refuses higher-order operators (flex_attention, cond) while the mode is on.
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # as above
+        self.failures = 0
+        """Operators that could not be looked at."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()  # type: ignore[no-untyped-call] # as above
@@ -25,7 +31,33 @@ class Onlooker(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        begun = perf_counter()
+        result = func(*args, **kwargs)
+        seconds = perf_counter() - begun
+        # Our looking must never become the script's error.
+        try:
+            self.saw(func, args, kwargs, result, seconds)
+        except Exception:
+            self.failures += 1
+        return result
+
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        """`func(*args, **kwargs)` gave `result`, and took the host so many seconds."""
         raise NotImplementedError
+
+
+def name_of(func: Any) -> str:
+    """ "aten::mm", without the overload; higher-order operators (cond, flex_attention) have no schema."""
+    schema = getattr(func, "_schema", None)
+    return schema.name if schema is not None else f"higher_order::{func}"
+
+
+def is_view(func: Any) -> bool:
+    """It returns a part of what it is given, and neither reads nor writes values: `view`, `t`, `detach`."""
+    schema = getattr(func, "_schema", None)
+    returns = schema.returns if schema is not None else ()
+    return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
 
 
 def put_on(mode: Onlooker) -> None:

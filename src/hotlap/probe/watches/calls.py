@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from hotlap.levers.lever import Patch
-from hotlap.probe import modes
 from hotlap.probe.clock import PHASES
+from hotlap.probe.modes import Onlooker
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallFacts, Phase, PhaseCalls
 
@@ -41,8 +40,6 @@ _COPY_BYTES = 32 << 20
 
 # Medians of five tell a step from one that was disturbed. Of long steps fewer are looked at, but never fewer than two.
 _PAIRS = 5
-_PATIENCE_S = 15.0
-_LEAST_STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,67 +66,48 @@ class Calls(Watch):
     ones. CPU only."""
 
     num_steps: ClassVar[int] = 2 * _PAIRS
+    patience_s: ClassVar[float] = 15.0
+    fewest_steps: ClassVar[int] = 4
 
     def __init__(self) -> None:
-        self._session: Session | None = None
-        self._mode: _Mode | None = None
-        self._on = False
+        super().__init__()
+        self._prices: _Prices | None = None
         self._looked_at = 0
         self._plain: list[Sequence[float]] = []
         """Seconds by phase of each plain step of the window."""
-        self._begun = 0.0
-
-    def install(self, session: "Session", patch: Patch) -> None:
-        """Nothing to hook: the window does it all."""
-        self._session = session
 
     def open(self) -> None:
         """Learn the prices first."""
-        assert self._session is not None
-        if self._session.facts.compiled or _on_a_device(self._session):
+        if self.session.facts.compiled or _on_a_device(self.session):
             return  # of compiled code not each operator is seen; a device works on after its operators return
-        self._mode = _Mode(self._session.clock.phase, bytes_per_s=_copy_rate())
-        self._begun = time.perf_counter()
+        self._prices = _Prices(self.session.clock.phase, bytes_per_s=_copy_rate())
+        super().open()
 
     def goes_on(self, num_steps: int) -> bool:
         """The step that is over was a plain one, or one that was looked at: the next is of the other kind."""
-        if self._mode is None or self._session is None:
+        if self._prices is None:
             return False
-        if self._on:
-            self._off()
+        if self._mode is not None:
+            self.take_off()
             self._looked_at += 1
         elif num_steps:
-            if self._session.clock.last_spent is not None:
-                self._plain.append(self._session.clock.last_spent)
-            modes.put_on(self._mode)
-            self._on = True
-        late = time.perf_counter() - self._begun > _PATIENCE_S
-        return not (late and num_steps >= _LEAST_STEPS and not self._on)
-
-    def _off(self) -> None:
-        self._on = False
-        if self._mode is not None:
-            modes.take_off(self._mode)
-
-    def forked(self) -> None:
-        """A worker must not count its operators for as long as it lives."""
-        if self._on:
-            self._off()
+            if self.session.clock.last_spent is not None:
+                self._plain.append(self.session.clock.last_spent)
+            self.put_on(self._prices)
+        return self._mode is not None or super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
-        """Out of the script's way again."""
-        if self._on:
-            self._off()
-            # Its last step was cut off in the middle, or has just been completed.
-            self._looked_at += num_steps == self.num_steps
+        """Its last step was cut off in the middle, or has just been completed."""
+        self._looked_at += self._mode is not None and num_steps == self.num_steps
+        super().close(num_steps)
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.calls`."""
-        if self._mode is None or not self._looked_at:
+        if self._prices is None or not self._looked_at:
             return {}
-        failures = self._mode.failures
+        failures = self._prices.failures
         notes = (f"{failures} calls of operators could not be looked at.",) if failures else ()
-        facts = replace(self._mode.facts(self._looked_at), plain_s=_medians(self._plain))
+        facts = replace(self._prices.facts(self._looked_at), plain_s=_medians(self._plain))
         return {"calls": facts, "notes": notes}
 
 
@@ -139,13 +117,14 @@ def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
     return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
 
 
-class _Mode(modes.Onlooker):
+class _Prices(Onlooker):
+    """What each operator took, by phase and size."""
+
     def __init__(self, phase: Callable[[], Phase], *, bytes_per_s: float) -> None:
         super().__init__()
         self._phase = phase
         self._bytes_per_s = bytes_per_s
         self._price_s = 0.0
-        self.failures = 0
         self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
         self._operators: dict[Any, _Operator] = {}
         self._call_s = median(_price(_tiny_graph) for _ in range(5))
@@ -159,28 +138,17 @@ class _Mode(modes.Onlooker):
         self._seen.clear()
         return median(calls.seconds)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        begun = time.perf_counter()
-        result = func(*args, **(kwargs or {}))
-        seconds = time.perf_counter() - begun
-        # Our looking must never become the script's error.
-        try:
-            self._add(func, seconds, args, result)
-        except Exception:
-            self.failures += 1
-        return result
-
-    def _add(self, function: Any, seconds: float, args: Any, result: Any) -> None:
-        operator = self._operators.get(function)
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        """An operator was called."""
+        operator = self._operators.get(func)
         if operator is None:
-            operator = _Operator(_kind(str(function)), changes=_writes(function))
-            self._operators[function] = operator
+            operator = self._operators[func] = _Operator(_kind(str(func)), changes=_writes(func))
         if operator.kind == "none":
             return
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
         moved = sum(map(_bytes, tensors)) + (_bytes(result) if isinstance(result, torch.Tensor) else 0)
         graph = any(tensor.requires_grad for tensor in tensors) and _belongs_to_graph(operator, result)
-        key = self._phase(), function, graph, moved.bit_length()
+        key = self._phase(), func, graph, moved.bit_length()
         calls = self._seen.get(key)
         if calls is None:
             calls = self._seen[key] = _Calls(operator.kind, graph, moved)

@@ -4,17 +4,13 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hotlap import cgroups
-from hotlap.levers.lever import Patch
 from hotlap.probe import neighbours
 from hotlap.probe.procfs import PROC, Process, process
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CpuUse
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +26,19 @@ class Cpu(Watch):
     """Passive, Linux only: the kernel's own counters at the first and at the last recorded step; nothing between."""
 
     def __init__(self) -> None:
-        self._session: Session | None = None
+        super().__init__()
         self._first: _Look | None = None
         self._last: _Look | None = None
         self._announced = False
 
-    def install(self, session: "Session", patch: Patch) -> None:
-        """Only the schedule is needed."""
-        self._session = session
-
     def step_ended(self, step: int) -> None:
         """The warm-up is over, or the last recorded step."""
-        if self._session is not None and not self._announced:
+        if not self._announced:
             self._announced = True
-            neighbours.announce(self._session.out)
-        if self._session is None or self._last is not None:
+            neighbours.announce(self.session.out)
+        if self._last is not None:
             return
-        schedule = self._session.schedule
+        schedule = self.session.schedule
         if self._first is None:
             if schedule.warm:
                 self._first = _look()
@@ -58,12 +50,9 @@ class Cpu(Watch):
         last = self._last or (_look() if self._first is not None else None)
         if self._first is None or last is None or last.at <= self._first.at:
             return {}
-        use = _use(self._first, last)
-        if self._session is None:
-            return {"cpu": use}
         elapsed_s = last.at - self._first.at
-        found = neighbours.neighbours(self._session.out, self._first.strangers, last.strangers, elapsed_s)
-        return {"cpu": replace(use, neighbours=found)}
+        found = neighbours.neighbours(self.session.out, self._first.strangers, last.strangers, elapsed_s)
+        return {"cpu": replace(_use(self._first, last), neighbours=found)}
 
 
 def usable_cores() -> float:

@@ -1,19 +1,10 @@
 """`device`: the phases of some steps by the device's own clock."""
 
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from hotlap import accelerator
-from hotlap.levers.lever import Patch
 from hotlap.probe.watches.watch import Watch
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
-
-# Beyond so long no more steps than this.
-_PATIENCE_S = 5.0
-_FEWEST_STEPS = 4
 
 
 class DevicePhases(Watch):
@@ -21,33 +12,33 @@ class DevicePhases(Watch):
     these steps are its own. Without a device there are none."""
 
     num_steps: ClassVar[int] = 17  # the first one is where the others begin
+    patience_s: ClassVar[float] = 5.0
+    fewest_steps: ClassVar[int] = 4
 
-    def install(self, session: "Session", patch: Patch) -> None:
-        """Nothing is hooked: the session's clock leaves the events."""
-        self._session = session
-        self._begun: float | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_open = False
         self._found: Mapping[str, Any] = {}
 
     def open(self) -> None:
         """On the stream on which the model trains."""
         if accelerator.in_use() is None:
             return
-        devices = (p.device for p in self._session.parameters() if accelerator.on_device(p))
+        devices = (p.device for p in self.session.parameters() if accelerator.on_device(p))
         device = next(devices, None)
         if device is not None:
-            self._session.device_clock.open(self._session.clock, accelerator.lane(device))
-            self._begun = time.perf_counter()
+            self.session.device_clock.open(self.session.clock, accelerator.lane(device))
+            self._is_open = True
+            super().open()
 
     def goes_on(self, num_steps: int) -> bool:
-        """A few steps; of very long ones fewer."""
-        if self._begun is None:
-            return False
-        return num_steps < _FEWEST_STEPS or time.perf_counter() - self._begun < _PATIENCE_S
+        """Where the model is on a device."""
+        return self._is_open and super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """The events are read: by now the device may still have work."""
-        if self._begun is not None:
-            self._found = self._session.device_clock.close(self._session.clock)
+        if self._is_open:
+            self._found = self.session.device_clock.close(self.session.clock)
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.device_phase_s`."""

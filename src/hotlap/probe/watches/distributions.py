@@ -25,15 +25,16 @@ class Distributions(Watch):
     num_steps: ClassVar[int] = 4
 
     def __init__(self) -> None:
+        super().__init__()
         self._used = False
-        self._patch = Patch()
         self._tally = Tally()
-        self._begun = self._wall_s = 0.0
+        self._wall_s = 0.0
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Notice the first distribution; those after it are made as without us."""
         from torch.distributions import Distribution
 
+        super().install(session, patch)
         plain = Distribution.__init__
 
         def noticing(construct: Function) -> Function:
@@ -45,7 +46,7 @@ class Distributions(Watch):
 
             return first
 
-        patch.set(Distribution, "__init__", self.around(plain, noticing))
+        self.hook(patch, Distribution, "__init__", noticing)
 
     def open(self) -> None:
         """Time the checks from here on."""
@@ -54,8 +55,8 @@ class Distributions(Watch):
         from torch.distributions import Distribution
 
         for name in ("__init__", "_validate_sample"):
-            self._patch.set(Distribution, name, self.around(getattr(Distribution, name), partial(self._timed, name)))
-        self._begun = time.perf_counter()
+            self.hook(self.patch, Distribution, name, partial(self._timed, name))
+        super().open()
 
     def _timed(self, name: str, check: Function) -> Function:
         def timed(distribution: Any, *args: Any, **kwargs: Any) -> Any:
@@ -74,16 +75,8 @@ class Distributions(Watch):
     def goes_on(self, num_steps: int) -> bool:
         """For the wanted steps."""
         if num_steps:
-            self._tally.step, self._wall_s = num_steps, time.perf_counter() - self._begun
+            self._tally.step, self._wall_s = num_steps, time.perf_counter() - self._opened
         return self._used
-
-    def forked(self) -> None:
-        """A worker's distributions are not timed."""
-        self._patch.undo()
-
-    def close(self, num_steps: int) -> None:
-        """As it was."""
-        self._patch.undo()
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.sightings`. `share`: part of the steps in which they were timed, in [0, 1]."""

@@ -96,8 +96,7 @@ class Gradients(Watch):
     """Passive, in the first steps; then it takes its ears off again."""
 
     def __init__(self) -> None:
-        self._session: Session | None = None
-        self._patch = Patch()
+        super().__init__()
         self._sites: dict[_Place, CallSite | None] = {}
         self._lines: dict[_Place, _Line] = {}
         self._steps: dict[_Place, int | None] = {}
@@ -108,16 +107,16 @@ class Gradients(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of backward passes, of optimizers' steps, and of what clears gradients."""
-        self._session = session
-        patch.on_undo(self._patch.undo)
-        self._hook_backward(session)
+        super().install(session, patch)
+        patch.on_undo(self.patch.undo)
+        self.hook(self.patch, torch.Tensor, "backward", self._following_backward)
         for kind in (torch.optim.Optimizer, torch.nn.Module):
-            self._hook_zero_grad(kind)
+            self.hook(self.patch, kind, "zero_grad", self._following_zero_grad)
         for hook, register in (
             (self._step_begins, optimizer_module.register_optimizer_step_pre_hook),
             (self._step_ends, optimizer_module.register_optimizer_step_post_hook),
         ):
-            self._patch.on_undo(register(unseen.never_compiled(self.guarded(hook))).remove)
+            self.patch.on_undo(register(unseen.never_compiled(self.guarded(hook))).remove)
         # What is compiled computes its gradients in one piece: nothing can be saved, and hooks would be in the way.
         unseen.when_compiled(self.guarded(self._stop))
 
@@ -128,51 +127,43 @@ class Gradients(Watch):
 
     # What is heard
 
-    def _hook_backward(self, session: "Session") -> None:
-        def following(backward: Function) -> Function:
-            def followed(self_: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-                if session.in_backward or get_ident() != session.thread.id:
-                    return backward(self_, *args, **kwargs)
-                place = self._place("backward")
-                self._do(lambda: self._begins(self_, place, given=bool(args or kwargs)))
-                begin = time.perf_counter()
-                result = backward(self_, *args, **kwargs)
-                seconds = time.perf_counter() - begin
-                self._do(lambda: self._ends(place, seconds))
-                return result
+    def _following_backward(self, backward: Function) -> Function:
+        def followed(root: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if self.session.in_backward or get_ident() != self.session.thread.id:
+                return backward(root, *args, **kwargs)
+            place = self._place("backward")
+            self._do(lambda: self._begins(root, place, given=bool(args or kwargs)))
+            begin = time.perf_counter()
+            result = backward(root, *args, **kwargs)
+            seconds = time.perf_counter() - begin
+            self._do(lambda: self._ends(place, seconds))
+            return result
 
-            return followed
+        return followed
 
-        backward: Any = torch.Tensor.backward
-        self._patch.set(torch.Tensor, "backward", self.around(backward, following))
+    def _following_zero_grad(self, zero_grad: Function) -> Function:
+        def followed(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            self._do(self._look)
+            result = zero_grad(owner, *args, **kwargs)
+            self._do(lambda: self._look(by_zero_grad=True))
+            return result
 
-    def _hook_zero_grad(self, kind: Any) -> None:
-        def following(zero_grad: Function) -> Function:
-            def followed(self_: Any, *args: Any, **kwargs: Any) -> Any:
-                self._do(self._look)
-                result = zero_grad(self_, *args, **kwargs)
-                self._do(lambda: self._look(by_zero_grad=True))
-                return result
-
-            return followed
-
-        self._patch.set(kind, "zero_grad", self.around(kind.zero_grad, following))
+        return followed
 
     def _step_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         place = self._place("optimizer.step")
         self._do(lambda: self._steps_with(optimizer, place))
 
     def _step_ends(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if self._stepping and self._session is not None and get_ident() == self._session.thread.id:
+        if self._stepping and get_ident() == self.session.thread.id:
             self._stepping.pop()
 
     def _do(self, work: Callable[[], None]) -> None:
         """Our own work within a step of the user's: after an error nothing is claimed."""
-        session = self._session
-        if session is None or self._over or get_ident() != session.thread.id:
+        if self._over or get_ident() != self.session.thread.id:
             return
         try:
-            session.own(work)
+            self.session.own(work)
         except Exception:
             # The hooks stay where they are: an optimizer may be going through them.
             self._over = True
@@ -181,10 +172,9 @@ class Gradients(Watch):
             raise  # to the guard of the hook, which notes it
 
     def _steps_with(self, optimizer: torch.optim.Optimizer, place: _Place | None) -> None:
-        assert self._session is not None
         self._know_owners()
         self._look()
-        number = self._session.facts.made_optimizer(optimizer)
+        number = self.session.facts.made_optimizer(optimizer)
         self._stepping.append(number)
         for leaf in self._leaves.values():
             if number in leaf.owners:
@@ -195,8 +185,7 @@ class Gradients(Watch):
 
     def _begins(self, root: torch.Tensor, place: _Place | None, *, given: bool) -> None:
         """A backward pass is about to begin from `root`; `given`: with arguments."""
-        assert self._session is not None
-        if self._session.steps >= _WATCHED_STEPS:
+        if self.session.steps >= _WATCHED_STEPS:
             self._stop()
             return
         self._know_owners()
@@ -239,8 +228,7 @@ class Gradients(Watch):
             line.seconds += seconds
 
     def _know_owners(self) -> None:
-        assert self._session is not None
-        facts = self._session.facts
+        facts = self.session.facts
         for optimizer in facts.optimizers():
             number = facts.made_optimizer(optimizer)
             for group in optimizer.param_groups:
@@ -260,18 +248,18 @@ class Gradients(Watch):
     # What is made of it
 
     def _stop(self) -> None:
-        if self._over or self._session is None:
+        if self._over:
             return
         self._over = True
-        self._patch.undo()
+        self.patch.undo()
         try:
             self._look()
-            self._note(self._session)
+            self._note()
         finally:
             self._leaves.clear()
             self._lines.clear()
 
-    def _note(self, session: "Session") -> None:
+    def _note(self) -> None:
         found = [site for place, line in self._lines.items() for site in self._judged(place, line)]
         steps = [
             replace(site, detail={"steps": number})
@@ -279,23 +267,23 @@ class Gradients(Watch):
             if number is not None and (site := self._sites[place]) is not None
         ]
         if found:
-            session.facts.call_sites += [*found, *steps]
+            self.session.facts.call_sites += [*found, *steps]
 
     def _judged(self, place: _Place, line: _Line) -> Iterator[CallSite]:
         """The line as a call site, if gradients are computed there that nobody needs."""
-        session, site = self._session, self._sites[place]
+        site = self._sites[place]
         needs = {number for passed in line.passes for number in passed.used}
         got = {leaf for passed in line.passes for leaf in passed.got}
         spare = [leaf for leaf in got if needs.isdisjoint(leaf.owners)]
         unread = all(_is_unread(leaf, line.passes) for leaf in spare)
-        if session is None or site is None or not needs or not spare or not unread:
+        if site is None or not needs or not spare or not unread:
             return
         detail: dict[str, Scalar] = {
             "needs": " ".join(str(number) for number in sorted(needs)),
             "unneeded": sum(leaf.tensor.numel() for leaf in spare),
             "elements": sum(leaf.tensor.numel() for leaf in got),
-            "seconds": line.seconds / max(1, min(session.steps, _WATCHED_STEPS)),
-            "why_not": line.why_not or _why_not(spare, line.passes, session),
+            "seconds": line.seconds / max(1, min(self.session.steps, _WATCHED_STEPS)),
+            "why_not": line.why_not or _why_not(spare, line.passes, self.session),
         }
         yield replace(site, detail=detail)
 

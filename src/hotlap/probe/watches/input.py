@@ -26,8 +26,6 @@ _MAX_DEPTH = 5
 _LONG_STEP_S = 0.5
 _MIN_SHARE = 0.05
 
-_PATIENCE_S = 10.0
-
 
 class Input(Watch):
     """WINDOW for loaders without workers; starting an iterator is timed in the recorded steps, where it is rare.
@@ -36,20 +34,19 @@ class Input(Watch):
     """
 
     num_steps: ClassVar[int] = 8
+    patience_s: ClassVar[float] = 10.0
 
     def __init__(self) -> None:
-        self._session: Session | None = None
-        self._patch = Patch()
+        super().__init__()
         self._spent: dict[InputPart, float] = {}
         self._start_s = 0.0
         self._window_s = 0.0
-        self._begun = 0.0
         self._workers = False
         self._seen: set[int] = set()
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Time each start of an iterator."""
-        self._session = session
+        super().install(session, patch)
 
         def timing(begin: Function) -> Function:
             def timed_begin(loader: "DataLoader[Any]") -> Any:
@@ -62,11 +59,11 @@ class Input(Watch):
 
             return timed_begin
 
-        patch.set(DataLoader, "__iter__", self.around(DataLoader.__iter__, timing))
+        self.hook(patch, DataLoader, "__iter__", timing)
 
     def open(self) -> None:
         """Time the parts of each single-process iterator, as it is met."""
-        kind = dataloader._SingleProcessDataLoaderIter
+        super().open()
 
         def preparing(next_data: Function) -> Function:
             def prepared(iterator: Any) -> Any:
@@ -81,15 +78,13 @@ class Input(Watch):
 
             return prepared
 
-        self._patch.set(kind, "_next_data", self.around(kind._next_data, preparing))
+        self.hook(self.patch, dataloader._SingleProcessDataLoaderIter, "_next_data", preparing)
 
     def goes_on(self, num_steps: int) -> bool:
         """Where batches come from loaders at all; of long steps fewer, and none where loading takes next to nothing."""
-        assert self._session is not None
         if num_steps == 0:
-            self._begun = time.perf_counter()
-            return phases.INPUT in self._session.clock.entered and not _not_worth_long_steps(self._session)
-        return time.perf_counter() - self._begun < _PATIENCE_S
+            return phases.INPUT in self.session.clock.entered and not _not_worth_long_steps(self.session)
+        return super().goes_on(num_steps)
 
     def _prepare(self, iterator: Any) -> None:
         fetcher = iterator._dataset_fetcher
@@ -110,7 +105,7 @@ class Input(Watch):
 
             return timed_fetch
 
-        self._patch.set(fetcher, "fetch", self.around(fetcher.fetch, timing))
+        self.hook(self.patch, fetcher, "fetch", timing)
 
     def _inside(self) -> float:
         return self._spent.get(InputPart.COLLATE, 0.0) + self._spent.get(InputPart.TRANSFORMS, 0.0)
@@ -119,19 +114,14 @@ class Input(Watch):
         def timing(function: Function) -> Function:
             return _timed(function, lambda seconds: self._add(part, seconds))
 
-        self._patch.set(owner, name, self.around(getattr(owner, name), timing))
+        self.hook(self.patch, owner, name, timing)
 
     def _add(self, part: InputPart, seconds: float) -> None:
         self._spent[part] = self._spent.get(part, 0.0) + seconds
 
-    def close(self, num_steps: int) -> None:
-        """The data set is the script's own again."""
-        self._patch.undo()
-
     def fields(self) -> Mapping[str, Any]:
         """`Run.input_s`. What was seen in the window is scaled to the recorded steps, which it did not burden."""
-        assert self._session is not None
-        mean_s, steps = _recorded_input_s(self._session)
+        mean_s, steps = _recorded_input_s(self.session)
         if not steps:
             return {}
         start_s = min(mean_s, self._start_s / steps)

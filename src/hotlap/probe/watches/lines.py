@@ -15,20 +15,14 @@ from collections import defaultdict
 from collections.abc import Container, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from hotlap.levers.lever import Patch
 from hotlap.probe.sites import users_frame
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import HotLine, Phase
 
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
-
 # With n samples a share has a standard error of at most 0.5 / sqrt(n): 600 tell a half from 46 to 54%.
 _ENOUGH = 600
-_FEWEST_STEPS = 3
-_PATIENCE_S = 10.0
 
 # Between two looks, on average: often at first, rarely when there are enough of them and the steps are long.
 _SHORT_S, _LONG_S = 0.001, 0.005
@@ -50,10 +44,13 @@ class _Place(NamedTuple):
 class Lines(Watch):
     """Fills `Run.hot_lines`: in which lines of the user's the training thread is met, and in which phase."""
 
-    # A step of 50 us needs many for the samples; one of a second needs `_FEWEST_STEPS`.
+    # A step of 50 us needs many for the samples; one of a second needs the fewest.
     num_steps: ClassVar[int] = 20_000
+    patience_s: ClassVar[float] = 10.0
+    fewest_steps: ClassVar[int] = 3
 
     def __init__(self) -> None:
+        super().__init__()
         self._samples: list[tuple[float, _Place | None]] = []
         self._whole = 0
         """Samples in whole steps."""
@@ -61,17 +58,12 @@ class Lines(Watch):
         self._over = threading.Event()
         self._sampler: threading.Thread | None = None
         self._switch_s = 0.0
-        self._begun = 0.0
-
-    def install(self, session: "Session", patch: Patch) -> None:
-        """Nothing is hooked."""
-        self._session = session
 
     def open(self) -> None:
         """Called by the training thread, which is the one to look at."""
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
-        self._begun = time.perf_counter()
+        super().open()
         self._sampler = threading.Thread(
             target=self.guarded(self._sample), args=(threading.get_ident(),), name="hotlap-lines", daemon=True
         )
@@ -80,9 +72,8 @@ class Lines(Watch):
     def goes_on(self, num_steps: int) -> bool:
         """Until there are enough samples."""
         self._whole, self._steps = len(self._samples), num_steps
-        elapsed_s = time.perf_counter() - self._begun
-        enough = self._whole >= _ENOUGH or elapsed_s > _PATIENCE_S
-        return not (enough and num_steps >= _FEWEST_STEPS)
+        enough = self._whole >= _ENOUGH and num_steps >= self.fewest_steps
+        return not enough and super().goes_on(num_steps)
 
     def forked(self) -> None:
         """The sampler is not there; its setting is."""
@@ -115,9 +106,9 @@ class Lines(Watch):
             frame = sys._current_frames().get(thread)
             if frame is None:
                 return
-            phase = self._session.clock.phase()
+            phase = self.session.clock.phase()
             now = time.perf_counter()
-            self._samples.append((now - last, place(frame, phase, self._session.clock.callers.get(phase, ()))))
+            self._samples.append((now - last, place(frame, phase, self.session.clock.callers.get(phase, ()))))
             last = now
             del frame
 

@@ -26,6 +26,7 @@ class Memory(Watch):
     """Passive; Linux only, where a look costs microseconds."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._samples: list[MemorySample] = []
         self._gap_s = _GAP_S
         self._next_at = 0.0
@@ -34,6 +35,7 @@ class Memory(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Open the kernel's page about us."""
+        super().install(session, patch)
         path = Path("/proc/self/statm")
         if path.exists():
             self._statm = path.open("rb", buffering=0)

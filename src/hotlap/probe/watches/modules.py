@@ -69,7 +69,7 @@ class Modules(Watch):
     """Passive."""
 
     def __init__(self) -> None:
-        self._session: Session | None = None
+        super().__init__()
         self._passes: list[_Pass] = []
         self._wasted: dict[Any, _Waste] = {}
         self._in_step = 0
@@ -82,51 +82,47 @@ class Modules(Watch):
         self._first_dims: set[int] = set()
         self._out_shapes: list[tuple[int, ...]] = []
         self._depth = 0
-        self._hears_batches: Function = self._batch_drawn
-        self._attention_patch: Patch | None = None
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of forward passes; look into attention for the first steps."""
-        self._session = session
+        super().install(session, patch)
         session.on_forward.append(self.guarded(self._forward_made))
-        self._hears_batches = self.guarded(self._batch_drawn)
-        session.on_batch.append(self._hears_batches)
-        self._attention_patch = Patch()
+        hears_batches = self.guarded(self._batch_drawn)
+        session.on_batch.append(hears_batches)
+        self.patch.on_undo(lambda: session.on_batch.remove(hears_batches))
         for kind in (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder, torch.nn.TransformerEncoderLayer,
                      torch.nn.TransformerDecoderLayer, torch.nn.MultiheadAttention):  # fmt: skip
-            self._look_into(kind, self._attention_patch)
-        patch.on_undo(self._attention_patch.undo)
+            self.hook(self.patch, kind, "forward", self._looking)
+        patch.on_undo(self.patch.undo)
 
     # Forward passes
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        session = self._session
-        if session is None or not _is_grad_enabled():
+        if not _is_grad_enabled():
             return
-        if session.steps == self._step:
+        if self.session.steps == self._step:
             self._in_step += 1
         else:
-            self._new_step(session.steps)
+            self._new_step(self.session.steps)
         extra = self._in_step > self._usual
         if self._follows or extra:
-            self._look_at(session, module, args, result, extra=extra)
+            self._look_at(module, args, result, extra=extra)
 
-    def _look_at(self, session: "Session", module: torch.nn.Module, args: Any, result: Any, *, extra: bool) -> None:
-        seconds = session.clock.last_s()
+    def _look_at(self, module: torch.nn.Module, args: Any, result: Any, *, extra: bool) -> None:
+        seconds = self.session.clock.last_s()
         self._handed_on(args)
-        if session.steps < _ATTENTION_STEPS:
+        if self.session.steps < _ATTENTION_STEPS:
             self._note_shapes(args, result)
         if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
 
     def _follow(self, module: torch.nn.Module, result: Any, seconds: float, *, extra: bool) -> None:
-        assert self._session is not None
         tensors = [leaf for leaf in _results(result) if leaf.grad_fn is not None]
         if not tensors:
             return
         passed = _Pass(
             name=type(module).__name__,
-            step=self._session.steps,
+            step=self.session.steps,
             place=_place(),
             seconds=seconds,
             evaluating=not module.training,
@@ -160,11 +156,8 @@ class Modules(Watch):
             self._usual = max(self._usual, self._in_step)
         self._step, self._in_step = step, 1
         self._follows = step in _FOLLOWED or step % _THEN_EVERY == 0
-        if step >= _ATTENTION_STEPS and self._attention_patch is not None:
-            self._attention_patch.undo()
-            self._attention_patch = None
-            if self._session is not None:
-                self._session.on_batch.remove(self._hears_batches)
+        if step >= _ATTENTION_STEPS:
+            self.patch.undo()
 
     def _judge(self, *, before: int) -> None:
         for passed in self._passes:
@@ -194,29 +187,25 @@ class Modules(Watch):
         self._first_dims |= {leaf.shape[0] for leaf in _results(args) if leaf.dim()}
         self._out_shapes += [tuple(leaf.shape) for leaf in _results(result) if leaf.dim()]
 
-    def _look_into(self, kind: Any, patch: Patch) -> None:
-        def looking(forward: Function) -> Function:
-            def looked_into(module: Any, *args: Any, **kwargs: Any) -> Any:
-                if self._depth == 0 and torch.is_grad_enabled():
-                    given = next((leaf for leaf in _results((args, kwargs)) if leaf.dim() == 3), None)
-                    if given is not None and not _batch_first(module):
-                        self._saw_attention(type(module).__name__, given)
-                self._depth += 1
-                try:
-                    return forward(module, *args, **kwargs)
-                finally:
-                    self._depth -= 1
+    def _looking(self, forward: Function) -> Function:
+        def looked_into(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._depth == 0 and torch.is_grad_enabled():
+                given = next((leaf for leaf in _results((args, kwargs)) if leaf.dim() == 3), None)
+                if given is not None and not _batch_first(module):
+                    self._saw_attention(type(module).__name__, given)
+            self._depth += 1
+            try:
+                return forward(module, *args, **kwargs)
+            finally:
+                self._depth -= 1
 
-            return looked_into
-
-        patch.set(kind, "forward", self.around(kind.forward, looking))
+        return looked_into
 
     def _saw_attention(self, name: str, given: torch.Tensor) -> None:
-        assert self._session is not None
         place = _place()
         length, batch, _ = given.shape
         seen = self._attention.setdefault((name, place, length, batch), _Attention(name, place, length, batch))
-        seen.steps.add(self._session.steps)
+        seen.steps.add(self.session.steps)
 
     def _runs_over_the_batch(self, seen: _Attention) -> bool:
         """Is the first dimension, which the module takes for the sequence, surely the batch?"""
@@ -233,10 +222,9 @@ class Modules(Watch):
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.sightings` of two kinds."""
-        if self._session is not None:
-            self._judge(before=self._session.steps)
-            self._followed_steps += self._follows and self._step < self._session.steps
-            self._follows = False
+        self._judge(before=self.session.steps)
+        self._followed_steps += self._follows and self._step < self.session.steps
+        self._follows = False
         sightings = [self._wasted_sighting(waste) for waste in self._wasted.values()]
         sightings += [
             _sighting(

@@ -14,7 +14,6 @@ from torch.profiler import profiler as kineto_profiler
 
 from hotlap import accelerator, cuda
 from hotlap.levers.lever import Patch
-from hotlap.probe import modes
 from hotlap.probe.counting import Counting
 from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
@@ -56,6 +55,7 @@ class Operators(Watch):
     num_steps: ClassVar[int] = _STEPS + 3
 
     def __init__(self) -> None:
+        super().__init__()
         self._stage = _Stage.OVER
         self._profile: Any = None
         self._ours = False
@@ -74,16 +74,16 @@ class Operators(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of profilers that the script makes: two at a time are an error, which must never hit the script."""
-        self._session = session
+        super().install(session, patch)
         for kind in (torch_profiler.profile, torch_profiler.emit_nvtx, kineto_profiler._KinetoProfile):
-            patch.set(kind, "__init__", self.around(kind.__init__, self._noticing))
+            self.hook(patch, kind, "__init__", self._noticing)
 
     def open(self) -> None:
         """Count first: how much a profiler would have to keep is known then."""
         if self._theirs or _profiler_runs():
             self._theirs, self._refused = True, _THEIRS
         # Of compiled code a count shows parts only, and older versions of torch would run it uncompiled meanwhile.
-        if self._session.facts.compiled or not self._begin_count():
+        if self.session.facts.compiled or not self._begin_count():
             self._begin_warm()
 
     def goes_on(self, num_steps: int) -> bool:
@@ -130,8 +130,7 @@ class Operators(Watch):
 
     def forked(self) -> None:
         """A worker must not keep events, or count, for as long as it lives."""
-        if self._counting is not None:
-            modes.take_off(self._counting)
+        super().forked()
         if self._profile is not None:
             torch._C._autograd._enable_record_function(False)
 
@@ -141,8 +140,7 @@ class Operators(Watch):
             self._end_look()
         elif self._profile is not None:
             self._stop()
-        if self._counting is not None:
-            modes.take_off(self._counting)
+        super().close(num_steps)
         self._stage = _Stage.OVER
         # Last, when nothing of ours is on any more.
         self._dispatch_s = None if _profiler_runs() else dispatch_s(self._device())
@@ -153,7 +151,7 @@ class Operators(Watch):
         if counting is None and not self._looked_at:
             return {"notes": (f"No operators were seen: {self._refused or 'the script ended too early'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
-        counts = counting is not None and not self._session.facts.compiled
+        counts = counting is not None and not self.session.facts.compiled
         return {
             "operators": OperatorWindow(
                 num_steps=self._looked_at or 1,
@@ -200,8 +198,7 @@ class Operators(Watch):
         return profile.kineto_results
 
     def _end_look(self) -> None:
-        session = self._session
-        self._stop().save(str(session.out / f"operators-{session.collectives.rank}.json"))
+        self._stop().save(str(self.session.out / f"operators-{self.session.collectives.rank}.json"))
         self._looked_at = self._steps
 
     # The count
@@ -209,7 +206,7 @@ class Operators(Watch):
     def _begin_count(self) -> bool:
         counting = Counting()
         try:
-            modes.put_on(counting)
+            self.put_on(counting)
         except RuntimeError as error:
             self._refused = self._refused or str(error)
             return False
@@ -221,10 +218,10 @@ class Operators(Watch):
     def _end_count(self) -> None:
         if self._counting is not None:
             self._count_s = time.perf_counter() - self._begun
-            modes.take_off(self._counting)
+            self.take_off()
 
     def _device(self) -> torch.device:
-        for optimizer in self._session.facts.optimizers():
+        for optimizer in self.session.facts.optimizers():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     return torch.device(parameter.device)

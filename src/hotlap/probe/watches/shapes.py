@@ -20,6 +20,7 @@ class Shapes(Watch):
     """Passive: the shapes of what the first forward pass of each step was called with."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._seen: set[Any] = set()
         self._new_steps: list[int] = []
         self._looked_at = -1
@@ -30,6 +31,7 @@ class Shapes(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of forward passes."""
+        super().install(session, patch)
         seen, grad, looked_at = self._seen, torch.is_grad_enabled, -1
 
         def forward_made(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:

@@ -44,12 +44,14 @@ class Switches(Watch):
     """Passive. A switch counts as on when it was on in most of the looks, or, for anomaly mode, turned on in a step."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._looks = 0
         self._on: dict[str, int] = {}
         self._anomaly_set = False
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Anomaly mode may be on only around a backward pass: then no look between steps would meet it."""
+        super().install(session, patch)
 
         def noting(set_anomaly: Function) -> Function:
             def noted(mode: bool, check_nan: bool = True) -> None:
@@ -58,7 +60,7 @@ class Switches(Watch):
 
             return noted
 
-        patch.set(torch, "set_anomaly_enabled", self.around(torch.set_anomaly_enabled, noting))
+        self.hook(patch, torch, "set_anomaly_enabled", noting)
 
     def step_ended(self, step: int) -> None:
         """Look, but for the first step: what it sets up may come before it or within."""

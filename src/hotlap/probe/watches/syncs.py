@@ -10,24 +10,16 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from hotlap import accelerator, cuda
-from hotlap.levers.lever import Patch
-from hotlap.probe import modes
 from hotlap.probe.guard import Function
-from hotlap.probe.modes import Onlooker, non_blocking
+from hotlap.probe.modes import Onlooker, name_of, non_blocking
 from hotlap.probe.tally import Tally, here
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import SightingKind
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
-
-_PATIENCE_S = 10.0
-_FEWEST_STEPS = 2
 
 # Operators that wait for the device, and the names by which scripts call them.
 _WAITS = {
@@ -60,22 +52,20 @@ class Syncs(Watch):
     """Silent without a device: on the CPU nothing waits, and `.item()` costs nothing."""
 
     num_steps: ClassVar[int] = 8
+    patience_s: ClassVar[float] = 10.0
+    fewest_steps: ClassVar[int] = 2
 
     def __init__(self, debug: DebugMode | None = None) -> None:
+        super().__init__()
         self._debug = debug
         self._tally = Tally()
         self._durations: _Durations | None = None
         self._before: int | None = None
         """The debug mode that the script has set; None where there is none."""
         self._filter: tuple[Any, ...] | None = None
-        self._patch = Patch()
-        self._begun = 0.0
         self._note: str | None = None
         self._explicit = False
         """Within a call that the script makes in order to wait."""
-
-    def install(self, session: "Session", patch: Patch) -> None:
-        """Nothing is hooked until the window opens."""
 
     def open(self) -> None:
         """Have torch warn, and hear the warnings before anybody else does."""
@@ -87,38 +77,32 @@ class Syncs(Watch):
             self._note = "The script lets torch raise at each wait for the device, so hotlap did not look for them."
             return
         durations = _Durations(self.guarded(self._saw) if debug is None else None)
-        modes.put_on(durations)
+        self.put_on(durations)
         self._durations = durations
-        self._hook_waits()
+        # Those that wait for a stream or the whole device are no operators, and raise no warning.
+        for owner, name, what in accelerator.waits():
+            self.hook(self.patch, owner, name, partial(self._timed, what))
         if debug is not None:
             self._listen()
             self._before = before
             debug.set(1)
-        self._begun = time.perf_counter()
+        super().open()
 
     def goes_on(self, num_steps: int) -> bool:
-        """A few steps; of very long ones only two."""
+        """Where there is anything to be seen."""
         self._tally.step = num_steps
-        late = time.perf_counter() - self._begun > _PATIENCE_S
-        return self._durations is not None and not (late and num_steps >= _FEWEST_STEPS)
-
-    def forked(self) -> None:
-        """A worker uses no device."""
-        if self._durations is not None:
-            modes.take_off(self._durations)
+        return self._durations is not None and super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """Everything is as it was, also what the script set meanwhile."""
         self._tally.step = num_steps
         if self._before is not None and self._debug is not None and self._debug.get() == 1:
             self._debug.set(self._before)
-        self._patch.undo()
         # The list itself stays: the script may have put filters of its own into it.
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
             _filters_changed()
-        if self._durations is not None:
-            modes.take_off(self._durations)
+        super().close(num_steps)
 
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line and call."""
@@ -136,12 +120,7 @@ class Syncs(Watch):
         # Without ours in front, one that is shown once a line, or never, or raised, would hide the rest.
         warnings.filterwarnings("always", message=f".*{cuda.SYNC_WARNING}")
         self._filter = warnings.filters[0]
-        self._patch.set(warnings, "showwarning", showwarning)
-
-    def _hook_waits(self) -> None:
-        """Those that wait for a stream or the whole device are no operators, and raise no warning."""
-        for owner, name, what in accelerator.waits():
-            self._patch.set(owner, name, self.around(getattr(owner, name), partial(self._timed, what)))
+        self.patch.set(warnings, "showwarning", showwarning)
 
     def _timed(self, what: str, function: Function) -> Function:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -177,17 +156,13 @@ class _Durations(Onlooker):
         self._waits: list[tuple[str, float]] = []
         self._longest: tuple[str, float] | None = None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        begun = time.perf_counter()
-        result = func(*args, **(kwargs or {}))
-        seconds = time.perf_counter() - begun
-        # "aten.index.Tensor" -> "aten::index"
-        name = "::".join(str(func).split(".")[:2])
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any, seconds: float) -> None:
+        """An operator was called."""
+        name = name_of(func)
         if self._told is None:
             self._add(name, seconds)
-        elif name in _WAITS and self._waited(name, args, kwargs or {}, result):
+        elif name in _WAITS and self._waited(name, args, kwargs, result):
             self._told(name, seconds)
-        return result
 
     def take(self) -> tuple[str, float | None]:
         """(call, seconds) that a warning is about. Several may come at once: the first one gets the time of all."""

@@ -1,29 +1,45 @@
 """What every watch answers: it looks at one thing while the script trains, beside the clock."""
 
+import math
+import time
 from abc import ABC
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hotlap.levers.lever import Patch
+from hotlap.probe import modes
 from hotlap.probe.guard import Function, Guard
+from hotlap.probe.modes import Onlooker
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
 
-class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none alone makes a watch
+class Watch(ABC):
     """Looks at one thing. A plan names the watches that it wants; each fills fields of the Run that are its own.
 
     A passive watch (`num_steps` 0) looks on while steps are recorded, so it must cost next to nothing there: what it
     does in `step_ended` is outside of the measured time, what it hooks is not. A watch with steps of its own gets them
     after the recorded ones, alone: `open`, steps for as long as it `goes_on`, `close`. Those steps are not recorded.
+    What it puts on with `put_on`, and what it hooks by its `patch`, is there in these steps only.
     """
 
     num_steps: ClassVar[int] = 0
     """Steps that it wants for itself, at most; 0: it is passive."""
+    patience_s: ClassVar[float] = math.inf
+    """Of long steps it wants no more once it was open for so long,"""
+    fewest_steps: ClassVar[int] = 1
+    """but never fewer than so many."""
 
+    session: "Session"
+    """Known from `install` on."""
     _guard: Guard | None = None
     _left_out: Callable[[], None] | None = None
+    _mode: Onlooker | None = None
+    _opened: float = 0.0
+
+    def __init__(self) -> None:
+        self.patch = Patch()
 
     def under(self, guard: Guard, off: Callable[[], None]) -> None:
         """Before `install`: what guards its hooks, and what leaves it out once one has failed."""
@@ -37,30 +53,56 @@ class Watch(ABC):  # noqa: B024 - every part has a sensible default, and none al
         """For every wrapper that it puts around a function of the script's."""
         return (self._guard or Guard()).around(function, make, self.title(), off=self._left_out)
 
+    def hook(self, patch: Patch, owner: Any, name: str, make: Callable[[Function], Function]) -> None:
+        """`owner.name` becomes `make` of what it was, guarded, until `patch` is undone."""
+        patch.set(owner, name, self.around(getattr(owner, name), make))
+
+    def put_on(self, mode: Onlooker) -> None:
+        """WINDOW: `mode` sees every operator until it closes.
+
+        Raises:
+            RuntimeError: the script has a mode of its own.
+        """
+        modes.put_on(mode)
+        self._mode = mode
+
+    def take_off(self) -> None:
+        """What was put on, if it still is."""
+        if self._mode is not None:
+            modes.take_off(self._mode)
+            self._mode = None
+
     def title(self) -> str:
         """For people."""
         return f"the watch {type(self).__name__}"
 
-    def install(self, session: "Session", patch: Patch) -> None:  # noqa: B027 - not every watch hooks something
-        """Once, when torch has been imported and before the script goes on. `session` has lists to join."""
+    def install(self, session: "Session", patch: Patch) -> None:
+        """Once, when torch has been imported and before the script goes on. `session` has lists to join, `patch` takes
+        what is hooked for good."""
+        self.session = session
 
     def step_ended(self, step: int) -> None:  # noqa: B027 - called only where it is overridden
         """PASSIVE: step number `step` (from 0, the warm-up counts) is over. Called about every ten steps: at the end of
         a block, where hotlap looks up, and after each step of the warm-up."""
 
-    def open(self) -> None:  # noqa: B027 - passive watches have no window
+    def open(self) -> None:
         """WINDOW: the next steps are this watch's own."""
+        self._opened = time.perf_counter()
 
     def goes_on(self, num_steps: int) -> bool:
         """WINDOW: so many steps were made in it (0: asked before the first, `open` was called); False closes it."""
-        return True
+        return num_steps < self.fewest_steps or time.perf_counter() - self._opened <= self.patience_s
 
-    def close(self, num_steps: int) -> None:  # noqa: B027 - as above
+    def close(self, num_steps: int) -> None:
         """WINDOW: they are over; `num_steps` were made (fewer than wanted if the script or its time ended). PASSIVE: it
         has failed, and is left out."""
+        self.take_off()
+        self.patch.undo()
 
-    def forked(self) -> None:  # noqa: B027 - most put on nothing that a child inherits
+    def forked(self) -> None:
         """WINDOW: in a forked process (a worker), while it is open here: take off what the child has inherited."""
+        self.take_off()
+        self.patch.undo()
 
     def fields(self) -> Mapping[str, Any]:
         """Fields of the Run, by name, when the run is over; those that it could not see are left out."""

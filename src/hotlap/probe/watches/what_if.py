@@ -27,7 +27,7 @@ _LONG_STEP_S = 0.5
 _PAIRS = 5
 
 # A setting is given so long; of long steps fewer pairs are made, but never fewer than this.
-_PATIENCE_S = 3.0
+_SETTING_S = 3.0
 _LEAST_PAIRS = 2
 
 
@@ -47,7 +47,7 @@ class WhatIfs(Watch):
     num_steps: ClassVar[int] = 4 * _PAIRS * 2 * _BLOCK
 
     def __init__(self) -> None:
-        self._session: Session | None = None
+        super().__init__()
         self._questions: list[_Question] = []
         self._answers: list[WhatIf] = []
         self._made = 0
@@ -64,7 +64,7 @@ class WhatIfs(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Anomaly mode is turned on again by each `detect_anomaly` block: so that can be answered for a while."""
-        self._session = session
+        super().install(session, patch)
         self._at_begin = time.perf_counter(), strangers()
         self._set_anomaly = torch.set_anomaly_enabled
 
@@ -75,7 +75,7 @@ class WhatIfs(Watch):
 
             return answered
 
-        patch.set(torch, "set_anomaly_enabled", self.around(torch.set_anomaly_enabled, answering))
+        self.hook(patch, torch, "set_anomaly_enabled", answering)
 
     def open(self) -> None:
         """Which settings are there to be asked about?"""
@@ -98,7 +98,7 @@ class WhatIfs(Watch):
         record = getattr(torch._C._autograd, "_enable_record_function", None)
         if record is not None and torch._C._autograd._profiler_enabled():
             self._questions.append(_Question("profiler", True, False, record))
-        if self._session is not None and sum(self._session.clock.last_spent or ()) > _LONG_STEP_S:
+        if sum(self.session.clock.last_spent or ()) > _LONG_STEP_S:
             self._block_steps = _LEAST_BLOCK
         self._begun = self._last = time.perf_counter()
 
@@ -107,9 +107,9 @@ class WhatIfs(Watch):
         command each would ask at another time: hotlap runs them again.)"""
         cores = max(1, math.floor(usable_cores()))
         begun, first = self._at_begin
-        if self._session is None or time.perf_counter() <= begun:
+        if time.perf_counter() <= begun:
             return cores
-        found = neighbours(self._session.out, first, strangers(), time.perf_counter() - begun)
+        found = neighbours(self.session.out, first, strangers(), time.perf_counter() - begun)
         return cores if any(one.ours for one in found) else max(1, cores // (1 + len(found)))
 
     def _allow_anomaly(self) -> Callable[[Any], None]:
@@ -140,7 +140,7 @@ class WhatIfs(Watch):
         (question.other_s if on_other else question.now_s).append(median(self._block[1:]))
         self._block = []
         blocks += 1
-        patience_over = now - self._begun > _PATIENCE_S and blocks >= 2 * _LEAST_PAIRS
+        patience_over = now - self._begun > _SETTING_S and blocks >= 2 * _LEAST_PAIRS
         if blocks % 2 == 0 and (blocks == 2 * _PAIRS or patience_over):
             question.switch(question.now)
             self._answers.append(_answer(question))

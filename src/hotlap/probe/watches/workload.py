@@ -37,7 +37,7 @@ class WorkloadWatch(Watch):
     num_steps: ClassVar[int] = 1
 
     def __init__(self) -> None:
-        self._session: Session | None = None
+        super().__init__()
         self._tracer: Tracer | None = None
         self._batch_bytes = 0.0
         self._called_with_bytes = 0.0
@@ -49,10 +49,9 @@ class WorkloadWatch(Watch):
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Loading a batch is no work of the device: what runs within it is left out."""
-        self._session = session
+        super().install(session, patch)
         session.on_batch.append(self.guarded(self._drawn))
         session.on_forward.append(self.guarded(self._called))
-        kind = dataloader._BaseDataLoaderIter
 
         def drawing(draw: Function) -> Function:
             def __next__(iterator: Any) -> Any:  # noqa: N807 - it becomes that method
@@ -63,7 +62,7 @@ class WorkloadWatch(Watch):
 
             return __next__
 
-        patch.set(kind, "__next__", self.around(kind.__next__, drawing))
+        self.hook(patch, dataloader._BaseDataLoaderIter, "__next__", drawing)
         if not accelerator.may_come():
             self._listen_to_autocast(patch)
 
@@ -89,13 +88,12 @@ class WorkloadWatch(Watch):
 
             return __enter__
 
-        patch.set(torch.autocast, "__init__", self.around(torch.autocast.__init__, making))
-        patch.set(torch.autocast, "__enter__", self.around(torch.autocast.__enter__, entering))
+        self.hook(patch, torch.autocast, "__init__", making)
+        self.hook(patch, torch.autocast, "__enter__", entering)
 
     def open(self) -> None:
         """WINDOW: trace from here."""
-        session = self._known()
-        parameters = session.parameters()
+        parameters = self.session.parameters()
         self._host_s = self._measured_host_s(parameters)
         self._free = _eager()
         tracer = Tracer()
@@ -111,16 +109,13 @@ class WorkloadWatch(Watch):
         if not num_steps:
             tracer.cancel()
             return
-        session = self._known()
         work = tracer.stop(batch_bytes=self._batch_bytes or self._called_with_bytes)
-        state_bytes = sum(
-            leaf.nbytes for one in session.facts.optimizers() for leaf in tree_leaves(dict(one.state)) if _sized(leaf)
-        )
+        state_bytes = sum(_num_bytes(dict(one.state)) for one in self.session.facts.optimizers())
         work = replace(
             work,
-            optimizer_state_bytes=float(state_bytes),
+            optimizer_state_bytes=state_bytes,
             host_s=self._host_s,
-            compiled=session.facts.compiled,
+            compiled=self.session.facts.compiled,
             autocast=None if self._autocast is None else _PRECISIONS.get(self._autocast),
         )
         self._found = encode(work).decode()
@@ -128,10 +123,6 @@ class WorkloadWatch(Watch):
     def fields(self) -> Mapping[str, Any]:
         """The workload, as JSON."""
         return {} if self._found is None else {"workload": self._found}
-
-    def _known(self) -> "Session":
-        assert self._session is not None, "the watch was not installed"
-        return self._session
 
     def _drawn(self, iterator: Any, batch: Any) -> None:
         if self._tracer is not None:
@@ -149,7 +140,7 @@ class WorkloadWatch(Watch):
         are.
         """
         device = parameters[0].device if parameters else torch.device("cpu")
-        session = self._known()
+        session = self.session
         weight = torch.full((8, 8), 0.1, device=device, requires_grad=True)
         x = torch.full((8, 8), 0.1, device=device)
         length = 8
@@ -182,10 +173,6 @@ def _eager() -> Callable[[], None]:
         return lambda: None
     stance("force_eager")
     return lambda: stance("default")
-
-
-def _sized(leaf: object) -> bool:
-    return isinstance(leaf, torch.Tensor)
 
 
 def _num_bytes(value: Any) -> float:

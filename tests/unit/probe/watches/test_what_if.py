@@ -1,13 +1,16 @@
 """Settings that are left off for some steps: which are asked about, and that all is as it was afterwards."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
 
+from hotlap.levers.lever import Patch
+from hotlap.probe.session import Session
 from hotlap.probe.watches.what_if import WhatIfs
 from hotlap.record import Neighbour, WhatIf
-from tests.unit.probe.watches.stage import play
+from tests.unit.probe.watches.stage import Stage, play
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +59,10 @@ def test_a_profiler_of_the_scripts_is_left_off_for_some_steps_and_goes_on() -> N
 
 def test_deterministic_algorithms_are_the_scripts_again_when_the_script_ends_early() -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
+    patch = Patch()
     try:
         watch, on = WhatIfs(), []
+        watch.install(cast(Session, Stage()), patch)
         watch.open()
         for step in range(6):
             watch.goes_on(step)
@@ -67,4 +72,5 @@ def test_deterministic_algorithms_are_the_scripts_again_when_the_script_ends_ear
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.is_deterministic_algorithms_warn_only_enabled()
     finally:
+        patch.undo()
         torch.use_deterministic_algorithms(False)
