@@ -55,6 +55,7 @@ def measured(launcher: Launcher, script: str, *, folder: Path = HERE / "scripts"
         ("transfer.py", "transfer-bound"),
         ("pinned.py", "transfer-bound"),
         ("compute.py", "compute-bound"),
+        ("functions.py", "compute-bound"),
         ("optimizer.py", "optimizer-bound"),
         ("input.py", "input-bound"),
         ("host.py", "host-bound"),
@@ -67,7 +68,7 @@ def test_the_planted_cause_is_found(launcher: Launcher, script: str, code: str) 
     assert found is not None
     if script == "pinned.py":
         assert "from pinned memory" in found.evidence
-    if script == "compute.py":
+    if script in ("compute.py", "functions.py"):
         parts = [run.device_phase_s[phase] for phase in (Phase.FORWARD, Phase.BACKWARD)]
         assert [median(part) for part in parts if part] == pytest.approx([0.020, 0.040], rel=0.02)
     if script == "transfer.py":

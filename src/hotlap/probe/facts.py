@@ -5,7 +5,7 @@ import random
 import sys
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -34,24 +34,12 @@ _MAX_LOADERS = 64
 class _Loader:
     """What is kept of a loader: `for batch in DataLoader(...)` drops the loader itself at once."""
 
+    facts: LoaderFacts
     dataset: Callable[[], Any]
     """None when the script has dropped it."""
-    kind: str
-    iterable: bool
-    num_items: int | None
     num_batches: int | None
-    num_workers: int
-    batch_size: int | None
-    default_collate: bool
-    pin_memory: bool
-    persistent_workers: bool
-    prefetch_factor: int | None
-    start_method: str | None
-    trained_on: bool = False
     last_data: Callable[[], Any] | None = None
     """What loaders made at this place went through last; gives None when the script has dropped it."""
-    dataset_anew: bool = False
-    """They went through one data set, and through another when that was dropped."""
 
 
 class Facts:
@@ -87,23 +75,12 @@ class Facts:
         self._loader_ids[loader] = number
         if number not in self._loaders:
             self._add(site)
+        facts = _loader_facts(number, loader)
+        made = _Loader(facts, _reference(loader, keep=self._keeps_data), _num_batches(loader))
         earlier = self._loaders.get(number)
-        made = _Loader(
-            dataset=_reference(loader, keep=self._keeps_data),
-            kind=type(loader.dataset).__name__,
-            iterable=isinstance(loader.dataset, IterableDataset),
-            num_items=_num_items(loader.dataset),
-            num_batches=_num_batches(loader),
-            num_workers=loader.num_workers,
-            batch_size=loader.batch_size,
-            default_collate=any(loader.collate_fn is known for known in (default_collate, default_convert)),
-            pin_memory=bool(loader.pin_memory),
-            persistent_workers=bool(loader.persistent_workers),
-            prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
-            start_method=_start_method(loader),
-        )
         if earlier is not None:
-            made.trained_on, made.dataset_anew = earlier.trained_on, earlier.dataset_anew
+            known = earlier.facts
+            made.facts = replace(facts, trained_on=known.trained_on, dataset_anew=known.dataset_anew)
             made.last_data = earlier.last_data
         self._loaders[number] = made
 
@@ -113,7 +90,7 @@ class Facts:
         if number is not None:
             known = self._loaders[number]
             if known.last_data is not None and known.last_data() is None:
-                known.dataset_anew = True
+                known.facts = replace(known.facts, dataset_anew=True)
             known.last_data = _weak_reference(loader.dataset)
         return number
 
@@ -124,8 +101,8 @@ class Facts:
     def drawn_for_training(self, loaders: list[int | None]) -> None:
         """A step with a backward pass used batches of these loaders (None: of an iterator nobody knows)."""
         for number in loaders:
-            if number is not None:
-                self._loaders[number].trained_on = True
+            if number is not None and not self._loaders[number].facts.trained_on:
+                self._loaders[number].facts = replace(self._loaders[number].facts, trained_on=True)
 
     def made_optimizer(self, optimizer: torch.optim.Optimizer) -> int:
         """An optimizer was constructed, or steps for the first time; returns its number."""
@@ -179,6 +156,16 @@ class Facts:
         """Those alive, in order of construction."""
         return [optimizer for reference in self._optimizers.values() if (optimizer := reference()) is not None]
 
+    def parameters(self) -> list[torch.Tensor]:
+        """Of all optimizers, those that train."""
+        groups = (group for optimizer in self.optimizers() for group in optimizer.param_groups)
+        return [p for group in groups for p in group["params"] if p.requires_grad]
+
+    def device(self) -> torch.device:
+        """The model's: the first of a parameter that is not on the host, where there is one."""
+        devices = [p.device for p in self.parameters()]
+        return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
+
     def _add(self, site: CallSite | None) -> None:
         if site is not None:
             self.call_sites.append(site)
@@ -189,7 +176,7 @@ class Facts:
 
     def loader_facts(self, *, sample: bool) -> tuple[LoaderFacts, ...]:
         """`sample`: also compute some items twice; only when the script will not go on after it."""
-        return tuple(_loader_facts(number, known, sample=sample) for number, known in self._loaders.items())
+        return tuple(_sampled(known, sample=sample) for known in self._loaders.values())
 
     def note_optimizers(self) -> None:
         """Remember them: those of a script's `main()` are gone when it has come to its end."""
@@ -216,29 +203,32 @@ def type_name(value: Any) -> str:
     return f"{module}.{kind.__qualname__}"
 
 
-def _loader_facts(number: int, loader: _Loader, *, sample: bool) -> LoaderFacts:
-    dataset = loader.dataset()
-    num_items = loader.num_items if dataset is None else _num_items(dataset)
-    sampled = sample_items(dataset, num_items) if sample and dataset is not None and num_items else Sample()
+def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:
     return LoaderFacts(
         id=number,
-        dataset=loader.kind,
-        num_items=num_items,
+        dataset=type(loader.dataset).__name__,
+        num_items=_num_items(loader.dataset),
         num_workers=loader.num_workers,
         batch_size=loader.batch_size,
-        default_collate=loader.default_collate,
-        pin_memory=loader.pin_memory,
-        trained_on=loader.trained_on,
-        deterministic=sampled.deterministic,
-        why_not=sampled.why_not,
-        item_s=sampled.item_s,
-        item_bytes=sampled.item_bytes,
-        iterable=loader.iterable,
-        persistent_workers=loader.persistent_workers,
-        prefetch_factor=loader.prefetch_factor,
-        start_method=loader.start_method,
-        dataset_anew=loader.dataset_anew,
+        default_collate=any(loader.collate_fn is known for known in (default_collate, default_convert)),
+        pin_memory=bool(loader.pin_memory),
+        iterable=isinstance(loader.dataset, IterableDataset),
+        persistent_workers=bool(loader.persistent_workers),
+        prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
+        start_method=_start_method(loader),
+        trained_on=False,
+        **asdict(Sample()),
     )
+
+
+def _sampled(loader: _Loader, *, sample: bool) -> LoaderFacts:
+    """With what some items of its data set show, where that is still there."""
+    dataset = loader.dataset()
+    if dataset is None:
+        return loader.facts
+    num_items = _num_items(dataset)
+    seen = sample_items(dataset, num_items) if sample and num_items else Sample()
+    return replace(loader.facts, num_items=num_items, **asdict(seen))
 
 
 def _reference(loader: "DataLoader[Any]", *, keep: bool) -> Callable[[], Any]:

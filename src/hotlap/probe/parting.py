@@ -35,17 +35,13 @@ def write(session: "Session", status: Status, *, sample: bool) -> None:
         session.facts.imported.write(session.out)
 
 
-def _device_type(session: "Session") -> str:
-    return next((parameter.device.type for parameter in session.parameters()), "cpu")
-
-
 def make_run(session: "Session", status: Status, *, sample: bool, last: bool = True) -> Run:
     """Everything that is known. `last`: the run is over; before, what watches still look at is theirs."""
     plan, facts = session.plan, session.facts
     optimizers = facts.optimizer_facts()
     seen = dict(session.windows.fields() if last else session.windows.seen_so_far())
     threads = session.thread.note()
-    device_type = session.guard(lambda: _device_type(session), "the device that the model is on")()
+    device_type = session.guard(lambda: facts.device().type, "the device that the model is on")()
     notes = (*session.arms.notes, *session.windows.notes, *((threads,) if threads else ()), *seen.pop("notes", ()))
     return Run(
         status=status,

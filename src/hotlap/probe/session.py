@@ -199,7 +199,7 @@ class Session:
         if closure:
             self.facts.used_closure(optimizer)
         if self.plan.evidence and Updates.wanted(self.steps) and not self.graphs.capturing:
-            self.own(lambda: self.updates.before(self.parameters(), None if closure else optimizer))
+            self.own(lambda: self.updates.before(self.facts.parameters(), None if closure else optimizer))
 
     def update_made(self, optimizer: torch.optim.Optimizer, end: float) -> None:
         """An optimizer has stepped, until `end` by the clock."""
@@ -289,7 +289,7 @@ class Session:
         if self._must_read(begun):
             self.account(now=begun)
             if self._nudge is not None:
-                self._nudge.apply(self.parameters())
+                self._nudge.apply(self.facts.parameters())
             if self._went_backward and self.steps < _LOADERS_SEEN_BY:
                 self.facts.drawn_for_training(self._drawn_from)
             if self.steps in (1, _LOADERS_SEEN_BY):
@@ -467,16 +467,6 @@ class Session:
         accelerator.synchronize()
         self.ledger.share_out(self.clock.now() - begun, self._undrained)
         self._undrained = 0
-
-    def parameters(self) -> list[torch.Tensor]:
-        """Of all optimizers, those that train."""
-        return [
-            p
-            for optimizer in self.facts.optimizers()
-            for group in optimizer.param_groups
-            for p in group["params"]
-            if p.requires_grad
-        ]
 
     def own(self, work: Callable[[], None]) -> None:
         """Do our own work in the middle of a step, without charging it to the step."""

@@ -65,16 +65,38 @@ class Tally:
         return tuple(sorted((s for s in found if s.per_step), key=lambda s: (-(s.cost_s or 0.0), -s.per_step)))
 
 
-def _sighting(kind: SightingKind, what: str, spot: Spot, seen: _Seen, *, num_steps: int) -> Sighting:
-    count = sum(step < num_steps for step in seen.steps)
-    costs_s = [cost_s for cost_s in seen.costs_s[:count] if cost_s is not None]
-    num_bytes = [number for number in seen.num_bytes[:count] if number is not None]
+def sighting(
+    kind: SightingKind,
+    what: str,
+    spot: Spot,
+    *,
+    per_step: float,
+    cost_s: float | None = None,
+    num_bytes: float | None = None,
+    detail: Mapping[str, Scalar],
+) -> Sighting:
+    """With the text of the line."""
     return Sighting(
         kind=kind,
         what=what,
         path=None if spot.path is None else str(Path(spot.path).resolve()),
         line=spot.line,
         text=linecache.getline(spot.path, spot.line).strip() if spot.path and spot.line else "",
+        per_step=per_step,
+        cost_s=cost_s,
+        num_bytes=num_bytes,
+        detail=detail,
+    )
+
+
+def _sighting(kind: SightingKind, what: str, spot: Spot, seen: _Seen, *, num_steps: int) -> Sighting:
+    count = sum(step < num_steps for step in seen.steps)
+    costs_s = [cost_s for cost_s in seen.costs_s[:count] if cost_s is not None]
+    num_bytes = [number for number in seen.num_bytes[:count] if number is not None]
+    return sighting(
+        kind,
+        what,
+        spot,
         per_step=count / num_steps,
         cost_s=sum(costs_s) / num_steps if costs_s else None,
         num_bytes=sum(num_bytes) / num_steps if num_bytes else None,

@@ -8,17 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from hotlap.probe.clock import PHASES
 from hotlap.probe.modes import Onlooker
+from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallFacts, Phase, PhaseCalls
-
-if TYPE_CHECKING:
-    from hotlap.probe.session import Session
 
 # Operators that compute much for each number they read: matrix products, convolutions, recurrent layers, attention.
 _DENSE = ("mm", "addmm", "bmm", "baddbmm", "addbmm", "dot", "mv", "convolution", "conv", "linear", "rnn", "lstm", "gru",
@@ -37,6 +35,7 @@ _NEAR = 0.25
 _TINY_PRICES = 5.0
 
 _COPY_BYTES = 32 << 20
+_REPEATS = 200
 
 # Medians of five tell a step from one that was disturbed. Of long steps fewer are looked at, but never fewer than two.
 _PAIRS = 5
@@ -78,7 +77,7 @@ class Calls(Watch):
 
     def open(self) -> None:
         """Learn the prices first."""
-        if self.session.facts.compiled or _on_a_device(self.session):
+        if self.session.facts.compiled or self.session.facts.device().type != "cpu":
             return  # of compiled code not each operator is seen; a device works on after its operators return
         self._prices = _Prices(self.session.clock.phase, bytes_per_s=_copy_rate())
         super().open()
@@ -127,13 +126,14 @@ class _Prices(Onlooker):
         self._price_s = 0.0
         self._seen: dict[tuple[Phase, Any, bool, int], _Calls] = {}
         self._operators: dict[Any, _Operator] = {}
-        self._call_s = median(_price(_tiny_graph) for _ in range(5))
         self._price_s = median(self._own_price() for _ in range(5))
 
     def _own_price(self) -> float:
         """What we see a tiny operator take: nothing of that is arithmetic."""
+        tiny = torch.zeros(4)
         with self:
-            _price(_tiny)
+            for _ in range(_REPEATS):
+                tiny + tiny
         (calls,) = self._seen.values()
         self._seen.clear()
         return median(calls.seconds)
@@ -170,7 +170,7 @@ class _Prices(Onlooker):
             if self._streams(calls):
                 total["streaming_s"] += arithmetic_s
         phases = {phase: PhaseCalls(**total) for phase, total in totals.items()}
-        return CallFacts(num_steps=num_steps, call_s=self._call_s, phases=phases)
+        return CallFacts(num_steps=num_steps, call_s=dispatch_s(torch.device("cpu")), phases=phases)
 
     def _arithmetic_s(self, seconds: float) -> float:
         return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0
@@ -214,29 +214,6 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size() if tensor.layout == torch.strided else 0
 
 
-_REPEATS = 200
-
-
-def _price(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    for _ in range(_REPEATS):
-        work()
-    return (time.perf_counter() - begun) / _REPEATS
-
-
-_TINY = torch.zeros(4)
-_TINY_LEAF = torch.zeros(4, requires_grad=True)
-
-
-def _tiny() -> torch.Tensor:
-    return _TINY + _TINY
-
-
-def _tiny_graph() -> torch.Tensor:
-    with torch.enable_grad():
-        return _TINY_LEAF * _TINY_LEAF
-
-
 def _copy_rate() -> float:
     """Bytes a second, read and written, of a plain copy."""
     source, target = torch.zeros(_COPY_BYTES, dtype=torch.uint8), torch.zeros(_COPY_BYTES, dtype=torch.uint8)
@@ -246,12 +223,3 @@ def _copy_rate() -> float:
         target.copy_(source)
         best_s = min(best_s, time.perf_counter() - begun)
     return 2 * _COPY_BYTES / best_s
-
-
-def _on_a_device(session: "Session") -> bool:
-    return any(
-        parameter.device.type != "cpu"
-        for optimizer in session.facts.optimizers()
-        for group in optimizer.param_groups
-        for parameter in group["params"][:1]
-    )

@@ -24,9 +24,8 @@ class DevicePhases(Watch):
         """On the stream on which the model trains."""
         if accelerator.in_use() is None:
             return
-        devices = (p.device for p in self.session.parameters() if accelerator.on_device(p))
-        device = next(devices, None)
-        if device is not None:
+        device = self.session.facts.device()
+        if device.type != "cpu":
             self.session.device_clock.open(self.session.clock, accelerator.lane(device))
             self._is_open = True
             super().open()

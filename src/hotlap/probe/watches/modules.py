@@ -1,9 +1,7 @@
 """Forward passes whose result no gradient ever asks for, and attention that runs over the batch."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hotlap.levers.lever import Patch
 from hotlap.probe.evidence import leaves
 from hotlap.probe.guard import Function
-from hotlap.probe.sites import users_frame
+from hotlap.probe.tally import Spot, here, sighting
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Sighting, SightingKind
 
@@ -36,7 +34,7 @@ class _Pass:
 
     name: str
     step: int
-    place: tuple[str, int] | None
+    place: Spot
     seconds: float
     evaluating: bool
     extra: bool
@@ -48,7 +46,7 @@ class _Pass:
 @dataclass(slots=True)
 class _Waste:
     name: str
-    place: tuple[str, int] | None
+    place: Spot
     evaluating: bool
     seconds: float = 0.0
     extra_s: float = 0.0
@@ -59,7 +57,7 @@ class _Waste:
 @dataclass(slots=True)
 class _Attention:
     name: str
-    place: tuple[str, int] | None
+    place: Spot
     length: int
     batch: int
     steps: set[int] = field(default_factory=set)
@@ -123,7 +121,7 @@ class Modules(Watch):
         passed = _Pass(
             name=type(module).__name__,
             step=self.session.steps,
-            place=_place(),
+            place=here(),
             seconds=seconds,
             evaluating=not module.training,
             extra=extra,
@@ -202,7 +200,7 @@ class Modules(Watch):
         return looked_into
 
     def _saw_attention(self, name: str, given: torch.Tensor) -> None:
-        place = _place()
+        place = here()
         length, batch, _ = given.shape
         seen = self._attention.setdefault((name, place, length, batch), _Attention(name, place, length, batch))
         seen.steps.add(self.session.steps)
@@ -227,7 +225,7 @@ class Modules(Watch):
         self._follows = False
         sightings = [self._wasted_sighting(waste) for waste in self._wasted.values()]
         sightings += [
-            _sighting(
+            sighting(
                 SightingKind.ATTENTION_OVER_BATCH,
                 seen.name,
                 seen.place,
@@ -241,7 +239,7 @@ class Modules(Watch):
 
     def _wasted_sighting(self, waste: _Waste) -> Sighting:
         followed, steps = max(1, self._followed_steps), max(1, self._step)
-        return _sighting(
+        return sighting(
             SightingKind.WASTED_FORWARD,
             waste.name,
             waste.place,
@@ -251,32 +249,9 @@ class Modules(Watch):
         )
 
 
-def _sighting(
-    kind: SightingKind,
-    what: str,
-    place: tuple[str, int] | None,
-    *,
-    per_step: float,
-    cost_s: float | None = None,
-    detail: Mapping[str, str | int | bool],
-) -> Sighting:
-    import linecache
-
-    path, line = place if place is not None else (None, None)
-    text = linecache.getline(path, line).strip() if path is not None and line is not None else ""
-    return Sighting(
-        kind=kind, what=what, path=path, line=line, text=text, per_step=per_step, cost_s=cost_s, detail=detail
-    )
-
-
 def _storages(tensors: Iterable[torch.Tensor]) -> frozenset[StorageWeakRef]:
     """Where they live, without keeping it alive. (An address would not do: memory given back is soon somebody's.)"""
     return frozenset(StorageWeakRef(tensor.untyped_storage()) for tensor in tensors)  # type: ignore[no-untyped-call]
-
-
-def _place() -> tuple[str, int] | None:
-    frame: FrameType | None = users_frame(sys._getframe(1))
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def _batch_first(module: Any) -> bool:

@@ -143,7 +143,7 @@ class Operators(Watch):
         super().close(num_steps)
         self._stage = _Stage.OVER
         # Last, when nothing of ours is on any more.
-        self._dispatch_s = None if _profiler_runs() else dispatch_s(self._device())
+        self._dispatch_s = None if _profiler_runs() else dispatch_s(self.session.facts.device())
 
     def fields(self) -> Mapping[str, Any]:
         """What could be seen without a profiler; the trace, where there is one, tells the rest."""
@@ -219,13 +219,6 @@ class Operators(Watch):
         if self._counting is not None:
             self._count_s = time.perf_counter() - self._begun
             self.take_off()
-
-    def _device(self) -> torch.device:
-        for optimizer in self.session.facts.optimizers():
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    return torch.device(parameter.device)
-        return torch.device("cpu")
 
 
 class Kernels(Operators):

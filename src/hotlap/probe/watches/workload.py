@@ -93,11 +93,10 @@ class WorkloadWatch(Watch):
 
     def open(self) -> None:
         """WINDOW: trace from here."""
-        parameters = self.session.parameters()
-        self._host_s = self._measured_host_s(parameters)
+        self._host_s = self._measured_host_s(self.session.facts.device())
         self._free = _eager()
         tracer = Tracer()
-        tracer.start(parameters)
+        tracer.start(self.session.facts.parameters())
         self._tracer = tracer
 
     def close(self, num_steps: int) -> None:
@@ -133,13 +132,12 @@ class WorkloadWatch(Watch):
         if self._tracer is not None and not self._called_with_bytes:
             self._called_with_bytes = _num_bytes((args, kwargs))
 
-    def _measured_host_s(self, parameters: list[torch.Tensor]) -> float:
+    def _measured_host_s(self, device: torch.device) -> float:
         """Seconds of the host for one operator: a chain of tiny products and sums, forward and backward.
 
         Nothing is drawn, and no module is called, so the script's random numbers and the probe's phases stay as they
         are.
         """
-        device = parameters[0].device if parameters else torch.device("cpu")
         session = self.session
         weight = torch.full((8, 8), 0.1, device=device, requires_grad=True)
         x = torch.full((8, 8), 0.1, device=device)

@@ -33,6 +33,12 @@ class Facts:
     def optimizers(self) -> list[torch.optim.Optimizer]:
         return []
 
+    def parameters(self) -> list[torch.Tensor]:
+        return []
+
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
 
 class Stage:
     """What a watch asks of its session."""
