@@ -59,6 +59,7 @@ def train(folder: Path, *ways: dict[str, str], timeout_s: float = 400.0, limit_s
         ({"in_training": "torch.empty(1 << 50)"}, Failure.HOST_MEMORY, "allocate memory"),
         ({"in_training": "bytearray(1 << 50)"}, Failure.HOST_MEMORY, "MemoryError"),
         ({"in_training": "os.kill(os.getpid(), signal.SIGKILL)"}, Failure.HOST_MEMORY, "SIGKILL"),
+        ({"in_training": "os.abort()"}, Failure.CRASHED, "ended by SIGABRT, in train0.py, line 18"),
         ({"in_worker": "os._exit(3)", "workers": "2"}, Failure.LOST_WORKERS, "lost its workers"),
         (
             {"in_worker": "os.kill(os.getpid(), signal.SIGKILL)", "workers": "2"},

@@ -1,6 +1,7 @@
 """What is left of a process -> Run: the probe's record if there is one, and a sentence about what went wrong."""
 
 import contextlib
+import re
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -13,6 +14,9 @@ from hotlap.launch.workplace import Workplace
 from hotlap.record import RankLog, Run, Status, load
 
 T = TypeVar("T")
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+) in ', re.MULTILINE)
+_LIBRARY = re.compile(r"(?:site|dist)-packages|/lib/python\d|/hotlap/probe/")
 
 # What the user is shown of a script's output.
 _SHOWN = 8000
@@ -31,7 +35,8 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     if status is not None:
         return replace(run, status=status, error=_sentence(status, place), exit_code=None)
     if exit_code < 0:
-        return replace(run, status=Status.KILLED, error=killed_by(-exit_code), exit_code=exit_code)
+        error = killed_by(-exit_code) + _place_of_death(stderr)
+        return replace(run, status=Status.KILLED, error=error, exit_code=exit_code)
     if exit_code > 0 or run.status is Status.CRASHED:
         error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
         return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
@@ -86,6 +91,14 @@ def killed_by(number: int) -> str:
         name = f"signal {number}"
     hint = "; the system kills like that when memory runs out" if number == signal.SIGKILL else ""
     return f"it was ended by {name}{hint}"
+
+
+def _place_of_death(stderr: str) -> str:
+    """ ", in train.py, line 14": where Python stood when native code failed, as its faulthandler writes it, innermost
+    first."""
+    told = stderr.rpartition("Fatal Python error")[2].partition("Current thread")[2].partition("\n\n")[0]
+    frames = [(path, line) for path, line in _FRAME.findall(told) if not _LIBRARY.search(path)]
+    return f", in {Path(frames[0][0]).name}, line {frames[0][1]}" if frames else ""
 
 
 def _last_line(text: str) -> str:

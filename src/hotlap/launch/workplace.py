@@ -90,6 +90,8 @@ class Workplace:
         environ |= {
             # Sets and dicts of strings iterate alike in all runs, or "same seed" would not mean the same training.
             "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
+            # Where native code fails, Python says at which line of the script.
+            "PYTHONFAULTHANDLER": environ.get("PYTHONFAULTHANDLER", "1"),
         }
         if sys.platform != "linux":
             environ["PYTHONPYCACHEPREFIX"] = str(self.out / "pycache")

@@ -84,6 +84,24 @@ def test_another_signal_is_named(place: Workplace) -> None:
     assert end(place, exit_code=-250).error == "it was ended by signal 250"
 
 
+def test_where_native_code_failed_is_told_by_the_line_of_the_script(place: Workplace) -> None:
+    stderr = """step 3
+Fatal Python error: Aborted
+
+Thread 0x00007f1 (most recent call first):
+  File "/home/me/other.py", line 3 in waits
+
+Current thread 0x00007f2 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/torch/nn/functional.py", line 9 in linear
+  File "/home/me/train.py", line 14 in step
+  File "/home/me/train.py", line 30 in <module>
+
+Extension modules: numpy (total: 1)
+"""
+    run = end(place, exit_code=-signal.SIGABRT, stderr=stderr)
+    assert run.error == "it was ended by SIGABRT, in train.py, line 14"
+
+
 def test_a_run_that_hung_says_how_far_it_came(place: Workplace) -> None:
     assert end(place, status=Status.HUNG, exit_code=-9).error == "it made no training step in time"
     place.progress.steps = 12
