@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, final
 
-from hotlap.data.checks.forked import NoAnswer, in_a_copy
+from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
 from hotlap.data.checks.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item.compare import entangled, same, shares_memory
-from hotlap.data.item_cache.fill_pool import cannot_fork
 from hotlap.data.loader.workers import Role
 
 # So many items are computed twice before anything is kept.

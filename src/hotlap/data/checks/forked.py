@@ -1,9 +1,14 @@
 """Something done in a copy of this process, of which only the answer comes back: it leaves no trace here."""
 
+import fcntl
+import os
 import pickle
+import stat
+import sys
 import warnings
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
+from pathlib import Path
 from typing import Any
 
 # What the copy computes are a few items; if that takes longer than this, the script's own workers do it.
@@ -56,3 +61,35 @@ def _answer(action: Callable[[], Any], there: Any) -> None:
     except Exception as error:  # the script's code, or an answer that cannot be sent; its own workers will tell
         data = pickle.dumps((True, f"{type(error).__name__}: {error}"))
     there.send_bytes(data)
+
+
+def cannot_fork(*, shares_files: bool = False) -> str | None:
+    """Why items should not be computed in copies of this process; None if they may.
+
+    `shares_files`: the script's own workers are such copies, with whatever is open.
+    """
+    if sys.platform != "linux":
+        return "fillers are used on Linux only"
+    if current_process().daemon:
+        return "this is a worker process itself"
+    name = None if shares_files else _shared_file()
+    return f"{name} is open for reading, and copies of this process would share its position" if name else None
+
+
+def _shared_file() -> str | None:
+    """A file or socket that this process reads from: reading it in two processes at once mixes up both.
+
+    A file whose position is still 0 was never read, or is mapped, or is read in a way that no position matters to.
+    """
+    for entry in Path("/proc/self/fd").iterdir():
+        number = int(entry.name)
+        try:
+            mode = os.fstat(number).st_mode
+            read = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+            read = read and (stat.S_ISSOCK(mode) or (stat.S_ISREG(mode) and os.lseek(number, 0, os.SEEK_CUR) > 0))
+            name = os.readlink(entry)
+        except OSError:
+            continue  # closed since the folder was read
+        if read and number > 2 and not name.endswith(" (deleted)"):
+            return name
+    return None

@@ -72,12 +72,13 @@ class ItemCache(CacheFill):
         self._before_first = True
         """No item was computed here since the data set was looked at."""
         self._arrived = os.getpid()
+        self._ahead = False
+        """This process is one that fills the cache."""
         self._num_asked = 0
         """Items since the epoch began."""
         self._num_before = 0
         """Items that were kept when workers began last."""
         self._index_types: set[type] = set()
-        self._num_computed = 0
         self._restarts = 0
         self._num_batches = 0
         self._asked = self._missed = 0
@@ -89,8 +90,6 @@ class ItemCache(CacheFill):
     @property
     def settled(self) -> bool:
         """True if it is full but for 1 item in 100, has given up, or hardly computes anything any more."""
-        if self._fillers is not None:
-            self._absorb(self._fillers.poll())
         left = len(self._present) - self.num_cached
         almost = self._store is not None and left <= max(1, len(self._present) // 100)
         return self.given_up or almost or self._hits_often
@@ -108,8 +107,8 @@ class ItemCache(CacheFill):
         types = set(map(type, indices))
         if self._in_doubt() or not types or not self._index_types.issuperset(types):
             return None
-        if self._fillers is not None:
-            self._absorb(self._fillers.poll())
+        if self._pool is not None and not self._pool.alive:
+            self._end_pool()
         store, present = self._store, self._present
         index = positions(indices, types, len(present))
         if index is None or store is None or not (self.full or present[index.numpy()].all()):
@@ -221,6 +220,15 @@ class ItemCache(CacheFill):
             self.give_up(f"{self._name} fetches a batch as a {type(items).__name__}, not as a list of its items")
         return items[0] if single else items
 
+    def _compute_ahead(self, positions: range) -> bool:
+        self._ahead = True
+        if self._in_doubt():
+            return False
+        wanted = [position for position in positions if not self._present[position]]
+        if wanted:
+            self.compute(wanted)
+        return not self.given_up
+
     def drop(self, reason: str) -> None:
         """Forget all items because the data set was changed; begin again, unless that happens too often."""
         with self._lock:
@@ -263,7 +271,7 @@ class ItemCache(CacheFill):
         if single or self._whole:
             items = self.plain(indices, single=single)
             return ([items] if single else items), list(range(len(indices)))
-        kept = [row for row, index in enumerate(indices) if self._has(index)] if self.exact_items else []
+        kept = [row for row, index in enumerate(indices) if self.exact_items and not self._ahead and self._has(index)]
         items = [None] * len(indices)
         if kept and self._store is not None:
             positions = [operator.index(indices[row]) for row in kept]
@@ -391,6 +399,8 @@ class ItemCache(CacheFill):
         except Varies:
             if self._own_memory:
                 raise Unsupported("its items differ in structure, and share memory with the data set") from None
+            if self._ahead:
+                raise  # the training process meets it, and knows what to do
             self._stop()
             if self._in_copy:
                 raise Unsupported("its items differ in structure") from None
@@ -424,7 +434,7 @@ class ItemCache(CacheFill):
     def _arrive(self) -> None:
         """IN A COPY: `worker_init_fn` may have opened files, and so may the first item; else nothing has changed."""
         self._arrived = os.getpid()
-        self._contents, self._fillers, self._num_asked = None, None, 0
+        self._contents, self._pool, self._num_asked = None, None, 0
         if self._watch is None or self._watch.opened() is None:
             self._watch, self._before_first = self._watch and Watch(self.dataset), True
         else:  # the items of this worker are its own

@@ -5,13 +5,12 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from hotlap import at_work
+from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.random_state import Streams
 from hotlap.data.item.compare import Unsupported
-from hotlap.data.item_cache.fill_pool import FillPool, Work, cannot_fork, wait_for
+from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.placement import OpenStore, close_with, open_store, placement_for
 from hotlap.data.item_cache.progress import Progress
@@ -45,7 +44,7 @@ class CacheFill(ABC):
         self._files = OpenedFiles()
         self._store: Store | None = None
         self._opened: OpenStore | None = None
-        self._fillers: FillPool | None = None
+        self._pool: FillPool | None = None
         self.progress = Progress(0)
         self._own_memory = False
         self._limit_bytes = 0
@@ -56,12 +55,8 @@ class CacheFill(ABC):
         """Hand out true items from now on."""
 
     @abstractmethod
-    def _again(self, index: Any) -> tuple[Any] | None:
-        """(the item computed once more,), leaving no trace in any generator; None if that gave reason to give up."""
-
-    @abstractmethod
-    def _why_not_kept(self, before: list[Any]) -> str | None:
-        """What was seen around computing items that forbids to keep them."""
+    def _compute_ahead(self, positions: range) -> bool:
+        """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
 
     @property
     def num_cached(self) -> int:
@@ -136,46 +131,15 @@ class CacheFill(ABC):
         if cores < 1:
             return
         soon = self._item_s * length / cores < FILL_WAIT_S
-        present = self._present
-        self._fillers = FillPool(
-            lambda _: self._filler(),
+        self._pool = FillPool(
+            self._compute_ahead,
+            num_items=length,
             num_processes=cores if soon else max(1, cores - 1),
             item_s=self._item_s,
-            is_missing=lambda position: not present[position],
             waited_for=soon,
         )
-        self._fillers.request(range(length))
-        self._fillers.close()
         if soon:
-            wait_for(self._fillers, self._absorb, lambda: self._fillers is None, 2 * FILL_WAIT_S)
-
-    def _filler(self) -> Work:
-        """IN A FILLER: what computes items into the store."""
-        torch.set_num_threads(1)
-
-        def work(wanted: list[int]) -> str | None:
-            before = self._streams.states()
-            with self._files.opened_by_items():
-                items = [self.dataset[position] for position in wanted]
-            reason = self._why_not_kept(before)
-            if reason is None and self._store is not None:
-                self._store.put(wanted, items)
-            return reason
-
-        return work
-
-    def _absorb(self, done: list[int]) -> None:
-        """Items that the fillers computed are kept from now on."""
-        fillers = self._fillers
-        if fillers is None:
-            return
-        self._present[done] = True
-        self.look_if_full()
-        if fillers.trouble is not None or fillers.num_outstanding == 0:
-            self._fillers = None
-            fillers.stop()
-            if fillers.refused and fillers.trouble is not None:
-                self.give_up(fillers.trouble)
+            self._pool.wait(2 * FILL_WAIT_S)
 
     def _tell(self, opened: OpenStore) -> None:
         for note in opened.notes:
@@ -183,10 +147,13 @@ class CacheFill(ABC):
         opened.notes.clear()
 
     def _stop(self) -> None:
-        """End the fillers, and give the file up."""
-        if self._fillers is not None:
-            self._fillers.stop()
-            self._fillers = None
+        """End the processes that fill it, and give the file up."""
+        self._end_pool()
         if self._opened is not None and not self._in_copy:
             self._opened.close()
         self._opened = None
+
+    def _end_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.stop()
+            self._pool = None

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from hotlap.data import cached
-from hotlap.data.item_cache import fill_pool
+from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.item_cache.fill_pool import FillPool
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed, states
 
@@ -147,17 +147,22 @@ def test_a_file_that_processes_would_share_keeps_the_work_here(tmp_path: Path) -
     ours = cached(Reads(tmp_path / "x"))
     try:
         ours.__getitems__([3, 4, 5])
-        reason = fill_pool.cannot_fork()
+        reason = cannot_fork()
         assert reason is not None and str(tmp_path / "x") in reason
         assert ours.num_cached < 10
     finally:
         ours.file.close()
 
 
+def waits(_: range) -> bool:
+    time.sleep(0.05)
+    return True
+
+
 def test_fillers_end_when_this_process_does(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        started = FillPool(lambda _: lambda _: time.sleep(60), num_processes=2, item_s=1.0, is_missing=lambda _: True)
+        started = FillPool(waits, num_items=1_000_000, num_processes=2, item_s=1.0)
         (tmp_path / "pids").write_text(" ".join(str(process.pid) for process in started._processes))
         os._exit(0)
     os.waitpid(child, 0)
