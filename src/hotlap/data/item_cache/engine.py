@@ -221,9 +221,9 @@ class ItemCache(CacheFill):
         return items[0] if single else items
 
     def _compute_ahead(self, positions: range) -> bool:
-        self._ahead = True
         if self._in_doubt():
             return False
+        self._ahead, self._index_types = True, {int}
         wanted = [position for position in positions if not self._present[position]]
         if wanted:
             self.compute(wanted)

@@ -54,6 +54,16 @@ def test_items_are_computed_in_other_processes(soon: bool, monkeypatch: pytest.M
     assert gone()
 
 
+def test_they_are_also_for_a_script_whose_indices_are_no_plain_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_WAIT_S", 60.0)
+    order: Any = torch.randperm(300, generator=torch.Generator().manual_seed(0))
+    HERE[0] = 0
+    ours = cached(Here(300))
+    settings = {"shuffle": False, "sampler": order, "batch_size": 8}
+    assert_same_epochs(epochs(ours, **settings), epochs(Pictures(300), **settings))
+    assert ours.full and HERE[0] < 40
+
+
 def test_the_random_streams_are_left_alone() -> None:
     ours = cached(Pictures(300))
     seed()
