@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ class Point:
     device: str
     step_s: float
     totals: dict[str, float]
+    batch: float = 1.0
+    """Items of a step: memory decides how many a device was given."""
 
     def workload(self) -> Workload:
         return Workload.from_totals(**self.totals, precision=self.precision)
@@ -132,3 +135,56 @@ def timm_points() -> Iterator[Point]:
                 "num_kernels": 500, "parameter_bytes": 4 * parameters,
             },
         )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """What Lambda's nets do for each item, and whatever the batch: their operations are counted from the models, bytes
+    from traces of the same layers (`totals.py`) or, where there is no trace, from the widths of their layers."""
+
+    flop: float
+    fp32_bytes: float
+    parameters: float
+    num_kernels: float
+
+
+# An item is an image, a sequence of 384 tokens, a pair of sentences of 50 tokens together, a sequence of 192 or 128
+# tokens (with as many remembered), or a clip of 8,000 samples.
+LAMBDA = {
+    "resnet50": Net(flop=24.3e9, fp32_bytes=0.81e9, parameters=25.6e6, num_kernels=500),
+    "ssd": Net(flop=125e9, fp32_bytes=2.2e9, parameters=23e6, num_kernels=700),
+    "bert_base_squad": Net(flop=212e9, fp32_bytes=3.2e9, parameters=110e6, num_kernels=560),
+    "bert_large_squad": Net(flop=739e9, fp32_bytes=8.4e9, parameters=335e6, num_kernels=1114),
+    "gnmt": Net(flop=50 * 0.40e9, fp32_bytes=50 * 1.3e6, parameters=160e6, num_kernels=1500),
+    "transformerxlbase": Net(flop=192 * 0.56e9, fp32_bytes=192 * 8e6, parameters=192e6, num_kernels=1000),
+    "transformerxllarge": Net(flop=128 * 2.0e9, fp32_bytes=128 * 16e6, parameters=283e6, num_kernels=1100),
+    "waveglow": Net(flop=8000 * 0.20e9, fp32_bytes=8000 * 1.0e6, parameters=268e6, num_kernels=1500),
+}
+UPDATE_BYTES = 100
+"""That gradients and an optimizer move for each parameter, as traced."""
+MIXED_SHARE = 0.62
+"""Of the bytes of FP32 that autocast leaves."""
+
+
+def lambda_points() -> Iterator[Point]:
+    """Ten GPUs, each with the batch that its memory holds. Rows that a note calls noise, or not what they say, are left
+    out: Tacotron 2, and WaveGlow under AMP."""
+    for row in _rows(DATA / "lambda_v1" / "one_gpu.csv"):
+        if row["note"]:
+            continue
+        net, batch = LAMBDA[row["model"]], float(row["batch"])
+        share = MIXED_SHARE if row["precision"] == "fp16" else 1.0
+        yield Point(
+            suite="lambda", model=row["model"], family=re.sub("_?(base|large)(_squad)?$", "", row["model"]),
+            precision={"fp32": "fp32-ieee"}.get(row["precision"], row["precision"]), device=row["device"],
+            step_s=float(row["step_s"]), batch=batch,
+            totals={
+                "flop": net.flop * batch, "num_kernels": net.num_kernels, "parameter_bytes": 4 * net.parameters,
+                "memory_bytes": share * net.fp32_bytes * batch + UPDATE_BYTES * net.parameters,
+            },
+        )  # fmt: skip
+
+
+def two_gpus() -> list[dict[str, str]]:
+    """Two RTX 3090 without peer access: efficiency beside one, with the same batch on each."""
+    return _rows(DATA / "lambda_v1" / "two_gpus.csv")
