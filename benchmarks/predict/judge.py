@@ -1,24 +1,28 @@
 """Forecasts against measured pairs, by the questions that people ask -> results/judge.json.
 
-    PYTHONPATH=src python benchmarks/predict/judge.py [NAME]
+    PYTHONPATH=src python benchmarks/predict/judge.py
 
 Errors are |log(predicted / measured)| of the time for each item. Beside the model: the plain geometric mean of the
 ratios of peak and bandwidth. Where batches differ, the one that fills the memory of the device asked about counts.
+
+Nothing is judged on what it was fitted to: for each device (architecture, source) that is predicted, the constants are
+fitted again without any pair that it takes part in, and the spread of intervals from pairs without it.
 """
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from functools import cache
 from math import log
 from pathlib import Path
 
+import calibrate
 import measurements
 import numpy as np
+from calibrate import Noted, Values
 from measurements import Point
 
-from hotlap.predict import forecast, resolve
+from hotlap.predict import forecast
 from hotlap.predict.catalogue import Device
 from hotlap.predict.precision import matrix_rate, parse
 
@@ -36,42 +40,60 @@ class Pair:
     """log(predicted / measured), of the time for each item."""
     plain: float
     """The same of the geometric mean of peaks."""
-    inside: bool
-    width: float
-    """log(high / low)"""
+    kind: str
+    """Of pair, as a spread is fitted for it."""
+    halves: tuple[float, float]
+    """Of the interval that the draws give, below and above the middle."""
 
     @property
     def devices(self) -> tuple[Device, Device]:
-        return resolve(self.here.device).device, resolve(self.there.device).device
+        return calibrate.device(self.here.device), calibrate.device(self.there.device)
+
+    @property
+    def needed(self) -> tuple[str, float, float]:
+        """Kind, error, and half of the interval on the side of the truth."""
+        return self.kind, abs(self.error), self.halves[self.error < 0]
 
 
-def predicted(a: Point, b: Point) -> Pair:
-    """With the constants of the moment."""
-    found = forecast(
-        a.workload(), target=b.device, precision=b.precision, measured_on=a.device, measured_step_s=a.step_s
-    ).step_s
+def predicted(a: Point, b: Point, values: Values) -> Pair:
+    """With these constants, and no spread on top of the draws."""
+    noted = Noted()
+    with calibrate.constants(values | {"spread": noted}):
+        found = forecast(
+            a.workload(), target=b.device, precision=b.precision, measured_on=a.device, measured_step_s=a.step_s
+        ).step_s
     items = b.batch / a.batch
-    here, there = resolve(a.device).device, resolve(b.device).device
+    here, there = calibrate.device(a.device), calibrate.device(b.device)
     rates = [matrix_rate(one, parse(point.precision), tf32=False) for one, point in ((here, a), (there, b))]
     ratio = (rates[1] / rates[0] * there.bandwidth / here.bandwidth) ** -0.5
     return Pair(
         here=a, there=b, error=log(found.mid * items / b.step_s), plain=log(ratio * a.step_s * items / b.step_s),
-        inside=found.low * items <= b.step_s <= found.high * items, width=log(found.high / found.low),
+        kind=noted.asked or "same", halves=(log(found.mid / found.low), log(found.high / found.mid)),
     )  # fmt: skip
 
 
-def couples(points: Sequence[Point]) -> Iterator[tuple[Point, Point]]:
-    """Each ordered pair that ran one model on one machine: in one precision, or FP32 where there is no TF32."""
-    for a, b in permutations(points, 2):
-        fp32 = {a.precision, b.precision} <= {"fp32-ieee", "tf32"}
-        same = (a.suite, a.model) == (b.suite, b.model)
-        if same and a.device != b.device and (a.precision == b.precision or fp32) and _has_unit(a) and _has_unit(b):
-            yield a, b
+def _architecture(point: Point) -> str:
+    return calibrate.device(point.device).family
 
 
-def _has_unit(point: Point) -> bool:
-    """FP16 without matrix units is no case that people ask for."""
-    return point.precision != "fp16" or resolve(point.device).device.tensor > 0
+def _source(point: Point) -> str:
+    return point.suite.split(",")[0]
+
+
+SPLITS: dict[str, Callable[[Point], str]] = {
+    "device": lambda point: point.device, "architecture": _architecture, "source": _source,
+}  # fmt: skip
+
+
+@cache
+def predictions(held_out: str) -> tuple[Pair, ...]:
+    """Every pair, each predicted with constants that what is held out had no part in."""
+    part, known = SPLITS[held_out], calibrate.points()
+    found: list[Pair] = []
+    for name in sorted({part(point) for point in known}):
+        values = calibrate.fitted([point for point in known if part(point) != name])
+        found += [predicted(a, b, values) for a, b in calibrate.couples(known) if part(b) == name]
+    return tuple(found)
 
 
 def _families(pair: Pair) -> set[str]:
@@ -100,19 +122,6 @@ GROUPS: dict[str, Callable[[Pair], bool]] = {
 }
 
 
-def summary(found: Sequence[Pair]) -> dict[str, float]:
-    def size(values: list[float]) -> tuple[float, float]:
-        return tuple(round(float(np.percentile(np.abs(values), at)), 3) for at in (50, 90))  # type: ignore[return-value]
-
-    (median, p90), (plain, plain_p90) = size([one.error for one in found]), size([one.plain for one in found])
-    return {
-        "num": len(found), "median": median, "p90": p90, "plain_median": plain, "plain_p90": plain_p90,
-        "bias": round(float(np.median([one.error for one in found])), 3),
-        "coverage": round(float(np.mean([one.inside for one in found])), 3),
-        "width": round(float(np.median([one.width for one in found])), 3),
-    }  # fmt: skip
-
-
 def two_cards() -> dict[str, float]:
     """Efficiency of two RTX 3090 without peer access."""
     one = {(p.model, p.precision): p for p in measurements.lambda_points() if p.device == "RTX 3090"}
@@ -134,20 +143,50 @@ def two_cards() -> dict[str, float]:
     }  # fmt: skip
 
 
-def judged(found: Sequence[Pair]) -> dict[str, dict[str, float]]:
-    """Group -> its errors."""
+def summary(found: Sequence[Pair], widths: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """`widths`: half intervals of each, below and above."""
+
+    def size(values: list[float]) -> tuple[float, float]:
+        return tuple(round(float(np.percentile(np.abs(values), at)), 3) for at in (50, 90))  # type: ignore[return-value]
+
+    (median, p90), (plain, plain_p90) = size([one.error for one in found]), size([one.plain for one in found])
+    inside = [-above <= one.error <= below for one, (below, above) in zip(found, widths, strict=True)]
+    return {
+        "num": len(found), "median": median, "p90": p90, "plain_median": plain, "plain_p90": plain_p90,
+        "bias": round(float(np.median([one.error for one in found])), 3),
+        "coverage": round(float(np.mean(inside)), 3),
+        "width": round(float(np.median([below + above for below, above in widths])), 3),
+    }  # fmt: skip
+
+
+def judged(held_out: str) -> dict[str, dict[str, float]]:
+    """Group -> its errors; each interval as wide as pairs need that what is held out has no part in."""
+    found, part = predictions(held_out), SPLITS[held_out]
+    others = predictions("architecture")
+    spreads = {
+        name: calibrate.spread([one.needed for one in others if name not in (part(one.here), part(one.there))])
+        for name in {part(one.there) for one in found}
+    }
+
+    def widened(one: Pair) -> tuple[float, float]:
+        sigma = spreads[part(one.there)][one.kind]
+        below, above = (max(0.02, calibrate.half_width(half, sigma)) for half in one.halves)
+        return below, above
+
     members = {name: [pair for pair in found if belongs(pair)] for name, belongs in GROUPS.items()}
-    return {name: summary(pairs) for name, pairs in members.items() if pairs}
+    return {name: summary(pairs, [widened(one) for one in pairs]) for name, pairs in members.items() if pairs}
 
 
-def main(name: str = "today") -> None:
-    points = [*measurements.torchvision_points(), *measurements.transformer_points(), *measurements.lambda_points()]
-    result = judged([predicted(a, b) for a, b in couples(points)]) | {"two cards, no peer access": two_cards()}
+def main() -> None:
+    result = {f"{name} held out": judged(name) for name in SPLITS}
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps(known | {name: result}, indent=1) + "\n")
-    for group, row in result.items():
-        print(f"{group:52}", *(f"{key} {value:g}" for key, value in row.items()))
+    two = {"two cards, no peer access": two_cards()}
+    RESULTS.write_text(json.dumps({"before": known.get("before", known.get("today"))} | result | two, indent=1) + "\n")
+    for name, groups in (result | {"": two}).items():
+        print(name)
+        for group, row in groups.items():
+            print(f"  {group:52}", *(f"{key} {value:g}" for key, value in row.items()))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -5,40 +5,38 @@ import re
 from pathlib import Path
 from typing import Any
 
+from hotlap.predict import devices
+
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "predict.md"
+FIGURES = PAGE.with_name("figures.md")
 
 
-def row(name: str, found: dict[str, Any]) -> str:
-    cells = [f"{found[key]['median']:.3f} / {found[key]['p90']:.3f}" for key in
-             ("model", "geometric_mean", "flops", "bandwidths")]  # fmt: skip
-    return f"| {name} | {found['num_pairs']} | {' | '.join(cells)} | {found['coverage']:.0%} |"
-
-
-def pairs(found: dict[str, Any]) -> str:
-    device, model = found["device_held_out"], found["model_held_out"]
-    family = found["architecture_held_out"]
+def judged(found: dict[str, Any]) -> str:
+    """Each question, by what was held out, beside the plain mean and what the model before it scored."""
     lines = [
-        "| pairs | n | hotlap, median / p90 | geometric mean | FLOPs | bandwidths | inside 80% |",
-        "|---|---|---|---|---|---|---|",
-        row("**device held out**", device["all"]),
-        *(row(name, one) for name, one in device["by_precision"].items()),
-        *(row(name, one) for name, one in device["between_machines"].items()),
-        *(row(name, one) for name, one in device["by_pair"].items()),
-        *(row(f"family {name}", one) for name, one in device["by_family"].items()),
-        row("**architecture held out**", family["all"]),
-        *(row(name, one) for name, one in family["by_pair"].items()),
-        *(row(name, one) for name, one in family["between_machines"].items()),
-        row("**model held out**", model["all"]),
-        *(row(f"family {name}", one) for name, one in model["by_family"].items()),
-        *(row(name, one) for name, one in model["between_machines"].items()),
-        row("*in sample (what ships, on what it was fitted to)*", found["in_sample"]["all"]),
-        row("*in sample: onto or off matrix units, fp16*", found["onto_or_off_matrix_units_fp16"]),
+        "| pairs | n | held-out device | architecture | source | plain mean | model before | inside 80% | width |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    device = found["device held out"]
+    for group, row in device.items():
+        cells = [_errors(found[f"{name} held out"].get(group)) for name in ("device", "architecture", "source")]
+        plain = f"{row['plain_median']:.3f} / {row['plain_p90']:.3f}"
+        before = _errors(found["before"].get(group))
+        inside = " | ".join([plain, before, f"{row['coverage']:.0%}", f"{row['width']:.2f}"])
+        lines.append(f"| {group} | {row['num']} | {' | '.join(cells)} | {inside} |")
+    two, was = found["two cards, no peer access"], found["before"]["two cards, no peer access"]
+    lines += [
         "",
-        f"Half of the width of an interval is {device['all']['half_width']:.2f} in the median (of the logarithm). "
-        f"A forecast for 60 devices takes {found['speed']['sixty_devices_s']:.2f} s of processor time.",
+        f"Two RTX 3090 without peer access, {two['num']} trainings: the mean absolute error of the efficiency is "
+        f"{two['mean_absolute_error']:.3f} (the model before: {was['mean_absolute_error']:.3f}), "
+        f"{two['coverage']:.0%} inside the interval. The rate through the host was read off these.",
     ]
     return "\n".join(lines)
+
+
+def _errors(row: dict[str, Any] | None) -> str:
+    return f"{row['median']:.3f} / {row['p90']:.3f}" if row else "-"
 
 
 def several(found: dict[str, Any], cost: dict[str, Any]) -> str:
@@ -90,10 +88,34 @@ def put(text: str, name: str, table: str) -> str:
 
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")}
-    text = put(PAGE.read_text(), "pairs", pairs(results["pairs"]))
+    text = put(PAGE.read_text(), "judge", judged(results["judge"]))
     text = put(text, "operators", operators(results["operators"]))
     text = put(text, "reality", reality({name: one for name, one in results.items() if name.startswith("reality-")}))
     PAGE.write_text(put(text, "several", several(results["several"], results["trace"])))
+    FIGURES.write_text(figures())
+
+
+def figures() -> str:
+    """Every GPU of the catalogue with its figures and where they come from."""
+    sources = list(dict.fromkeys(source for device in devices(kind="gpu") for source in device.sources))
+    lines = [
+        "# Figures of GPUs",
+        "",
+        "What `hotlap predict` takes for known; written by `benchmarks/predict/paste.py`. TFLOP/s are",
+        "dense, matrix units accumulate in FP32; FP64 is that of matrix units where they have it. Sources stand below.",
+        "",
+        "| GPU | year | units | FP32 | FP16 matrix | TF32 | FP64 | GB/s | GiB | L2 MiB | W | link GB/s | sources |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in devices(kind="gpu"):
+        rates = [f"{rate / 1e12:.1f}" if rate else "-" for rate in
+                 (one.fp32, one.tensor, one.tf32, max(one.fp64, one.fp64_tensor))]  # fmt: skip
+        rest = [f"{one.bandwidth / 1e9:.0f}", f"{one.memory / 2**30:g}", f"{one.cache / 2**20:g}", f"{one.power_w:g}"]
+        link = f"{one.link_bytes_s / 1e9:g}" if one.link else "-"
+        told = " ".join(str(1 + sources.index(source)) for source in one.sources)
+        lines.append(f"| {' | '.join([one.name, str(one.year), str(one.units), *rates, *rest, link, told])} |")
+    lines += ["", *(f"{number}. {source}" for number, source in enumerate(sources, 1))]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from statistics import median
 
 from hotlap.cli import traced
 from hotlap.errors import HotlapError
-from hotlap.predict import Workload, forecast, outlook
+from hotlap.predict import Workload, forecast
 from hotlap.record import Interval
 
 HERE = Path(__file__).parent
@@ -94,13 +94,11 @@ class Study:
         told = [self._row(name, "from the traced step alone", alone), self._row(name, "from a CPU's step", timed)]
         there = self._settle(told, words, num_gpus=1)
         # Now something is known of this GPU.
-        found = outlook.levers(there.work, target=self.device, measured=(self.device, there.step_s))
-        speedups = {one.lever: one.speedup for one in found}
-        tried = (("bf16", 1, (*words, "--precision", "bf16")), ("batch-x2", 2, (name, "--batch", str(2 * batch))))
-        for lever, factor, changed in tried:
-            if lever in speedups:
-                told = [self._row(name, f"from a step here, {lever}", slower(there.step_s * factor, speedups[lever]))]
-                self._settle(told, changed, num_gpus=1)
+        faster = forecast(
+            there.work, target=self.device, precision="bf16", measured_on=self.device, measured_step_s=there.step_s
+        ).step_s
+        told = [self._row(name, "from a step here, bf16", faster)]
+        self._settle(told, (*words, "--precision", "bf16"), num_gpus=1)
         if self.num_gpus > 1:
             several = forecast(
                 there.work, target=self.device, count=self.num_gpus, measured_on=self.device,

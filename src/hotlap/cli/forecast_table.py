@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hotlap.units import duration, factor, percent, size
 
@@ -28,8 +28,8 @@ class Shown:
     """Of one GPU for an hour, in the user's currency."""
 
 
-def show(shown: Shown, *, levers: bool) -> None:
-    """Print the table, what was assumed, and what `levers` would give."""
+def show(shown: Shown) -> None:
+    """Print the table, why it is so in three sentences, and what was assumed."""
     from rich.table import Table
 
     from hotlap.cli.live import PipedConsole
@@ -48,11 +48,10 @@ def show(shown: Shown, *, levers: bool) -> None:
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
     console.print(table)
+    for sentence in _why(shown):
+        console.print(sentence, markup=False)
     for note in dict.fromkeys(note for one in shown.found for note in one.assumptions):
         console.print(f"  assumed: {note}", markup=False)
-    if levers:
-        for name in dict.fromkeys(one.device for one in shown.found):
-            _show_levers(console, known, name)
 
 
 def _columns(shown: Shown) -> Iterator[tuple[str, list[str]]]:
@@ -64,6 +63,7 @@ def _columns(shown: Shown) -> Iterator[tuple[str, list[str]]]:
     yield "80% interval", [f"{duration(one.step_s.low)} to {duration(one.step_s.high)}" for one in found]
     yield "speed-up", [_speedup(shown, one) for one in found]
     yield "efficiency", [f"{one.efficiency:.2f}" if one.efficiency and one.count > 1 else "-" for one in found]
+    yield "slower?", [_chance(shown, one) for one in found]
     yield "bound by", [one.bound_by for one in found]
     yield "fits", [{True: "yes", False: "no", None: "?"}[one.fits] for one in found]
     yield from _memory(shown)
@@ -74,7 +74,53 @@ def _speedup(shown: Shown, one: "Prediction") -> str:
     """Samples a second over those of today."""
     if shown.known.step_s is None:
         return "-"
-    return factor(shown.known.step_s * (1 if shown.strong else one.count) / one.step_s.mid)
+    return factor(_today_s(shown, one) / one.step_s.mid)
+
+
+def _chance(shown: Shown, one: "Prediction") -> str:
+    """That fewer samples a second are trained than today."""
+    from hotlap.predict import outlook
+
+    if shown.known.step_s is None:
+        return "-"
+    return percent(outlook.slower_chance(one.step_s, than_s=_today_s(shown, one)))
+
+
+def _today_s(shown: Shown, one: "Prediction") -> float:
+    """Seconds that the samples of one predicted step take today."""
+    return (shown.known.step_s or 0.0) * (1 if shown.strong else one.count)
+
+
+_BOUND = {
+    "compute": "its products, so the rate of the units that multiply decides",
+    "memory": "moving bytes, so bandwidth decides",
+    "launch": "the gaps between many small operators, so a larger batch would gain most",
+    "host": "Python and launches on the host, so a larger batch or a compiled model gains more than a faster GPU",
+    "input": "waiting for batches, so the loader decides and no GPU helps",
+    "communication": "adding up gradients, so the link between the GPUs decides",
+}
+
+
+def _why(shown: Shown) -> Iterator[str]:
+    """What bounds the step here, what bounds the fastest, and which takes the least energy."""
+    from hotlap.predict import forecast, outlook
+
+    known, found = shown.known, shown.found
+    if known.device is not None:
+        here = forecast(known.work, target=known.device, devices=known.devices).bound_by
+        yield f"Here the step is bound by {_BOUND[here]}."
+    fastest = min(found, key=lambda one: one.step_s.mid / (1 if shown.strong else one.count))
+    yield f"Fastest is {_name(fastest)}: there it is bound by {_BOUND[fastest.bound_by]}."
+    if len(found) > 1:
+        joules = {
+            one: outlook.energy_j(one, devices=known.devices) / (1 if shown.strong else one.count) for one in found
+        }
+        least = min(found, key=lambda one: joules[one])
+        yield f"Least energy takes {_name(least)}: {joules[least]:.3g} J for the batch of a step."
+
+
+def _name(one: "Prediction") -> str:
+    return one.device if one.count == 1 else f"{one.count} x {one.device}"
 
 
 def _memory(shown: Shown) -> Iterator[tuple[str, list[str]]]:
@@ -122,17 +168,3 @@ def _costs(shown: Shown) -> Iterator[tuple[str, list[str]]]:
             for one, number in zip(shown.found, steps, strict=True)
         ]
         yield "price an epoch", [f"{value:.2f}" if value >= 0.1 else f"{value:.2g}" for value in prices]
-
-
-def _show_levers(console: Any, known: "Traced", name: str) -> None:
-    from hotlap.predict import outlook
-
-    console.print(f"\nOn {name}, a change alone would give:", markup=False)
-    measured = (known.device, known.step_s) if known.device and known.step_s else None
-    for one in outlook.levers(known.work, target=name, devices=known.devices, measured=measured):
-        gain = one.speedup
-        console.print(
-            f"  {one.lever:16} {factor(gain.mid)} ({factor(gain.low)} to {factor(gain.high)}), "
-            f"slower with a chance of {percent(one.slower_chance)}",
-            markup=False,
-        )

@@ -65,11 +65,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--workload", metavar="FILE", help="use a traced step that was saved, instead of a script")
     parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
-    parser.add_argument("--measured-on", metavar="NAME", help="with --workload: device that the step was measured on")
-    parser.add_argument("--measured-step", metavar="TIME", help="with --workload: its time there")
+    parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
+    parser.add_argument("--measured-step", metavar="TIME", help="its time there: narrows the intervals")
     parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
     parser.add_argument("--price", type=float, metavar="PER_HOUR", help="of one GPU; shows the price of an epoch")
-    parser.add_argument("--changes", action="store_true", help="also predict what single changes would give there")
     parser.add_argument("--timeout", default="10m", metavar="TIME", help=words.TIMEOUT_HELP.replace("120s", "10m"))
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
@@ -89,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
-    for name in args.gpu or ():
+    for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
         catalogue.resolve(name, extra=extra)
     workbench.check_writable((args.json, args.html, args.save_workload))
     known = _known(args, extra, counts=counts)
@@ -113,30 +112,33 @@ def _known(args: argparse.Namespace, extra: "tuple[Device, ...]", *, counts: tup
     from hotlap.cli import traced
     from hotlap.predict import workload
 
-    if sum(map(bool, (args.tail, args.trace, args.workload))) > 1:
+    measured_s = _asked_together(args, counts)
+    if args.workload:
+        work = workload.load(Path(args.workload))
+        return traced.Traced(work=work, device=args.measured_on, step_s=measured_s, devices=extra)
+    if args.trace:
+        found = traced.recorded(args.trace, parameters=args.parameters, devices=extra)
+    else:
+        found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
+    if args.save_workload:
+        _kept(found.work, Path(args.save_workload))
+    return replace(found, device=args.measured_on, step_s=measured_s) if measured_s is not None else found
+
+
+def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float | None:
+    """Refuses what does not go together; seconds of --measured-step."""
+    given = sum(map(bool, (args.tail, args.trace, args.workload)))
+    if not given:
+        raise UserError("Which training? Give a script, -m MODULE, -- COMMAND, --trace FILE or --workload FILE.")
+    if given > 1:
         raise UserError("Give a script, --trace or --workload: one of them.")
     if args.trace and max(counts) > 1 and not args.parameters:
         raise UserError(
             "A trace does not tell how many parameters the model has: give --parameters for --count above 1."
         )
-    if not args.workload:
-        if args.trace:
-            found = traced.recorded(args.trace, parameters=args.parameters, devices=extra)
-        elif args.tail:
-            found = traced.trace(args.tail, timeout_s=words.seconds(args.timeout, "--timeout"), devices=extra)
-        else:
-            raise UserError("Which training? Give a script, -m MODULE, -- COMMAND, --trace FILE or --workload FILE.")
-        if args.save_workload:
-            _kept(found.work, Path(args.save_workload))
-        return found
     if (args.measured_on is None) != (args.measured_step is None):
         raise UserError("--measured-on and --measured-step belong together.")
-    return traced.Traced(
-        work=workload.load(Path(args.workload)),
-        device=args.measured_on,
-        step_s=words.seconds(args.measured_step, "--measured-step") if args.measured_step is not None else None,
-        devices=extra,
-    )
+    return None if args.measured_step is None else words.seconds(args.measured_step, "--measured-step")
 
 
 def _kept(work: "Workload", path: Path) -> None:
@@ -191,7 +193,7 @@ def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction
     shown = forecast_table.Shown(
         known=known, found=tuple(found), strong=args.strong, steps_per_epoch=epoch, price=args.price
     )
-    forecast_table.show(shown, levers=args.changes)
+    forecast_table.show(shown)
     if report is not None:
         print(f"Added to the report of the last study: {report}")
 

@@ -23,54 +23,38 @@ TOTALS_MEMORY_SIGMA = 0.45
 RESIDUAL_SIGMA = 0.25
 # Tails of that factor (Student's t): a workload far from the model still gets a smooth answer.
 RESIDUAL_FREEDOM = 3.0
-# How far a device is from its line in the tables, for computing and for memory apart.
-DEVICE_COMPUTE_SIGMA = 0.10
-DEVICE_MEMORY_SIGMA = 0.07
+# Of the host time of an operator: assumed, timed beside the script (its own Python comes on top), and between
+# two machines of one year.
+HOST_SIGMA = 0.8
+MEASURED_HOST_SIGMA = 0.4
+OTHER_HOST_SIGMA = 0.5
 # Part of scripts whose FP32 work really runs in TF32 on devices that have it: convolutions do unless switched off,
 # matrix products in containers and in torch before 1.12.
 TF32_SHARE = 0.75
 # Part of a measured step that no faster device shortens (Python between steps, synchronisation, logging), and its
 # spread.
-FIXED_SHARE = 0.03
+FIXED_SHARE = 0.01
 FIXED_SIGMA = 0.8
 FIXED_MOST = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beliefs:
-    """Draws, with what each device adds to them."""
+    """Draws, with what two machines add to them."""
 
-    shared: Draws
-    there_compute: Array
-    """(D,) factors of the device that is asked about."""
-    there_memory: Array
-    here_compute: Array
-    """(D,) factors of the device that was measured on."""
-    here_memory: Array
+    here: Draws
     residual: Array
+    """(D,) what the model leaves out, on every device alike."""
     fixed: Array
     """(D,) part of a measured step that stays as it is on any device."""
     there_host: Array
     """(D,) factors on host time beside the target, on a machine of the same year."""
-    machine: Array
-    """(D,) standard normal: how another machine with the same device differs."""
     chance: Chance
     """What differs between machines with several GPUs."""
 
     def there(self, *, host_factor: float = 1.0) -> Draws:
         """As the target sees them; `host_factor`: on host time, for what is known of the machine around it."""
-        drawn = self._on(self.there_compute, self.there_memory)
-        return replace(drawn, host_s=drawn.host_s * self.there_host * host_factor)
-
-    def here(self) -> Draws:
-        """As the measured device sees them."""
-        return self._on(self.here_compute, self.here_memory)
-
-    def _on(self, compute: Array, memory: Array) -> Draws:
-        shared = self.shared
-        return Draws(
-            compute=shared.compute * compute, memory=shared.memory * memory, host_s=shared.host_s, tf32=shared.tf32
-        )
+        return replace(self.here, host_s=self.here.host_s * self.there_host * host_factor)
 
 
 @cache
@@ -90,13 +74,10 @@ def _normals(dimensions: int) -> Array:
 @lru_cache(maxsize=8)
 def prior(workload: Workload) -> Beliefs:
     """What is believed before anything was measured."""
-    normal = _normals(15)
-    moved = timing.really_moved(workload.precision)
+    normal = _normals(10)
     compute_sigma = TOTALS_COMPUTE_SIGMA if workload.totals_only else COMPUTE_SIGMA
     memory_sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
-    host = timing.constants()["prior"]["host"]
-    per_operator_s = workload.host_s or host["per_operator_s"]
-    host_sigma = host["measured_sigma"] if workload.host_s else host["sigma"]
+    host_sigma = MEASURED_HOST_SIGMA if workload.host_s else HOST_SIGMA
     if workload.matmul_tf32 is None:
         from scipy.special import ndtr
 
@@ -104,21 +85,16 @@ def prior(workload: Workload) -> Beliefs:
     else:
         tf32 = np.full(NUM_DRAWS, workload.matmul_tf32)
     return Beliefs(
-        shared=Draws(
+        here=Draws(
             compute=np.exp(compute_sigma * normal[:, 0]),
-            memory=moved * np.exp(memory_sigma * normal[:, 1]),
-            host_s=per_operator_s * np.exp(host_sigma * normal[:, 2]),
+            memory=np.exp(memory_sigma * normal[:, 1]),
+            host_s=(workload.host_s or timing.HOST_S) * np.exp(host_sigma * normal[:, 2]),
             tf32=tf32,
         ),
-        there_compute=np.exp(DEVICE_COMPUTE_SIGMA * normal[:, 4]),
-        there_memory=np.exp(DEVICE_MEMORY_SIGMA * normal[:, 5]),
-        here_compute=np.exp(DEVICE_COMPUTE_SIGMA * normal[:, 6]),
-        here_memory=np.exp(DEVICE_MEMORY_SIGMA * normal[:, 7]),
-        residual=np.exp(RESIDUAL_SIGMA * normal[:, 8]),
-        fixed=np.minimum(FIXED_MOST, FIXED_SHARE * np.exp(FIXED_SIGMA * normal[:, 13])),
-        there_host=np.exp(host["other"] * normal[:, 14]),
-        machine=normal[:, 9],
-        chance=Chance(bus=normal[:, 10], hidden=normal[:, 11], jitter=normal[:, 12]),
+        residual=np.exp(RESIDUAL_SIGMA * normal[:, 4]),
+        fixed=np.minimum(FIXED_MOST, FIXED_SHARE * np.exp(FIXED_SIGMA * normal[:, 5])),
+        there_host=np.exp(OTHER_HOST_SIGMA * normal[:, 6]),
+        chance=Chance(bus=normal[:, 7], jitter=normal[:, 8], hidden=normal[:, 9]),
     )
 
 

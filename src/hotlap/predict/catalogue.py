@@ -90,6 +90,13 @@ class Device:
     memory: float
     cache: float
     """Last-level cache (L2 of a GPU)."""
+    clock_hz: float = 1.5e9
+    """That the rates are derived from."""
+    fp32_share: float = 0.6
+    """Part of the FP32 peak that large products reach: less where lanes are shared with integers (GA10x and later) or
+    have few registers (Kepler, GP100)."""
+    matrix_share: float = 1.0
+    """What libraries reach of the matrix peak beside those of NVIDIA at the same ratio of peak to bandwidth."""
     launch_s: float
     """Floor of one operator, start to end, as a stream of small operators shows it."""
     pcie_generation: int = 0
@@ -173,6 +180,9 @@ def _gpu(row: Mapping[str, str]) -> Device:
         bandwidth=float(row["bus_bits"]) / 8 * float(row["pin_gbps"]) * GIGA,
         memory=float(row["memory_gb"]) * 2**30,
         cache=float(row["l2_mb"]) * 2**20,
+        clock_hz=clock,
+        fp32_share=float(family["fp32_share"]),
+        matrix_share=float(family["matrix_share"]),
         launch_s=float(family["launch_s"]),
         pcie_generation=int(row["pcie_gen"]),
         pcie_lanes=int(row["pcie_lanes"]),

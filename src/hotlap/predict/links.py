@@ -23,9 +23,10 @@ class Fabric:
 
 # Part of the nominal rate of one direction that a ring reaches, by number of GPUs.
 #   PCIe with peer access: 8 x GTX 1080 Ti on PCIe 3: 12.2, 11.0 and 8.7 GB/s of 15.8 for 2, 4, 8 (DeepBench, NCCL 2.0).
-#   Without: 12.9 GB/s of 31.5 between two RTX 4090, 28 of 63 between eight RTX 5090 (see the data's links table).
+#   Without, through the host's memory, bytes a second whatever the slot: 6 to 7 GB/s between two RTX 3090 (Lambda's
+#   efficiencies). Copies alone are faster: 12.9 GB/s in one direction between two RTX 4090.
 PCIE_SHARE = {2: 0.77, 4: 0.70, 8: 0.55}
-STAGED_SHARE = 0.43
+STAGED_BYTES_S = 6.5e9
 #   NVSwitch: 231 GB/s of 300 on 8 x A100 (Azure ND A100 v4, nccl-tests).
 SWITCHED_SHARE = 0.77
 #   NVLink mesh of DGX-1: rings use all six links of a V100 only when all eight take part (NVIDIA DGX-1 white paper).
@@ -63,7 +64,7 @@ def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fa
         Link.NVLINK_BRIDGE: (one_way * BRIDGE_SHARE, 0.15),
         Link.XGMI: (one_way * XGMI_SHARE, 0.30),
         Link.PCIE: (device.pcie_bytes_s * _at(PCIE_SHARE, count), 0.25),
-        Link.PCIE_NO_P2P: (device.pcie_bytes_s * STAGED_SHARE, 0.40),
+        Link.PCIE_NO_P2P: (min(STAGED_BYTES_S, 0.8 * device.pcie_bytes_s), 0.25),
     }[link]
     if rate <= 0:
         raise UserError(f"{device.name} has no known {link} rate. Give --interconnect, or the device in a TOML file.")

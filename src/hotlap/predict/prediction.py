@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hotlap.errors import UserError
 from hotlap.predict import beliefs, links, memory, scaling, timing
@@ -20,29 +19,24 @@ from hotlap.units import percent, size
 LOW, MID, HIGH = 0.10, 0.50, 0.90
 # No interval is narrower than this on either side of the middle.
 LEAST_WIDTH = 0.02
-# Spread between two machines with one model of device (host, cooling, drivers, versions), and what is added when the
-# two devices are of different families. Widths on top of these are fitted to held-out pairs (benchmarks/predict).
-MACHINE_SIGMA = 0.12
-FAMILY_SIGMA = 0.07
-# Added where no steps of a family were among the pairs that constants come from, and where the power limit rules. The
-# first is a guess: architectures that were held out need nothing on top of the fitted widths, but the newest are
-# further away than any of those.
-UNSEEN_SIGMA = 0.10
-POWER_SIGMA = 0.15
-POWER_RULES_BELOW = 0.8
+# Half an 80% interval in standard deviations.
+HALF = 1.2816
+# Spread of a forecast that no measured step corrects, on top of that of its draws.
+UNMEASURED_SIGMA = 0.24
+# And of another machine with the same model of device (host, cooling, drivers, versions).
+SAME_DEVICE_SIGMA = 0.06
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
-# The model is pulled by this part towards the plain ratio of peaks and bandwidths (their geometric mean): what it
-# believes of a device that nothing was measured on is worth that much less than all. Of 0, 0.15, 0.3, 0.45 and 0.6,
-# held-out devices and architectures are predicted best with 0.15 and 0.3, which hardly differ.
-PEAKS_WEIGHT = 0.3
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
-KNOWN_FAMILIES = frozenset({"gp102", "gp100", "volta", "turing"})
-# Host time over device time from which, and at which, an interval is as wide as where the host has a say: steps of
-# densenet and squeezenet on two machines with one card differ by a third from there on.
-HOSTED = (0.10, 0.20)
+# Host time over device time from which the host has a say: steps of densenet and squeezenet on two machines with one
+# card differ by a third from there on.
+HOSTED = 0.15
+# Ratio of speeds (geometric mean of peak and bandwidth) from which two devices are far apart.
+FAR = 2.0
+# A newer GPU sits beside a newer processor: by this part faster for each year between the two.
+FASTER_A_YEAR = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +96,6 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
             measured_step_s=measured_step_s, interconnect=interconnect, strong=strong, devices=devices,
         )
     )  # fmt: skip
-
-
-def hosted(workload: Workload, *, target: str, measured_on: str, measured_step_s: float) -> float:
-    """How far the host has a say in a forecast, in [0, 1]: the kind of pair that widths of intervals are fitted for."""
-    question = _ask(workload, target=target, measured_on=measured_on, measured_step_s=measured_step_s)
-    return _one_device(question, beliefs.prior(workload)).hosted
 
 
 def _ask(  # noqa: PLR0913 - as `forecast`
@@ -176,19 +164,20 @@ def _assumed(workload: Workload, device: Device, precision: Precision) -> list[s
 def _from_cpu(here: Match | None, target: Device) -> list[str]:
     if here is None or here.device.kind != "cpu" or target.kind != "gpu":
         return []
-    return ["the step was measured on a CPU, which says little of how a GPU does it: the interval is wide"]
+    return [
+        "the step was measured on a CPU, which says little of how a GPU does it: the interval is wide; the time of "
+        "this step on any GPU narrows it (--measured-on NAME --measured-step TIME)"
+    ]
 
 
 def _answer(question: _Question) -> Prediction:
     believed = beliefs.prior(question.workload)
     one = _one_device(question, believed)
     step_s, notes = _several(question, believed, one.step_s)
-    logs = np.log(step_s)
-    # The middle is that of the draws alone: being less sure must not move it.
-    (mid,) = beliefs.quantiles(logs, one.weights, (MID,))
-    low, high = beliefs.quantiles(logs + one.spread * believed.machine, one.weights, (LOW, HIGH))
-    width = _width(one.hosted)
-    low, high = mid - width * (mid - low), mid + width * (high - mid)
+    low, mid, high = beliefs.quantiles(np.log(step_s), one.weights, (LOW, MID, HIGH))
+    # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
+    low = mid - math.hypot(mid - low, HALF * one.spread)
+    high = mid + math.hypot(high - mid, HALF * one.spread)
     need = memory.need(question.share, precision=question.precision)
     one_mid = beliefs.quantiles(one.step_s / step_s, one.weights, (MID,))[0]
     return Prediction(
@@ -204,12 +193,6 @@ def _answer(question: _Question) -> Prediction:
         fits=None if need is None else need.fits(question.target),
         assumptions=(*question.assumptions, *notes, *_room(question, need)),
     )
-
-
-def _width(hosted: float) -> float:
-    """Factor on an interval: two machines with one device differ most where the host has a say."""
-    table = timing.constants()["prior"]["interval"]
-    return max(1.0, float(table["device"] + hosted * (table["hosted"] - table["device"])))
 
 
 def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
@@ -238,85 +221,66 @@ class _One:
     """(D,) of each draw."""
     spread: float
     """Of logarithms, on top of that of the draws."""
-    hosted: float = 0.0
-    """How far the host has a say, here or there, in [0, 1]."""
 
 
 def _one_device(question: _Question, believed: Beliefs) -> _One:
-    workload, target = question.workload, question.target
+    workload, target, here = question.workload, question.target, question.here
     parts = timing.step(
         timing.columns(question.share),
         target,
         precision=question.precision,
-        draws=believed.there(host_factor=_host_factor(question.here, target)),
+        draws=believed.there(host_factor=_host_factor(here, target)),
         byte_factor=timing.byte_factor(workload.precision, question.precision),
     )
-    spread = MACHINE_SIGMA if question.here is not None else 2 * MACHINE_SIGMA
-    if question.here is None or question.measured_step_s is None:
-        there_s = _with_input(parts.step_s, question.share, target) * believed.residual
-        weights = np.ones_like(there_s)
-        return _One(parts=parts, step_s=there_s, weights=weights, spread=spread, hosted=_hosted(weights, parts))
-    here = question.here
-    here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here())
-    if here.kind == target.kind == "gpu":
-        parts = parts.times(_towards_peaks(question, here, parts, here_parts, believed.shared.tf32))
     there_s = _with_input(parts.step_s, question.share, target)
+    if here is None or question.measured_step_s is None:
+        there_s = there_s * believed.residual
+        return _One(parts=parts, step_s=there_s, weights=np.ones_like(there_s), spread=UNMEASURED_SIGMA)
+    here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here)
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
         weights = beliefs.weigh(ratio**CPU_WEIGHT)
         return _One(parts=parts, step_s=there_s * ratio**CPU_WEIGHT, weights=weights, spread=CPU_SIGMA)
     weights = beliefs.weigh(ratio)
-    hosted = _hosted(weights, parts, here_parts)
     if here == target and workload.precision is question.precision and question.share is workload:
         # The same model of device: what was measured is the answer, but for another machine around it.
         same = np.full_like(there_s, question.measured_step_s)
-        return _One(parts=parts, step_s=same, weights=weights, spread=0.5 * MACHINE_SIGMA, hosted=hosted)
-    spread = math.hypot(spread, *_pair_sigmas(here, target))
-    fixed_s = believed.fixed * question.measured_step_s
-    scaled_s = there_s * ratio * (1 - believed.fixed)
-    return _One(parts=parts, step_s=fixed_s + scaled_s, weights=weights, spread=spread, hosted=hosted)
+        return _One(parts=parts, step_s=same, weights=weights, spread=SAME_DEVICE_SIGMA)
+    hosted = _hosted(weights, parts, here_parts)
+    spread = timing.fitted()["spread"][_pair(question, here, hosted=hosted)]
+    step_s = question.measured_step_s * believed.fixed + there_s * ratio * (1 - believed.fixed)
+    return _One(parts=parts, step_s=step_s, weights=weights, spread=spread)
 
 
-def _hosted(weights: Array, *parts: Parts) -> float:
-    """Where the host is busy for this part of what the device is, it begins to have a say; and soon a full one."""
-    begins, full = HOSTED
+def _pair(question: _Question, here: Device, *, hosted: bool) -> str:
+    """The kind of pair that a spread is fitted for: the host has a say; other units of the device (FP32 lanes here,
+    matrix units there); one architecture; two of them, of speeds that are near or far apart."""
+    if hosted:
+        return "hosted"
+    there, tf32 = question.target, question.workload.matmul_tf32 is not False
+    rates = (
+        matrix_rate(here, question.workload.precision, tf32=tf32),
+        matrix_rate(there, question.precision, tf32=tf32),
+    )
+    if (rates[0] > 1.1 * here.fp32) != (rates[1] > 1.1 * there.fp32):
+        return "units"
+    if here.family == there.family:
+        return "same"
+    plain = math.sqrt(rates[1] / rates[0] * there.bandwidth / here.bandwidth)
+    return "near" if 1 / FAR < plain < FAR else "far"
+
+
+def _hosted(weights: Array, *parts: Parts) -> bool:
+    """The host is busy for so large a part of what the device is, here or there, that it has a say."""
     busy = max(float(np.average(np.minimum(1.0, one.host_s / one.device_s), weights=weights)) for one in parts)
-    return min(1.0, max(0.0, (busy - begins) / (full - begins)))
-
-
-def _towards_peaks(
-    question: _Question, here: Device, there_parts: Parts, here_parts: Parts, tf32: NDArray[np.bool_]
-) -> Array:
-    """(D,) factors that pull the work of the target towards the ratio of the two devices' peaks."""
-    workload, target = question.workload, question.target
-
-    def slowness(device: Device, precision: Precision) -> Array:
-        rates = [matrix_rate(device, precision, tf32=choice) for choice in (False, True)]
-        counted = timing.BYTES_COUNTED.get(precision, 1.0)
-        return np.asarray(np.sqrt(counted / np.array(rates) / device.bandwidth)[tf32.astype(int)])
-
-    plain = slowness(target, question.precision) / slowness(here, workload.precision)
-    share = question.share.memory_bytes / workload.memory_bytes if workload.memory_bytes else 1.0
-    modelled = there_parts.device_s / here_parts.device_s
-    return np.asarray((plain * share / modelled) ** PEAKS_WEIGHT)
+    return busy > HOSTED
 
 
 def _host_factor(here: Device | None, there: Device) -> float:
     """Host time beside `there` for each second beside `here`: machines are about as old as their GPUs."""
     if here is None or here.kind == "cpu" or not here.year or not there.year:
         return 1.0
-    return float((1 - timing.constants()["prior"]["host"]["faster_a_year"]) ** (there.year - here.year))
-
-
-def _pair_sigmas(here: Device, there: Device) -> Iterator[float]:
-    """Reasons to be less sure of the ratio of two devices."""
-    if here.family != there.family:
-        yield FAMILY_SIGMA
-    if not {here.family, there.family} <= KNOWN_FAMILIES:
-        yield UNSEEN_SIGMA
-    slowest = min(timing.sustained(device) for device in (here, there))
-    if slowest < POWER_RULES_BELOW and here.name != there.name:
-        yield POWER_SIGMA
+    return float((1 - FASTER_A_YEAR) ** (there.year - here.year))
 
 
 def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:

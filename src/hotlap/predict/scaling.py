@@ -13,6 +13,7 @@ from statistics import median
 
 import numpy as np
 
+from hotlap.predict.catalogue import Link
 from hotlap.predict.links import Fabric, all_reduce_s
 from hotlap.predict.timing import Array
 
@@ -24,6 +25,9 @@ BACKWARD_SHARE = 0.62
 # what DDP aims at; published 1-to-8 efficiencies on V100 (DeepLearningExamples) lie well below it.
 HIDDEN_LOW = 0.30
 HIDDEN_HIGH = 0.90
+# Through the host's memory: kernels that copy hold the device up, and hide almost nothing (two RTX 3090, Lambda).
+STAGED_HIDDEN_LOW = 0.0
+STAGED_HIDDEN_HIGH = 0.25
 # Relative loss for each doubling of the GPUs: waiting for the slowest, host work of the collectives, shared input.
 JITTER = 0.016
 JITTER_SIGMA = 0.7
@@ -57,7 +61,9 @@ def together(step_s: Array, *, gradient_bytes: float, count: int, over: Fabric, 
     total_s = fixed_s + (at_one - fixed_s) / rates
     last_s = total_s / max(num_buckets, 1)
     uniform = (1 + np.tanh(chance.hidden * 0.8)) / 2
-    hidden = HIDDEN_LOW + (HIDDEN_HIGH - HIDDEN_LOW) * uniform
+    staged = over.link is Link.PCIE_NO_P2P
+    least, most = (STAGED_HIDDEN_LOW, STAGED_HIDDEN_HIGH) if staged else (HIDDEN_LOW, HIDDEN_HIGH)
+    hidden = least + (most - least) * uniform
     behind_s = np.minimum(hidden * total_s, 0.9 * BACKWARD_SHARE * step_s)
     exposed_s = np.maximum(total_s - behind_s, last_s)
     jitter = JITTER * math.log2(count) * np.exp(JITTER_SIGMA * chance.jitter)

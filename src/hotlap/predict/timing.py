@@ -1,7 +1,7 @@
 """The model of time: operators on a device -> seconds, for many draws of what is not known at once.
 
-Per operator: a floor, and then the larger of computing and moving bytes. The host dispatches operators while the device
-works; a step takes as long as the slower of the two.
+Per operator: a gap, computing, and moving bytes. The host dispatches operators while the device works; a step takes as
+long as the slower of the two.
 
 Shape letters: D draws, K operators (groups of equal ones).
 """
@@ -23,32 +23,43 @@ from hotlap.predict.workload import Kind, Operator, Workload
 
 Array = NDArray[np.float64]
 
-# Device time of one operator beyond its work: ramp-up, drain, and the gap to the next one.
-GAP_S = 2.5e-6
-# Matrix products fill the device in waves of tiles: about this time is lost in each (fits the ND A100 GEMM table).
-WAVE_S = 6.0e-6
+# The ratio of matrix peak to bandwidth (operations a byte) at which a device reaches `products` of its matrix peak; an
+# A100 SXM4 80GB. Above it less is reached: tiles wait for their operands.
+BALANCE = 150.0
+# Bytes a second that one multiprocessor asks of memory beyond its own caches, at 1.5 GHz: what it has in flight over
+# the latency of memory. Between 14e9 and 30e9 held-out devices are predicted equally well.
+IN_FLIGHT_BYTES_S = 20e9
+IN_FLIGHT_HZ = 1.5e9
+# Part of the bandwidth that streaming kernels reach. Triad of BabelStream: 2.97 of 3.35 TB/s (H100, Azure AI
+# benchmarking guide), 920 of 1008 GB/s (RTX 4090).
+STREAMED = 0.9
+CPU_STREAMED = 0.7
+FP64_PRODUCTS = 0.8
 # Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
 # updates stay in FP32.
 MIXED_BYTES = 0.62
 BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
+# GeForce and Titan boards run above the boost clock that they are sold with as long as power and heat allow: 1824 MHz
+# on average for 1545 (RTX 2080 Ti), 1740 to 1965 for 1665 (RTX 3060 Ti), 2703 for 2572 (RTX 5060 Ti; techpowerup.com).
+HEADROOM = 1.10
+# In FP32 a board of which the power is low beside its peak (T4, P4, L4) cannot hold its boost clock: what it needs is
+# this part of what boards of its family usually have for each operation, on top of what the board takes idle.
+NEEDED_POWER = 0.65
+IDLE_W = 20.0
+# Seconds of host time to dispatch one operator (Python, autograd, launch).
+HOST_S = 1.5e-5
 
 
 @cache
-def constants() -> dict[str, Any]:
-    """facts/constants.toml, with what facts/fitted.toml puts in the place of its priors."""
-    return _merged(_table("constants.toml"), {"prior": _table("fitted.toml")})
+def fitted() -> dict[str, Any]:
+    """facts/fitted.toml: what benchmarks/predict/calibrate.py found.
 
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`below` with what `above` says in its place, table by table."""
-    return below | {
-        key: _merged(below[key], value) if isinstance(value, dict) and key in below else value
-        for key, value in above.items()
-    }
-
-
-def _table(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files("hotlap.predict").joinpath("facts", name).read_text("utf-8"))
+    products: part of the matrix peak that products of real nets reach at `BALANCE`. balance: the power of the ratio of
+    peak to bandwidth with which that part falls. moved: bytes from memory for each byte that operators read and write,
+    counted alone. gap_us: of one operator beyond its work. spread: standard deviations of the logarithm of a forecast,
+    by kind of pair.
+    """
+    return tomllib.loads(resources.files("hotlap.predict").joinpath("facts", "fitted.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,41 +78,32 @@ class Draws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """(D,) seconds of one step, by what takes them. `compute` and `memory` do not overlap in this account."""
+    """(D,) seconds of one step, by what takes them."""
 
     compute_s: Array
     memory_s: Array
-    floor_s: Array
+    gap_s: Array
     host_s: Array
 
     @property
     def device_s(self) -> Array:
         """Busy time of the device."""
-        return self.compute_s + self.memory_s + self.floor_s
+        return self.compute_s + self.memory_s + self.gap_s
 
     @property
     def step_s(self) -> Array:
         """The slower of host and device; near the balance each waits for the other now and then."""
         return (self.device_s**6 + self.host_s**6) ** (1 / 6)
 
-    def times(self, factor: Array) -> "Parts":
-        """With the work of the device taking `factor` times as long; the host's stays."""
-        return Parts(
-            compute_s=self.compute_s * factor,
-            memory_s=self.memory_s * factor,
-            floor_s=self.floor_s * factor,
-            host_s=self.host_s,
-        )
-
     def bound_by(self, weights: Array) -> str:
-        """What takes most of the time: "compute", "memory", "launch" (floors of small operators) or "host"."""
+        """What takes most of the time: "compute", "memory", "launch" (gaps between small operators) or "host"."""
 
         def mean(values: Array) -> float:
             return float(np.average(values, weights=weights))
 
         if mean(self.host_s) > mean(self.device_s):
             return "host"
-        shares = {"compute": mean(self.compute_s), "memory": mean(self.memory_s), "launch": mean(self.floor_s)}
+        shares = {"compute": mean(self.compute_s), "memory": mean(self.memory_s), "launch": mean(self.gap_s)}
         return max(shares, key=lambda name: shares[name])
 
 
@@ -113,64 +115,48 @@ def _watts_per_flop(family: str) -> float | None:
 
 
 def sustained(device: Device) -> float:
-    """Clock that matrix work holds over the boost clock that the board is sold with: what its power limit allows, and
+    """Clock that FP32 work holds over the boost clock that the board is sold with: what its power limit allows, and
     more than 1 only where the board chooses its clock itself."""
-    power = constants()["prior"]["power"]
     usual = _watts_per_flop(device.family)
-    most = float(power["headroom"]) if device.chooses_clock else 1.0
+    most = HEADROOM if device.chooses_clock else 1.0
     if usual is None or device.kind != "gpu":
         return most
-    held = (device.power_w - power["base_w"]) / (power["share"] * usual * device.fp32)
-    return float(min(most, held ** power["exponent"]))
+    return min(most, (device.power_w - IDLE_W) / (NEEDED_POWER * usual * device.fp32))
 
 
 def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool) -> float:
     """Operations a second that large operators of `kind` reach on `device`."""
-    prior = constants()["prior"]
-    vector: float = device.fp32 * prior["fp32_efficiency"].get(device.family, 0.6)
+    vector = device.fp32 * device.fp32_share * sustained(device)
     if not kind.on_matrix_units:
-        return vector * sustained(device)
+        return vector
     rate = matrix_rate(device, precision, tf32=tf32)
     if precision is Precision.FP64:
-        return rate * float(prior["fp64_efficiency"]) * sustained(device)
-    if precision.mixed and device.tensor and rate == device.tensor:
-        return max(rate * _matrix_efficiency(device), vector) * sustained(device)
-    if rate == device.tf32 and rate > 0:
-        feed = float(prior["tensor"]["tf32"])
-        return max(rate * feed * _matrix_efficiency(device), vector) * sustained(device)
-    reached = vector / device.fp32 * rate * sustained(device)
-    # Winograd's algorithm multiplies less than is counted.
-    return reached * float(prior["conv"]["fp32"]) if kind is Kind.CONV else reached
+        return rate * FP64_PRODUCTS
+    if rate in (device.tensor, device.tf32) and rate > 0:
+        return max(_on_matrix_units(device, rate), vector)
+    return rate / device.fp32 * vector
 
 
-def _matrix_efficiency(device: Device) -> float:
-    """Part of the matrix peak that large operators of real nets reach: the faster a unit, the harder it is to feed."""
-    prior = constants()["prior"]["tensor"]
-    # A device of the user's that does not say how many units it has is taken for one on the line's anchor.
-    each = device.tensor / 1e12 / device.units if device.units > 1 else prior["unit_tflops"]
-    line = prior["efficiency"] * (prior["unit_tflops"] / each) ** prior["exponent"]
-    return float(prior["nets"] * min(1.0, line * prior["family"].get(device.family, 1.0)))
-
-
-def really_moved(precision: Precision) -> float:
-    """Bytes that travel for each byte that operators read and write, counted alone."""
-    table = constants()["prior"]["memory"]["really_moved"]
-    return float(table["mixed" if precision.mixed else "full"])
+def _on_matrix_units(device: Device, peak: float) -> float:
+    """What products of real nets reach of `peak`: the further it is above the bandwidth, the less."""
+    table = fitted()
+    part = table["products"] * device.matrix_share * (peak / device.bandwidth / BALANCE) ** -table["balance"]
+    return peak * float(min(1.0, part)) * (HEADROOM if device.chooses_clock else 1.0)
 
 
 def byte_factor(recorded: Precision, wanted: Precision) -> float:
     """Bytes that travel in `wanted` for each that travels in `recorded`."""
-
-    def relative(precision: Precision) -> float:
-        return BYTES_COUNTED.get(precision, 1.0) * really_moved(precision)
-
-    return relative(wanted) / relative(recorded)
+    return BYTES_COUNTED.get(wanted, 1.0) / BYTES_COUNTED.get(recorded, 1.0)
 
 
 def memory_rate(device: Device) -> float:
-    """Bytes a second that large operators reach."""
-    table = constants()["prior"]["memory"]
-    return device.bandwidth * float(table.get(device.family, table["efficiency"]))
+    """Bytes a second that operators reach: one after the other, the bandwidth and what multiprocessors ask for."""
+    if device.kind == "cpu":
+        return device.bandwidth * CPU_STREAMED
+    streamed_s = 1 / (STREAMED * device.bandwidth)
+    if device.units <= 1:  # a device of the user's that does not say
+        return 1 / (1.5 * streamed_s)
+    return 1 / (streamed_s + 1 / (IN_FLIGHT_BYTES_S * device.units * device.clock_hz / IN_FLIGHT_HZ))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,36 +167,23 @@ class Columns:
     """(K,); or (D, K), where each draw has a workload of its own. `moved` and `count` likewise."""
     moved: Array
     count: Array
-    matrix: NDArray[np.bool_]
     kinds: tuple[Kind, ...]
 
 
 @lru_cache(maxsize=8)
 def columns(workload: Workload) -> Columns:
-    """The operators of a workload as columns; operators of one kind and nearly one size share a row."""
-    groups: dict[tuple[Kind, int, int], list[Operator]] = {}
+    """The operators of a workload as columns; those of one kind share a row, since times of equal kinds add up."""
+    groups: dict[Kind, list[Operator]] = {}
     for operator in workload.operators:
         if operator.kind is not Kind.TRANSFER and operator.count > 0:
-            sizes = _size_class(operator.done_flop), _size_class(operator.moved_bytes)
-            groups.setdefault((operator.kind, *sizes), []).append(operator)
-    rows = []
-    for (kind, *_), members in groups.items():
-        count = math.fsum(operator.count for operator in members)
-        flop = math.fsum(operator.done_flop * operator.count for operator in members) / count
-        moved = math.fsum(operator.moved_bytes * operator.count for operator in members) / count
-        rows.append((kind, flop, moved, count))
+            groups.setdefault(operator.kind, []).append(operator)
+    members = list(groups.values())
     return Columns(
-        flop=np.array([row[1] for row in rows]),
-        moved=np.array([row[2] for row in rows]),
-        count=np.array([row[3] for row in rows]),
-        matrix=np.array([row[0].on_matrix_units for row in rows], dtype=bool),
-        kinds=tuple(row[0] for row in rows),
+        flop=np.array([math.fsum(one.done_flop * one.count for one in group) for group in members]),
+        moved=np.array([math.fsum(one.moved_bytes * one.count for one in group) for group in members]),
+        count=np.array([math.fsum(one.count for one in group) for group in members]),
+        kinds=tuple(groups),
     )
-
-
-def _size_class(value: float) -> int:
-    """Factors of four."""
-    return round(math.log2(value) / 2) if value > 1 else 0
 
 
 def step(workload: Columns, device: Device, *, precision: Precision, draws: Draws, byte_factor: float = 1.0) -> Parts:
@@ -221,50 +194,27 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
         precision: computed in.
         byte_factor: on all bytes, where `precision` is not the one that the workload was recorded in.
     """
-    compute_s = _compute(workload, device, precision, draws)
-    moved = workload.moved * draws.memory[:, None] * byte_factor
-    memory_s = _from_memory(moved, device) / memory_rate(device)
-    work_s = _overlapped(compute_s, memory_s)
-    total = work_s * workload.count
-    computing = compute_s > memory_s
-    gap_s = np.where(workload.matrix, GAP_S + WAVE_S, GAP_S)
-    if device.kind == "cpu":
-        gap_s = np.full_like(gap_s, device.launch_s)
-    floor_s = (gap_s * workload.count).sum(axis=-1)
-    num_operators = workload.count.sum(axis=-1)
     shape = draws.compute.shape
+    moved = workload.moved.sum(axis=-1) * draws.memory * byte_factor * fitted()["moved"]
+    num_operators = workload.count.sum(axis=-1)
+    gap_s = device.launch_s if device.kind == "cpu" else fitted()["gap_us"] * 1e-6
     return Parts(
-        compute_s=np.where(computing, total, 0.0).sum(axis=1),
-        memory_s=np.where(computing, 0.0, total).sum(axis=1),
-        floor_s=np.broadcast_to(floor_s, shape),
+        compute_s=_compute(workload, device, precision, draws),
+        memory_s=moved / memory_rate(device),
+        gap_s=np.broadcast_to(gap_s * num_operators, shape),
         host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
     )
 
 
-def _overlapped(a: Array, b: Array) -> Array:
-    """Computing and moving overlap, but not perfectly near the balance: the 4-norm instead of the larger."""
-    a2, b2 = a * a, b * b
-    return np.asarray(np.sqrt(np.sqrt(a2 * a2 + b2 * b2)))
-
-
 def _compute(workload: Columns, device: Device, precision: Precision, draws: Draws) -> Array:
-    """(D, K) seconds of computing."""
-    rates = np.empty((2, len(workload.kinds)))
-    for tf32 in (False, True):
+    """(D,) seconds of computing."""
+
+    def rates(*, tf32: bool) -> Array:
         # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
-        known = {
-            kind: compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in set(workload.kinds)
-        }
-        rates[int(tf32)] = [known[kind] for kind in workload.kinds]
-    chosen = rates[draws.tf32.astype(int)]
-    factor = np.where(workload.matrix, draws.compute[:, None], 1.0)
-    return np.asarray(workload.flop / (chosen * factor))
+        return np.array(
+            [compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in workload.kinds]
+        )
 
-
-def _from_memory(moved: Array, device: Device) -> Array:
-    """(D, K) bytes, each weighed by how slow its way is: what the operator before left in the cache is cheaper."""
-    table = constants()["prior"]["memory"]
-    if device.kind == "cpu":
-        return moved
-    kept = np.minimum(table["cache_reuse"] * moved, 0.5 * device.cache)
-    return np.asarray(moved - kept * (1 - 1 / table["cache_speed"]))
+    on_matrix_units = np.array([kind.on_matrix_units for kind in workload.kinds], dtype=bool)
+    each_s = np.where(draws.tf32[:, None], workload.flop / rates(tf32=True), workload.flop / rates(tf32=False))
+    return np.asarray((each_s / np.where(on_matrix_units, draws.compute[:, None], 1.0)).sum(axis=1))

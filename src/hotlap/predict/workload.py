@@ -1,12 +1,9 @@
 """One training step as data: its operators and what travels. Portable JSON; says nothing about any device."""
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from statistics import NormalDist
 
 from hotlap.errors import UserError
 from hotlap.predict.precision import Precision, parse
@@ -171,7 +168,15 @@ class Workload:
         if num_kernels < 1 or flop + memory_bytes <= 0:
             raise UserError("A step needs at least one kernel, and operations or bytes.")
         return cls(
-            operators=tuple(_spread(flop, memory_bytes, num_kernels)),
+            operators=(
+                Operator(
+                    kind=Kind.MATMUL if flop else Kind.ELEMENTWISE,
+                    flop=flop / num_kernels,
+                    read_bytes=0.6 * memory_bytes / num_kernels,
+                    written_bytes=0.4 * memory_bytes / num_kernels,
+                    count=num_kernels,
+                ),
+            ),
             name=name,
             precision=Precision.FP32 if precision is None else parse(precision),
             precision_known=precision is not None,
@@ -224,48 +229,6 @@ class Workload:
             input_s=times(self.input_s),
             batch_size=None if self.batch_size is None else max(1, round(self.batch_size * factor)),
         )
-
-
-# How the totals of a step spread over its operators: medians over traces of 32 convolutional nets of torchvision and
-# of the transformer of the founding question (benchmarks/predict/spread.py prints them).
-COMPUTE_COUNT_SHARE = 0.35
-"""Part of the operators that are matrix products and convolutions."""
-COMPUTE_BYTES_SHARE = 0.30
-"""Part of all bytes that they move."""
-COMPUTE_SIGMA = 1.05
-"""Spread (standard deviation of the logarithm) of operations over them."""
-MEMORY_SIGMA = 1.3
-"""Spread of bytes over the others."""
-NUM_GROUPS = 5
-
-
-def _spread(flop: float, memory_bytes: float, num_kernels: float) -> Iterator[Operator]:
-    """Totals -> groups of operators whose sizes follow log-normal quantiles and whose sums are the totals."""
-    compute_count = num_kernels * COMPUTE_COUNT_SHARE if flop else 0.0
-    compute_bytes = memory_bytes * COMPUTE_BYTES_SHARE if flop else 0.0
-    for share in _shares(COMPUTE_SIGMA) if flop else ():
-        each = compute_count / NUM_GROUPS
-        moved = compute_bytes * share / each
-        yield Operator(
-            kind=Kind.MATMUL, flop=flop * share / each, read_bytes=moved * 0.6, written_bytes=moved * 0.4, count=each
-        )
-    rest = num_kernels - compute_count
-    for share in _shares(MEMORY_SIGMA):
-        moved = (memory_bytes - compute_bytes) * share / (rest / NUM_GROUPS)
-        yield Operator(
-            kind=Kind.ELEMENTWISE, read_bytes=moved * 0.6, written_bytes=moved * 0.4, count=rest / NUM_GROUPS
-        )
-
-
-def _shares(sigma: float) -> list[float]:
-    """Part of the sum that each fifth of log-normal sizes holds, smallest first."""
-    normal = NormalDist()
-    edges = [-math.inf] + [normal.inv_cdf(k / NUM_GROUPS) for k in range(1, NUM_GROUPS)] + [math.inf]
-
-    def below(x: float) -> float:
-        return 0.0 if x == -math.inf else 1.0 if x == math.inf else normal.cdf(x - sigma)
-
-    return [below(high) - below(low) for low, high in itertools.pairwise(edges)]
 
 
 def save(workload: Workload, path: Path) -> None:

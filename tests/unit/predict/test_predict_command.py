@@ -83,12 +83,13 @@ def saved(folder: Path) -> str:
 
 
 def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--measured-on", "V100", "--measured-step", "0.8", "--changes", "--price", "2", "--steps-per-epoch", "9"]
+    options = ["--measured-on", "V100", "--measured-step", "0.8", "--price", "2", "--steps-per-epoch", "9"]
     assert call("--workload", saved(tmp_path), "--gpu", "A100", *options) == 0
     shown = capsys.readouterr().out
     assert "A100 SXM4 40GB" in shown
     assert "was taken for" in shown
-    assert "bf16" in shown
+    assert "Fastest is A100 SXM4 40GB" in shown
+    assert "slower?" in shown
 
 
 def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
