@@ -1,4 +1,4 @@
-"""Measured steps -> src/hotlap/predict/facts/fitted.toml: four constants of the model of time, and five spreads.
+"""Measured steps -> src/hotlap/predict/facts/fitted.toml: four constants of the model of time, and six spreads.
 
     PYTHONPATH=src python benchmarks/predict/calibrate.py
 
@@ -33,7 +33,7 @@ ERROR_SIGMA = 0.1
 """Of one pair: what a model of devices cannot know of two machines."""
 NUM_INDEPENDENT = 200
 """Pairs of a few dozen steps tell no more than about this many would that know nothing of each other."""
-KINDS = ("same", "near", "far", "units", "hosted")
+KINDS = ("same", "near", "far", "lanes", "units", "hosted")
 
 Values = dict[str, Any]
 Couple = tuple[Point, Point]
@@ -116,8 +116,9 @@ def fitted(found: Sequence[Point]) -> Values:
         with constants(values(z)):
             for (name, precision), rows in groups.items():
                 guessed[rows] = _guess_s([known[row] for row in rows], device(name), parse(precision))
-        off = np.log(guessed) - measured
-        return np.concatenate([(off[right] - off[left]) * weight, z])
+        fixed = beliefs.FIXED_SHARE
+        predicted = np.log(fixed + (1 - fixed) * guessed[right] / guessed[left])
+        return np.concatenate([(predicted - measured[right] + measured[left]) * weight, z])
 
     return values(least_squares(residuals, np.zeros(len(CONSTANTS)), loss="soft_l1", diff_step=1e-3, max_nfev=20).x)
 

@@ -1,12 +1,10 @@
-"""What a forecast comes to: chances, energy, price, and memory where FSDP shards it."""
+"""What a forecast comes to: chances, energy and price."""
 
 import math
 from collections.abc import Iterable
 from statistics import NormalDist
 
-from hotlap.predict import memory
 from hotlap.predict.catalogue import Device, resolve
-from hotlap.predict.workload import Workload
 from hotlap.record import Interval, Prediction
 
 # Part of the board power that a training step draws: idle plus what is busy.
@@ -29,9 +27,3 @@ def energy_j(prediction: Prediction, *, devices: Iterable[Device] = ()) -> float
 def price(prediction: Prediction, *, num_steps: int, per_hour: float) -> float:
     """What `num_steps` cost at `per_hour` for one GPU, in the user's currency."""
     return prediction.step_s.mid * num_steps / 3600 * per_hour * prediction.count
-
-
-def sharded_bytes(workload: Workload, *, shards: int) -> float | None:
-    """Bytes on each GPU when FSDP spreads parameters, gradients and optimizer state; None where not known."""
-    need = memory.need(workload, shards=shards)
-    return None if need is None else need.total

@@ -254,7 +254,7 @@ def _one_device(question: _Question, believed: Beliefs) -> _One:
 
 def _pair(question: _Question, here: Device, *, hosted: bool) -> str:
     """The kind of pair that a spread is fitted for: the host has a say; other units of the device (FP32 lanes here,
-    matrix units there); one architecture; two of them, of speeds that are near or far apart."""
+    matrix units there); one architecture; two of them on FP32 lanes; or on matrix units, of near or far speeds."""
     if hosted:
         return "hosted"
     there, tf32 = question.target, question.workload.matmul_tf32 is not False
@@ -262,10 +262,13 @@ def _pair(question: _Question, here: Device, *, hosted: bool) -> str:
         matrix_rate(here, question.workload.precision, tf32=tf32),
         matrix_rate(there, question.precision, tf32=tf32),
     )
-    if (rates[0] > 1.1 * here.fp32) != (rates[1] > 1.1 * there.fp32):
+    on_matrix_units = rates[0] > 1.1 * here.fp32, rates[1] > 1.1 * there.fp32
+    if on_matrix_units[0] != on_matrix_units[1]:
         return "units"
     if here.family == there.family:
         return "same"
+    if not on_matrix_units[0]:
+        return "lanes"
     plain = math.sqrt(rates[1] / rates[0] * there.bandwidth / here.bandwidth)
     return "near" if 1 / FAR < plain < FAR else "far"
 

@@ -66,10 +66,10 @@ def test_the_largest_batch_just_fits() -> None:
 
 def test_sharding_leaves_activations_and_divides_the_rest() -> None:
     work = holding(activations=2**30)
-    whole, eighth = outlook.sharded_bytes(work, shards=1), outlook.sharded_bytes(work, shards=8)
+    whole, eighth = memory.need(work, shards=1), memory.need(work, shards=8)
     assert whole is not None
     assert eighth is not None
-    assert eighth < 0.5 * whole
+    assert eighth.total < 0.5 * whole.total
 
 
 def test_unknown_activations_are_not_guessed() -> None:

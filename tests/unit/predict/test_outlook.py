@@ -41,7 +41,6 @@ def test_sharding_holds_less_on_each_gpu(net_step: Workload) -> None:
     sharded = memory.need(big, shards=4)
     assert whole is not None and sharded is not None
     assert 0.25 * whole.model < sharded.model < 0.5 * whole.model
-    assert outlook.sharded_bytes(big, shards=4) == sharded.total
 
 
 def test_the_largest_batch_is_what_the_memory_has_room_for(net_step: Workload) -> None:
