@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotlap.units import duration, factor, percent, size
+from hotlap.units import duration, factor, size
 
 if TYPE_CHECKING:
     from hotlap.cli.traced import Traced
@@ -83,7 +83,7 @@ def _chance(shown: Shown, one: "Prediction") -> str:
 
     if shown.known.step_s is None:
         return "-"
-    return percent(outlook.slower_chance(one.step_s, than_s=_today_s(shown, one)))
+    return f"{outlook.slower_chance(one.step_s, than_s=_today_s(shown, one)):.0%}"
 
 
 def _today_s(shown: Shown, one: "Prediction") -> float:
@@ -92,7 +92,7 @@ def _today_s(shown: Shown, one: "Prediction") -> float:
 
 
 _BOUND = {
-    "compute": "its products, so the rate of the units that multiply decides",
+    "compute": "its products, so the units that multiply decide, and the bandwidth that feeds them",
     "memory": "moving bytes, so bandwidth decides",
     "launch": "the gaps between many small operators, so a larger batch would gain most",
     "host": "Python and launches on the host, so a larger batch or a compiled model gains more than a faster GPU",

@@ -97,8 +97,6 @@ class Device:
     have few registers (Kepler, GP100)."""
     matrix_share: float = 1.0
     """What libraries reach of the matrix peak beside those of NVIDIA at the same ratio of peak to bandwidth."""
-    launch_s: float
-    """Floor of one operator, start to end, as a stream of small operators shows it."""
     pcie_generation: int = 0
     pcie_lanes: int = 0
     link: Link | None = None
@@ -183,7 +181,6 @@ def _gpu(row: Mapping[str, str]) -> Device:
         clock_hz=clock,
         fp32_share=float(family["fp32_share"]),
         matrix_share=float(family["matrix_share"]),
-        launch_s=float(family["launch_s"]),
         pcie_generation=int(row["pcie_gen"]),
         pcie_lanes=int(row["pcie_lanes"]),
         link=Link(row["link"]) if row["link"] else None,
@@ -212,7 +209,6 @@ def _cpu(row: Mapping[str, str]) -> Device:
         bandwidth=float(row["bandwidth_gbs"]) * GIGA,
         memory=float("inf"),
         cache=float(row["l3_mb"]) * 2**20,
-        launch_s=3e-6,  # an aten operator on a small tensor, dispatch included
         power_w=float(row["power_w"]),
         sources=tuple(_sources()[key] for key in row["sources"].split()),
     )
@@ -307,7 +303,6 @@ def unknown_cpu(name: str, *, cores: int) -> Device:
         bandwidth=max(20e9, 4e9 * cores),
         memory=float("inf"),
         cache=2.0 * 2**20 * cores,
-        launch_s=3e-6,
         power_w=10.0 * cores,
         sources=("typical figures; this processor is not in the catalogue",),
     )
@@ -334,7 +329,7 @@ def _plain(name: str) -> str:
 _REQUIRED = ("name", "fp32_tflops", "bandwidth_gbs", "memory_gb")
 _OPTIONAL = {
     "vendor": "user", "family": "user", "kind": "gpu", "year": 0, "units": 1, "fp64_tflops": 0.0, "fp16_tflops": 0.0,
-    "tensor_tflops": 0.0, "tf32_tflops": 0.0, "bf16": False, "l2_mb": 4.0, "launch_us": 7.0, "pcie_generation": 4,
+    "tensor_tflops": 0.0, "tf32_tflops": 0.0, "bf16": False, "l2_mb": 4.0, "pcie_generation": 4,
     "pcie_lanes": 16, "link": "", "link_gbs": 0.0, "peer_access": True, "power_w": 250.0, "source": "given by the user",
 }  # fmt: skip
 
@@ -391,7 +386,6 @@ def _own(table: object, *, where: str) -> Device:
         bandwidth=values["bandwidth_gbs"] * GIGA,
         memory=values["memory_gb"] * 2**30,
         cache=values["l2_mb"] * 2**20,
-        launch_s=values["launch_us"] * 1e-6,
         pcie_generation=values["pcie_generation"],
         pcie_lanes=values["pcie_lanes"],
         link=link,

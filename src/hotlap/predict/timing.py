@@ -46,6 +46,8 @@ HEADROOM = 1.10
 # this part of what boards of its family usually have for each operation, on top of what the board takes idle.
 NEEDED_POWER = 0.65
 IDLE_W = 20.0
+# An aten operator on a small tensor on a CPU, dispatch included.
+CPU_OPERATOR_S = 3e-6
 # Seconds of host time to dispatch one operator (Python, autograd, launch).
 HOST_S = 1.5e-5
 
@@ -197,7 +199,7 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
     shape = draws.compute.shape
     moved = workload.moved.sum(axis=-1) * draws.memory * byte_factor * fitted()["moved"]
     num_operators = workload.count.sum(axis=-1)
-    gap_s = device.launch_s if device.kind == "cpu" else fitted()["gap_us"] * 1e-6
+    gap_s = CPU_OPERATOR_S if device.kind == "cpu" else fitted()["gap_us"] * 1e-6
     return Parts(
         compute_s=_compute(workload, device, precision, draws),
         memory_s=moved / memory_rate(device),
