@@ -132,7 +132,9 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
         if depth > 1:
             return
         outermost = id(optimizer)
-        where, clock.where = clock.where, phases.STEP
+        if clock.where != phases.STEP:  # it is where a step ended in an exception, or where torch has wrapped one twice
+            where = clock.where
+        clock.where = phases.STEP
         if evidence or kwargs or len(args) > 1:
             session.update_begins(optimizer, closure=len(args) > 1 or kwargs.get("closure") is not None)
         begin = now()

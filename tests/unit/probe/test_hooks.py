@@ -124,6 +124,18 @@ def test_a_step_that_failed_is_forgotten(session: Session) -> None:
         optimizer.step(fail)
     steps(model, optimizer, 3)
     assert session.steps == 5
+    assert session.clock.where == phases.OTHER
+
+
+def test_a_step_that_torch_has_wrapped_twice_counts_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does where several threads make the first optimizers of a class at the same time."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    twice: Any = torch.optim.Optimizer.profile_hook_step(torch.optim.SGD.step)
+    monkeypatch.setattr(torch.optim.SGD, "step", twice)
+    steps(model, optimizer, 3)
+    assert session.steps == 3
+    assert session.clock.where == phases.OTHER
 
 
 def test_what_was_there_before_is_there_again(tmp_path: Path) -> None:
