@@ -161,7 +161,8 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
 
 def _hook_optimizers(session: Session, patch: Patch, thread: TrainingThread) -> None:
     _hook_steps(session, patch, thread)
-    _surround_steps(session, patch)
+    if not session.windows.idle:
+        _surround_steps(session, patch)
 
     clock = session.clock
     now, note = clock.now, clock.note
@@ -192,7 +193,8 @@ def _hook_steps(session: Session, patch: Patch, thread: TrainingThread) -> None:
 
 
 def _surround_steps(session: Session, patch: Patch) -> None:
-    """Where torch puts its own wrapper around an optimizer's `step`, once a class, put one around that."""
+    """Where torch puts its own wrapper around an optimizer's `step`, once a class, put one around that: windows of
+    watches begin and end there. A trial has none, and is spared a call in each step."""
     surround = torch.optim.Optimizer.profile_hook_step
 
     def profile_hook_step(step: Any) -> Any:

@@ -24,9 +24,9 @@ from hotlap.record import Plan
 
 
 @contextmanager
-def heard(out: Path) -> Iterator[Session]:
+def heard(out: Path, *, watches: tuple[str, ...] = ()) -> Iterator[Session]:
     """What trains within is heard."""
-    session = Session(Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=0))
+    session = Session(Plan(command=("train.py",), cwd=".", out=str(out), steps=10**8, warmup=0, watches=watches))
     patch = Patch()
     hooks.install(session, patch)
     try:
@@ -136,6 +136,18 @@ def test_a_step_that_torch_has_wrapped_twice_counts_once(session: Session, monke
     steps(model, optimizer, 3)
     assert session.steps == 3
     assert session.clock.where == phases.OTHER
+
+
+@pytest.mark.parametrize(("watches", "surrounded"), [((), False), (("shapes",), False), (("lines",), True)])
+def test_a_step_is_surrounded_for_windows_alone(tmp_path: Path, watches: tuple[str, ...], surrounded: bool) -> None:
+    class Own(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            return super().step(closure)
+
+    with heard(tmp_path, watches=watches):
+        Own(torch.nn.Linear(2, 1).parameters(), lr=0.1)
+        step: Any = Own.step
+        assert ("hotlap" in step.__code__.co_filename) is surrounded
 
 
 def test_what_was_there_before_is_there_again(tmp_path: Path) -> None:
