@@ -330,7 +330,7 @@ def test_whatever_a_fork_has_started_is_ended_with_it(tmp_path: Path) -> None:
             until(lambda: (tmp_path / "pid").read_text() != "")
             assert process.poll() is None
         assert process.poll() == -signal.SIGKILL
-        assert gone(int((tmp_path / "pid").read_text()))
+        until(lambda: gone(int((tmp_path / "pid").read_text())))
 
 
 PARENT = """
