@@ -21,7 +21,8 @@ def joined(readings: Sequence[Reading]) -> Run:
     if len(readings) == 1:
         return readings[0].run
     step_s = median(float(np.mean(one.run.step_s)) for one in readings)
-    facts = [_facts(one, number, step_s, _waits(readings, number)) for number, one in enumerate(readings)]
+    waits: Sequence[float | None] = _waits(readings) or [None] * len(readings)
+    facts = [_facts(one, number, step_s, waits[number]) for number, one in enumerate(readings)]
     slowest = max(range(len(readings)), key=lambda number: facts[number].compute_s)
     run = readings[slowest].run
     size = max(len(readings), run.world_size)
@@ -35,28 +36,45 @@ def _facts(one: Reading, number: int, step_s: float, wait_s: float | None) -> Ra
     count = len(one.run.step_s)
     window = np.array([[one.edges[0], one.edges[-1]]])
     communication_s = spans.length(spans.common(one.timeline.communication, window)) / count
-    waited_s = None if wait_s is None else wait_s / count
     return RankFacts(
         rank=one.trace.rank if one.trace.rank is not None else number,
         host=one.run.device,
         step_s=float(np.mean(one.run.step_s)),
         compute_s=max(0.0, step_s - communication_s),
-        wait_s=waited_s,
-        transfer_s=None if waited_s is None else max(0.0, communication_s - waited_s),
+        wait_s=wait_s,
+        transfer_s=None if wait_s is None else max(0.0, communication_s - wait_s),
         phase_s={phase: one.run.mean_phase_s(phase) for phase in one.run.phase_s},
     )
 
 
-def _waits(readings: Sequence[Reading], number: int) -> float | None:
-    """Seconds that this rank waited in all collectives; None where the ranks did not make the same ones."""
+def _waits(readings: Sequence[Reading]) -> list[float] | None:
+    """Seconds a step that each rank waited in collectives, over the steps that all of them recorded with the same ones;
+    None without such a step."""
     made = [_collectives(one) for one in readings]
-    names, lengths = zip(*made, strict=True)
-    if not names[0] or any(other != names[0] for other in names):
+    common = [
+        step
+        for step, (names, _) in made[0].items()
+        if names and all(step in other and other[step][0] == names for other in made)
+    ]
+    if not common:
         return None
-    return float(np.sum(lengths[number] - np.min(lengths, axis=0)))
+    waits = np.zeros(len(readings))
+    for step in common:
+        lengths = np.array([other[step][1] for other in made])
+        waits += np.sum(lengths - lengths.min(axis=0), axis=1)
+    return [float(one) for one in waits / len(common)]
 
 
-def _collectives(one: Reading) -> tuple[tuple[str, ...], Floats]:
-    trace = one.trace
+def _collectives(one: Reading) -> dict[int, tuple[tuple[str, ...], Floats]]:
+    """Number of a step -> names and lengths of what was launched in it; what lies around all steps counts with the
+    first or the last."""
+    trace, count = one.trace, len(one.steps.edges) - 1
     rows = np.flatnonzero(one.rows & trace.which(Kind.COMMUNICATION))
-    return tuple(trace.text(int(row)).partition("(")[0] for row in rows), trace.end[rows] - trace.start[rows]
+    called = np.where(trace.launch[rows] >= 0, trace.start[np.maximum(trace.launch[rows], 0)], trace.start[rows])
+    steps = np.clip(np.searchsorted(one.steps.edges, called, side="right") - 1, 0, count - 1)
+    found = {}
+    for step in np.unique(steps).tolist():
+        chosen = rows[steps == step]
+        names = tuple(trace.text(int(row)).partition("(")[0] for row in chosen)
+        found[one.steps.first + step] = (names, trace.end[chosen] - trace.start[chosen])
+    return found

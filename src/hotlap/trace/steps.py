@@ -21,6 +21,8 @@ class Steps:
     edges: Floats
     how: str
     """What told them apart, as a clause."""
+    first: int = 0
+    """Number of the first one, by the profiler's marks: ranks of one job count alike."""
 
     @property
     def start(self) -> float:
@@ -39,7 +41,8 @@ def find(trace: Trace) -> Steps:
     marked = np.flatnonzero(host & trace.named(_PROFILED))
     if len(marked):
         edges = np.append(trace.start[marked], trace.end[marked[-1]])
-        return Steps(edges=edges, how="the profiler's own marks (ProfilerStep)")
+        first = int(trace.text(int(marked[0])).partition("#")[2])
+        return Steps(edges=edges, how="the profiler's own marks (ProfilerStep)", first=first)
     updates = np.flatnonzero(host & trace.named(_UPDATE))
     if len(updates):
         # Of several optimizers the one that steps least often: a GAN makes two updates of one network a step.

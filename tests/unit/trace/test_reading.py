@@ -218,12 +218,13 @@ def test_a_trace_of_the_host_alone_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skew", [0.0, 123_456.0])
-def test_ranks_that_wait_for_one_whatever_their_clocks_say(skew: float, tmp_path: Path) -> None:
-    """All leave the collective together; rank 1 comes 400 us later than the others."""
+@pytest.mark.parametrize("missed", [0, 2])
+def test_ranks_that_wait_for_one_whatever_their_clocks_say(skew: float, missed: int, tmp_path: Path) -> None:
+    """All leave the collective together; rank 1 comes 400 us later than the others. Rank 2 began to record late."""
     found = []
     for rank in range(3):
         made, shift = Written(rank=rank, world_size=3), skew * rank
-        for number in range(STEPS):
+        for number in range(missed if rank == 2 else 0, STEPS):
             at = shift + number * LENGTH
             late = 400 if rank == 1 else 0
             made.step(number, at, LENGTH)
