@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import hotlap
 from hotlap.cli import (
     apply,
+    check,
     compare,
     configuration,
     explain,
@@ -39,6 +40,9 @@ exit codes:
   3    the training script failed; its own error is shown
   4    the script made no training step, or too few to measure
   5    compare: the second study is slower by more than --max-regression
+  10   check: the gate fails the edit
+  11   check: inconclusive
+  12   check: the same training, and slower
   130  interrupted; what was known is saved (the same `hotlap tune` goes on from there)
   141  nobody reads the output any more, as behind `| head`
 `hotlap run` and `hotlap measure --full` leave with the training's own exit code.
@@ -74,7 +78,8 @@ if TYPE_CHECKING:
 _GROUPS: Mapping[str, tuple[Callable[["Subparsers"], None], ...]] = {
     "make a training faster": (tune.add_parser, apply.add_parser, run.add_parser),
     "see where its time goes": (measure.add_parser, explain.add_explain, explain.add_levers, read.add_parser),
-    "studies made here": (show.add_show, show.add_list, show.add_clean, compare.add_parser),
+    "judge changes, in CI as well": (check.add_parser, compare.add_parser),
+    "studies made here": (show.add_show, show.add_list, show.add_clean),
     "hardware": (machine.add_parser, predict.add_parser, lab.add_parser),
 }
 

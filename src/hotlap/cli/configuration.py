@@ -19,7 +19,7 @@ def apply(parser: argparse.ArgumentParser, folder: Path) -> None:
     path, table = _table(folder)
     if not table:
         return
-    trainings = [one for one in commands(parser).values() if one.get_default("own_words") == 0]
+    trainings = [one for one in commands(parser).values() if one.get_default("trains")]
     options = [{action.dest: action for action in one._actions} for one in trainings]
     for one in trainings:
         one.set_defaults(configured=frozenset(key.replace("-", "_") for key in table))

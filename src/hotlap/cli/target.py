@@ -47,6 +47,12 @@ def parse(words: Sequence[str], *, cwd: Path, command: str = "tune") -> Target:
     return Target(command=(sys.executable, *words), title=Path(words[0]).name, script=script)
 
 
+def source(script: Path) -> str:
+    """Its text, read as Python reads it."""
+    with tokenize.open(script) as file:
+        return file.read()
+
+
 def _check_program(name: str) -> None:
     if shutil.which(name) is None:
         raise UserError(f"There is no program {name} here that can be started. Is it on PATH, and executable?")
@@ -64,9 +70,7 @@ def check_script(script: Path, name: str, *, command: str = "tune") -> None:
             raise UserError(f"{name} is a folder. Give the script in it that trains.")
         if not stat.S_ISREG(kind):
             raise UserError(f"{name} is no file that can be read again and again. Save the script under a name.")
-        with tokenize.open(script) as file:
-            source = file.read()
-        ast.parse(source, filename=name)
+        ast.parse(source(script), filename=name)
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"There is no file {name}. Give the script that you would run as `python {name}`.") from None
     except OSError as error:

@@ -61,7 +61,7 @@ def command(
         epilog="\n".join(["examples:", *(f"  {one}" for one in examples), "", note, _MORE]).replace("\n\n\n", "\n\n"),
     )
     if training:
-        parser.set_defaults(own_words=0)
+        parser.set_defaults(own_words=0, trains=True)
     return parser
 
 
@@ -82,7 +82,8 @@ def add_outputs(parser: argparse.ArgumentParser, *names: str) -> None:
 def split_command(words: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
     """Command line -> (words for hotlap, words of the training): cut at the first word that is no option of ours.
 
-    A command that runs a training says by the default `own_words` how many words that are no options come before those.
+    A command that runs a training says by the default `own_words` how many words that are no options come before those;
+    behind the last of them all is the training's where it `trains` whatever is named.
     """
     command = commands(parser).get(words[0]) if words else None
     ours = None if command is None else command.get_default("own_words")
@@ -98,6 +99,9 @@ def split_command(words: Sequence[str], parser: argparse.ArgumentParser) -> tupl
             if not ours:
                 break
             ours -= 1
+            if not ours and command.get_default("trains"):
+                index += 1
+                break
         index += 2 if word in with_values else 1
     return list(words[:index]), list(words[index:])
 

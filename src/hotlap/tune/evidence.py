@@ -53,6 +53,7 @@ class GateRuns:
         self._script = script or EditedScript(lambda: self._as_written()[0], cwd=options.cwd)
         self._now = now
         self._pace = Pace()
+        self._found: list[Run] = []
         self.known: list[Run] = [run for run in known if run.batch_digest is not None]
         """Runs of the script as written, with evidence; the study keeps them."""
 
@@ -61,35 +62,43 @@ class GateRuns:
         if not self._as_written():
             self.known += self._in_pairs([self._plan()])
 
-    def judge(self, stack: Stack, *, replaced: dict[str, str] | None = None) -> Ruling:
+    def judge(
+        self, stack: Stack, *, replaced: dict[str, str] | None = None, numerics: levers.Numerics | None = None
+    ) -> Ruling:
         """The script under `stack` against the script as written.
 
-        `replaced`: texts to run in place of those that the levers come to, held to the same promise.
+        `replaced`: texts to run in place of those that the levers come to. `numerics`: what they are held to; None: to
+        what the levers promise.
         """
+        numerics = numerics or numerics_of(stack)
         self.look()
         try:
             replaced = dict(self._script.texts(stack)) if replaced is None else replaced
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
-        first = self._compare(stack, replaced)
-        if not (
-            first.verdict is Verdict.HARMED and first.by_chance and numerics_of(stack) is not levers.Numerics.EXACT
-        ):
+        first = self._compare(stack, replaced, numerics)
+        if not (first.verdict is Verdict.HARMED and first.by_chance and numerics is not levers.Numerics.EXACT):
             return first
         # Harm that a statistical test found is believed where other seeds show harm as well.
-        second = self._compare(stack, replaced, again=True)
+        second = self._compare(stack, replaced, numerics, again=True)
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
 
-    def _compare(self, stack: Stack, replaced: dict[str, str], *, again: bool = False) -> Ruling:
+    def harm_by_any(self) -> Ruling | None:
+        """What the last comparison shows to be harm whatever was promised; None where that is not certain."""
+        ruling = self._ask(levers.Numerics.STATISTICAL, self._found)
+        return ruling if ruling.verdict is Verdict.HARMED and not ruling.by_chance else None
+
+    def _compare(
+        self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, *, again: bool = False
+    ) -> Ruling:
         """`again`: for a second look, with other seeds."""
-        numerics = numerics_of(stack)
         plans = [replace(self._plan(seed), always=stack, replaced=replaced) for seed in _seeds(numerics, again=again)]
         exact = numerics is levers.Numerics.EXACT
         if not exact:
             self._prepare(numerics, again=again)
-        found = self._in_pairs(plans)
+        found = self._found = self._in_pairs(plans)
         lost = next((run.not_installed[0] for run in found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
@@ -124,9 +133,9 @@ class GateRuns:
         )
         return judge(str(numerics), evidence)
 
-    def estimate_s(self, stack: Stack) -> float:
+    def estimate_s(self, stack: Stack, numerics: levers.Numerics | None = None) -> float:
         """About what `judge` will take, a second look with other seeds included where a contract may ask for one."""
-        numerics = numerics_of(stack)
+        numerics = numerics or numerics_of(stack)
         starts = [(seed, 0) for seed in _seeds(numerics, again=False)]
         if numerics is not levers.Numerics.EXACT:
             starts += [(seed, 0) for seed in _seeds(numerics, again=True)]

@@ -1,0 +1,169 @@
+"""`hotlap check`: is the second version of a script not slower, and does it train the same? For people, and for CI."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotlap.cli import words
+from hotlap.errors import UserError
+
+if TYPE_CHECKING:
+    from hotlap.cli.live import Live
+    from hotlap.record import Study
+    from hotlap.tune.referee import Checked
+
+FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
+"""Exit codes: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
+
+_USAGE = "hotlap check [options] BEFORE AFTER [ARGS...]"
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser of `hotlap` about this command."""
+    parser = words.command(
+        subparsers,
+        "check",
+        summary="judge an edit: does it train the same, and is it not slower?",
+        description="Runs two versions of a script in turns: is AFTER not slower than BEFORE, and does it train the "
+        "same? AFTER is run in the place of BEFORE: with its folder, its name and the same arguments. Nothing is "
+        "changed, and what the scripts write is thrown away.",
+        examples=(
+            "hotlap check train.py faster.py",
+            "git show HEAD:train.py > before.py; hotlap check before.py train.py --epochs 3",
+        ),
+        note="Exit code 0: the same training, and not slower. "
+        f"{FAILS}: the gate fails it. {INCONCLUSIVE}: inconclusive. {SLOWER}: the same training, and slower.",
+        usage=_USAGE,
+        training=True,
+    )
+    for name in ("BEFORE", "AFTER"):
+        parser.add_argument(name.lower(), metavar=name, help=f"the script {name.lower()} the edit")
+    parser.add_argument("--budget", metavar="TIME", help="time for all of it (default: 5m)")
+    parser.add_argument(
+        "--max-regression", default="2%", metavar="PERCENT", help="how much slower it may be (default: 2%%)"
+    )
+    parser.add_argument(
+        "--numerics",
+        choices=("exact", "rounding", "statistical"),
+        default="statistical",
+        help="what AFTER must keep at least: every bit, all but rounding, or what another seed changes (the default)",
+    )
+    parser.add_argument("--timeout", default="120s", metavar="TIME", help=words.TIMEOUT_HELP)
+    parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
+    words.add_quiet(parser)
+    words.add_outputs(parser, "json")
+    parser.set_defaults(run=run, own_words=2)  # the two scripts
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the exit code."""
+    from hotlap.cli import workbench
+    from hotlap.record import encode
+
+    workbench.check_outputs(args)
+    found = _checked(args)
+    if not args.quiet:
+        print("\n".join(_lines(args, found)), file=sys.stderr if args.json == "-" else sys.stdout)
+    if args.json == "-":
+        print(encode(found).decode())
+    elif args.json is not None:
+        workbench.write(Path(args.json), lambda path: path.write_bytes(encode(found) + b"\n"))
+    return _code(found)
+
+
+def _checked(args: argparse.Namespace) -> "Checked":
+    from hotlap import machine
+    from hotlap.cli import compare, target, workbench
+    from hotlap.cli.live import Live
+    from hotlap.launch import Launcher
+    from hotlap.levers import Numerics
+    from hotlap.record import Study
+    from hotlap.tune import Options
+    from hotlap.tune.referee import Referee
+
+    cwd = Path(os.getcwd())
+    aim = target.parse([args.before, *args.tail], cwd=cwd, command="check")
+    target.check_script(cwd / args.after, args.after, command="check")
+    if aim.script is None:
+        raise UserError("BEFORE is a script: `hotlap check before.py after.py`.")
+    options = Options(
+        command=aim.command,
+        cwd=str(cwd),
+        title=aim.title,
+        budget_s=words.seconds(args.budget or "5m", "--budget"),
+        timeout_s=words.seconds(args.timeout, "--timeout"),
+        seed=words.whole_number(args.seed, "--seed"),
+    )
+    limit = compare.share(args.max_regression)
+    texts = {str(aim.script.resolve()): target.source(cwd / args.after)}
+    study = Study(command=tuple(args.tail), cwd=options.cwd, created="", key="", budget_s=options.budget_s)
+    stream = sys.stderr if args.json == "-" else sys.stdout
+    interrupt = workbench.Interrupt()
+    interrupt.listen()
+    with (
+        Live(stream, quiet=args.quiet, budget_s=options.budget_s) as live,
+        Launcher(
+            environment=workbench.levers_environment,
+            folders=[cwd, aim.script.resolve().parent],
+            timeout_s=options.timeout_s,
+            interrupted=lambda: interrupt.asked,
+            templates=True,
+        ) as launcher,
+    ):
+        referee = Referee(
+            launcher, options, machine.look(), _Told(live), texts=texts, weakest=Numerics(args.numerics), limit=limit
+        )
+        return referee.check(study)
+
+
+class _Told:
+    """Observes: a line for what is being done."""
+
+    def __init__(self, live: "Live") -> None:
+        self._live = live
+
+    def doing(self, text: str) -> None:
+        """What is being done now."""
+        self._live.status(text)
+
+    def changed(self, study: "Study", part: str) -> None:
+        """Nothing is kept."""
+
+
+def _code(found: "Checked") -> int:
+    from hotlap.record import Verdict
+    from hotlap.tune.referee import Speed
+
+    if found.verdict is Verdict.HARMED:
+        return FAILS
+    if found.verdict is Verdict.UNDECIDED or found.speed is Speed.INCONCLUSIVE:
+        return INCONCLUSIVE
+    return SLOWER if found.speed is Speed.SLOWER else 0
+
+
+def _lines(args: argparse.Namespace, found: "Checked") -> Iterator[str]:
+    from hotlap.report.clean import clean_line
+    from hotlap.report.document import VERDICTS
+    from hotlap.report.story import interval
+    from hotlap.tune.referee import Speed
+    from hotlap.units import factor, percent
+
+    yield from (f"! {clean_line(warning)}" for warning in found.warnings)
+    yield f"training  {VERDICTS[found.verdict]:13} ({found.contract}) {clean_line(found.why)}"
+    step = "too few steps were timed" if found.step is None else f"{factor(found.step.mid)} ({interval(found.step)})"
+    by = "" if found.speed is Speed.FASTER else f" by more than {percent(found.limit)}"
+    yield f"step      {found.speed.value:13} {step}, 95% interval{by and f'; judged{by}'}"
+    if found.total is not None:
+        yield f"training time, starts of epochs included: {factor(found.total.mid)} ({interval(found.total)})"
+    yield clean_line(f"{args.before} -> {args.after}: {_SENTENCES[_code(found)]}")
+
+
+_SENTENCES = {
+    0: "the same training, and not slower.",
+    FAILS: "the gate fails it: it does not train the same.",
+    INCONCLUSIVE: "inconclusive: raise --budget, or measure on a quieter machine.",
+    SLOWER: "the same training, and slower.",
+}
