@@ -211,8 +211,7 @@ class BatchPoint:
 
     size: int
     samples_per_s: float
-    speedup: Interval | None
-    """Samples a second over the script's own batch size; None where that could not be compared."""
+    """As many times the script's own as processes that took turns with it say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

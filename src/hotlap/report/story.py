@@ -368,7 +368,7 @@ def recipe_lines(study: Study) -> tuple[str, ...]:
         return ()
     lines = [
         f"batch size {point.size}: {point.samples_per_s:,.0f} samples a second"
-        + (f", {factor(point.speedup.mid)} ({interval(point.speedup)})" if point.speedup is not None else " (yours)")
+        + (" (yours)" if point.size == recipe.before else "")
         for point in recipe.curve
     ]
     if recipe.accepted and recipe.speedup is not None:

@@ -87,9 +87,11 @@ class Recipes:
             if effect.failure is not None:
                 return tuple(points), f"; with {size} {effect.failure.why}"
             if not points:
-                as_written = _samples_per_s(effect.runs[0][0])
-                points.append(BatchPoint(size=self._before, samples_per_s=as_written, speedup=None))
-            points.append(self._point(size, effect))
+                base = effect.runs[0][0]
+                points.append(BatchPoint(size=self._before, samples_per_s=_samples_a_step(base) / fmean(base.step_s)))
+            growth = fmean(_samples_a_step(run) / _samples_a_step(base) for base, run in effect.runs)
+            faster = growth * math.exp(effect.mean)
+            points.append(BatchPoint(size=size, samples_per_s=faster * points[0].samples_per_s))
             if _is_flat(points):
                 return tuple(points), ""
         return tuple(points), "; the data set has too few samples for more"
@@ -101,15 +103,6 @@ class Recipes:
         while size <= most:
             yield size
             size *= 2
-
-    def _point(self, size: int, effect: Effect) -> BatchPoint:
-        ratios = [
-            ratio + math.log(_samples_a_step(run) / _samples_a_step(base))
-            for ratio, (base, run) in zip(effect.log_ratios, effect.runs, strict=True)
-        ]
-        speedup = statistics.interval(ratios, pooled_variance=self._log.pooled("process"))
-        samples_per_s = fmean(_samples_per_s(run) for _, run in effect.runs)
-        return BatchPoint(size=size, samples_per_s=samples_per_s, speedup=speedup)
 
     def _judged(self, curve: tuple[BatchPoint, ...], ended: str) -> Recipe:
         """From the knee down: what a larger batch gains in samples a second it may lose in progress a sample."""
@@ -187,31 +180,15 @@ class Recipes:
 
 def knee(curve: Sequence[BatchPoint]) -> int:
     """The smallest size that is nearly as fast as the fastest; the first one where none is clearly faster than it."""
-    if not curve:
-        return 0
-    speed = _speed(curve)
-    return next(point.size for point, one in zip(curve, speed, strict=True) if one >= _NEARLY * max(speed))
-
-
-def _speed(curve: Sequence[BatchPoint]) -> list[float]:
-    """Samples a second over those of the first; as compared beside it, where that was possible."""
-    return [
-        point.speedup.mid if point.speedup is not None else point.samples_per_s / curve[0].samples_per_s
-        for point in curve
-    ]
+    fastest = max((point.samples_per_s for point in curve), default=0.0)
+    return next((point.size for point in curve if point.samples_per_s >= _NEARLY * fastest), 0)
 
 
 def _is_flat(points: Sequence[BatchPoint]) -> bool:
-    if len(points) < 3:
-        return False
-    speed = _speed(points)
-    return max(speed[-2:]) < _LITTLE * max(speed[:-2])
+    speed = [point.samples_per_s for point in points]
+    return len(speed) > 2 and max(speed[-2:]) < _LITTLE * max(speed[:-2])
 
 
 def _samples_a_step(run: Run) -> float:
     known = [number for number in run.num_samples if number is not None]
     return fmean(known) if known else math.nan
-
-
-def _samples_per_s(run: Run) -> float:
-    return _samples_a_step(run) / fmean(run.step_s)

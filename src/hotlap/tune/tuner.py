@@ -23,7 +23,6 @@ from hotlap.search import (
     leave_each_out,
     nothing_tried,
 )
-from hotlap.tune.advice import faster_storage
 from hotlap.tune.evidence import GateRuns
 from hotlap.tune.first_look import Wanted, first_look
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
@@ -126,9 +125,6 @@ class Tuner:
             leave_each_out(log, executor, candidates, end_s=search.end_s)
             Confirmation(log, executor, gate, search).run()
         search.use_the_rest()
-        advice = faster_storage(candidates.profile(), candidates.stack)
-        if advice is not None:
-            log.warn(advice)
 
     def _look(self, log: StudyLog) -> Sizes:
         """The script as written, timed: what does each step wait for?"""

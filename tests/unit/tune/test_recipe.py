@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from hotlap.experiment import Sizes
-from hotlap.record import BatchPoint, Interval, LoaderFacts, OptimizerFacts, Plan, Recipe, Run, Status, Study
+from hotlap.record import BatchPoint, LoaderFacts, OptimizerFacts, Plan, Recipe, Run, Status, Study
 from hotlap.search import StudyLog
 from hotlap.tune.recipe import Recipes, knee
 from tests.unit.tune.world import ADAM, LOADER, MACHINE, AnyScript, Silent, new_study, options_for
@@ -89,9 +89,10 @@ def test_the_knee_is_taken_and_not_the_largest(together: int) -> None:
 
 
 def test_without_known_noise_each_size_is_timed_twice() -> None:
-    recipe = study_batches(Batches())
-    assert all(point.speedup is not None for point in recipe.curve[1:])
-    assert recipe.curve[0].speedup is None
+    world = Batches()
+    recipe = study_batches(world)
+    sizes = [int(str(spec["size"])) for plan in world.plans if plan.warmup for spec in plan.arms[0]]
+    assert sizes == [size for point in recipe.curve[1:] for size in (point.size,) * 2]
 
 
 def test_only_sizes_that_ran_are_returned() -> None:
@@ -171,14 +172,10 @@ def test_without_time_nothing_is_claimed() -> None:
     assert recipe.speedup is None
 
 
-def point(size: int, speedup: float | None) -> BatchPoint:
-    interval = None if speedup is None else Interval(low=speedup, mid=speedup, high=speedup)
-    return BatchPoint(size=size, samples_per_s=100.0 * (speedup or 1.0), speedup=interval)
-
-
 @pytest.mark.parametrize(
-    ("speedups", "size"),
-    [([], 0), ([None], 1), ([None, 1.02, 1.05], 1), ([None, 1.9, 3.5, 3.6], 4), ([None, 1.9, 1.0, 1.0], 2)],
+    ("speed", "size"),
+    [([], 0), ([1.0], 1), ([1.0, 1.02, 1.05], 1), ([1.0, 1.9, 3.5, 3.6], 4), ([1.0, 1.9, 1.0, 1.0], 2)],
 )
-def test_the_knee_is_the_smallest_size_that_is_nearly_as_fast_as_any(speedups: list[float | None], size: int) -> None:
-    assert knee([point(2**k, speedup) for k, speedup in enumerate(speedups)]) == size
+def test_the_knee_is_the_smallest_size_that_is_nearly_as_fast_as_any(speed: list[float], size: int) -> None:
+    curve = [BatchPoint(size=2**k, samples_per_s=100.0 * one) for k, one in enumerate(speed)]
+    assert knee(curve) == size

@@ -80,15 +80,6 @@ def test_a_port_that_another_program_holds_is_a_failure_as_any(script: Path) -> 
     assert not accepted(study) and not [w for w in study.warnings if "cannot run at the same time" in w]
 
 
-def test_where_items_stay_dear_it_says_what_else_there_is(script: Path) -> None:
-    dear = {"item_s": 2e-3, "deterministic": False, "why_not": "an item draws from torch"}
-    study = tune(world_of(script, loader=dear), levers=("fused-optimizer",), budget_s=600.0)
-    (told,) = [warning for warning in study.warnings if "`datasets` keep items by number" in warning]
-    assert told.startswith("Each step still waits") and "(60% of it)" in told and "one item of Digits takes 2.0" in told
-    kept = tune(world_of(script, costs={"cached-dataset": 0.4}, loader={"item_s": 2e-3}), budget_s=600.0)
-    assert "cached-dataset" in accepted(kept) and not kept.warnings
-
-
 def test_accepts_what_pays_and_hands_over_a_patch(script: Path) -> None:
     study = tune(world_of(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.9}), budget_s=600.0)
     assert accepted(study) == ["cached-dataset", "fused-optimizer"]
