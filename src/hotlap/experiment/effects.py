@@ -16,7 +16,8 @@ from hotlap.record import LEAST_GAIN, Failure, Interval, Run, of_arm
 # Heats at most for one comparison. Fewer when it is clear before.
 PLANNED = 5
 
-# A heat whose base failed says nothing of the others, and is run again; not more often than this.
+# A heat whose base failed says nothing of the others, and one that was stopped before it had enough steps, as on a
+# machine that others began to use, says nothing at all: it is run again; not more often than this.
 _MOST_LOST = 1
 
 
@@ -138,30 +139,30 @@ def compare(
     for effect in effects:
         effect.failure = executor.unwritten(design, effect.arm) or base_failure
     number = num_lost = 0
-    while number + num_lost < rule.planned and time_left():
+    while number < rule.planned and time_left():
         still = [effect for effect in effects if effect.open]
         if not still:
             return
-        outcome = executor.heat(replace(design, arms=(design.arms[0], *(effect.arm for effect in still))))
-        if outcome.base_failure is None:
-            number += 1
-        else:
-            num_lost += 1
-        _note(still, outcome, lambda ratios: rule.progress(ratios, pooled), lost=num_lost > _MOST_LOST)
+        heat = executor.heat(replace(design, arms=(design.arms[0], *(effect.arm for effect in still))))
+        lost = heat.base_failure is not None or any(map(_was_stopped, heat.failures))
+        again = lost and num_lost < _MOST_LOST
+        number, num_lost = number + (not again), num_lost + again
+        _note(still, heat, lambda ratios: rule.progress(ratios, pooled), again=again)
 
 
-def _note(
-    still: Sequence[Effect], outcome: Heat, progress: Callable[[Sequence[float]], Progress], *, lost: bool
-) -> None:
-    """`lost`: heats were lost to the base so often that there is no comparison."""
+def _was_stopped(why: Failed | None) -> bool:
+    return why is not None and why.kind is Failure.TOO_FEW_STEPS
+
+
+def _note(still: Sequence[Effect], heat: Heat, progress: Callable[[Sequence[float]], Progress], *, again: bool) -> None:
+    """`again`: what says nothing is no failure yet."""
     for k, effect in enumerate(still):
-        ratio, failure, base_failure = outcome.log_ratios[k], outcome.failures[k], outcome.base_failure
-        if failure is None and base_failure is not None:
-            if lost:
-                effect.failure = Failed(base_failure.kind, f"the script without it failed: {base_failure.why}")
-        elif failure is not None or ratio is None:
-            effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
-        else:
+        ratio, failure = heat.log_ratios[k], heat.failures[k]
+        if failure is None and heat.base_failure is not None:
+            failure = Failed(heat.base_failure.kind, f"the script without it failed: {heat.base_failure.why}")
+        if ratio is not None and failure is None:
             effect.log_ratios.append(ratio)
-            effect.runs.append((outcome.runs[0], outcome.runs[k + 1 if len(outcome.runs) > 1 else 0]))
+            effect.runs.append((heat.runs[0], heat.runs[k + 1 if len(heat.runs) > 1 else 0]))
             effect.progress = progress(effect.log_ratios)
+        elif not (again and (heat.base_failure is not None or _was_stopped(failure))):
+            effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")

@@ -9,7 +9,7 @@ from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, c
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.experiment.total import too_late, total_speedup
 from hotlap.gate import Ruling
-from hotlap.record import LEAST_GAIN, Failure, Interval, Result, Verdict
+from hotlap.record import LEAST_GAIN, Interval, Result, Verdict
 from hotlap.search.search import Gate, Search
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor
@@ -142,13 +142,7 @@ class Confirmation:
         return source.patch(edits, root=Path(self._log.options.cwd))
 
     def _compare(self) -> Effect:
-        """Processes of their own, and as many of them as there is time for. Where the first heat was stopped before it
-        had enough steps, as on a machine that others began to use, it is made once more: it compared nothing."""
-        effect = self._heats()
-        stopped = effect.failure is not None and effect.failure.kind is Failure.TOO_FEW_STEPS
-        return self._heats() if stopped and not effect.log_ratios else effect
-
-    def _heats(self) -> Effect:
+        """Processes of their own, and as many of them as there is time for."""
         epoch = facts(self._log.study).epoch_steps()
         epoch_end = epoch is not None and epoch <= _EPOCHS_OF * self._executor.sizes.steps
         effect = Effect(Arm())

@@ -34,6 +34,9 @@ _BEFORE_ALL = 1.25
 # From such a gain on their time is kept while others are tried, and they are worth it though nothing is shown yet.
 _WORTH_TEN_RUNS = 1.1
 
+# What seemed to gain so much is timed again before what was never tried, where nothing can be proven any more.
+_SEEMS_MUCH = 1.5
+
 # Heats that decide whether something is faster, where that is clear.
 _CLEAR = 2
 # And that the confirmation takes, where it is.
@@ -146,9 +149,11 @@ class Search:
             heats_s = self._executor.estimate_s(len(group) + 1, switched=group[0].switched)
             return self._log.budget.affords(heats_s, keep_s=keep_s)
 
-        if self._time_groups(affords, keep_s=keep_s):
-            return True
         again = [one for one in self._stacks(self._candidates.unshown(), late=True) if affords([one])]
+        # Three processes show an interval, and what more time would bring.
+        seems_much = any(one.log_gain >= math.log(_SEEMS_MUCH) for one in again)
+        if not seems_much and self._time_groups(affords, keep_s=keep_s):
+            return True
         if again:
             self._time(again[:1], keep_s=keep_s)
         return bool(again)

@@ -124,3 +124,20 @@ def test_no_heat_begins_when_the_time_is_over() -> None:
     executor = executor_in(here)
     compare([effect], executor, Design(), pooled=None, time_left=lambda: False)
     assert effect.open and effect.failure is None and here.num_runs == 0
+
+
+@pytest.mark.parametrize(("num_stopped", "fails"), [(1, False), (2, True)])
+def test_a_heat_that_was_stopped_early_is_made_once_more(num_stopped: int, fails: bool) -> None:
+    class Stopped(World):
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            runs = super().__call__(plans, limit_s=limit_s)
+            early = self.num_runs <= 2 * num_stopped
+            return [replace(run, step_s=run.step_s[:3], status=Status.LAPSED) for run in runs] if early else runs
+
+    here = Stopped(path="/train.py", sha256="0" * 64, costs={"fused-optimizer": 0.5})
+    effect = Effect(Arm(levers=(FUSED,)))
+    compare([effect], executor_in(here), Design(), pooled=None, rule=Rule(planned=1))
+    assert (effect.failure is not None) == fails
+    assert len(effect.log_ratios) == (not fails)
+    if effect.failure is not None:
+        assert effect.failure.kind is Failure.TOO_FEW_STEPS
