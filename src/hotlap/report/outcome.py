@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hotlap.record import LEAST_GAIN, Interval, LeverSpec, Purpose, Run, State, Status, Study, Verdict
+from hotlap.record import LEAST_GAIN, Interval, LeverSpec, Purpose, Run, State, Status, Study, Trial, Verdict
 from hotlap.report.story import (
     command_under,
     cost_sentence,
@@ -127,20 +127,26 @@ def _tried(study: Study) -> int:
 
 
 def _not_held(study: Study) -> Conclusion | None:
-    """What was accepted, and not confirmed as the patch that it is; None where nothing was."""
-    patch = next((trial for trial in reversed(study.trials) if trial.kind == "patch"), None)
-    if study.result is None or patch is None or patch.accepted:
+    """What was accepted, and not confirmed as the patch that it is, or seemed to gain; None where nothing did."""
+    result, patch = study.result, _confirmation(study)
+    if result is None or result.verdict is Verdict.UNHARMED:
         return None
+    if patch is None:
+        return Conclusion(outcome=Outcome.UNPROVEN, title="Nothing proven", sentence=result.why)
     were = "was" if len(patch.levers) == 1 else "were"
-    sentence = f"{lever_titles(patch.levers)} {were} accepted. {study.result.why}"
+    sentence = f"{lever_titles(patch.levers)} {were} accepted. {result.why}"
     return Conclusion(outcome=Outcome.UNPROVEN, title="Accepted, not confirmed", sentence=sentence)
+
+
+def _confirmation(study: Study) -> Trial | None:
+    return next((trial for trial in reversed(study.trials) if trial.kind == "patch"), None)
 
 
 def _no_gain(study: Study) -> str:
     tried = _tried(study)
-    if not tried and (study.result is None or study.result.verdict is Verdict.UNHARMED):
+    if not tried:
         return "No lever was worth a trial here. The script can stay as it is."
-    if study.result is not None and study.result.verdict is not Verdict.UNHARMED:
+    if study.result is not None and _confirmation(study) is not None:
         return study.result.why
     widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
     limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""

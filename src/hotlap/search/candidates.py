@@ -43,6 +43,8 @@ class Candidate:
     """It gained so clearly that it is no chance."""
     on_top_of: Stack = ()
     """What it was compared with."""
+    num_trials: int = 0
+    """Of it alone, so far as it is known from them."""
     effect: Effect | None = None
     """That comparison; None where it was not made, or is known from the record alone."""
 
@@ -186,13 +188,17 @@ class Candidates:
             if (own := self._trials_of(lever)) and own[-1].kind == "screening" and not self._is_settled(lever)
         ]
 
-    def unshown(self) -> list[Candidate]:
-        """What seemed to gain alone, could not be shown to, and was not compared again, by itself or with others."""
+    def doubtful(self) -> list[Candidate]:
+        """What seemed to gain alone when it was last compared, and could not be shown to."""
         return [
-            Candidate(levers=(lever,), log_gain=_log_seen(own[0]), on_top_of=own[0].on_top_of)
+            Candidate(levers=(lever,), log_gain=_log_seen(own[-1]), on_top_of=own[-1].on_top_of, num_trials=len(own))
             for lever in self._not_rejected()
-            if len(own := self._trials_of(lever)) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
+            if (own := self._trials_of(lever)) and _may_gain(own[-1]) and not self._is_settled(lever)
         ]
+
+    def unshown(self) -> list[Candidate]:
+        """Of that, what was not compared again, by itself or with others."""
+        return [one for one in self.doubtful() if one.num_trials == 1]
 
     def is_refused(self, stack: Candidate) -> bool:
         """These were compared as one, or as what is left of one by now, and not accepted."""

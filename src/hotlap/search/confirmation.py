@@ -82,6 +82,8 @@ class Confirmation:
     def _without_levers(self) -> None:
         if self._search.in_vain:
             self._nothing(" ".join(self._search.in_vain.values()), Verdict.UNDECIDED)
+        elif (sighting := self._search.sighting) is not None:
+            self._nothing(sighting, Verdict.UNDECIDED)
         elif self._search.begun:
             self._nothing(_NONE_HELD, Verdict.UNHARMED)
         elif self._search.worth_trying:

@@ -91,6 +91,17 @@ class Search:
         """What the end of the study takes: heats of the script as written and its patched copy, and the gate."""
         return _CONFIRMING * self._executor.estimate_s(afresh=True) + self._gate.estimate_s(self.stack) + 5.0
 
+    @property
+    def sighting(self) -> str | None:
+        """What seemed to gain much, and could not be shown to, as a sentence; None where nothing did."""
+        best = max(self._candidates.doubtful(), key=lambda one: one.log_gain, default=None)
+        if best is None or best.log_gain < math.log(_SEEMS_MUCH):
+            return None
+        return (
+            f"{best.title} seemed to make a step {factor(math.exp(best.log_gain))} as fast, but too few processes were "
+            "timed to show that on this machine; raise --budget."
+        )
+
     def run(self) -> None:
         """Rounds, until nothing plausible is untried or the budget does not suffice for another one."""
         self._make_rounds()
@@ -101,7 +112,7 @@ class Search:
             self._log.add(trial)
 
     def use_the_rest(self) -> None:
-        """The study has its result: what is left of the budget times what was not tried, and the user is told of it."""
+        """What is left of the budget times what was not tried, and the user is told of it."""
         while self._time_more():
             pass
         self._look_for_gains_in_vain()
@@ -109,7 +120,7 @@ class Search:
         for gained, why in self.in_vain.items():
             self._log.warn(why)
             if gained in self._gains:
-                self._write(self._gains[gained], why=why)
+                self._write(self._gains.pop(gained), why=why)
 
     def _tell_untried(self) -> None:
         """Each lever once, whatever its settings."""

@@ -123,6 +123,8 @@ class Tuner:
         if log.study.result is None:
             search.run()
             leave_each_out(log, executor, candidates, end_s=search.end_s)
+            if not search.stack:
+                search.use_the_rest()
             Confirmation(log, executor, gate, search).run()
         search.use_the_rest()
 

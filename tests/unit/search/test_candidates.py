@@ -143,6 +143,13 @@ def test_a_setting_stands_back_where_another_one_made_the_step_slower(known: lis
     assert names(candidates(other_setting).open()) == [["b"], ["a"]]
 
 
+def test_another_setting_of_what_is_accepted_is_not_offered_nor_is_it_stacked(known: list[type[Lever]]) -> None:
+    known += [lever("a", saves=0.4), lever("b", saves=0.3)]
+    other_setting = replace(trial("a", speedup=1.5), levers=({"name": "a", "count": 1},))
+    assert names(candidates(other_setting).open()) == [["a"], ["b"]]
+    assert names(candidates(replace(other_setting, accepted=True)).open()) == [["b"]]
+
+
 def test_alternatives_are_levers_that_there_are() -> None:
     assert {name for group in ALTERNATIVES for name in group} <= {kind.name for kind in levers.ALL}
 

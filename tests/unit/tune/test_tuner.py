@@ -759,3 +759,13 @@ def test_a_confirmation_that_was_stopped_before_it_compared_anything_is_made_aga
     assert world.stopped == 1
     assert study.result is not None and study.result.verdict is Verdict.UNHARMED
     assert accepted(study) == ["cached-dataset"]
+
+
+def test_what_seemed_to_gain_much_and_could_not_be_shown_is_said_in_the_headline(script: Path) -> None:
+    told = []
+    for seed in range(6):
+        world = world_of(script, costs={"cached-dataset": 0.4}, process_sd=0.3, start_s=8.0, seed=seed)
+        told.append(conclusion(tune(world, levers=("cached-dataset",), budget_s=100.0)))
+    seen = [one for one in told if "cached-dataset seemed to make a step" in one.sentence]
+    assert seen and all(one.title == "Nothing proven" and "raise --budget" in one.sentence for one in seen)
+    assert not any(one.title == "No gain" for one in told)
