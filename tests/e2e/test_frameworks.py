@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from hotlap.launch import Launcher
+from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
+from hotlap.levers.workers import Workers
 from hotlap.record import Phase, Status
 from hotlap.source import patch
 from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps, median_ms, run_command, run_script
@@ -91,28 +93,77 @@ def said_by(script: Path, *, folder: Path) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(
-    ("name", "compiled"),
-    [
-        pytest.param("lightning_parts.py", ["encoder", "gate"], marks=needs("lightning")),
-        pytest.param("trainer_of_a_name.py", [""], marks=needs("transformers", "accelerate")),
-    ],
-)
-def test_a_frameworks_model_is_compiled_where_the_script_names_it(
-    launcher: Launcher, tmp_path: Path, name: str, compiled: list[str]
+@needs("lightning")
+def test_parts_of_a_lightning_module_are_compiled_where_the_script_names_them(
+    launcher: Launcher, tmp_path: Path
 ) -> None:
+    compiled = ["encoder", "gate"]
+    patched, plain = compiled_and_not(
+        launcher, "lightning_parts.py", 'options={"fallback_random": True}', 'backend="eager"', folder=tmp_path
+    )
+    assert (patched["compiled"], plain["compiled"]) == (compiled, [])
+    assert patched["graphs"] >= len(compiled), "compile() of torch's own modules may do nothing, and say nothing"
+
+
+@needs("transformers", "accelerate")
+def test_hugging_faces_trainer_compiles_its_model_itself(launcher: Launcher, tmp_path: Path) -> None:
+    patched, _ = compiled_and_not(
+        launcher,
+        "trainer_of_a_name.py",
+        'torch_compile_mode="default"',
+        'torch_compile_backend="eager"',
+        folder=tmp_path,
+    )
+    assert patched["graphs"] >= 1
+
+
+def compiled_and_not(launcher: Launcher, name: str, settings: str, instead: str, *, folder: Path) -> tuple[Any, Any]:
+    """What a script says after the patch of `compile`, and as it is; the same but for what was compiled."""
     found = run_script(launcher, name, steps=20)
     assert found.status is Status.COMPLETE, found.output
     assert Compile().rejects(found, machine()) is None
     script = SCRIPTS / name
     text = patch(Compile().edits(found), root=SCRIPTS).texts[str(script)]
-    settings = 'options={"fallback_random": True}'
-    assert text.count(settings) == len(compiled)
-    (tmp_path / name).write_text(text.replace(settings, 'backend="eager"'))  # a C++ compiler's minute for nothing here
-
-    patched, plain = said_by(tmp_path / name, folder=tmp_path), said_by(script, folder=tmp_path)
-    assert (patched["compiled"], plain["compiled"]) == (compiled, [])
-    assert patched["graphs"] >= len(compiled), "compile() of torch's own modules may do nothing, and say nothing"
+    assert settings in text
+    (folder / name).write_text(text.replace(settings, instead))  # a C++ compiler's minute for nothing here
+    patched, plain = said_by(folder / name, folder=folder), said_by(script, folder=folder)
     assert plain["graphs"] == 0
     assert patched["losses"] == pytest.approx(plain["losses"], rel=1e-4, abs=1e-5)
     assert patched["keys"] == plain["keys"], "what is saved has the names that it had"
+    return patched, plain
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("transformers_train.py", marks=needs("transformers", "accelerate")),
+        pytest.param("lightning_fit.py", marks=needs("lightning")),
+        pytest.param("accelerate_loop.py", marks=needs("accelerate")),
+    ],
+)
+def test_what_is_written_in_a_frameworks_words_is_at_work(launcher: Launcher, tmp_path: Path, name: str) -> None:
+    plain = run_script(launcher, name, steps=20)
+    assert plain.status is Status.COMPLETE, plain.output
+    own_loaders = name == "lightning_fit.py"
+    levers = (Bf16Autocast(),) if own_loaders else (Bf16Autocast(), Workers(num_workers=2))
+    texts = patch([edit for lever in levers for edit in lever.edits(plain)], root=SCRIPTS).texts
+    (tmp_path / name).write_text(NOTING + texts[str(SCRIPTS / name)])
+    said = said_by(tmp_path / name, folder=tmp_path)
+    assert said["autocast"] == ["torch.bfloat16"]
+    assert max(said["workers"]) == (0 if own_loaders else 2)
+
+
+# In front of a script: at its end it says under which types models ran, and how many workers its loaders had.
+NOTING = """
+import atexit, json, torch
+said = {"autocast": set(), "workers": set()}
+enter, iterate = torch.autocast.__enter__, torch.utils.data.DataLoader.__iter__
+def entering(self):
+    said["autocast"].add(str(self.fast_dtype))
+    return enter(self)
+def iterating(self):
+    said["workers"].add(self.num_workers)
+    return iterate(self)
+torch.autocast.__enter__, torch.utils.data.DataLoader.__iter__ = entering, iterating
+atexit.register(lambda: print(json.dumps({key: sorted(found) for key, found in said.items()})))
+"""

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from hotlap.levers.autocasting import autocast_edits, model_calls
+from hotlap.levers.autocasting import Autocast, model_calls
 from hotlap.levers.cards import is_before_ampere
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, passes_s
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
 from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
 _CPU_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
+
+_AUTOCAST = Autocast("bf16-autocast", "bfloat16")
 
 
 @final
@@ -19,7 +21,9 @@ _CPU_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 class Bf16Autocast(Lever):
     """Runs the model under `torch.autocast(dtype=torch.bfloat16)`; its result goes on as float32.
 
-    What: products in bfloat16 with float32 accumulation; weights, optimizer and loss stay float32.
+    What: products in bfloat16 with float32 accumulation; weights, optimizer and loss stay float32. Where a framework
+    trains, by its own word: `bf16=True` (Hugging Face), `precision="bf16-mixed"` (Lightning), `mixed_precision="bf16"`
+    (Accelerate).
     Why: tensor cores and AMX tiles do several times more bfloat16 products a second, and half of the bytes travel.
     When it hurts: 8 bits of mantissa: other numbers, judged statistically. Chips without bfloat16 instructions get
     slower. Small layers lose more to the casts than they gain. bfloat16 has float32's range, so there is no loss scale
@@ -41,40 +45,20 @@ class Bf16Autocast(Lever):
             return "The parameters are not all float32."
         if not model_calls(run):
             return "No call of a model in the script's own source was seen."
-        if not self.edits(run):
-            return "The model returns something else than one tensor, so the cast back cannot be written as source."
-        return None
+        otherwise = "The model returns something else than one tensor, so the cast back cannot be written as source."
+        return cannot_write(self, run, otherwise)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward."""
         return passes_s(run)
 
     def install(self, patch: Patch) -> None:
-        """Outermost calls of modules with parameters, while gradients are on."""
-        import torch
-
-        call = torch.nn.Module.__call__
-        inside = [False]
-
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
-            if inside[0] or torch.compiler.is_compiling() or not torch.is_grad_enabled():
-                return call(self, *args, **kwargs)
-            parameter = next(self.parameters(), None)
-            if parameter is None:
-                return call(self, *args, **kwargs)
-            inside[0] = True
-            try:
-                with torch.autocast(parameter.device.type, dtype=torch.bfloat16):
-                    result = call(self, *args, **kwargs)
-            finally:
-                inside[0] = False
-            return result.float() if isinstance(result, torch.Tensor) and result.is_floating_point() else result
-
-        patch.set(torch.nn.Module, "__call__", __call__)
+        """From the next forward pass on."""
+        _AUTOCAST.install(patch)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """A `with` around the statement that calls the model, and `.float()` behind the call."""
-        return autocast_edits(run, "bfloat16")
+        """A `with` around the statement that calls the model, or the word of the framework that does."""
+        return _AUTOCAST.edits(run)
 
 
 def _lacks_it(run: Run, machine: Machine) -> str | None:

@@ -45,9 +45,12 @@ class ChannelsLast(Lever):
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer."""
-        edits: list[Edit] = []
-        for model in named_models(run):
-            if model.forward.detail.get("convolutions"):
-                code = f"{model.name}.to(memory_format=torch.channels_last)"
-                edits += [*model.naming, InsertBefore(site=model.before, code=code, imports="import torch")]
-        return edits
+        return [
+            InsertBefore(
+                site=model.before,
+                code=f"{model.name}.to(memory_format=torch.channels_last)",
+                imports="import torch",
+            )
+            for model in named_models(run)
+            if model.forward.detail.get("convolutions")
+        ]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
 from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
-from hotlap.levers.lever import Lever, Monitor, Numerics, Scope, passes_s
+from hotlap.levers.frameworks import in_their_words
+from hotlap.levers.lever import Lever, Monitor, Numerics, Scope, behind_imports, passes_s
 from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit
 
@@ -20,6 +21,9 @@ _OPTIONS: dict[str, str] = {
     '"fallback_random": True}',
 }
 
+# The same where a framework compiles.
+_SAME_DRAWS = "torch._inductor.config.fallback_random = True"
+
 # With more different shapes than this a graph for each, or one for all, is compiled again and again
 # (torch._dynamo.config.recompile_limit is 8).
 _MOST_SHAPES = 8
@@ -32,9 +36,9 @@ class Compile(Lever):
 
     What: forward and backward pass become a few fused kernels. Random numbers are drawn as before (`fallback_random`).
     Of a model whose parts are called one by one (`self.encoder(x)` in Lightning's `training_step`) each part is
-    compiled; with a Hugging Face Trainer the line goes in front of `Trainer(model=model, ...)`. The names in saved
-    checkpoints stay as they are. What is torch's own, such as `nn.Sequential`, is compiled in a frame of its own
-    (`wrap_top_frame`, from torch 2.8 on): without it nothing of it would be compiled (pytorch/pytorch#150915).
+    compiled; a Hugging Face Trainer compiles its model itself (`torch_compile_mode` of `TrainingArguments`). The names
+    in saved checkpoints stay as they are. What is torch's own, such as `nn.Sequential`, is compiled in a frame of its
+    own (`wrap_top_frame`, from torch 2.8 on): without it nothing of it would be compiled (pytorch/pytorch#150915).
     "reduce-overhead" replays the kernels as CUDA graphs; "max-autotune" also tries several kernels for each product.
     Why: elementwise operators are fused, so they pass over memory once, and Python and the dispatcher are left out.
     When it hurts: compiling takes from seconds to an hour (pytorch/pytorch#97783), which is told as one-time cost with
@@ -80,6 +84,10 @@ class Compile(Lever):
         return Compilation()
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """A statement in front of each optimizer, or of the Trainer that makes it."""
+        """A statement in front of each optimizer, or the arguments of Hugging Face's Trainer."""
+        if not self.dynamic:  # for which TrainingArguments has no word
+            words = in_their_words(run, self.name, mode=self.mode)
+            if words is not None:
+                return (*words, *behind_imports(run, _SAME_DRAWS, imports="import torch._inductor.config"))
         dynamic = "dynamic=True, " if self.dynamic else ""
         return tuple(compile_edits(run, f"{dynamic}options={_OPTIONS[self.mode]}"))

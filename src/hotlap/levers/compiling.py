@@ -29,7 +29,6 @@ _WRAPS_SINCE = (2, 8)
 def compile_edits(run: Run, arguments: str) -> Iterator[Edit]:
     """`model.compile(arguments)` in front of what makes each optimizer."""
     for model in named_models(run):
-        yield from model.naming
         if model.forward.detail.get("torch_forward"):
             yield InsertBefore(site=model.before, code=_WRAP, imports="import torch")
         yield InsertBefore(site=model.before, code=f"{model.name}.compile({arguments})")

@@ -6,6 +6,7 @@ from typing import ClassVar, final
 
 from hotlap.levers.cards import why_not_cuda
 from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
+from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Monitor, Numerics, Scope
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
@@ -56,5 +57,8 @@ class CudaGraphs(Lever):
         return Compilation()
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """A statement in front of each optimizer, or of the Trainer that makes it."""
+        """A statement in front of each optimizer, or the argument of Hugging Face's Trainer."""
+        words = in_their_words(run, self.name)
+        if words is not None:
+            return words
         return tuple(compile_edits(run, 'backend="cudagraphs"'))

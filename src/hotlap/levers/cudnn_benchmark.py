@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import why_not_cuda
+from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope, behind_imports, cannot_write, set_on_purpose
 from hotlap.record import Ceiling, Machine, Phase, Run, SwitchFacts
 from hotlap.source import Edit
@@ -51,7 +52,10 @@ class CudnnBenchmark(Lever):
         return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """One line behind the imports."""
+        """One line behind the imports, or the argument of Lightning's Trainer, which sets it again."""
+        words = in_their_words(run, self.name)
+        if words is not None:
+            return words
         return behind_imports(run, "torch.backends.cudnn.benchmark = True", imports="import torch")
 
 

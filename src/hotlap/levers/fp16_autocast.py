@@ -4,12 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.autocasting import autocast_edits, model_calls
+from hotlap.levers.autocasting import Autocast, model_calls
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
+from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
 from hotlap.levers.loss_scaling import already_scales, other_gradients, scaling_edits
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit, scripts
+
+_AUTOCAST = Autocast("fp16-autocast", "float16")
+
+_NOT_SO = (
+    "The script does not have one backward pass and one update, as statements one behind the other, and one tensor "
+    "that its model returns."
+)
 
 
 @final
@@ -37,7 +45,7 @@ class Fp16Autocast(Lever):
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """The card, present state, then what the scale would meet."""
-        return _card(run) or _state(run) or self._source(run)
+        return _card(run) or _state(run) or cannot_write(self, run, _NOT_SO) or (None if _words(run) else _source(run))
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Forward and backward, and waiting for the device, where they show."""
@@ -45,26 +53,31 @@ class Fp16Autocast(Lever):
         return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """A `with` around the call of the model, a scaler, and what goes through it."""
-        calls, scaling = autocast_edits(run, "float16"), scaling_edits(run)
-        return (*calls, *scaling) if calls and scaling else ()
+        """A `with` around the call of the model, a scaler, and what goes through it; or the word of the framework that
+        does all of it."""
+        calls = _AUTOCAST.edits(run)
+        scaling = () if _words(run) else scaling_edits(run)
+        return (*calls, *scaling) if calls and (scaling or _words(run)) else ()
 
-    def _source(self, run: Run) -> str | None:
-        otherwise = (
-            "The script does not have one backward pass and one update, as statements one behind the other, and one "
-            "tensor that its model returns."
-        )
-        reason = cannot_write(self, run, otherwise)
-        if reason is not None:
-            return reason
-        known = scripts(run)
-        line = already_scales(known)
-        if line is not None:
-            return f"A GradScaler is used in line {line} already."
-        line = other_gradients(known)
-        if line is not None:
-            return f"Line {line} takes gradients of its own, which would be scaled as well."
-        return None
+
+def _words(run: Run) -> bool:
+    return bool(in_their_words(run, _AUTOCAST.lever))
+
+
+def _source(run: Run) -> str | None:
+    """What the scale would meet in a loop of the script's own."""
+    if len(run.optimizers) != 1:
+        return f"The script has {len(run.optimizers) or 'no'} torch optimizers; the scale is for one."
+    if run.optimizers[0].closure:
+        return "The optimizer is given a closure, which a GradScaler cannot serve."
+    known = scripts(run)
+    line = already_scales(known)
+    if line is not None:
+        return f"A GradScaler is used in line {line} already."
+    line = other_gradients(known)
+    if line is not None:
+        return f"Line {line} takes gradients of its own, which would be scaled as well."
+    return None
 
 
 def _card(run: Run) -> str | None:
@@ -84,8 +97,4 @@ def _state(run: Run) -> str | None:
         return "The script scales its loss already: some updates were left out."
     if any(dtype != "float32" for o in run.optimizers for dtype in o.dtypes):
         return "The parameters are not all float32."
-    if len(run.optimizers) != 1:
-        return f"The script has {len(run.optimizers) or 'no'} torch optimizers; the scale is for one."
-    if run.optimizers[0].closure:
-        return "The optimizer is given a closure, which a GradScaler cannot serve."
     return None if model_calls(run) else "No call of a model in the script's own source was seen."

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.frameworks import in_their_words
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.torch_setting import OptimizerSetting
 from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
-from hotlap.source import AddArgument, Edit
+from hotlap.source import Edit
+
+_FUSED = OptimizerSetting("fused", instead_of=("foreach",))
 
 
 @final
@@ -40,9 +43,9 @@ class FusedOptimizer(Lever):
             )
         if not any(_can_be_fused(o) for o in run.optimizers):
             return "Each optimizer is fused already, has no fused kernel, or was told by the script which one to use."
-        if not self.edits(run):
-            return "The optimizers are not made in the script's own source, so there is no line to change."
-        return None
+        return cannot_write(
+            self, run, "The optimizers are not made in the script's own source: there is no line to change."
+        )
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that the optimizer takes."""
@@ -50,38 +53,16 @@ class FusedOptimizer(Lever):
 
     def install(self, patch: Patch) -> None:
         """Switches the groups of each optimizer, those made later included."""
-        patch.on_optimizer.append(lambda optimizer: _fuse(optimizer, patch))
+        _FUSED.install(patch)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """`fused=True` at each construction."""
-        wanted = {o.id for o in run.optimizers if _can_be_fused(o)}
-        return tuple(
-            AddArgument(site=site, keyword="fused", value="True")
-            for site in run.call_sites
-            if "optimizer" in site.detail and site.detail["optimizer"] in wanted
-        )
+        """`fused=True` at each construction; the name of the fused AdamW where a framework makes it."""
+        wanted = [optimizer for optimizer in run.optimizers if _can_be_fused(optimizer)]
+        edits = _FUSED.edits(run, {optimizer.id for optimizer in wanted})
+        if edits or not any(optimizer.name == "torch.optim.AdamW" for optimizer in wanted):
+            return edits
+        return in_their_words(run, self.name) or ()
 
 
 def _can_be_fused(optimizer: OptimizerFacts) -> bool:
     return optimizer.has_fused and optimizer.fused is None and optimizer.foreach is None and optimizer.all_dense
-
-
-def _fuse(optimizer: Any, patch: Patch) -> None:
-    """Set `fused` where the script left the choice to torch."""
-    if "fused" not in optimizer.defaults or optimizer.defaults.get("fused") is not None:
-        return
-    for settings in (optimizer.defaults, *optimizer.param_groups):
-        if settings.get("fused") is not None or settings.get("foreach") is not None:
-            continue
-        settings["fused"] = True
-        patch.on_undo(partial(settings.__setitem__, "fused", None))
-    _place_counters(optimizer, on_device=True)
-    patch.on_undo(lambda: _place_counters(optimizer, on_device=False))
-
-
-def _place_counters(optimizer: Any, *, on_device: bool) -> None:
-    """On a GPU the fused kernels keep the step counter beside the parameter, the others on the host."""
-    for parameter, state in optimizer.state.items():
-        step = state.get("step")
-        if hasattr(step, "to") and parameter.device.type != "cpu":
-            state["step"] = step.to(parameter.device if on_device else "cpu")

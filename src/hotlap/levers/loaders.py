@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hotlap.data.item_cache.memory import SHARE_OF_FREE
 from hotlap.errors import UserError
+from hotlap.levers.frameworks import is_within
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, Script, WrapArgument, scripts
 from hotlap.units import percent
@@ -26,8 +27,13 @@ NO_LINE = "The loaders are not made in the script's own source, so there is no l
 
 
 def trained_on(run: Run) -> Sequence[LoaderFacts]:
-    """The loaders whose batches are trained on; all of them where that is not known."""
-    return [loader for loader in run.loaders if loader.trained_on] or run.loaders
+    """The loaders whose batches are trained on; all of them where that is not known. In the place of one that a
+    framework has made of the script's own (`accelerator.prepare(loader)`) stands that."""
+    within = {site.detail.get("loader") for site in run.call_sites if is_within(site)}
+    own = {(loader.dataset, loader.num_items): loader for loader in run.loaders if loader.id not in within}
+    used = [loader for loader in run.loaders if loader.trained_on] or run.loaders
+    found = [own.get((one.dataset, one.num_items), one) if one.id in within else one for one in used]
+    return list({loader.id: loader for loader in found}.values())
 
 
 def refused_by_all(run: Run, why: Callable[[LoaderFacts], str | None]) -> str | None:
@@ -69,12 +75,12 @@ def saves_at_most_s(run: Run, ceilings: Sequence[Ceiling]) -> float:
 
 
 def sites(run: Run, loaders: Iterable[LoaderFacts]) -> Sequence[CallSite]:
-    """Where these loaders are made; one line may make several."""
+    """Where the script makes these loaders; one line may make several."""
     wanted = {loader.id for loader in loaders}
     found = {
         (site.path, site.line, site.col): site
         for site in run.call_sites
-        if site.calls == "torch.utils.data.DataLoader" and site.detail.get("loader") in wanted
+        if site.calls == "torch.utils.data.DataLoader" and site.detail.get("loader") in wanted and not is_within(site)
     }
     return tuple(found.values())
 

@@ -3,16 +3,13 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, count
 
 from hotlap.levers.lever import Lever, cannot_write
-from hotlap.levers.trainers import made_trainers, own_classes
 from hotlap.record import CallSite, Run
-from hotlap.source import Edit, InsertBefore, ReplaceCall, Script, scripts
+from hotlap.source import Script, scripts
 
 _NO_NAME = (
-    "No model was seen that has a name in the script's source both where it is called and where its optimizer is made, "
-    "or where a Hugging Face Trainer is given it."
+    "No model was seen that has a name in the script's source both where it is called and where its optimizer is made."
 )
 
 
@@ -23,12 +20,9 @@ class NamedModel:
     name: str
     """As it is written: "model", "self.net"."""
     before: CallSite
-    """What makes its optimizer, or the Trainer that will: in front of it the model is complete, and no state depends
-    on it yet."""
+    """What makes its optimizer: in front of it the model is complete, and no state depends on it yet."""
     forward: CallSite
     """Where it is called."""
-    naming: tuple[Edit, ...] = ()
-    """What gives it this name first: `Trainer(model=make())` -> `model = make()` in front of `Trainer(model=model)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +52,12 @@ def named_models(run: Run) -> list[NamedModel]:
                 if _is_part(mention, given):
                     model = NamedModel(name=mention.name, before=given.site, forward=mention.site)
                     found.setdefault((mention.name, given.call), model)
-    names = {name for name, _ in found}
-    return [*found.values(), *(model for model in _of_trainers(run, known) if model.name not in names)]
+    return list(found.values())
 
 
 def cannot_name(lever: Lever, run: Run) -> str | None:
     """Why no model has a name by which the lever could change it; None where one has."""
-    reason = cannot_write(lever, run, _NO_NAME)
-    return reason if reason != _NO_NAME else next(_nameless(scripts(run)), _NO_NAME)
+    return cannot_write(lever, run, _NO_NAME)
 
 
 def _called(site: CallSite, known: list[Script]) -> Iterator[_Mention]:
@@ -126,74 +118,6 @@ def _class(mention: _Mention) -> ast.ClassDef | None:
     """The class in whose body it is."""
     outer = mention.script.around(mention.call)
     return next((node for node in outer if isinstance(node, ast.ClassDef)), None)
-
-
-def _of_trainers(run: Run, known: list[Script]) -> Iterator[NamedModel]:
-    """`Trainer(model)` -> "model", where a Trainer was seen to call one."""
-    forward = next((site for site in run.call_sites if _by_trainer(site, known)), None)
-    if forward is None:
-        return
-    for made in made_trainers(known):
-        site = made.script.site(made.call, calls="transformers.Trainer")
-        if made.model is not None and _has_name(made.model, made.script, made.call):
-            yield NamedModel(name=ast.unparse(made.model), before=site, forward=forward)
-        elif isinstance(made.model, ast.Call) and _comes_first(made.model, made.script, made.call):
-            name = _new_name(made.script)
-            naming = (
-                InsertBefore(site=site, code=f"{name} = {ast.unparse(made.model)}"),
-                ReplaceCall(site=made.script.site(made.model, calls="model"), code=name),
-            )
-            yield NamedModel(name=name, before=site, forward=forward, naming=naming)
-
-
-def _comes_first(model: ast.Call, script: Script, call: ast.Call) -> bool:
-    """Nothing else of the statement is computed before the model: it can as well be made in front of it."""
-    statement = next((node for node in script.around(call) if isinstance(node, ast.stmt)), None)
-    if not isinstance(statement, ast.Expr | ast.Assign | ast.Return) or not _is_name(call.func):
-        return False
-    outer = statement.value
-    while outer is not call:  # `Trainer(...).train()`: what is called behind it
-        if not isinstance(outer, ast.Call) or not isinstance(outer.func, ast.Attribute):
-            return False
-        outer = outer.func.value
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    before = given[: given.index(model)]
-    return not any(isinstance(node, _COMPUTED) for part in before for node in ast.walk(part)) and not any(
-        isinstance(node, _BOUND) for node in ast.walk(model)
-    )
-
-
-_BOUND = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
-_COMPUTED = (ast.Call, ast.Starred, *_BOUND)
-
-
-def _new_name(script: Script) -> str:
-    """A name that the file has for nothing."""
-    nodes = [node for node in ast.walk(script.tree) if not isinstance(node, ast.keyword)]
-    known = {str(getattr(node, field, "")).split(".")[0] for node in nodes for field in ("id", "name", "asname", "arg")}
-    return next(name for name in chain(("model", "net"), (f"model_{k}" for k in count(1))) if name not in known)
-
-
-def _by_trainer(site: CallSite, known: list[Script]) -> bool:
-    """The call of a model by Hugging Face's source, or by the user's own `compute_loss`."""
-    if site.calls != "forward" or not site.detail.get("parameters"):
-        return False
-    if str(site.detail.get("through", "")).startswith("transformers."):
-        return True
-    own = own_classes(known).values()
-    return any(outer in own for script, call in _calls(site, known) for outer in script.around(call))
-
-
-def _nameless(known: list[Script]) -> Iterator[str]:
-    """Why the models of Trainers have no names."""
-    for made in made_trainers(known):
-        if made.model_init:
-            yield f"The Trainer in line {made.call.lineno} makes its model itself (model_init), so it has no name."
-        elif made.model is not None and not _is_name(made.model):
-            yield (
-                f"The model that the Trainer in line {made.call.lineno} is given has no name, and is not what is "
-                "made first there; assign it to a variable in front."
-            )
 
 
 def _has_name(node: ast.expr, script: Script, call: ast.expr) -> bool:

@@ -3,11 +3,11 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import ClassVar, final
 
 from hotlap.levers.batches import copies
-from hotlap.levers.lever import Lever, Numerics, Scope
+from hotlap.levers.frameworks import in_their_words
+from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
 from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
@@ -74,7 +74,7 @@ class PinAndOverlap(Lever):
             return f"Copies to the device take {percent(share)} of a step, so there is nothing to gain."
         pinned = all(loader.pin_memory for loader in trained_on(run))
         nothing = "Batches are pinned already, and no line of the script's makes the host wait." if pinned else NO_LINE
-        return None if self.edits(run) else nothing
+        return cannot_write(self, run, nothing)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step spends on copies; what it waits for its batch where they were not told apart."""
@@ -84,8 +84,12 @@ class PinAndOverlap(Lever):
     def edits(self, run: Run) -> Sequence[Edit]:
         """At each loader that does not pin its batches yet, and at each call that copies what one gives."""
         served = [loader for loader in run.loaders if _refuses(run, loader) is None]
-        pinned = [argument_edits(run, loader, pin_memory="True") for loader in served if not loader.pin_memory]
-        return (*chain.from_iterable(pinned), *(_copy_edits(run, served) if served else ()))
+        pageable = [loader for loader in served if not loader.pin_memory]
+        pinned = [edit for loader in pageable for edit in argument_edits(run, loader, pin_memory="True")]
+        if not served:
+            return ()
+        words = in_their_words(run, self.name, **({"pin_memory": "True"} if pageable else {}))
+        return (*pinned, *_copy_edits(run, served), *(words or ()))
 
 
 def _copy_edits(run: Run, served: Sequence[LoaderFacts]) -> Iterator[Edit]:
@@ -117,7 +121,9 @@ def _keep_coming(shapes: ShapeFacts) -> bool:
 
 
 def _refuses(run: Run, loader: LoaderFacts) -> str | None:
-    num_bytes = (loader.item_bytes or LEAST_BYTES) * (loader.batch_size or 1)
+    # With a sampler of batches the loader itself does not know their size.
+    num_items = loader.batch_size or max((count for count in run.num_samples if count), default=1)
+    num_bytes = (loader.item_bytes or LEAST_BYTES) * num_items
     if num_bytes < LEAST_BYTES:
         return f"A batch of {loader.dataset} has {size(num_bytes)}: it is copied as fast without."
     return why_hidden(run, loader)

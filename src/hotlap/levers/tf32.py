@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import is_before_ampere, why_not_cuda
+from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, set_on_purpose
 from hotlap.levers.torch_setting import TorchSetting
 from hotlap.record import Ceiling, Machine, Phase, Run
@@ -56,5 +57,6 @@ class Tf32(Lever):
         _PRECISION.install(patch)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """One line behind the imports."""
-        return _PRECISION.edits(run)
+        """One line behind the imports, or the argument of Hugging Face's Trainer, which sets it again."""
+        words = in_their_words(run, self.name)
+        return _PRECISION.edits(run) if words is None else words

@@ -8,7 +8,8 @@ from statistics import median
 from typing import Any, ClassVar, Self, cast, final
 
 from hotlap.errors import UserError
-from hotlap.levers.lever import Lever, Numerics, Scope
+from hotlap.levers.frameworks import in_their_words
+from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
 from hotlap.levers.loaders import (
     MIN_SHARE,
     NO_LINE,
@@ -117,7 +118,7 @@ class Workers(Lever):
             return refused
         if self._only_stays(run) and not self.persistent_workers:
             return f"The script reads its data with a num_workers of {self.num_workers} already."
-        return hardly_waits(run) or self._no_room(run, machine) or (None if self.edits(run) else NO_LINE)
+        return hardly_waits(run) or self._no_room(run, machine) or cannot_write(self, run, NO_LINE)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best; of workers that only stay, what
@@ -126,18 +127,23 @@ class Workers(Lever):
         return saves_at_most_s(run, ceilings) if gap is None else gap * _mean_step_s(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
-        """The arguments of each loader that is served."""
-        return tuple(edit for loader in run.loaders for edit in self._edits(run, loader))
+        """The arguments of each loader that is served, or those of the framework that makes it."""
+        served = [loader for loader in run.loaders if self._serves(run, loader)]
+        edits = [edit for loader in served for edit in argument_edits(run, loader, **self._arguments(run, loader))]
+        if edits or not served:
+            return edits
+        return in_their_words(run, self.name, **self._arguments(run, served[0])) or ()
 
-    def _edits(self, run: Run, loader: LoaderFacts) -> Sequence[Edit]:
-        if _refuses(run, loader) is not None or (not self.draws and loader.deterministic is not True):
-            return ()
+    def _serves(self, run: Run, loader: LoaderFacts) -> bool:
+        return _refuses(run, loader) is None and (self.draws or loader.deterministic is True)
+
+    def _arguments(self, run: Run, loader: LoaderFacts) -> dict[str, str]:
         arguments = {"num_workers": str(self.num_workers)}
         if self.prefetch_factor != PREFETCH_FACTORS[0]:
             arguments["prefetch_factor"] = str(self.prefetch_factor)
         if self.persistent_workers and _may_stay(run, loader):
             arguments["persistent_workers"] = "True"
-        return argument_edits(run, loader, **arguments)
+        return arguments
 
     def _only_stays(self, run: Run) -> bool:
         """The number of workers is the script's own."""
@@ -211,7 +217,8 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     gap = _gap_share(run) if loader.num_workers else None
     epoch_s = loader.num_items / (loader.batch_size or 1) * _mean_step_s(run)
     pays = epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
-    return pays and _refuses(run, loader) is None and not any(_changes(*made) for made in _calls(run, loader))
+    calls = _calls(run, loader)
+    return pays and _refuses(run, loader) is None and bool(calls) and not any(_changes(*made) for made in calls)
 
 
 def _changes(script: Script, call: ast.Call) -> bool:

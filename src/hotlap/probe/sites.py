@@ -52,11 +52,14 @@ def users_frame(start: FrameType | None) -> FrameType | None:
 
 
 def called_through() -> str:
-    """Name of the module that made the call through which we were reached, where that is not the user's; else ""."""
+    """Name of the module that the user's own line has called, where we were reached through one; else ""."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+    called = ""
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        if not frame.f_code.co_filename.startswith(_OURS):
+            called = str(frame.f_globals.get("__name__", ""))
         frame = frame.f_back
-    return "" if frame is None or is_users(frame.f_code.co_filename) else str(frame.f_globals.get("__name__", ""))
+    return "" if frame is None else called
 
 
 def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> CallSite | None:

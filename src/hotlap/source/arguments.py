@@ -1,7 +1,7 @@
 """Edits of a call's arguments -> splices."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
@@ -41,10 +41,11 @@ class Arguments:
     _wrapped: dict[cst.BaseExpression, list[_Wrapper]] = field(default_factory=dict)
     """Functions around an argument, the innermost first."""
 
-    def add(self, edit: AddArgument, call: cst.Call) -> None:
+    def add(self, edit: AddArgument, call: cst.Call, names: Names) -> None:
         """Plan an `AddArgument`."""
         if not edit.keyword.isidentifier() or not snippet.is_value(edit.value):
             raise ValueError(f"not a keyword and a value: {edit.keyword}={edit.value!r}")
+        edit = replace(edit, value=snippet.renamed(edit.value, names.use(edit.imports)))
         present = next((arg.value for arg in call.args if arg.keyword and arg.keyword.value == edit.keyword), None)
         unknown = []
         for value in [arg.value for arg in call.args if arg.star == "**"]:

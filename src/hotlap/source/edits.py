@@ -12,6 +12,8 @@ class AddArgument:
     site: CallSite
     keyword: str
     value: str
+    imports: str = ""
+    """Statement that binds the names in the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ class _Pen:
         """Plan one edit."""
         match edit:
             case AddArgument():
-                self._arguments.add(edit, self._tree.call(edit.site))
+                self._arguments.add(edit, self._tree.call(edit.site), self._names)
             case WrapArgument():
                 self._arguments.wrap(edit, self._tree.call(edit.site), self._names)
             case WrapStatement():

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from hotlap.levers import Lever
 from hotlap.levers.channels_last import ChannelsLast
 from hotlap.levers.compile import Compile
 from hotlap.levers.compiling import Compilation, has_torch_forward
@@ -96,97 +95,6 @@ def test_a_method_that_calls_the_model_itself_is_no_model(tmp_path: Path) -> Non
     path = script(tmp_path, "model.encode(x)\nAdam(model.parameters())")
     assert named_models(run_calling(path, "encode"))
     assert not named_models(run_calling(path, "encode", through="timm.models.vit"))
-
-
-# Names of models in Trainers
-
-_HEAD = "from transformers import Seq2SeqTrainer, Trainer\nimport transformers as t\n"
-_OWN = (
-    "class Mine(Trainer):\n    def compute_loss(self, model, inputs):\n        return model(**inputs)\n"
-    "class Second(Mine):\n    pass\n"
-)
-_OTHER = "class Third(Trainer):\n    def __init__(self, config, **more):\n        super().__init__(**more)\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("trainer = Trainer(model=net, args=args)", ["net"]),
-        ("trainer = Trainer(net, args)", ["net"]),
-        ("trainer = t.Trainer(args=args, model=self.net)", ["self.net"]),
-        ("trainer = Seq2SeqTrainer(net)", ["net"]),
-        (f"{_OWN}trainer = Mine(net, args)", ["net"]),
-        (f"{_OWN}trainer = Second(model=net)", ["net"]),
-        (f"{_OTHER}trainer = Third(config, model=net)", ["net"]),
-        (f"{_OTHER}trainer = Third(config)", []),
-        ("trainer = ours.Trainer(net)", []),
-        ("trainer = Trainer(*given)", []),
-        ("trainer = Trainer(model=make(), args=args)", ["model"]),
-        ("Trainer(make(), args=arguments(net)).train()", ["model"]),
-        ("net = model = Trainer(make())", ["model_1"]),
-        ("trainer = Trainer(args=arguments(), model=make())", []),
-        ("trainer = Trainer(args=args, model=make())", ["model"]),
-        ("trainer = Trainer(model=(made := make()))", []),
-        ("trainer = Trainer(model=make(made := 3))", []),
-        ("trainer = Trainer(model=make() if big else other)", []),
-        ("trainer = wrapped(Trainer(model=make()))", []),
-        ("trainers = [Trainer(model=make()) for _ in range(2)]", []),
-        ("trainer = pick().Trainer(model=make())", []),
-        ("trainer = Trainer(model_init=make)", []),
-        ("trainer = Trainer(net := make(), [net])", []),
-    ],
-)
-def test_a_trainers_model_is_what_it_is_given(tmp_path: Path, text: str, names: list[str]) -> None:
-    path = script(tmp_path, f"{_HEAD}{text}\ntrainer.train()")
-    models = named_models(run_calling(path, "train", through="transformers.trainer"))
-    assert [model.name for model in models] == names
-    lines = path.read_text().splitlines()
-    assert all(lines[model.before.line - 1] == text.splitlines()[-1] for model in models)
-
-
-def test_a_model_without_a_name_is_given_one(tmp_path: Path) -> None:
-    made_inline = "    Trainer(\n        model=make(1,\n            'a  b'), args=arguments()\n    ).train()\n"
-    text = f"{_HEAD}def train():\n{made_inline}"
-    run = run_calling(script(tmp_path, text), "train", through="transformers.trainer", convolutions=True)
-    levers: list[Lever] = [Compile(), ChannelsLast()]
-    made = patch([edit for lever in levers for edit in lever.edits(run)], root=tmp_path)
-    (new,) = made.texts.values()
-    assert new.splitlines()[-6:] == [
-        "    model = make(1, 'a  b')",
-        '    model.compile(options={"fallback_random": True})',
-        "    model.to(memory_format=torch.channels_last)",
-        "    Trainer(",
-        "        model=model, args=arguments()",
-        "    ).train()",
-    ]
-
-
-def test_a_trainer_that_did_not_train_gives_its_model_no_name(tmp_path: Path) -> None:
-    path = script(tmp_path, f"{_HEAD}{_OWN}trainer = Mine(net)\ntrainer.train()")
-    assert not named_models(run_calling(path, "train", through="ours.loop"))
-    (model,) = named_models(run_calling(path, "model"))
-    assert model.name == "net", "its own compute_loss called it"
-
-
-def test_a_model_with_its_own_optimizer_and_a_trainer_is_named_once(tmp_path: Path) -> None:
-    text = f"{_HEAD}{_OWN}optimizer = Adam(model.parameters())\ntrainer = Mine(model, optimizers=(optimizer, None))"
-    (model,) = named_models(run_calling(script(tmp_path, text), "model"))
-    assert model.before.calls == "torch.optim.Adam"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("Trainer(model_init=make).train()", "The Trainer in line 3 makes its model itself (model_init)"),
-        ("Trainer(a(), model=make()).train()", "The model that the Trainer in line 3 is given has no name, and is not"),
-        ("Trainer(*given).train()", "No model was seen that has a name"),
-    ],
-)
-@pytest.mark.parametrize("lever", [Compile(), CudaGraphs()])
-def test_says_what_name_was_looked_for(tmp_path: Path, text: str, words: str, lever: Lever) -> None:
-    run = run_calling(script(tmp_path, f"{_HEAD}{text}"), "train", through="transformers.trainer")
-    reason = lever.rejects(replace(run, device="NVIDIA H200"), machine())
-    assert reason is not None and reason.startswith(words)
 
 
 # channels-last

@@ -1,0 +1,122 @@
+"""Levers in the words of frameworks: what TrainingArguments, Lightning's Trainer and Accelerate call what they do."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+
+from hotlap.errors import UserError
+from hotlap.record import CallSite, Run
+from hotlap.source import AddArgument, Edit, Script, scripts
+
+Words = Mapping[str, str]
+"""Keyword -> value, in which {name} stands for a setting of the lever; empty for what would contradict it."""
+
+# What a script passes where it has chosen nothing.
+_NO_CHOICE = (None, False, 0, "no", 32, "32", "32-true")
+
+
+@dataclass(frozen=True, slots=True)
+class _Framework:
+    calls: re.Pattern[str]
+    """Full names of what is given the keywords."""
+    words: Mapping[str, Words]
+    """By lever."""
+    imports: str = ""
+    """For the names in the values."""
+
+
+_FRAMEWORKS = (
+    _Framework(
+        calls=re.compile(r"transformers\.(\w+\.)*\w*TrainingArguments"),
+        words={
+            "bf16-autocast": {"bf16": "True", "fp16": ""},
+            "compile": {"torch_compile_mode": '"{mode}"'},  # each of the three has torch_compile=True follow
+            "cuda-graphs": {"torch_compile_backend": '"cudagraphs"'},
+            "fp16-autocast": {"fp16": "True", "bf16": ""},
+            "fused-optimizer": {"optim": '"adamw_torch_fused"'},
+            "pin-and-overlap": {
+                "dataloader_pin_memory": "{pin_memory}",  # torch's True is the default
+                "accelerator_config": '{{"non_blocking": True}}',
+            },
+            "tf32": {"tf32": "True"},
+            "workers": {
+                "dataloader_num_workers": "{num_workers}",
+                "dataloader_prefetch_factor": "{prefetch_factor}",
+                "dataloader_persistent_workers": "{persistent_workers}",
+            },
+        },
+    ),
+    _Framework(
+        calls=re.compile(r"(lightning|lightning\.pytorch|pytorch_lightning)\.Trainer"),
+        words={
+            "bf16-autocast": {"precision": '"bf16-mixed"'},
+            "cudnn-benchmark": {"benchmark": "True"},
+            "fp16-autocast": {"precision": '"16-mixed"'},
+        },
+    ),
+    _Framework(
+        calls=re.compile(r"accelerate\.Accelerator"),
+        words={
+            "bf16-autocast": {"mixed_precision": '"bf16"'},
+            "fp16-autocast": {"mixed_precision": '"fp16"'},
+            "pin-and-overlap": {"dataloader_config": "DataLoaderConfiguration(non_blocking=True)"},
+        },
+        imports="from accelerate import DataLoaderConfiguration",
+    ),
+)
+
+
+def in_their_words(run: Run, lever: str, **settings: str) -> Sequence[Edit] | None:
+    """The lever as arguments of the framework that trains; those whose setting is not given are left out. None where
+    no framework that has words for it is set up in one place of the script.
+
+    Raises:
+        UserError: the script chooses such an argument itself.
+    """
+    try:
+        known = scripts(run)
+    except UserError:  # the source is not what it was: whoever edits it says so
+        return None
+    for framework in _FRAMEWORKS:
+        words = framework.words.get(lever, {})
+        places = [
+            (script, call)
+            for script in known
+            for call in script.all_calls()
+            if framework.calls.fullmatch(script.full_name(call.func) or "")
+        ]
+        if words and len(places) == 1:
+            return tuple(_edits(*places[0], framework, words, settings))
+    return None
+
+
+def _edits(
+    script: Script, call: ast.Call, framework: _Framework, words: Words, settings: Mapping[str, str]
+) -> Iterator[Edit]:
+    chosen = {word.arg: word.value for word in call.keywords}
+    site = script.site(call, calls=script.full_name(call.func) or "")
+    for keyword, value in words.items():
+        if not _named(value) <= settings.keys():
+            continue
+        said = chosen.get(keyword, ast.Constant(value=None))
+        if not isinstance(said, ast.Constant) or said.value not in _NO_CHOICE:
+            raise UserError(f"The script chooses {keyword} itself, in line {call.lineno}.")
+        if value:
+            new = value.format(**settings)
+            imports = framework.imports if "(" in new else ""
+            yield AddArgument(site=site, keyword=keyword, value=new, imports=imports)
+
+
+def _named(value: str) -> set[str]:
+    """The settings that stand in a value."""
+    return {name for _, name, _, _ in Formatter().parse(value) if name is not None}
+
+
+def is_within(site: CallSite) -> bool:
+    """What was made there a framework has made, called by the script's line."""
+    return str(site.detail.get("through", "")).partition(".")[0] in _PACKAGES
+
+
+_PACKAGES = frozenset({"transformers", "accelerate", "lightning", "pytorch_lightning"})
