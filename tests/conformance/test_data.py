@@ -345,7 +345,7 @@ def test_other_scripts(name: str) -> None:
 
 
 BY_WORKERS = {
-    "augmented": "an item draws random numbers",
+    "augmented": "draws random numbers",
 }
 
 WITH_WORKERS = (*BY_WORKERS, "ragged", "chain", "collates by hand", "collates at random", "no batches")

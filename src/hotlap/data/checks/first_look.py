@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import Any, final
 
 from hotlap.data.checks.forked import NoAnswer, cannot_fork, in_a_copy
+from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.opened_files import OpenedFiles, reads_unnamed_files
-from hotlap.data.checks.random_state import Streams
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item.compare import entangled, same, shares_memory
 from hotlap.data.loader.workers import Role
@@ -38,23 +38,18 @@ class _Compute:
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._watch: Watch | None = None
+        self._inputs: Inputs | None = None
         self.reason: str | None = None
 
     def __call__(self, wanted: Sequence[int]) -> list[Any]:
-        watch = self._watch or Watch(self._dataset)
-        streams = Streams(watch.streams)
-        before = streams.states()
+        inputs = self._inputs or Inputs(self._dataset)
+        before = inputs.streams.states()
         items = [self._dataset[wanted[0]]]
-        if self._watch is None:
-            # A file that is opened with the very first item is no change of the data set.
-            self._watch = Watch(self._dataset)
+        if self._inputs is None:
+            inputs.note()
+            self._inputs = inputs
         items += [self._dataset[position] for position in wanted[1:]]
-        drawn, changed = streams.drawn(before), self._watch.changed_by_item()
-        if drawn is not None:
-            self.reason = f"an item draws random numbers (from {drawn})"
-        elif changed is not None:
-            self.reason = f"computing an item changes {changed} of the data set"
+        self.reason = self.reason or inputs.why_not_kept(before)
         return items
 
 

@@ -26,6 +26,9 @@ class Stream:
         return state if self.name == "random" else pickle.dumps(state)
 
 
+States = list[tuple[Stream, Any]]
+"""Generators, and where they were."""
+
 _GLOBAL_STREAMS = (
     Stream("random", random.getstate, random.setstate),
     Stream("numpy.random", np.random.get_state, np.random.set_state),
@@ -53,18 +56,18 @@ class Streams:
 
     own: tuple[Stream, ...] = ()
 
-    def states(self) -> list[Any]:
-        """One per generator; to be handed to `drawn` and `restore`."""
-        return [stream.read() for stream in (*_GLOBAL_STREAMS, *self.own)]
+    def states(self) -> States:
+        """To be handed to `drawn` and `restore`."""
+        return [(stream, stream.read()) for stream in (*_GLOBAL_STREAMS, *self.own)]
 
-    def drawn(self, before: list[Any]) -> str | None:
+    def drawn(self, before: States) -> str | None:
         """Name of the first generator that moved since; None if none did."""
-        for stream, state in zip((*_GLOBAL_STREAMS, *self.own), before, strict=True):
+        for stream, state in before:
             if stream.fingerprint(stream.read()) != stream.fingerprint(state):
                 return stream.name
         return None
 
-    def restore(self, before: list[Any]) -> None:
+    def restore(self, before: States) -> None:
         """Put every generator back to where it was."""
-        for stream, state in zip((*_GLOBAL_STREAMS, *self.own), before, strict=True):
+        for stream, state in before:
             stream.write(state)

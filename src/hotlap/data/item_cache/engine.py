@@ -21,8 +21,9 @@ from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.first_look import NUM_FIRST_CHECKS, first_look
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
-from hotlap.data.checks.opened_files import OpenedFiles, reads_unnamed_files
-from hotlap.data.checks.random_state import Streams
+from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.opened_files import reads_unnamed_files
+from hotlap.data.checks.random_state import States
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item.compare import Unsupported, entangled, same, shares_memory
 from hotlap.data.item_cache.fill import CacheFill
@@ -67,8 +68,7 @@ class ItemCache(CacheFill):
         """True once an item was asked for."""
         self._lock = threading.RLock()
         self._whole = fetches_whole_batches(dataset)
-        self._watch: Watch | None = None
-        self._contents: Contents | None = None
+        self._inputs: Inputs | None = None
         self._before_first = True
         """No item was computed here since the data set was looked at."""
         self._arrived = os.getpid()
@@ -98,6 +98,14 @@ class ItemCache(CacheFill):
     def exact_items(self) -> bool:
         """True if items, too, may be handed out from the store; batches always may."""
         return self._store is not None and self._store.exact_items and not self._own_memory
+
+    @property
+    def _watch(self) -> Watch | None:
+        return None if self._inputs is None else self._inputs.watch
+
+    @property
+    def _contents(self) -> Contents | None:
+        return None if self._inputs is None else self._inputs.contents
 
     def locate(self, indices: Sequence[Any]) -> tuple[Store, torch.Tensor] | None:
         """(store, (B,) positions in it) if all these items are kept and not in doubt; otherwise None."""
@@ -199,13 +207,10 @@ class ItemCache(CacheFill):
         if lost and (self._store is None or not self._store.mappable):
             return self.plain(indices, single=single)
         before_first, self._before_first = self._before_first, False
-        if self._watch is None:
-            self._watch = Watch(self.dataset)
-            self._streams = Streams(self._watch.streams)
-            self._files = OpenedFiles(shared=True)
-        before = self._streams.states()
+        inputs = self._inputs = self._inputs or Inputs(self.dataset)
+        before = inputs.streams.states()
         started_s = perf_counter()
-        with self._files.opened_by_items():
+        with inputs.files.opened_by_items():
             items, rows = self._first(indices, single=single) if before_first else self._more(indices, single=single)
         item_s = (perf_counter() - started_s) / max(1, len(indices))
         self._num_asked += len(indices)
@@ -232,7 +237,7 @@ class ItemCache(CacheFill):
     def drop(self, reason: str) -> None:
         """Forget all items because the data set was changed; begin again, unless that happens too often."""
         with self._lock:
-            if self._store is None and self._watch is None:
+            if self._store is None and self._inputs is None:
                 return
             kept = self.num_cached
             self._forget()
@@ -257,12 +262,12 @@ class ItemCache(CacheFill):
         """(items, rows that may be kept). A file opened with the very first item is no change of the data set."""
         if single or self._whole or not len(indices):
             items = self.plain(indices, single=single)
-            self._watch = Watch(self.dataset)
+            self._note()
             return ([items] if single else items), []
         items = [self.dataset[indices[0]]]
         # In a copy more is known: items were tried before it was made.
         changes_nothing = self._in_copy and self._watch is not None and self._watch.opened() is None
-        self._watch = Watch(self.dataset)
+        self._note()
         items += [self.dataset[index] for index in indices[1:]]
         return items, list(range(0 if changes_nothing else 1, len(indices)))
 
@@ -283,23 +288,22 @@ class ItemCache(CacheFill):
         self._count(asked=len(indices), missed=len(rows))
         return items, rows
 
-    def _why_not_kept(self, before: list[Any]) -> str | None:
+    def _note(self) -> None:
+        """Take what items are made from as it is now."""
+        if self._inputs is None:  # it was dropped while an item was computed
+            self._inputs = Inputs(self.dataset)
+        else:
+            self._inputs.note()
+
+    def _why_not_kept(self, before: States) -> str | None:
         """What was seen around computing items that forbids to keep them."""
-        drawn = self._streams.drawn(before)
-        if drawn is not None:
-            return f"an item of {self._name} draws random numbers (from {drawn}), so items are computed each time"
-        changed = self._watch.changed_by_item() if self._watch is not None else None
-        if changed is not None:
-            return f"computing an item changes {changed} of the data set, so items are computed each time"
-        return None
+        reason = None if self._inputs is None else self._inputs.why_not_kept(before)
+        return None if reason is None else f"{reason}, so items are computed each time"
 
     def _keep(self, indices: Sequence[Any], items: list[Any], rows: list[int]) -> None:
         with self._lock:
-            watch = self._watch
-            if not rows or watch is None:
+            if not rows or self._inputs is None:
                 return  # a change of state shows only when a second item is computed
-            if len(watch.streams) != len(self._streams.own):
-                self._streams = Streams(watch.streams)
             if self._store is None:
                 self._begin(indices, items)
             if self._store is not None:
@@ -314,8 +318,7 @@ class ItemCache(CacheFill):
         rows = [row for row, index in enumerate(indices) if self._position(index) is not None][:NUM_FIRST_CHECKS]
         started_s = perf_counter()
         for row in rows:
-            with self._files.opened_by_items():
-                again = self._again(indices[row])
+            again = self._again(indices[row])
             if again is None:
                 return
             if not same(items[row], again[0]):
@@ -343,14 +346,14 @@ class ItemCache(CacheFill):
 
     def _open_for(self, role: Role) -> str | None:
         """As `_begin`, with items that a copy of this process computes; the reason why there is no store."""
-        watch = Watch(self.dataset)
-        length = watch.length
+        inputs = Inputs(self.dataset)
+        length = inputs.watch.length
         if not length or self._whole:
             return "it fetches whole batches, or has no length"
         seen = first_look(self.dataset, _spread(length, NUM_FIRST_CHECKS), role)
         if seen.reason is not None:
             return seen.reason
-        self._watch, self._streams, self._files = watch, Streams(watch.streams), OpenedFiles(shared=True)
+        self._inputs = inputs
         self._index_types, self._item_s, self._own_memory = {int}, seen.item_s, seen.own_memory
         self._checked_s, self._check_cost_s = perf_counter(), COPY_S + NUM_COPY_CHECKS * seen.item_s
         if self._look_inside(length, lambda: seen.reads_files):
@@ -361,13 +364,9 @@ class ItemCache(CacheFill):
 
     def _look_inside(self, length: int, reads_unnamed: Callable[[], bool]) -> bool:
         """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
-        assert self._watch is not None  # it was made before the first item
+        assert self._inputs is not None  # they were noted before the first item
         try:
-            self._contents = Contents(
-                self.dataset, beside=self._watch, files=self._files, item_s=self._item_s, num_items=length
-            )
-            if not self._files and not self._contents.has_files and reads_unnamed():
-                raise Unseen("its items are read from files that cannot be told")
+            self._inputs.look_inside(item_s=self._item_s, num_items=length, reads_unnamed=reads_unnamed)
         except Unseen as reason:
             self.give_up(f"{self._name} is not kept: {reason}")
         return not self.given_up
@@ -434,9 +433,12 @@ class ItemCache(CacheFill):
     def _arrive(self) -> None:
         """IN A COPY: `worker_init_fn` may have opened files, and so may the first item; else nothing has changed."""
         self._arrived = os.getpid()
-        self._contents, self._pool, self._num_asked = None, None, 0
-        if self._watch is None or self._watch.opened() is None:
-            self._watch, self._before_first = self._watch and Watch(self.dataset), True
+        self._pool, self._num_asked, inputs = None, 0, self._inputs
+        if inputs is None or inputs.watch.opened() is None:
+            self._before_first = True
+            if inputs is not None:
+                inputs.contents = None
+                inputs.note()
         else:  # the items of this worker are its own
             self._forget()
 
@@ -497,16 +499,19 @@ class ItemCache(CacheFill):
 
     def _again(self, index: Any) -> tuple[Any] | None:
         """(the item computed once more,), leaving no trace in any generator; None if that gave reason to give up."""
-        before = self._streams.states()
+        assert self._inputs is not None  # something was computed before
+        streams, files = self._inputs.streams, self._inputs.files
+        before = streams.states()
         try:
-            item = self.dataset[index]
+            with files.opened_by_items():
+                item = self.dataset[index]
         except Exception as error:
-            self._streams.restore(before)
+            streams.restore(before)
             self.give_up(f"an item of {self._name} could not be computed twice ({type(error).__name__}: {error})")
             return None
         reason = self._why_not_kept(before)
         if reason is not None:
-            self._streams.restore(before)
+            streams.restore(before)
             self.give_up(reason)
             return None
         return (item,)
@@ -544,7 +549,7 @@ class ItemCache(CacheFill):
     def _forget(self) -> None:
         self._stop()
         self._store = None
-        self._watch = self._contents = None
+        self._inputs = None
         self._before_first = True
         self.progress = Progress(0)
         self._index_types = set()

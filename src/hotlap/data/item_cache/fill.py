@@ -7,8 +7,6 @@ from typing import Any
 
 from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
-from hotlap.data.checks.opened_files import OpenedFiles
-from hotlap.data.checks.random_state import Streams
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
@@ -40,8 +38,6 @@ class CacheFill(ABC):
         """True if the items were found on disk."""
         self._full = False
         self._process = os.getpid()
-        self._streams = Streams()
-        self._files = OpenedFiles()
         self._store: Store | None = None
         self._opened: OpenStore | None = None
         self._pool: FillPool | None = None

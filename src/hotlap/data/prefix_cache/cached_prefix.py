@@ -9,11 +9,9 @@ from typing import Any, final
 from torch.utils.data import get_worker_info
 
 from hotlap.data.checks.checksums import Unseen
-from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
+from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.opened_files import OpenedFiles, reads_unnamed_files
-from hotlap.data.checks.random_state import Streams
-from hotlap.data.checks.watch import Watch
 from hotlap.data.item.codec import pack, unpack
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.disk import DiskUnavailable
@@ -59,40 +57,33 @@ class _Heads:
 
     def __init__(self, dataset: Any, *, memory_bytes: int | None, role: Role | None) -> None:
         """`role`: what the script's workers are told; None without workers."""
-        self.watch = Watch(dataset)
+        self._inputs = Inputs(dataset)
         self.pipelines = Pipelines(dataset)
         self.reason: str | None = None
         self.where: str | None = None
         """A sentence's end if heads are not all in memory."""
         self.bin: SharedRecords | None = None
-        self._streams = Streams(self.watch.streams)
         self._dataset = dataset
         self._process = os.getpid()
         self._head_s = 0.0
         self._checked_s = perf_counter()
         self._hits = 0
-        self._files = OpenedFiles(shared=True)
-        self._contents: Contents | None = None
         self._differs: str | None = None
         try:
             cut = self._survey() if role is None else self._survey_in_a_copy(role)
             self.pipelines.heads = cut.heads  # a process may have found them that is no more
             self._head_s = cut.head_s
-            self._contents = Contents(
-                dataset, beside=self.watch, files=self._files, item_s=cut.head_s, num_items=len(dataset)
-            )
-            if cut.reads_files and not self._contents.has_files:
-                raise Unseen("its items are read from files that cannot be told")
+            self._inputs.look_inside(item_s=cut.head_s, num_items=len(dataset), reads_unnamed=lambda: cut.reads_files)
             self.bin, self.where = _records_for(len(dataset), cut.entry_bytes, memory_bytes)
         except (CannotSplit, Unsupported, NoAnswer, Unseen) as reason:
             self.reason = str(reason)
 
     def begin_epoch(self) -> None:
         """Look at all that items are made from."""
-        if self._contents is None or self.bin is None or self.reason is not None:
+        if self._inputs.contents is None or self.bin is None or self.reason is not None:
             return
         try:
-            self._differs = self._contents.changed(self.bin.num_kept)
+            self._differs = self._inputs.contents.changed(self.bin.num_kept)
         except Unseen as reason:
             self.bin.close()
             self.reason = f"no more heads are kept: {reason}"
@@ -100,11 +91,11 @@ class _Heads:
     def changed(self) -> str | None:
         """What is no longer as it was. A worker may open files, or have them opened, before its first item."""
         if os.getpid() == self._process:
-            return self._differs or self.watch.changed()
+            return self._differs or self._inputs.watch.changed()
         self._process = os.getpid()
-        changed = self.watch.opened()
+        changed = self._inputs.watch.opened()
         if changed is None and self._opens():
-            self.watch = Watch(self._dataset)
+            self._inputs.note()
         return changed
 
     def half(self, place: int) -> HalfItem:
@@ -119,27 +110,27 @@ class _Heads:
         if parts is not None and self._still(place, parts):
             kept: HalfItem = unpack(parts)
             return kept
-        before = self._streams.states()
+        before = self._inputs.streams.states()
         try:
-            with self._files.opened_by_items():
+            with self._inputs.files.opened_by_items():
                 half = self.pipelines.half(place)
-            if parts is None and self._streams.drawn(before) is None:
+            if parts is None and self._inputs.streams.drawn(before) is None:
                 held.put(place, pack(half))
         except (CannotSplit, Unsupported):
-            self._streams.restore(before)
+            self._inputs.streams.restore(before)
             raise
         return half
 
     def _opens(self) -> bool:
         """IN A WORKER: compute a head, so that files are open; False if that changed something."""
-        before = self._streams.states()
+        before = self._inputs.streams.states()
         try:
             self.pipelines.half(0)
         except CannotSplit:
             return False  # the item itself will tell
         finally:
-            self._streams.restore(before)
-        return self.watch.opened() is None
+            self._inputs.streams.restore(before)
+        return self._inputs.watch.opened() is None
 
     def _still(self, place: int, parts: list[Any]) -> bool:
         """Compute a kept head again, if it is time to; False if it came out different."""
@@ -147,10 +138,10 @@ class _Heads:
         started_s = perf_counter()
         if self._hits % RECHECK_EVERY or started_s - self._checked_s < RECHECK_SHARE * self._head_s:
             return True
-        before = self._streams.states()
+        before = self._inputs.streams.states()
         again = pack(self.pipelines.half(place))
-        drawn = self._streams.drawn(before)
-        self._streams.restore(before)
+        drawn = self._inputs.streams.drawn(before)
+        self._inputs.streams.restore(before)
         self._checked_s = perf_counter()
         if drawn is None and _equal(again, parts):
             return True
@@ -166,14 +157,14 @@ class _Heads:
     def _survey_as(self, role: Role) -> _Cut:
         """IN A COPY: as a worker."""
         role.play(0, self._dataset)
-        self.watch = Watch(self._dataset)
+        self._inputs.note()
         return self._survey()
 
     def _survey(self) -> _Cut:
         """Find the cut, and try it on some items."""
         if not len(self._dataset):
             raise CannotSplit("it is empty")
-        before = self._streams.states()
+        before = self._inputs.streams.states()
         try:
             return self._cut(len(self._dataset))
         except (CannotSplit, Unsupported):
@@ -181,14 +172,14 @@ class _Heads:
         except Exception as error:  # of the script's code; the script meets it when it asks for that item itself
             raise CannotSplit(f"an item could not be computed ({type(error).__name__}: {error})") from error
         finally:
-            self._streams.restore(before)
+            self._inputs.streams.restore(before)
 
     def _cut(self, length: int) -> _Cut:
         places = sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)})
         for place in places:
-            self.pipelines.find_heads(place, self._streams.own)
-            if place == places[0] and self.watch.opened() is None:
-                self.watch = Watch(self._dataset)  # a file opened with the very first item is no change
+            self.pipelines.find_heads(place, self._inputs.streams.own)
+            if place == places[0] and self._inputs.watch.opened() is None:
+                self._inputs.note()  # a file opened with the very first item is no change
         why_not = self.pipelines.why_not()
         if why_not is not None:
             raise CannotSplit(why_not)
@@ -199,7 +190,7 @@ class _Heads:
         whole_s, head_s = sum(each[0] for each in tried), sum(each[1] for each in tried)
         if head_s < LEAST_SHARE * whole_s:
             raise CannotSplit("what comes before the first random draw takes no time worth keeping")
-        changed = self.watch.changed()
+        changed = self._inputs.watch.changed()
         if changed is not None:
             raise CannotSplit(f"computing an item changes {changed} of the data set")
         entry_bytes = sum(each[2] for each in tried) // len(tried)
@@ -207,20 +198,20 @@ class _Heads:
 
     def _try_item(self, place: int) -> tuple[float, float, int]:
         """(seconds of an item, seconds of its head, bytes of its entry); `CannotSplit` if the halves do not make it."""
-        before = self._streams.states()
+        before = self._inputs.streams.states()
         begun_s = perf_counter()
         item = self._dataset[place]
         whole_s = perf_counter() - begun_s
-        after = self._streams.states()
-        self._streams.restore(before)
+        after = self._inputs.streams.states()
+        self._inputs.streams.restore(before)
         begun_s = perf_counter()
         half = self.pipelines.half(place)
         head_s = perf_counter() - begun_s
-        if self._streams.drawn(before) is not None:
+        if self._inputs.streams.drawn(before) is not None:
             raise CannotSplit("it draws random numbers outside of its transforms")
         parts = [bytes(part) for part in pack(half)]
         again = self.pipelines.whole(unpack(parts))
-        if self._streams.drawn(after) is not None or not _equal(pack(item), pack(again)):
+        if self._inputs.streams.drawn(after) is not None or not _equal(pack(item), pack(again)):
             raise CannotSplit("an item comes out different when its transforms are cut in two")
         return whole_s, head_s, sum(map(len, parts))
 
