@@ -75,11 +75,18 @@ def test_a_bound_is_what_the_share_says(share: float) -> None:
 
 
 def test_nothing_is_said_of_too_few_steps_or_of_a_step_that_is_all_saved() -> None:
-    assert batches.level([0.1] * 7) is None
+    assert batches.level([0.1] * 2) is None
     assert batches.level([0.1] * 40 + [-1.0]) is None
-    assert batches.speedup_without([0.1] * 7, [0.05] * 7) is None
+    assert batches.speedup_without([0.1] * 2, [0.05] * 2) is None
     assert batches.speedup_without([0.1] * 40, [0.1] * 40) is None
-    assert batches.difference([0.1] * 3, [0.1] * 40) is None
+    assert batches.difference([0.1] * 2, [0.1] * 40) is None
+
+
+def test_few_steps_as_a_trace_holds_them_are_a_batch_each() -> None:
+    found = batches.level([0.1, 0.12, 0.11])
+    assert found is not None
+    assert found.freedom == 2
+    assert found.mean_s == pytest.approx(0.11)
 
 
 def test_a_difference_of_phases_is_found_with_its_sign() -> None:
