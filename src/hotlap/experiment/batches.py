@@ -43,7 +43,9 @@ def level(step_s: Sequence[float]) -> Level | None:
     steps = np.asarray(step_s, dtype=np.float64)
     if _num_batches(len(steps)) < 2 or not np.all(np.isfinite(steps)) or steps.min() <= 0:
         return None
-    longest = np.sort(steps)[-1 - max(1, int(PAUSES_SHARE * len(steps)))]
+    # Of so few that each is a batch nobody can tell which is rare.
+    rare = max(1, int(PAUSES_SHARE * len(steps))) if len(steps) >= 2 * MIN_BATCH else 0
+    longest = np.sort(steps)[-1 - rare]
     mean_s, error_s, freedom = _mean(np.minimum(steps, longest))
     return Level(mean_s=mean_s, log_error=error_s / mean_s, freedom=freedom)
 
