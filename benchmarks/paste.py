@@ -69,13 +69,15 @@ def block(what: str, results: Results, *, folder: str = "") -> str:
 
 
 def output(text: str, begin: str) -> str:
-    """What a terminal showed, without the blanks that fill its lines; one section of it where `begin` names one.
+    """What a terminal showed, without the blanks that fill its lines; one section of it where `begin` names one, "answer" the last.
 
     Raises:
         ValueError: no line begins like that.
     """
     lines = text.rstrip().split("\n")
-    if begin:
+    if begin == "answer":
+        lines = lines[len(lines) - lines[::-1].index("") :]
+    elif begin:
         first = next((number for number, line in enumerate(lines) if line.startswith(begin)), None)
         if first is None:
             raise ValueError(f"no line of the output begins with {begin!r}")
