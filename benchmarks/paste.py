@@ -69,7 +69,8 @@ def block(what: str, results: Results, *, folder: str = "") -> str:
 
 
 def output(text: str, begin: str) -> str:
-    """What a terminal showed, without the blanks that fill its lines; one section of it where `begin` names one, "answer" the last.
+    """What a terminal showed, without the blanks that fill its lines; one section of it where `begin` names one, the
+    last where it is "answer".
 
     Raises:
         ValueError: no line begins like that.
