@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from hotlap.probe.evidence import leaves
-from hotlap.probe.modes import Onlooker, is_view, name_of
+from hotlap.probe.modes import ObserverMode, is_view, name_of
 from hotlap.record import Operator
 
 # Operators of torch's own that do much arithmetic and have no formula in torch's table (those with one are looked up
@@ -32,7 +32,7 @@ _SAME_FORMULA = {
 _MAX_OPERATORS = 40
 
 
-class Counting(Onlooker):
+class Counting(ObserverMode):
     """On for one step. It sees what torch's kernels are called with; a graph of torch.compile it sees only in parts."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from torch.utils import _python_dispatch as dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Onlooker(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for its modes
+class ObserverMode(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types for its modes
     """Sees every operator that reaches a kernel, and changes nothing. What torch.compile made runs as it is.
 
     Who wants to know of operators derives from it and says what to do with each in `saw`.
@@ -60,7 +60,7 @@ def is_view(func: Any) -> bool:
     return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
 
 
-def put_on(mode: Onlooker) -> None:
+def put_on(mode: ObserverMode) -> None:
     """From now on `mode` sees every operator of this thread, and of its backward passes."""
     if dispatch._get_current_dispatch_mode_stack():
         # It could leave before ours, and would take ours off instead of itself.
@@ -72,7 +72,7 @@ def put_on(mode: Onlooker) -> None:
     mode.__enter__()  # type: ignore[no-untyped-call] # as above
 
 
-def take_off(mode: Onlooker) -> None:
+def take_off(mode: ObserverMode) -> None:
     """Also from under modes that the script put on since; nothing happens where it is not on."""
     if not any(other is mode for other in dispatch._get_current_dispatch_mode_stack()):
         return

@@ -4,6 +4,7 @@ import ast
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
@@ -42,6 +43,7 @@ class Arguments:
         return " x ".join(f"[{', '.join(map(str, shape))}]" for shape in self.shapes if shape)
 
 
+@lru_cache(maxsize=1 << 12)
 def read(written: Written) -> Arguments:
     """What cannot be read is left out: a trace may hold anything."""
     types, values = _texts(written.types), _texts(written.values)

@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Work(StrEnum):
@@ -72,6 +73,11 @@ _PLAIN = re.compile(r"ffma|simt|sgemm|dgemm|scudnn", re.IGNORECASE)
 _SILENT = re.compile(r"triton_|miopenSp3|winograd|splitKreduce|offsets|transpose", re.IGNORECASE)
 
 
+# A trace holds the same few hundred names again and again.
+_remembered = lru_cache(maxsize=1 << 14)
+
+
+@_remembered
 def work_of(kernel: str, operator: str = "") -> Work:
     """By the operator first: the same kernel multiplies matrices for a convolution and for a linear layer."""
     if _OF_KERNELS[Work.COMMUNICATION].search(kernel):
@@ -83,6 +89,7 @@ def work_of(kernel: str, operator: str = "") -> Work:
     return Work.OTHER
 
 
+@_remembered
 def on_matrix_cores(kernel: str) -> bool | None:
     """True for a product on tensor cores (AMD: matrix cores), False for one on plain ones; None for what is no product
     of matrices, or does not tell."""

@@ -84,10 +84,10 @@ class StepKernels:
         """Part of the time of matrix products in kernels on matrix cores; None where no kernel tells."""
         told = [kernels.on_matrix_cores(name) for name in self._trace.names]
         on, off = (
-            sum(s for s, name in zip(self.seconds, self._trace.name[self.rows], strict=True) if told[name] is which)
+            float(self.seconds[np.array([one is which for one in told])[self._trace.name[self.rows]]].sum())
             for which in (True, False)
         )
-        return float(on / (on + off)) if on + off > 0 else None
+        return on / (on + off) if on + off > 0 else None
 
     def recomputed_s(self, threads: frozenset[int]) -> float:
         """A step's kernels of the forward pass that were launched again within the backward pass."""

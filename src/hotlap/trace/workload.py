@@ -78,18 +78,28 @@ def workload(one: Reading, *, devices: Iterable[Device] = ()) -> Workload:
     precision = _precision(one)
     steps = len(one.run.step_s)
     input_s, workers = _input(one)
-    copied = one.rows & one.trace.named(_TO_DEVICE) & (one.trace.num_bytes > 0)
-    alone = "its communication is left out" if one.run.world_size > 1 else ""
+    notes = [f"read from a trace of {one.run.device}"]
+    if one.run.world_size > 1:
+        notes.append("its communication is left out")
     return Workload(
         operators=tuple(_operator(one, key, group, device, precision, steps) for key, group in groups.items()),
         name=one.trace.title,
         precision=precision,
         matmul_tf32=precision is Precision.TF32,
-        batch_bytes=float(one.trace.num_bytes[copied].sum()) / steps,
+        batch_bytes=_copied_bytes(one) / steps,
         input_s=input_s,
         input_workers=workers,
-        notes=(f"read from a trace of {one.run.device}", *([alone] if alone else ())),
+        notes=tuple(notes),
     )
+
+
+def _copied_bytes(one: Reading) -> float:
+    """To the device, launched within the steps."""
+    trace = one.trace
+    called = trace.start[np.maximum(trace.launch, 0)]
+    inside = (trace.launch >= 0) & (called >= one.steps.start) & (called < one.steps.end)
+    copies = one.rows & trace.named(_TO_DEVICE) & (trace.num_bytes > 0) & inside
+    return float(trace.num_bytes[copies].sum())
 
 
 _Key = tuple[str, int, Stage, Work]
@@ -160,7 +170,7 @@ def _precision(one: Reading) -> Precision:
         else:
             found = Precision.TF32 if on_cores else Precision.IEEE
         seconds[found] += spent
-    return max(seconds, key=lambda one: seconds[one], default=Precision.FP32)
+    return max(seconds, key=lambda precision: seconds[precision], default=Precision.FP32)
 
 
 def step_s(one: Reading) -> float:

@@ -59,6 +59,23 @@ def test_the_exchange_of_ranks_is_left_out(tmp_path: Path) -> None:
     assert {operator.kind for operator in workload.workload(one).operators} == {Kind.MATMUL, Kind.ELEMENTWISE}
 
 
+def test_batches_are_what_is_copied_within_the_steps(tmp_path: Path) -> None:
+    told = document()
+    for number, (at, inside) in enumerate([(50.0, True), (STEPS * 1000.0 + 50, False)]):
+        host = {"ph": "X", "pid": 100, "tid": 100, "dur": 5}
+        told["traceEvents"] += [
+            {**host, "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "ts": at, "args": {"correlation": 900 + number}},
+            {
+                **host, "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "ts": at + 10,
+                "args": {"device": 0, "stream": 9, "correlation": 900 + number, "bytes": 4000 if inside else 9000},
+            },
+        ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(told))
+    step = workload.workload(reading(table.read(TraceFile(path))))
+    assert step.batch_bytes == 4000 / STEPS
+
+
 @pytest.mark.parametrize(
     ("loading", "seconds", "workers"),
     [("_SingleProcessDataLoaderIter", 300 * US, 0), ("_MultiProcessingDataLoaderIter", 1000 * US, 1), ("", None, None)],

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from hotlap.probe.clock import PHASES
-from hotlap.probe.modes import Onlooker
+from hotlap.probe.modes import ObserverMode
 from hotlap.probe.watches.operators import dispatch_s
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import CallFacts, Phase, PhaseCalls
@@ -116,7 +116,7 @@ def _medians(steps: Sequence[Sequence[float]]) -> dict[Phase, float]:
     return {phase: median(spent) for phase, spent in zip(PHASES, zip(*steps, strict=True), strict=True)}
 
 
-class _Prices(Onlooker):
+class _Prices(ObserverMode):
     """What each operator took, by phase and size."""
 
     def __init__(self, phase: Callable[[], Phase], *, bytes_per_s: float) -> None:

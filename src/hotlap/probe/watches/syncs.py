@@ -16,7 +16,7 @@ import torch
 
 from hotlap import accelerator, cuda
 from hotlap.probe.guard import Function
-from hotlap.probe.modes import Onlooker, name_of, non_blocking
+from hotlap.probe.modes import ObserverMode, name_of, non_blocking
 from hotlap.probe.tally import Tally, here
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import SightingKind
@@ -146,7 +146,7 @@ class Syncs(Watch):
             self._tally.add(SightingKind.SYNC, _WAITS[name], here(), cost_s=cost_s)
 
 
-class _Durations(Onlooker):
+class _Durations(ObserverMode):
     """What was dispatched since the last warning, and how long it took on the host; or, where there is someone to be
     told, each operator that waited."""
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import torch
 
 from hotlap import accelerator
+from hotlap.probe.copy_tracker import CopyTracker
 from hotlap.probe.guard import Function
-from hotlap.probe.journeys import Journeys
 from hotlap.probe.tally import Tally
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase
@@ -25,26 +25,26 @@ class Trips(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._tally = Tally()
-        self._journeys: Journeys | None = None
+        self._tracker: CopyTracker | None = None
 
     def open(self) -> None:
         """Nothing travels where there is no device."""
         if accelerator.in_use() is None:
             return
-        journeys = Journeys(self._tally)
-        journeys.is_loading = lambda: self.session.clock.phase() is Phase.INPUT
-        self.put_on(journeys)
-        self._journeys = journeys
-        hears_batches = self.guarded(lambda iterator, batch: journeys.data(batch))
+        tracker = CopyTracker(self._tally)
+        tracker.is_loading = lambda: self.session.clock.phase() is Phase.INPUT
+        self.put_on(tracker)
+        self._tracker = tracker
+        hears_batches = self.guarded(lambda iterator, batch: tracker.data(batch))
         self.session.on_batch.append(hears_batches)
         self.patch.on_undo(lambda: self.session.on_batch.remove(hears_batches))
-        self._hook_readers(journeys)
+        self._hook_readers(tracker)
         super().open()
 
     def goes_on(self, num_steps: int) -> bool:
         """Where there is anything to be seen."""
         self._tally.step = num_steps
-        return self._journeys is not None and super().goes_on(num_steps)
+        return self._tracker is not None and super().goes_on(num_steps)
 
     def close(self, num_steps: int) -> None:
         """Nobody is followed any more."""
@@ -54,11 +54,11 @@ class Trips(Watch):
     def fields(self) -> Mapping[str, Any]:
         """One sighting for each line and kind."""
         notes: tuple[str, ...] = ()
-        if self._journeys is not None and self._journeys.failures:
-            notes = (f"{self._journeys.failures} operators could not be followed in the search for needless copies.",)
+        if self._tracker is not None and self._tracker.failures:
+            notes = (f"{self._tracker.failures} operators could not be followed in the search for needless copies.",)
         return {"sightings": self._tally.sightings(), "notes": notes}
 
-    def _hook_readers(self, journeys: Journeys) -> None:
+    def _hook_readers(self, tracker: CopyTracker) -> None:
         """What reads or waits without an operator."""
 
         def before(owner: Any, name: str, told: Callable[..., None]) -> None:
@@ -72,8 +72,8 @@ class Trips(Watch):
             self.hook(self.patch, owner, name, telling)
 
         for name in ("numpy", "tolist"):
-            before(torch.Tensor, name, journeys.read)
+            before(torch.Tensor, name, tracker.read)
         for owner, name, _ in accelerator.waits():
             for method in (name, "query"):
                 if hasattr(owner, method):
-                    before(owner, method, lambda *_: journeys.waited())
+                    before(owner, method, lambda *_: tracker.waited())

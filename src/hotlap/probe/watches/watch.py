@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hotlap.levers.lever import Patch
 from hotlap.probe import modes
 from hotlap.probe.guard import Function, Guard
-from hotlap.probe.modes import Onlooker
+from hotlap.probe.modes import ObserverMode
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -35,7 +35,7 @@ class Watch(ABC):
     """Known from `install` on."""
     _guard: Guard | None = None
     _left_out: Callable[[], None] | None = None
-    _mode: Onlooker | None = None
+    _mode: ObserverMode | None = None
     _opened: float = 0.0
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Watch(ABC):
         """`owner.name` becomes `make` of what it was, guarded, until `patch` is undone."""
         patch.set(owner, name, self.around(getattr(owner, name), make))
 
-    def put_on(self, mode: Onlooker) -> None:
+    def put_on(self, mode: ObserverMode) -> None:
         """WINDOW: `mode` sees every operator until it closes.
 
         Raises:

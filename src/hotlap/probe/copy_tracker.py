@@ -10,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from hotlap import accelerator
 from hotlap.probe.evidence import leaves
-from hotlap.probe.modes import Onlooker, is_view, non_blocking
+from hotlap.probe.modes import ObserverMode, is_view, non_blocking
 from hotlap.probe.tally import Spot, Tally, here
 from hotlap.record import SightingKind
 
@@ -49,7 +49,7 @@ class _Known:
 _DATA = _Origin(_From.DATA, "", Spot(), 0, 0.0)
 
 
-class Journeys(Onlooker):
+class CopyTracker(ObserverMode):
     """Tells a Tally of needless, blocking and unsafe copies."""
 
     def __init__(self, tally: Tally) -> None:
