@@ -177,8 +177,10 @@ def predictions(study: Study) -> Section | None:
 
 
 def warnings(study: Study) -> Section | None:
-    """What the reader should know; None without a warning."""
-    return Section(name="warnings", title="Warnings", notes=study.warnings) if study.warnings else None
+    """What the reader should know, and the answer does not say already; None without a warning."""
+    answer = outcome.conclusion(study).sentence
+    notes = tuple(warning for warning in study.warnings if warning not in answer)
+    return Section(name="warnings", title="Warnings", notes=notes) if notes else None
 
 
 def sections(study: Study) -> tuple[Section, ...]:

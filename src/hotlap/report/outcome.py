@@ -191,10 +191,11 @@ def runs_on(study: Study) -> str | None:
     ours = dict.fromkeys(_OURS.findall(study.patch))
     if not ours:
         return "The patched script is plain PyTorch: it runs where hotlap is not installed."
-    return (
-        f"The patched script needs hotlap when it runs (pip install hotlap): it calls {', '.join(ours)}. "
-        "To apply the part in plain PyTorch alone: hotlap apply --without hotlap."
-    )
+    needs = f"The patched script needs hotlap when it runs (pip install hotlap): it calls {', '.join(ours)}."
+    # Each lever of that kind writes calls of one function.
+    if study.result is None or len(study.result.levers) <= len(ours):
+        return needs
+    return f"{needs} To apply the part in plain PyTorch alone: hotlap apply --without hotlap."
 
 
 _OURS = re.compile(r"^\+\s*from hotlap[\w.]* import (\w+)", re.MULTILINE)

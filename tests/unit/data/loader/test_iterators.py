@@ -56,6 +56,17 @@ class Eager(Sampler[int]):
         return (random.randrange(50) for _ in range(self.num_items))
 
 
+class EagerBatches(Sampler[list[int]]):
+    """Draws as its iterator is made: torch makes two where workers are started, and uses the second."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __iter__(self) -> Iterator[list[int]]:
+        first = random.randrange(44)
+        return iter([[first + number, first] for number in range(len(self))])
+
+
 SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "shuffled": dict,
     "persistent": lambda: {"persistent_workers": True},
@@ -67,6 +78,7 @@ SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {
         "shuffle": False,
         "batch_sampler": BatchSampler(RandomSampler(range(50), replacement=True), 7, False),
     },
+    "eager batch sampler": lambda: {"batch_size": 1, "shuffle": False, "batch_sampler": EagerBatches()},
     "own generator": lambda: {"generator": torch.Generator().manual_seed(5)},
     "subset": lambda: {"shuffle": False, "sampler": SubsetRandomSampler(range(0, 50, 3))},
     "collate": lambda: {"collate_fn": list},
@@ -106,6 +118,42 @@ def test_a_loop_that_draws_and_breaks_off_sees_the_same_streams(persistent: bool
         return seen
 
     assert_same_epochs([(a[0], a[1:]) for a in loop(cached(Pictures()))], [(b[0], b[1:]) for b in loop(Pictures())])
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_eager_batch_sampler_gives_the_same_batches_where_all_is_kept(persistent: bool) -> None:
+    kept, settings = cached(Pictures()), {"batch_size": 1, "shuffle": False, "persistent_workers": persistent}
+    run(kept, num_epochs=1)
+    assert kept.full
+    plain = run(Pictures(), batch_sampler=EagerBatches(), **settings)
+    assert_same_epochs(run(kept, batch_sampler=EagerBatches(), **settings), plain)
+
+
+class Moves(Pictures):
+    """Items that draw, and throw away what they drew, when they are told to by what no cache looks at."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if os.environ.get("ITEMS_DRAW"):
+            random.random(), np.random.rand(), torch.rand(())
+        return super().__getitem__(index)
+
+
+class Numbers(Eager):
+    """Indices as numpy has them: nothing is gathered by such."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return (np.int64(index) for index in range(self.num_items))
+
+
+def test_items_that_cannot_be_gathered_leave_the_streams_of_the_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = cached(Moves())
+    run(kept, num_epochs=1)
+    assert kept.full
+    monkeypatch.setenv("ITEMS_DRAW", "1")
+    settings = {"shuffle": False, "sampler": Numbers(40), "num_epochs": 2}
+    plain = run(Moves(), **settings)
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter, "__init__", fails)
+    assert_same_epochs(run(kept, **settings), plain)
 
 
 def test_two_loaders_at_once_see_the_same_streams() -> None:
