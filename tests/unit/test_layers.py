@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tune"}),
     frozenset({"launch"}),
     frozenset({"report"}),
-    frozenset({"cli", "lab"}),
+    frozenset({"cli", "lab", "mcp"}),
 )
 LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}
 
@@ -171,6 +172,7 @@ PARENT += (
 PARENT += ("lab", "lab.terminal", "cli.notebook", "cli.lab")
 PARENT += tuple(f"lab.{name}" for name in ("transfer", "launch_floor", "pinning", "devices", "lorenz", "transformer"))
 PARENT += ("lab.checklist",)
+PARENT += ("mcp.server",) if find_spec("mcp") else ()
 
 
 def test_the_parent_never_loads_torch() -> None:

@@ -19,6 +19,7 @@ from hotlap.cli import (
     explain,
     lab,
     machine,
+    mcp,
     measure,
     predict,
     read,
@@ -64,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hotlap {hotlap.__version__}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(prog="hotlap", metavar="COMMAND", required=True)
     groups = {title: [_added(add, subparsers) for add in adds] for title, adds in _GROUPS.items()}
     subparsers.help = argparse.SUPPRESS
     parser.epilog = f"{_listed(groups)}\n{_EPILOG}"
@@ -79,6 +80,7 @@ _GROUPS: Mapping[str, tuple[Callable[["Subparsers"], None], ...]] = {
     "make a training faster": (tune.add_parser, apply.add_parser, run.add_parser),
     "see where its time goes": (measure.add_parser, explain.add_explain, explain.add_levers, read.add_parser),
     "judge changes, in CI as well": (check.add_parser, compare.add_parser),
+    "for agents": (mcp.add_parser,),
     "studies made here": (show.add_show, show.add_list, show.add_clean),
     "hardware": (machine.add_parser, predict.add_parser, lab.add_parser),
 }

@@ -1,0 +1,37 @@
+"""`hotlap mcp`: the commands as tools for clients of the Model Context Protocol."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from hotlap.cli import words
+from hotlap.errors import UserError
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Tell the parser of `hotlap` about this command."""
+    parser = words.command(
+        subparsers,
+        "mcp",
+        summary="serve measure, tune, check and others to an MCP client",
+        description="A server of the Model Context Protocol over standard input and output. Its tools are measure, "
+        "tune, check, apply, explain and read, with the options that an agent needs; the studies made are resources. "
+        "It is started by the client, not by hand.",
+        examples=("hotlap mcp", "claude mcp add hotlap -- hotlap mcp"),
+        note="It needs the package mcp: pip install 'hotlap[mcp]'.",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until the client leaves; the exit code."""
+    try:
+        from hotlap.mcp.server import Server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "pydantic"):
+            raise
+        raise UserError("`hotlap mcp` needs the package mcp, version 2: pip install 'hotlap[mcp]'.") from None
+    if sys.stdin.isatty():
+        print("hotlap: waiting for a client on standard input; Ctrl-C ends it.", file=sys.stderr)
+    Server(Path.cwd()).run("stdio")
+    return 0

@@ -1,0 +1,267 @@
+"""Folder -> the server: a tool for each command that somebody calls who is no person, and the studies as resources."""
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp_types import Resource, ToolAnnotations
+from pydantic import Field
+
+import hotlap
+from hotlap.cli import check, shelf, words
+from hotlap.errors import HotlapError
+from hotlap.mcp import commands
+from hotlap.record import Study, encode, load
+from hotlap.report import markdown, outcome, story
+from hotlap.report.clean import clean_line
+
+INSTRUCTIONS = """\
+hotlap makes PyTorch training scripts faster and checks that they train the same.
+`measure` says where the time of a step goes and what could be gained at best; it takes about a minute. `tune` tries
+changes and proves which of them help; `apply` writes what it found. After an edit of your own, `check` compares the
+script before and after it: whether it is faster, and whether it still trains the same. Believe an interval, not its
+middle: where it includes 1, nothing was gained. Scripts run unchanged, and what they write is thrown away.
+One training runs at a time, since two would disturb each other's times.
+"""
+
+Told = Context[Any, Any]
+Command = Annotated[
+    list[str],
+    Field(
+        description="The training as behind `python`: ['train.py', '--lr', '0.1'] or ['-m', 'package.train']; "
+        "or ['--', 'torchrun', ...] for another program"
+    ),
+]
+Folder = Annotated[str, Field(description="The folder that the training is started in")]
+Budget = Annotated[str, Field(description="Time for all of it, as in 90s, 5m or 1h")]
+Levers = Annotated[list[str], Field(description="Names of levers; `explain` with the name `all` lists them")]
+StudyName = Annotated[str | None, Field(description="Folder of a study, as in .hotlap/train-20260504-093000")]
+
+_LOOKS = ToolAnnotations(read_only_hint=True)
+# They run the user's training: with what that does beyond its folder, they change the world as it does.
+_RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False)
+_WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
+
+_WAYS = {"diff": ["--diff"], "check": ["--check"], "write": [], "revert": ["--revert"]}
+
+
+class Server(MCPServer[Any]):
+    """Speaks for hotlap in `folder`, and in any that a tool is given."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("hotlap", version=hotlap.__version__, instructions=INSTRUCTIONS, log_level="WARNING")
+        self._folder = folder
+        self._folders = {folder: None}
+        self._alone = anyio.Lock()
+        for tool, annotations in (
+            (self.measure, _RUNS),
+            (self.tune, _RUNS),
+            (self.check, _RUNS),
+            (self.apply, _WRITES),
+            (self.explain, _LOOKS),
+            (self.read, _LOOKS),
+        ):
+            # A text is not told a second time as an object with one key.
+            self.add_tool(tool, annotations=annotations, structured_output=None if tool == self.check else False)
+        for uri, read, kind in (
+            ("hotlap://studies/{name}", self._report, "text/markdown"),
+            ("hotlap://studies/{name}/json", self._json, "application/json"),
+        ):
+            self.resource(uri, mime_type=kind)(read)
+
+    # Tools: their docstrings are what a client shows
+
+    async def measure(self, ctx: Told, command: Command, folder: Folder = ".", quick: bool = False) -> str:
+        """Find where the time of a training step goes, by line and cause, and what could be gained at best.
+
+        `quick` runs the script once only: less is known of noise.
+        """
+        options = ["--quick"] if quick else []
+        return await self._studied(ctx, "measure", options, command, folder, budget_s=None)
+
+    async def tune(
+        self,
+        ctx: Told,
+        command: Command,
+        folder: Folder = ".",
+        budget: Budget = "5m",
+        levers: Levers = [],  # noqa: B006 - read only, and the default that the schema shows
+        skip: Levers = [],  # noqa: B006
+    ) -> str:
+        """Try what makes a training script faster, prove what helps and that it trains the same, and make a patch.
+
+        Nothing is changed: `apply` writes the patch. A call that is cancelled can be made again and goes on.
+        """
+        budget_s = _seconds(budget)
+        options = [f"--budget={budget}", *_named("levers", levers), *_named("skip", skip)]
+        return await self._studied(ctx, "tune", options, command, folder, budget_s=budget_s)
+
+    async def check(
+        self,
+        ctx: Told,
+        before: str,
+        after: str,
+        arguments: Annotated[list[str], Field(description="What both scripts are given")] = [],  # noqa: B006
+        folder: Folder = ".",
+        budget: Budget = "5m",
+        numerics: Literal["exact", "rounding", "statistical"] = "statistical",
+        max_regression: str = "2%",
+    ) -> dict[str, Any]:
+        """Judge an edit: is the script `after` not slower than `before`, and does it train the same?
+
+        `numerics` is what it must keep at least: every bit, all but rounding, or what another seed changes.
+        `exit_code` 0: the same training, and not slower; 10: it trains differently; 11: inconclusive; 12: slower.
+        """
+        options = [f"--budget={budget}", f"--numerics={numerics}", f"--max-regression={max_regression}"]
+        fine = (0, check.FAILS, check.INCONCLUSIVE, check.SLOWER)
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / "checked.json"
+            line = ["check", f"--json={path}", *options, before, after, *arguments]
+            done = await self._run(ctx, line, folder, budget_s=_seconds(budget), fine=fine, trains=True)
+            found: dict[str, Any] = json.loads(path.read_bytes())
+        return {"exit_code": done.exit_code, "conclusion": done.lines[-1], **found}
+
+    async def apply(
+        self,
+        ctx: Told,
+        folder: Folder = ".",
+        way: Annotated[
+            Literal["diff", "check", "write", "revert"],
+            Field(description="diff: show the patch; check: does it fit?; write: into the files; revert: take it back"),
+        ] = "diff",
+        study: StudyName = None,
+        only: Levers = [],  # noqa: B006
+        without: Levers = [],  # noqa: B006
+    ) -> str:
+        """Show, write or take back the patch that `tune` came to (by default of the newest study that has one)."""
+        line = ["apply", *_WAYS[way], *_named("only", only), *_named("without", without), *([study] if study else [])]
+        return await self._printed(ctx, line, folder)
+
+    async def explain(self, ctx: Told, name: str) -> str:
+        """Explain a finding (input-bound) or a lever (cached-dataset): what, why, an example, when it hurts.
+
+        The name `all` lists both.
+        """
+        return await self._printed(ctx, ["explain", name], ".")
+
+    async def read(
+        self,
+        ctx: Told,
+        traces: Annotated[list[str], Field(description="trace.json[.gz] files; several are ranks of one job")],
+        folder: Folder = ".",
+    ) -> str:
+        """Tell what traces of torch.profiler say: time of each step on the GPU, and why it idled. No GPU is needed."""
+        return await self._reported(ctx, ["read"], traces, folder)
+
+    # What they share
+
+    async def _studied(
+        self, ctx: Told, name: str, options: Sequence[str], command: Sequence[str], folder: str, budget_s: float | None
+    ) -> str:
+        if not command or (command[0].startswith("-") and command[0] not in ("-m", "--")):
+            raise ToolError("`command` begins with a script, or with -m and a module, or with -- and a program.")
+        report = await self._reported(ctx, [name, *options], command, folder, budget_s=budget_s, trains=True)
+        made = next(iter(shelf.studies(self._place(folder))), None)
+        return report if made is None else f"{report}\nStudy: {_uri(made)}\n"
+
+    async def _reported(
+        self,
+        ctx: Told,
+        line: Sequence[str],
+        rest: Sequence[str],
+        folder: str,
+        *,
+        budget_s: float | None = None,
+        trains: bool = False,
+    ) -> str:
+        """The command's report in Markdown."""
+        with tempfile.TemporaryDirectory() as temporary:
+            path = Path(temporary) / "report.md"
+            line = [*line, f"--markdown={path}", *rest]
+            await self._run(ctx, line, folder, budget_s=budget_s, trains=trains)
+            return path.read_text(encoding="utf-8")
+
+    async def _printed(self, ctx: Told, line: Sequence[str], folder: str) -> str:
+        return "".join(f"{one}\n" for one in (await self._run(ctx, line, folder)).lines)
+
+    async def _run(
+        self,
+        ctx: Told,
+        line: Sequence[str],
+        folder: str,
+        *,
+        budget_s: float | None = None,
+        fine: Sequence[int] = (0,),
+        trains: bool = False,
+    ) -> commands.Done:
+        begun = time.monotonic()
+
+        async def tell(doing: str) -> None:
+            spent = time.monotonic() - begun
+            await ctx.report_progress(spent if budget_s is None else min(spent, budget_s), budget_s, doing)
+
+        async with self._alone if trains else contextlib.nullcontext():
+            return await commands.run(line, self._place(folder), tell, fine=fine)
+
+    def _place(self, folder: str) -> Path:
+        place = (self._folder / folder).resolve()
+        self._folders[place] = None
+        return place
+
+    # Resources
+
+    async def list_resources(self) -> list[Resource]:
+        """The studies in the server's folder, and in those that its tools worked in."""
+        return [
+            Resource(
+                uri=_uri(path),
+                name=path.parent.name,
+                title=f"{study.purpose.value}: {outcome.conclusion(study).title}",
+                description=clean_line(story.script(study)),
+                mime_type="text/markdown",
+            )
+            for path, study in self._studies()
+        ]
+
+    def _studies(self) -> Iterator[tuple[Path, Study]]:
+        for folder in self._folders:
+            yield from shelf.known(folder)
+
+    def _report(self, name: str) -> str:
+        """A study as Markdown: the answer, the patch, findings, bounds, trials."""
+        return markdown.render(self._study(name))
+
+    def _json(self, name: str) -> str:
+        """A study, whole: every key is described in the docs, in the record."""
+        return encode(self._study(name)).decode()
+
+    def _study(self, name: str) -> Study:
+        for folder in self._folders:
+            for path in shelf.studies(folder):
+                if path.parent.name == name:
+                    return load(path, Study)
+        raise ResourceNotFoundError(f"There is no study {name}.")
+
+
+def _uri(path: Path) -> str:
+    """Of a study's file."""
+    return f"hotlap://studies/{path.parent.name}"
+
+
+def _seconds(budget: str) -> float:
+    try:
+        return words.seconds(budget, "budget")
+    except HotlapError as error:
+        raise ToolError(str(error)) from None
+
+
+def _named(option: str, names: Sequence[str]) -> list[str]:
+    return [f"--{option}={','.join(names)}"] if names else []

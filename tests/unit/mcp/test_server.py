@@ -1,0 +1,173 @@
+"""The tools and resources of `hotlap mcp`, asked by the client of the protocol's own package."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from hotlap.record import save
+from tests import sample_measured, samples
+
+pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'hotlap[mcp]')")
+
+import anyio
+from mcp import Client, MCPError, StdioServerParameters
+from mcp_types import TextContent, TextResourceContents
+
+from hotlap.mcp.server import Server
+
+T = TypeVar("T")
+
+TRAINING = """\
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(60):
+    loss = model(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HOTLAP_STUDIES", raising=False)
+    for name, study in {"measured": sample_measured.study_measured(), "tuned": samples.study_full()}.items():
+        save(replace(study, cwd=str(tmp_path)), tmp_path / ".hotlap" / name / "study.json")
+    return tmp_path
+
+
+def asked(folder: Path, ask: Callable[[Client], Awaitable[T]]) -> T:
+    async def session() -> T:
+        async with Client(Server(folder)) as client:
+            return await ask(client)
+
+    return asyncio.run(session())
+
+
+def told(folder: Path, tool: str, /, **arguments: Any) -> tuple[str, bool]:
+    """(text, is it an error?)"""
+    result = asked(folder, lambda client: client.call_tool(tool, arguments))
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text, bool(result.is_error)
+
+
+def read(folder: Path, uri: str) -> str:
+    (content,) = asked(folder, lambda client: client.read_resource(uri)).contents
+    assert isinstance(content, TextResourceContents)
+    return content.text
+
+
+def test_tools_say_what_they_do_and_whether_they_write(folder: Path) -> None:
+    tools = {tool.name: tool for tool in asked(folder, lambda client: client.list_tools()).tools}
+    assert set(tools) == {"measure", "tune", "check", "apply", "explain", "read"}
+    assert all(tool.description and tool.annotations for tool in tools.values())
+    assert tools["apply"].annotations is not None and tools["apply"].annotations.destructive_hint
+    for tool in tools.values():
+        assert "ctx" not in tool.input_schema["properties"]
+
+
+def test_studies_are_resources_with_what_they_came_to(folder: Path) -> None:
+    found = {one.name: one for one in asked(folder, lambda client: client.list_resources()).resources}
+    assert found["tuned"].title == "tune: 3.11x as fast"
+    assert found["measured"].description
+    assert read(folder, str(found["tuned"].uri)).startswith("## 3.11x as fast")
+    assert json.loads(read(folder, f"{found['measured'].uri}/json"))["purpose"] == "measure"
+
+
+@pytest.mark.parametrize("name", ["gone", "..%2Fmeasured"])
+def test_a_study_that_is_not_there_is_said_to_be_missing(folder: Path, name: str) -> None:
+    async def missing(client: Client) -> str:
+        with pytest.raises(MCPError) as error:
+            await client.read_resource(f"hotlap://studies/{name}")
+        return error.value.error.message
+
+    assert name in asked(folder, missing)
+
+
+def test_a_finding_is_explained(folder: Path) -> None:
+    text, is_error = told(folder, "explain", name="input-bound")
+    assert text.startswith("input-bound: ") and not is_error
+
+
+def test_the_patch_of_a_study_is_shown_and_nothing_is_written(folder: Path) -> None:
+    before = sorted(path.name for path in folder.rglob("*"))
+    text, is_error = told(folder, "apply", study=".hotlap/tuned")
+    assert "+    loader = DataLoader(cached(train), batch_size=64, shuffle=True)" in text.splitlines()
+    assert not is_error
+    assert sorted(path.name for path in folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("measure", {"command": []}, "`command` begins with a script"),
+        ("measure", {"command": ["--html", "x"]}, "`command` begins with a script"),
+        ("measure", {"command": ["gone.py"]}, "There is no file gone.py"),
+        ("measure", {"command": ["gone.py"], "folder": "nowhere"}, "There is no folder"),
+        ("tune", {"command": ["gone.py"], "budget": "soon"}, "is not a time"),
+        ("tune", {"command": ["train.py"], "levers": ["no-such"]}, "no-such"),
+        ("check", {"before": "train.py", "after": "gone.py"}, "There is no file gone.py"),
+        ("explain", {"name": "no-such"}, "There is no finding or lever 'no-such'"),
+        ("apply", {"study": "gone"}, "There is no study at gone"),
+        ("apply", {"way": "sideways"}, "way"),
+        ("read", {"traces": ["gone.json"]}, "gone.json"),
+    ],
+)
+def test_bad_input_is_an_error_of_one_clear_sentence(
+    folder: Path, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    (folder / "train.py").write_text("")
+    text, is_error = told(folder, tool, **arguments)
+    assert is_error
+    assert said in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.e2e
+def test_a_training_is_measured_over_standard_input_and_output(folder: Path) -> None:
+    """The real server: its output is the protocol's alone, and what it is doing comes as progress."""
+    (folder / "train.py").write_text(TRAINING)
+    doing: list[str] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        doing.append(message or "")
+
+    async def session() -> str:
+        server = StdioServerParameters(command=sys.executable, args=["-m", "hotlap", "mcp"], cwd=str(folder))
+        async with Client(server) as client:
+            arguments = {"command": ["train.py"], "quick": True}
+            result = await client.call_tool("measure", arguments, progress_callback=note)
+            (content,) = result.content
+            assert isinstance(content, TextContent) and not result.is_error
+            uri = content.text.split()[-1]
+            (found,) = (await client.read_resource(f"{uri}/json")).contents
+            assert isinstance(found, TextResourceContents)
+            return found.text
+
+    assert json.loads(asyncio.run(session()))["state"] == "complete"
+    assert "running train.py as it is" in doing
+
+
+@pytest.mark.e2e
+def test_a_call_that_is_cancelled_leaves_nothing_running(folder: Path) -> None:
+    async def session() -> None:
+        async with Client(Server(folder)) as client:
+            with anyio.CancelScope() as scope:
+
+                async def note(progress: float, total: float | None, message: str | None) -> None:
+                    scope.cancel()
+
+                await client.call_tool("tune", {"command": ["--", "sleep", "1000"]}, progress_callback=note)
+            assert scope.cancelled_caught
+
+    asyncio.run(session())
+    assert [one.name() for one in psutil.Process().children(recursive=True) if one.name() == "sleep"] == []
