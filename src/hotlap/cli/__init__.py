@@ -15,6 +15,7 @@ from hotlap.cli import (
     apply,
     check,
     compare,
+    completion,
     configuration,
     explain,
     lab,
@@ -80,7 +81,7 @@ _GROUPS: Mapping[str, tuple[Callable[["Subparsers"], None], ...]] = {
     "make a training faster": (tune.add_parser, apply.add_parser, run.add_parser),
     "see where its time goes": (measure.add_parser, explain.add_explain, explain.add_levers, read.add_parser),
     "judge changes, in CI as well": (check.add_parser, compare.add_parser),
-    "for agents": (mcp.add_parser,),
+    "for agents and shells": (mcp.add_parser, completion.add_parser),
     "studies made here": (show.add_show, show.add_list, show.add_clean),
     "hardware": (machine.add_parser, predict.add_parser, lab.add_parser),
 }
@@ -96,7 +97,7 @@ def _added(add: Callable[["Subparsers"], None], subparsers: "Subparsers") -> tup
 def _listed(groups: Mapping[str, list[tuple[str, str]]]) -> str:
     lines = []
     for title, known in groups.items():
-        lines += [f"{title}:", *(f"  {name:9} {summary}" for name, summary in known), ""]
+        lines += [f"{title}:", *(f"  {name:10} {summary}" for name, summary in known), ""]
     return "\n".join(lines)
 
 

@@ -53,7 +53,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--timeout", default="120s", metavar="TIME", help=words.TIMEOUT_HELP)
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
-    words.add_quiet(parser)
+    words.add_display(parser)
     words.add_outputs(parser, "json")
     parser.set_defaults(run=run, own_words=2)  # the two scripts
 
@@ -104,7 +104,7 @@ def _checked(args: argparse.Namespace) -> "Checked":
     interrupt = workbench.Interrupt()
     interrupt.listen()
     with (
-        Live(stream, quiet=args.quiet, budget_s=options.budget_s) as live,
+        Live(stream, quiet=args.quiet, verbose=args.verbose, color=args.color, budget_s=options.budget_s) as live,
         Launcher(
             environment=workbench.levers_environment,
             folders=[cwd, aim.script.resolve().parent],

@@ -28,14 +28,14 @@ class Shown:
     """Of one GPU for an hour, in the user's currency."""
 
 
-def show(shown: Shown) -> None:
+def show(shown: Shown, *, color: str = "auto") -> None:
     """Print the table, why it is so in three sentences, and what was assumed."""
     from rich.table import Table
 
-    from hotlap.cli.live import PipedConsole
+    from hotlap.cli.console import console as console_on
 
     # A pipe has no width of its own: lines are kept whole there.
-    console = PipedConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
+    console = console_on(sys.stdout, color, width=200, soft_wrap=True)
     known = shown.known
     if known.step_s is not None:
         console.print(

@@ -48,6 +48,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--html", metavar="PATH", help="pinning, devices, transformer, checklist: write the report page there"
     )
+    words.add_display(parser, progress=False)
     parser.set_defaults(run=run, own_words=1)  # the experiment
 
 
@@ -141,21 +142,10 @@ def _hand_out(args: argparse.Namespace, result: "Result") -> None:
     if args.json == "-":
         sys.stdout.write(encode(result).decode() + "\n")
         return
-    _show(result)
-
-
-def _show(result: "Result") -> None:
+    from hotlap.cli import console
     from hotlap.lab import terminal
 
-    if not sys.stdout.isatty():
-        sys.stdout.write(terminal.render(result))
-        return
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    for section in terminal.sections(result):
-        console.print(section)
-        console.print()
+    console.show(sys.stdout, terminal.sections(result), color=args.color)
 
 
 def _say(text: str) -> None:

@@ -1,31 +1,21 @@
 """What `hotlap tune` shows while it works: a status line, and above it each section as soon as it is known."""
 
-import os
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.live import Live as RichLive
 from rich.text import Text
 
-from hotlap.cli.streams import tolerate
+from hotlap.cli.console import console
 from hotlap.report.clean import clean_line
-from hotlap.report.terminal import WIDTH
 from hotlap.units import duration
 
 # The line is drawn by a thread of the process that also hands the turns of a trial around, on a machine that is being
 # measured: once a second is enough for a clock, and there is no spinner.
 REDRAWS_PER_S = 1
-
-
-class PipedConsole(Console):
-    """Rich's, but for a reader that has left: `hotlap` ends then as other programs do, and not as rich does."""
-
-    def on_broken_pipe(self) -> None:
-        """Called while the error is handled."""
-        raise  # noqa: PLE0704 - which is that error
 
 
 class Live:
@@ -34,6 +24,8 @@ class Live:
     Args:
         stream: where to write. Escape codes are written to terminals only.
         quiet: nothing is shown at all.
+        verbose: on a terminal too each change is a line, which stays.
+        color: as `--color` has it.
         budget_s: time that the study may take; None: it is not told.
         spent_s: part of it that was used before (a study that goes on).
         clock: seconds, from any start.
@@ -44,6 +36,8 @@ class Live:
         stream: TextIO,
         *,
         quiet: bool = False,
+        verbose: bool = False,
+        color: str = "auto",
         budget_s: float | None = None,
         spent_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
@@ -52,9 +46,9 @@ class Live:
         self._budget_s = budget_s
         self._clock = clock
         self._start_s = clock() - spent_s
-        self._console = _console(stream)
+        self._console = console(stream, color)
         self._doing = ""
-        self._animated = stream.isatty() and not self._console.is_dumb_terminal
+        self._animated = stream.isatty() and not verbose and not self._console.is_dumb_terminal
         self._line = self._status_line() if self._animated else None
 
     def allow(self, budget_s: float) -> None:
@@ -117,24 +111,3 @@ def _whole(seconds: float) -> str:
     """A time in whole seconds: a status line that says 12.3 s pretends to a clock that it is not."""
     whole = max(0, round(seconds))
     return duration(whole) if whole >= 60 else f"{whole} s"
-
-
-def _console(stream: TextIO) -> Console:
-    """Rich's console on `stream`; without a terminal text of a fixed width."""
-    tolerate(stream)
-    if not stream.isatty():
-        # As for other programs: a log may want colours (https://force-color.org), and NO_COLOR wins.
-        colours = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
-        return PipedConsole(
-            file=stream,
-            width=WIDTH,
-            force_terminal=bool(colours),
-            force_interactive=False,
-            color_system="standard" if colours else None,
-            legacy_windows=False,
-            highlight=False,
-            _environ={},
-        )
-    console = PipedConsole(file=stream, highlight=False)
-    console.width = min(console.width, WIDTH)
-    return console

@@ -24,14 +24,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--json", metavar="PATH", help="write it there; - is standard output")
     parser.add_argument("--fresh", action="store_true", help="measure anew, whatever was measured before")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repeats: some seconds")
+    words.add_display(parser, progress=False)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
-    from rich.console import Console
-
-    from hotlap.cli import workbench
+    from hotlap.cli import console, workbench
     from hotlap.machine.checkup import checkup
     from hotlap.record import encode
     from hotlap.report import machine
@@ -43,12 +42,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.json:
         workbench.write(Path(args.json), lambda path: path.write_bytes(encode(found) + b"\n"))
-    if sys.stdout.isatty():
-        console = Console(highlight=False)
-        for section in machine.sections(found):
-            console.print(section)
-    else:
-        sys.stdout.write(machine.render(found))
+    console.show(sys.stdout, machine.sections(found), color=args.color)
     return 0
 
 

@@ -50,7 +50,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--no-windows", action="store_true", help="with --full: look at no step closely (no profiler, no sampling)"
     )
-    words.add_quiet(parser)
+    words.add_display(parser)
     words.add_outputs(parser)
     parser.set_defaults(run=run)
 

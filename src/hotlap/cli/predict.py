@@ -73,6 +73,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
     parser.add_argument("--list", action="store_true", help="show the names of all devices, and end")
+    words.add_display(parser, progress=False)
     parser.set_defaults(run=run)
 
 
@@ -193,7 +194,7 @@ def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction
     shown = forecast_table.Shown(
         known=known, found=tuple(found), strong=args.strong, steps_per_epoch=epoch, price=args.price
     )
-    forecast_table.show(shown)
+    forecast_table.show(shown, color=args.color)
     if report is not None:
         print(f"Added to the report of the last study: {report}")
 

@@ -30,6 +30,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--gpu-timeline", metavar="PATH", help="write busy, idle and exposed times there, as CSV (of the rank shown)"
     )
+    words.add_display(parser, progress=False)
     parser.set_defaults(run=run)
 
 

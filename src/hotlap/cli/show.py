@@ -18,6 +18,7 @@ def add_show(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         examples=("hotlap show", "hotlap show .hotlap/train-20260504-093000 --html report.html"),
     )
     parser.add_argument("study", nargs="?", metavar="STUDY", help=words.STUDY_HELP)
+    words.add_display(parser, progress=False)
     words.add_outputs(parser)
     parser.set_defaults(run=show)
 

@@ -52,7 +52,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--memory", metavar="SIZE", help=words.MEMORY_HELP)
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="start over; do not go on with an interrupted study")
-    words.add_quiet(parser)
+    words.add_display(parser)
     words.add_outputs(parser)
     parser.set_defaults(run=run)
 

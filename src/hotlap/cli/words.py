@@ -68,9 +68,17 @@ def command(
 _MORE = "Exit codes, and all commands: hotlap --help"
 
 
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Nobody looks at the terminal."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors; `hotlap show` tells all")
+def add_display(parser: argparse.ArgumentParser, *, progress: bool = True) -> None:
+    """What is shown on the terminal; of a command with `progress`, how much."""
+    if progress:
+        much = parser.add_mutually_exclusive_group()
+        much.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors; `hotlap show` tells all")
+        much.add_argument(
+            "-v", "--verbose", action="store_true", help="a line for all that is done, and for levers that do not apply"
+        )
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto, on a terminal)"
+    )
 
 
 def add_outputs(parser: argparse.ArgumentParser, *names: str) -> None:

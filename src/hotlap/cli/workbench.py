@@ -44,7 +44,7 @@ class Workbench:
     """Observes a study: saves it at each change, writes it where the user asked, shows what is new.
 
     Args:
-        args: of the command: `quiet`, and the outputs (`words.add_outputs`).
+        args: of the command: what is shown (`words.add_display`), and the outputs (`words.add_outputs`).
         stream: where sections are shown; None: standard output, or standard error where the study itself goes there.
 
     Raises:
@@ -64,6 +64,8 @@ class Workbench:
         self._json_path: str | None = args.json
         self._pages = _pages(args)
         self._quiet: bool = args.quiet
+        self._verbose: bool = args.verbose
+        self._color: str = args.color
         self._stream: TextIO = stream or _stream(args)
         self.live: Live | None = None
         self.interrupt = Interrupt()
@@ -79,7 +81,14 @@ class Workbench:
         """Sections are shown as they come, until the context ends."""
         from hotlap.cli.live import Live
 
-        with Live(self._stream, quiet=self._quiet, budget_s=budget_s, spent_s=self.study.elapsed_s) as live:
+        with Live(
+            self._stream,
+            quiet=self._quiet,
+            verbose=self._verbose,
+            color=self._color,
+            budget_s=budget_s,
+            spent_s=self.study.elapsed_s,
+        ) as live:
             self.live = live
             yield live
 
@@ -104,7 +113,7 @@ class Workbench:
 
         if self.live is not None:
             self.live.allow((study or self.study).budget_s)
-            for section in terminal.part(study or self.study, part):
+            for section in terminal.part(study or self.study, part, verbose=self._verbose):
                 self.live.show(section)
 
     def show_all(self) -> None:
@@ -244,13 +253,12 @@ def _stream(args: argparse.Namespace) -> TextIO:
 
 def hand_out(args: argparse.Namespace, study: "Study") -> None:
     """A study that is made: shown, and written where the user wants it."""
-    from hotlap.cli.live import Live
+    from hotlap.cli import console
     from hotlap.record import encode, save
     from hotlap.report import terminal
 
-    with Live(_stream(args), quiet=args.json == "-") as live:
-        for section in terminal.sections(study):
-            live.show(section)
+    if args.json != "-":
+        console.show(sys.stdout, terminal.sections(study), color=args.color)
     for target, render in _pages(args).items():
         write_text(target, render(study))
         print(f"{target} was written.", file=sys.stderr)

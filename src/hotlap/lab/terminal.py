@@ -14,11 +14,6 @@ from hotlap.report.clean import clean, clean_line
 from hotlap.units import duration
 
 
-def render(result: Result) -> str:
-    """Plain text, 100 columns wide."""
-    return terminal.plain(sections(result))
-
-
 def sections(result: Result) -> Iterator[RenderableType]:
     """One after the other."""
     quick = " --quick" if result.quick else ""

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from hotlap.record import Checkup, Complaint, Figure, Unit, Weight
 from hotlap.report.clean import clean_line
-from hotlap.report.terminal import WIDTH, plain
 from hotlap.units import duration, percent, size
 
 _STYLES = {Weight.BROKEN: "bold red", Weight.COSTLY: "yellow", Weight.MINOR: "dim"}
@@ -26,11 +25,6 @@ _TITLES = {
 }
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNITS = {Unit.FLOP_PER_S: "FLOP/s", Unit.BYTE_PER_S: "B/s"}
-
-
-def render(checkup: Checkup, *, width: int = WIDTH) -> str:
-    """The whole checkup as plain text."""
-    return plain(sections(checkup), width=width)
 
 
 def sections(checkup: Checkup) -> tuple[RenderableType, ...]:

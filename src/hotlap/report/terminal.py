@@ -1,4 +1,4 @@
-"""Study -> text for a terminal, at most 100 columns wide, its answer last; each section can be printed alone.
+"""Study -> text for a terminal, its answer last; each section can be printed alone.
 
 Meaning is never told by colour alone. Every text of the study goes through `_text`, which cleans it and keeps rich's
 markup from being read.
@@ -22,6 +22,7 @@ from hotlap.report.details import closer_look, details, sweep
 from hotlap.report.document import Row, Section
 
 WIDTH = 100
+"""Columns of text that is not for a terminal."""
 
 PHASE_STYLES = {
     Phase.INPUT: "yellow",
@@ -48,10 +49,10 @@ def render(study: Study) -> str:
     return plain(sections(study))
 
 
-def plain(sections: Iterable[RenderableType], *, width: int = WIDTH) -> str:
+def plain(sections: Iterable[RenderableType]) -> str:
     """Sections as text without escape codes, the same whatever FORCE_COLOR, COLUMNS or TERM say."""
     out = StringIO()
-    console = Console(file=out, width=width, color_system=None, legacy_windows=False, highlight=False, _environ={})
+    console = Console(file=out, width=WIDTH, color_system=None, legacy_windows=False, highlight=False, _environ={})
     for section in sections:
         console.print(section)
         console.print()
@@ -67,8 +68,13 @@ def sections(study: Study) -> Iterator[RenderableType]:
     yield from _answer(study)
 
 
-def part(study: Study, name: str) -> Iterator[RenderableType]:
-    """What is new in the report when this part of the study is known; nothing where a report does not show it."""
+def part(study: Study, name: str, *, verbose: bool = False) -> Iterator[RenderableType]:
+    """What is new in the report when this part of the study is known; nothing where a report does not show it.
+
+    `verbose`: a lever that does not apply is told with the reason.
+    """
+    if verbose and name == "trial":
+        return iter([_trial(document.trial(study.trials[-1]))])
     return _PARTS[name](study) if name in _PARTS else iter(())
 
 

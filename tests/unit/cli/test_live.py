@@ -59,18 +59,25 @@ def test_a_study_that_goes_on_counts_the_time_it_has_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "coloured"),
-    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False), ({"CI": "1"}, False)],
+    ("environment", "color", "coloured"),
+    [
+        ({}, "auto", False),
+        ({"FORCE_COLOR": "1"}, "auto", True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, "auto", False),
+        ({"CI": "1"}, "auto", False),
+        ({"FORCE_COLOR": "1"}, "never", False),
+        ({"NO_COLOR": "1"}, "always", True),
+    ],
 )
 def test_a_log_has_colours_where_they_are_asked_for(
-    environment: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
+    environment: dict[str, str], color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FORCE_COLOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in (environment | {"COLUMNS": "30"}).items():
         monkeypatch.setenv(name, value)
     out = StringIO()
-    with Live(out, clock=Clock()) as live:
+    with Live(out, color=color, clock=Clock()) as live:
         live.status("at work")
         live.show(terminal.patch(samples.PATCH))
     assert ("\x1b[32m" in out.getvalue()) == coloured
@@ -116,6 +123,31 @@ def test_on_a_terminal_sections_stay_and_the_status_line_goes(monkeypatch: pytes
     hide, show = shown.index("\x1b[?25l"), shown.rindex("\x1b[?25h")
     assert hide < show, "the cursor is given back"
     assert shown.rindex("\x1b[2K") > shown.rindex("fused-optimizer"), "the status line is erased in the end"
+
+
+@pytest.mark.parametrize(
+    ("environment", "color", "coloured"),
+    [({}, "auto", True), ({}, "never", False), ({"NO_COLOR": "1"}, "auto", False), ({"NO_COLOR": "1"}, "always", True)],
+)
+def test_on_a_terminal_lines_are_as_wide_as_it_is_and_coloured_as_asked(
+    environment: dict[str, str], color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (environment | {"TERM": "xterm-256color", "COLUMNS": "150"}).items():
+        monkeypatch.setenv(name, value)
+    controller, terminal_fd = pty.openpty()
+    with (
+        os.fdopen(terminal_fd, "w", encoding="utf-8") as stream,
+        Live(stream, verbose=True, color=color, clock=Clock()) as live,
+    ):
+        live.status("at work")
+        live.show(Text("-" * 140, "green"))
+    shown = all_of(controller)
+    assert "-" * 140 in shown
+    assert ("\x1b[32m" in shown) == coloured
+    assert "at work" in shown
+    assert "\x1b[2K" not in shown, "with -v what was done stays"
 
 
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_a_disk_that_fills_later_costs_no_result(
 
     study = samples.study_full()
     kept = shelf.Shelf(tmp_path, "train.py", shelf.now())
-    args = argparse.Namespace(json=None, html=str(tmp_path / "page"), quiet=False)
+    args = argparse.Namespace(json=None, html=str(tmp_path / "page"), quiet=False, verbose=False, color="auto")
     bench = workbench.Workbench(study, kept, args)
     monkeypatch.setattr(shelf, "save", full)
     with bench.showing(budget_s=None):

@@ -7,6 +7,7 @@ import pytest
 from hotlap.errors import UserError
 from hotlap.lab import EXPERIMENTS, by_name, terminal
 from hotlap.lab.result import LEGEND, Quantity, Result, Table, Unit, ahead_from, as_fast, count, seconds
+from hotlap.report.terminal import plain
 from tests.samples import HOSTILE
 
 THERE = Quantity(value=1e-5, unit=Unit.SECOND, low=5e-6, high=2e-5, predicted=True)
@@ -54,13 +55,15 @@ def test_quantities_read_in_their_unit_and_predictions_are_marked() -> None:
     assert str(seconds(math.nan)) == "unknown"
 
 
+def rendered(result: Result) -> str:
+    return plain(terminal.sections(result))
+
+
 def test_a_result_is_shown_with_its_tables_its_story_and_a_legend_where_something_is_predicted() -> None:
     table = Table(
         title="All", columns=("way", "time"), rows=(("here", seconds(0.25)), ("there", THERE), ("gone", None))
     )
-    text = terminal.render(
-        Result(name="transfer", title="A trip", story=("It took long.",), tables=(table,), quick=True)
-    )
+    text = rendered(Result(name="transfer", title="A trip", story=("It took long.",), tables=(table,), quick=True))
     assert text.startswith("hotlap lab transfer --quick  A trip\n")
     assert "250 ms" in text and "~10.0 us (5.00 us to 20.0 us)" in text and "It took long." in text
     assert " ".join(text.split()).count(LEGEND) == 1
@@ -69,7 +72,7 @@ def test_a_result_is_shown_with_its_tables_its_story_and_a_legend_where_somethin
 
 def test_hostile_strings_are_only_text() -> None:
     table = Table(title=HOSTILE, columns=(HOSTILE,), rows=((HOSTILE,),), note=HOSTILE)
-    text = terminal.render(Result(name=HOSTILE, title=HOSTILE, story=(HOSTILE,), tables=(table,), notes=(HOSTILE,)))
+    text = rendered(Result(name=HOSTILE, title=HOSTILE, story=(HOSTILE,), tables=(table,), notes=(HOSTILE,)))
     assert "\x1b" not in text and "\u202e" not in text
 
 

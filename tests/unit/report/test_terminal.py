@@ -139,3 +139,11 @@ def test_levers_that_do_not_apply_are_one_line() -> None:
     text = " ".join(terminal.render(study).split())
     assert text.count("2 levers do not apply here: `hotlap levers` says why.") == 1
     assert "needs a GPU" not in text
+
+
+def test_what_does_not_apply_is_told_on_the_way_to_those_who_ask() -> None:
+    study = samples.study_full()
+    unfit = dataclasses.replace(study.trials[0], scope="none", why="Not tried. There is no GPU.")
+    study = dataclasses.replace(study, trials=(unfit,))
+    assert list(terminal.part(study, "trial")) == []
+    assert "There is no GPU." in terminal.plain(terminal.part(study, "trial", verbose=True))
