@@ -51,8 +51,10 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
 
     def __call__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
         # Within a backward pass it is a recomputation (checkpointing), a part of that, as on a device, where another
-        # thread makes it.
+        # thread makes it. While a batch is drawn it is a transform of the data set (torchvision's are modules).
         if unseen.is_compiling() or session.in_forward or session.in_backward or get_ident() != thread.id:
+            return call(self, *args, **kwargs)
+        if clock.where == phases.DRAW:
             return call(self, *args, **kwargs)
         session.in_forward = True
         before = clock.where

@@ -65,6 +65,31 @@ def test_each_step_is_counted_with_all_that_it_brought(session: Session) -> None
     assert all(len(row.losses) == 1 and row.num_updates == 1 for row in rows)
 
 
+class Doubled(TensorDataset):
+    """Its transform is a module, as those of torchvision are."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        super().__init__(*tensors)
+        self.transform = nn.Upsample(scale_factor=2)
+
+    def __getitem__(self, index: Any) -> tuple[torch.Tensor, ...]:
+        (x,) = super().__getitem__(index)
+        return (self.transform(x[None, None])[0, 0],)
+
+
+def test_a_transform_of_the_data_set_is_input_and_no_forward_pass(session: Session) -> None:
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session.attentive = True
+    for (x,) in DataLoader(Doubled(torch.ones(6, 2)), batch_size=3):
+        model(x).sum().backward()
+        optimizer.step()
+    session.account(now=session.clock.now())
+    assert [row.num_forwards for row in session.ledger._rows] == [1, 1]
+    called = [site for site in session.facts.all_call_sites() if site.calls == "forward"]
+    assert [site.detail["parameters"] for site in called] == [True]
+
+
 @pytest.mark.parametrize("collects", [True, False])
 def test_reading_many_steps_starts_no_garbage_collection(session: Session, collects: bool) -> None:
     model = torch.nn.Linear(2, 1)
