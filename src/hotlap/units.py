@@ -33,6 +33,11 @@ def factor(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:.0f}x"
 
 
+def count(number: float) -> str:
+    """A mean of counts: "2.5", "2,811"."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def size(num_bytes: float) -> str:
     """Bytes as "1.5 GiB"."""
     value = float(num_bytes)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.units import duration, factor, num_bytes, percent, size
+from hotlap.units import count, duration, factor, num_bytes, percent, size
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,11 @@ def test_a_duration_has_the_unit_that_fits(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("share", "text"), [(0, "0%"), (0.4, "40%"), (1, "100%"), (0.004, "0.4%"), (0.014, "1%")])
 def test_a_share_is_shown_in_percent(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(1, "1"), (2.52, "2.52"), (99.9, "99.9"), (2810.6, "2,811")])
+def test_a_count_has_no_exponent(number: float, text: str) -> None:
+    assert count(number) == text
 
 
 @pytest.mark.parametrize(("ratio", "text"), [(1, "1.00x"), (2.314, "2.31x"), (99.9, "99.90x"), (123.4, "123x")])

@@ -7,7 +7,7 @@ from hotlap.record import HotLine, InputPart, OperatorWindow, Run, ShapedOperato
 from hotlap.report.document import Row, Section
 from hotlap.report.scale import mean
 from hotlap.report.story import plural, share_of, timed
-from hotlap.units import duration, percent, size
+from hotlap.units import count, duration, percent, size
 
 # More rows than these are for the JSON; the costliest come first.
 MOST_LINES = 8
@@ -95,7 +95,7 @@ def _sightings(run: Run) -> Section | None:
 def _sighting_cost(one: Sighting) -> str:
     parts = []
     if one.per_step:
-        parts.append(f"{one.per_step:.3g} x a step")
+        parts.append(f"{count(one.per_step)} x a step")
     if one.cost_s is not None:
         parts.append(duration(one.cost_s))
     if one.num_bytes is not None:
@@ -124,7 +124,7 @@ def _operators(run: Run) -> Section | None:
         return None
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in window.operators]
     costs.sort(key=lambda cost: -cost[0])
-    rows = tuple((f"{duration(seconds)}, {one.per_step:.3g} x", one.name) for seconds, one in costs[:MOST_OPERATORS])
+    rows = tuple((f"{duration(seconds)}, {count(one.per_step)} x", one.name) for seconds, one in costs[:MOST_OPERATORS])
     return _detail("Operators of a step", lead=" ".join(_window_sentences(window)), rows=rows)
 
 
@@ -140,7 +140,7 @@ def _kernels(run: Run) -> Section | None:
     if run.operators is None or not run.operators.work:
         return None
     rows = tuple(
-        (_cost(run, one.device_s), f"{one.name}, {one.per_step:,.3g} {'kernel' if one.per_step == 1 else 'kernels'}")
+        (_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} {'kernel' if one.per_step == 1 else 'kernels'}")
         for one in run.operators.work[:MOST_OPERATORS]
     )
     return _detail("Kernels of a step by what they compute", rows=rows)
@@ -150,7 +150,7 @@ def _by_shape(run: Run) -> Section | None:
     if run.operators is None or not run.operators.shaped:
         return None
     rows = tuple(
-        (f"{duration(one.device_s)}, {one.per_step:.3g} x", _shaped(one))
+        (f"{duration(one.device_s)}, {count(one.per_step)} x", _shaped(one))
         for one in run.operators.shaped[:MOST_OPERATORS]
     )
     return _detail("Operators by the shapes that they are given", rows=rows)

@@ -73,8 +73,7 @@ class Doubled(TensorDataset):
         self.transform = nn.Upsample(scale_factor=2)
 
     def __getitem__(self, index: Any) -> tuple[torch.Tensor, ...]:
-        (x,) = super().__getitem__(index)
-        return (self.transform(x[None, None])[0, 0],)
+        return (self.transform(self.tensors[0][None, None, index])[0, 0],)
 
 
 def test_a_transform_of_the_data_set_is_input_and_no_forward_pass(session: Session) -> None:

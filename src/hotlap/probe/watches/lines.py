@@ -32,6 +32,9 @@ _SWITCH_S = 0.0001
 
 _MAX_LINES = 20
 
+# Frames of it between the user's line and what runs: hotlap's own work, which is in no step's time.
+_SESSION = str(Path(__file__).parents[1] / "session.py")
+
 
 class _Place(NamedTuple):
     path: str
@@ -114,14 +117,24 @@ class Lines(Watch):
 
 
 def place(frame: FrameType, phase: Phase, callers: Container[CodeType] = ()) -> _Place | None:
-    """The innermost line of the user's; None where there is none, or the frame is gone already. `callers`: of ours,
+    """The innermost line of the user's; None where there is none, where the frame is gone already, and in hotlap's own
+    work. `callers`: of ours,
     what calls whatever makes this phase."""
     found = users_frame(frame)
-    if found is None or found.f_lineno is None:
+    if found is None or found.f_lineno is None or _is_own_work(frame, found):
         return None
     code = found.f_code
     inside = phase not in (Phase.FORWARD, Phase.BACKWARD) or _was_called_by(callers, found)
     return _Place(code.co_filename, found.f_lineno, code.co_qualname, phase, inside)
+
+
+def _is_own_work(frame: FrameType, users: FrameType) -> bool:
+    inner: FrameType | None = frame
+    while inner is not None and inner is not users:
+        if inner.f_code.co_filename == _SESSION:
+            return True
+        inner = inner.f_back
+    return False
 
 
 def _was_called_by(callers: Container[CodeType], frame: FrameType) -> bool:

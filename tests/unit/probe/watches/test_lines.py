@@ -5,10 +5,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from hotlap.probe.watches.lines import Lines, hot_lines
+from hotlap.probe import session
+from hotlap.probe.watches.lines import Lines, hot_lines, place
 from hotlap.probe.watches.lines import _Place as Place
 from hotlap.record import HotLine, Phase
 from tests.unit.probe.watches.stage import Stage, play
@@ -49,6 +51,14 @@ def test_python_sleep_and_calls_that_hold_the_interpreter_are_all_found() -> Non
         lines = [one for one in found if one.text.startswith(text)]
         assert sum(one.step_s for one in lines if one.phase is phase) > 0, text
         assert not [one for one in lines if one.phase is not phase and one.step_s > 0.010], text
+
+
+def test_work_of_hotlap_within_a_line_is_not_time_of_that_line() -> None:
+    seen: dict[str, Any] = {"sys": sys}
+    for file in (session.__file__, torch.__file__):
+        exec(compile("frame = sys._getframe()", file, "exec"), seen)
+        found = place(seen["frame"], Phase.OTHER)
+        assert (found is None) == (file == session.__file__)
 
 
 def test_only_the_training_thread_is_looked_at() -> None:
