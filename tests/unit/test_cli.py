@@ -262,6 +262,19 @@ def test_the_scripts_own_words_come_before_ours(
     assert capsys.readouterr().err == "Traceback ...\nValueError: no\n\nhotlap: train.py failed.\n"
 
 
+@pytest.mark.parametrize(("theirs", "hinted"), [("--budget=4m", True), ("--epochs=4", False)])
+def test_an_option_behind_the_script_that_it_does_not_know_may_be_ours(
+    theirs: str, hinted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fails(*_: object) -> int:
+        raise ScriptFailed(f"train.py failed: unrecognized arguments: {theirs}.")
+
+    (tmp_path / "train.py").write_text("")
+    monkeypatch.setattr(tune._Tuning, "run", fails)
+    assert cli.main(["tune", "train.py", theirs]) == 3
+    assert (" If --budget was meant for hotlap, it stands in front of" in capsys.readouterr().err) is hinted
+
+
 def test_an_interruption_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt

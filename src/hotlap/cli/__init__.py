@@ -132,7 +132,7 @@ def _main(words: list[str]) -> int:
         args.tail = tail
         return int(args.run(args))
     except HotlapError as error:
-        _tell(error)
+        _tell(error, hint=_misplaced(error, words, parser))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -168,9 +168,20 @@ def _tell_of_surroundings(error: OSError) -> int:
     return UserError.exit_code
 
 
-def _tell(error: HotlapError) -> None:
+def _misplaced(error: HotlapError, words: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """A sentence on an option of ours behind the script, which the script complains of; empty where there is none."""
+    if not isinstance(error, ScriptFailed):
+        return ""
+    _, theirs = split_command(words, parser)
+    options = [word.partition("=")[0] for word in theirs if word.startswith("--")]
+    known = {option for action in commands(parser)[words[0]]._actions for option in action.option_strings}
+    found = next((one for one in options if one in known and one in f"{error} {error.output}"), None)
+    return f" If {found} was meant for hotlap, it stands in front of the script." if found else ""
+
+
+def _tell(error: HotlapError, *, hint: str) -> None:
     """The script's own output as it is, then one sentence of ours."""
     if isinstance(error, ScriptFailed | NoSteps) and error.output:
         print(error.output.rstrip(), file=sys.stderr)
         print(file=sys.stderr)
-    print(f"hotlap: {error}", file=sys.stderr)
+    print(f"hotlap: {error}{hint}", file=sys.stderr)

@@ -25,8 +25,9 @@ from hotlap.record.progress import WARMING
 # How often the parent looks at its children when nothing happens; a child's turn ends by itself, unseen by this.
 _LOOK_S = 0.05
 
-# Time for a child that was asked to stop to finish its step and write its record.
+# Time for a child that was asked to stop to finish its step and write its record; more where its steps are longer.
 _GRACE_S = 10.0
+_LONG_STEPS = 2.0
 
 
 class Launcher:
@@ -154,6 +155,7 @@ class _Child:
         self._stdout = Tail(process.stdout)
         self._stderr = Tail(process.stderr)
         self._steps = 0
+        self._longest_s = 0.0
         self.moved_at = time.monotonic()
 
     @property
@@ -168,8 +170,15 @@ class _Child:
         """Has it made a step since the last look?"""
         steps = self.place.progress.steps
         if steps != self._steps or self.waiting:
+            if self._steps and not self.waiting:
+                self._longest_s = max(self._longest_s, now - self.moved_at)
             self._steps = steps
             self.moved_at = now
+
+    @property
+    def grace_s(self) -> float:
+        """How long it may take to end once it was asked: it does so behind a step."""
+        return max(_GRACE_S, _LONG_STEPS * self._longest_s)
 
     def has_left(self, now: float) -> bool:
         """All its processes that train have written their records and wait to be ended; or some of them, long ago."""
@@ -264,7 +273,7 @@ class _Heat:
         child.look(now)
         if now > self._deadline and child.asked_at is None:
             child.ask_to_stop(now)
-        if child.asked_at is not None and now > child.asked_at + _GRACE_S:
+        if child.asked_at is not None and now > child.asked_at + min(child.grace_s, self._timeout_s):
             child.status = Status.LAPSED if child.place.progress.steps else Status.HUNG
             child.end()
         elif now - child.moved_at > self._timeout_s:

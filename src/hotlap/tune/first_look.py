@@ -102,7 +102,9 @@ def _no_step_sentence(run: Run, options: Options) -> str:
     title = options.title
     if run.status is Status.SILENT:
         return f"{title} ended without a training step: {run.error}."
-    if run.status in (Status.HUNG, Status.LAPSED):
+    if run.status is Status.LAPSED:
+        return f"The steps of {title} are too long: {run.error}. Make them shorter, or {options.more_time}."
+    if run.status is Status.HUNG:
         waited = min(options.timeout_s, options.budget_s)
         return (
             f"{title} made no training step in {waited:.0f} s. If it builds a data set or loads a model first, raise "

@@ -282,6 +282,11 @@ def test_claims_no_gain_between_equal_things(script: Path) -> None:
         (Run(status=Status.CRASHED, error="ValueError: no"), ScriptFailed, "before its first"),
         (Run(status=Status.ENDED), NoSteps, "without a training step"),
         (Run(status=Status.HUNG), NoSteps, "made no training step in 120 s"),
+        (
+            Run(status=Status.LAPSED, error="its time was over after 5 steps"),
+            NoSteps,
+            "its time was over after 5 steps",
+        ),
         (Run(status=Status.SILENT, error="it never imported torch"), NoSteps, "never imported torch"),
         (Run(status=Status.ENDED, first_steps_s=(0.1,) * 3), NoSteps, "only 3 training steps"),
         (
