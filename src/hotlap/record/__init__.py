@@ -4,6 +4,7 @@ from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, escaped, load, save
 from hotlap.record.comparison import Change, Comparison, PartChange, PhaseChange
 from hotlap.record.facts import (
+    NO_OPERATORS,
     CallFacts,
     CallSite,
     CpuUse,
@@ -67,6 +68,7 @@ from hotlap.record.study import (
 
 __all__ = [
     "LEAST_GAIN",
+    "NO_OPERATORS",
     "SCHEMA",
     "BatchPoint",
     "CallFacts",

@@ -207,6 +207,10 @@ class ShapedOperator:
     """Of one call, a multiplication and an addition counted as two; None where that cannot be told."""
 
 
+NO_OPERATORS = "No operators were seen"
+"""Begins the note of a run that has no window of operators; the reason follows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorWindow:
     """A few steps under torch's profiler. Not timed: the profiler itself costs.

@@ -12,7 +12,7 @@ from hotlap.experiment import Arm, Design, Executor, Heat, Runs, Sizes
 from hotlap.experiment.batches import level
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.machine import cores, threads
-from hotlap.record import Machine, Noise, Phase, Run, State, Status, Study
+from hotlap.record import NO_OPERATORS, Machine, Noise, Phase, Run, State, Status, Study
 from hotlap.search import Observer, Options, StudyLog
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
@@ -48,7 +48,6 @@ _WATCHED = (
     "device_phase_s",
     "hot_lines",
     "sightings",
-    "operators",
     "switches",
     "cpu",
     "memory",
@@ -187,10 +186,10 @@ def _noise_between(runs: Sequence[Run]) -> Noise | None:
 def _completed(run: Run, closer: Run) -> Run:
     """`run` with what only `closer` could see."""
     fields = {name: getattr(closer, name) for name in _WATCHED if not getattr(run, name) and getattr(closer, name)}
-    if run.operators is not None and closer.operators is not None:
-        fields["operators"] = max(
-            (run.operators, closer.operators), key=lambda window: (window.complete, window.num_steps)
-        )
+    windows = [window for window in (run.operators, closer.operators) if window is not None]
+    if windows:
+        fields["operators"] = max(windows, key=lambda window: (window.complete, window.num_steps))
+        fields["notes"] = tuple(note for note in run.notes if not note.startswith(NO_OPERATORS))
     known = {(one.kind, one.path, one.line, one.what) for one in run.sightings}
     new = tuple(one for one in closer.sightings if (one.kind, one.path, one.line, one.what) not in known)
     return replace(run, **fields | {"sightings": (*run.sightings, *new)})

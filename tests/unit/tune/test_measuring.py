@@ -8,6 +8,7 @@ import pytest
 
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import (
+    NO_OPERATORS,
     Operator,
     OperatorWindow,
     Plan,
@@ -118,7 +119,7 @@ class Short(World):
         if not plan.watches:
             return run
         if num_steps + plan.warmup + 8 > made:
-            return replace(run, status=Status.ENDED)
+            return replace(run, status=Status.ENDED, notes=(f"{NO_OPERATORS}: it was over.", "No GPU."))
         seen = Sighting(kind=SightingKind.SYNC, what="Tensor.item", path="/a.py", line=3, per_step=1.0)
         return replace(run, operators=WINDOW, sightings=(seen,))
 
@@ -130,6 +131,7 @@ def test_a_short_script_runs_again_for_what_needs_steps_of_its_own() -> None:
     run = study.baseline[0]
     assert len(run.step_s) == 40
     assert run.operators == WINDOW
+    assert run.notes == ("No GPU.",), "what was seen later is not said to be unseen"
     assert len(run.sightings) == 1
     assert "launches" in ceilings(study)
 

@@ -17,7 +17,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe.counting import Counting
 from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import OperatorWindow
+from hotlap.record import NO_OPERATORS, OperatorWindow
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -149,7 +149,7 @@ class Operators(Watch):
         """What could be seen without a profiler; the trace, where there is one, tells the rest."""
         counting = self._counting if self._count_s > 0 else None
         if counting is None and not self._looked_at:
-            return {"notes": (f"No operators were seen: {self._refused or 'the script ended too early'}.",)}
+            return {"notes": (f"{NO_OPERATORS}: {self._refused or 'the script ended too early'}.",)}
         # A compiled graph is one call here: what is in it was not counted.
         counts = counting is not None and not self.session.facts.compiled
         return {
