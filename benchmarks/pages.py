@@ -24,7 +24,7 @@ _FOR_GPUS = (
     "tf32",
 )
 _NOT_RUN = "\n**It has not run on a GPU yet**; see [limits](../limits.md)."
-_HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|What|Why|When it hurts): ", re.MULTILINE)
+_HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|Risk|What|Why|When it hurts): ", re.MULTILINE)
 _ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+)|(?<![\w.-]))#(\d{3,})\b")
 
 _LEVERS = f"""\

@@ -204,6 +204,7 @@ def study_full() -> Study:
                 share=0.76,
                 evidence="each step waits 2.44 ms (76%) for its batch, which the trainer's own process puts together",
                 try_levers=("cached-dataset", "loader-workers"),
+                risk="a cache takes memory.",
             ),
             Finding(
                 code="host-bound",

@@ -41,7 +41,13 @@ def test_has_one_name_in_all_its_spellings(code: str) -> None:
 def test_teaches_what_why_and_by_example(code: str) -> None:
     text = importlib.import_module(rules.ALL[code].__module__).__doc__ or ""
     assert text.startswith(f"{code}: ")
-    assert re.search(r"^What it says: .+^Why it .+: .+^Example: .+", text, re.MULTILINE | re.DOTALL)
+    assert re.search(r"^What it says: .+^Why it .+: .+^Example: .+^Risk: .+", text, re.MULTILINE | re.DOTALL)
+
+
+@every_rule
+def test_says_what_its_remedy_may_change(code: str) -> None:
+    (found,) = (one for one in rules.check(firing(code), machine_for(code)) if one.code == code)
+    assert found.risk.endswith(".") and "\n" not in found.risk and len(found.risk) < 130
 
 
 @every_rule

@@ -75,6 +75,8 @@ class Finding:
     """Place of `before`: "train.py:12"; empty where there is none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables under which the command would not have the fault."""
+    risk: str = ""
+    """What its remedy may change, as a clause with its period: "none for the numbers."."""
     advice: bool = False
     """`cost_s` is what it could bring at most, not what was measured: it stands behind all that was."""
 

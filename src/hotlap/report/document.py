@@ -100,8 +100,17 @@ def findings(study: Study) -> Section:
         Row(
             finding.code,
             finding.evidence,
-            f"{story.up_to(finding)}{duration(finding.cost_s)}, {story.share_of_step(finding.share)}",
-            story.remedy(finding),
+            ", ".join(
+                filter(
+                    None,
+                    (
+                        f"{story.up_to(finding)}{duration(finding.cost_s)}",
+                        story.share_of_step(finding.share),
+                        story.bound(study, finding),
+                    ),
+                )
+            ),
+            story.remedy(study, finding),
             story.change_lines(study, finding),
         )
         for finding in story.ranked(study)

@@ -78,11 +78,38 @@ def up_to(finding: Finding) -> str:
     return "up to " if finding.advice else ""
 
 
-def remedy(finding: Finding) -> str:
-    """What to do about it, as a clause."""
-    if finding.try_levers:
-        return f"worth trying: {', '.join(finding.try_levers)}"
-    return f"no lever for it; what helps: hotlap explain {finding.code}"
+def bound(study: Study, finding: Finding) -> str | None:
+    """ "at most 2.10x": the measured upper bound where there is one, else by its share; None where it is the step."""
+    known = next((one for one in study.ceilings if _CEILING_OF.get(finding.code) == one.name), None)
+    if known is not None:
+        return f"at most {factor(known.speedup.mid)}"
+    return f"at most {factor(1 / (1 - finding.share))}" if 0 <= finding.share < _ALL_OF_IT else None
+
+
+# Above it the rest of the step is within what phases are measured to.
+_ALL_OF_IT = 0.99
+_CEILING_OF = {
+    "input-bound": "input",
+    "transfer-bound": "transfers",
+    "communication-bound": "communication",
+    "optimizer-bound": "optimizer",
+    "host-bound": "host",
+    "launch-bound": "launches",
+}
+
+
+def remedy(study: Study, finding: Finding) -> str:
+    """What a change for it may cost, and the next command."""
+    tries = finding.try_levers and _can_run_again(study)
+    levers = f" --levers {','.join(finding.try_levers)} {script(study)}"
+    following = f"Next: hotlap tune{levers}" if tries else f"What helps: hotlap explain {finding.code}"
+    return f"Risk: {finding.risk} {following}" if finding.risk else following
+
+
+def _can_run_again(study: Study) -> bool:
+    """A recorded trace has no versions, and cannot be run again."""
+    run = timed(study)
+    return run is not None and bool(run.versions)
 
 
 # What a phase that takes too much of a step is called.
@@ -115,9 +142,8 @@ def next_commands(study: Study) -> tuple[tuple[str, str], ...]:
         return ()
     first = found[0]
     command = command_under(study, first.environment)
-    run = timed(study)
-    again = run is not None and run.versions  # a recorded trace has none, and cannot be run again
-    tries = dict.fromkeys(lever for finding in found for lever in finding.try_levers) if again else {}
+    levers = (lever for finding in found for lever in finding.try_levers)
+    tries = dict.fromkeys(levers) if _can_run_again(study) else {}
     return (
         *([(command, "starts it without that fault")] if command is not None else []),
         (f"hotlap explain {first.code}", "what it is, and what helps"),

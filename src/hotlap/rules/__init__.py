@@ -8,13 +8,14 @@ what it explains (`EXPLAINS`), and `compute-bound`, which is no fault, is said w
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Protocol
 
 from hotlap.record import Finding, Machine, Run
 
-__all__ = ["ALL", "EXPLAINS", "EXPLANATIONS", "Rule", "check"]
+__all__ = ["ALL", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check"]
 
 
 class Rule(Protocol):
@@ -43,6 +44,11 @@ EXPLAINS: Mapping[str, frozenset[str]] = {
 EXPLANATIONS: Mapping[str, str] = {code: module.__doc__ or "" for code, module in _FILES.items()}
 """Code of the finding -> what it says, why it is bad, an example."""
 
+RISKS: Mapping[str, str] = {
+    code: " ".join(text.partition("\nRisk: ")[2].partition("\n\n")[0].split()) for code, text in EXPLANATIONS.items()
+}
+"""Code of the finding -> what its remedy may change, as its explanation says."""
+
 # A cause explains another finding when it accounts for at least so much of its cost.
 _ENOUGH = 0.5
 
@@ -52,7 +58,9 @@ _NO_FAULT = "compute-bound"
 
 def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     """All findings about a run: what ends it, the costliest, advice. What another one explains is left out."""
-    found = [finding for rule in ALL.values() if (finding := rule(run, machine)) is not None]
+    found = [
+        replace(finding, risk=RISKS[code]) for code, rule in ALL.items() if (finding := rule(run, machine)) is not None
+    ]
     advice = [finding for finding in found if finding.advice]
     measured = [finding for finding in found if not finding.advice]
     faults = [finding for finding in measured if finding.code != _NO_FAULT]

@@ -5,6 +5,7 @@ the model spends is spent on something that was not meant.
 Why it is bad: samples of one batch see each other, positions of one sample do not: the model learns something else,
 and its result depends on who else is in the batch. No error is raised, the shapes fit.
 Example: `nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 16), 6)` called with `(batch, sequence, features)`.
+Risk: what is trained afterwards is another model, the one that was meant: compare its losses anew.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind

@@ -3,6 +3,7 @@
 What it says: this part of each step passes while gradients are on their way, waiting for the slowest process left out.
 Why it is bad: the network's time should be hidden behind the backward pass; what shows is lost on every process.
 Example: a large embedding table trained by several machines over a slow network.
+Risk: larger buckets keep the numbers; gradients that are compressed or late do not.
 """
 
 from statistics import median

@@ -4,6 +4,7 @@ What it says: nothing around the model costs much; only a faster model, other nu
 said last of all: only where no other finding has anything to fix.
 Why it matters: it says where not to look.
 Example: a transformer whose batches are ready in time.
+Risk: compiled code rounds differently, and lower precision changes numbers; the gate says whether that shows.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

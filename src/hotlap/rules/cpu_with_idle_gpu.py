@@ -3,6 +3,7 @@
 What it says: the model's share of each step that a GPU could take over; each call would still cost its launch.
 Why it is bad: a model of more than the smallest size trains many times as fast there.
 Example: a script without `.to("cuda")`, or a CPU build of torch on a machine with a graphics card.
+Risk: the GPU rounds differently and draws other random numbers.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -5,6 +5,7 @@ Why it is bad: the host computes or fills what the device would, and then waits 
 it is used (PyTorch's tuning guide, "create tensors directly on the target device"). Random numbers drawn there are
 others: the generators of host and device differ, and what the host draws next (the order of samples) changes too.
 Example: `torch.zeros(64).to(device)` in the loop, which is `torch.zeros(64, device=device)`.
+Risk: constants stay as they are; random numbers drawn on the device are others.
 """
 
 import ast

@@ -5,6 +5,7 @@ that costs a step where it could be tried without.
 Why it is bad: each makes every step slower for something that is needed only while a fault is searched for. (If
 deterministic algorithms are wanted for what they are, this is their price.)
 Example: `torch.autograd.set_detect_anomaly(True)` left over from the search for a NaN.
+Risk: without deterministic algorithms two equal runs may differ; the other switches change no number.
 """
 
 import ast

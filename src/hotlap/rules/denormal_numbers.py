@@ -5,6 +5,7 @@ Why it is bad: processors compute with numbers below 1.2e-38 in microcode, tens 
 something dies out: Adam's moments of a weight without gradients (docs of intel-extension-for-pytorch). Flushed to zero
 they differ by less than any sum is rounded. The setting belongs to a thread and to those it starts, so it comes first.
 Example: an embedding of which a few rows only are ever used, trained with Adam.
+Risk: none that shows: numbers below 1.2e-38 become zero.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

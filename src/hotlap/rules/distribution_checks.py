@@ -8,6 +8,7 @@ what was true in the step before. (They are what notices a NaN in the parameters
 fault is searched for.)
 Example: `Categorical(probs)` for each action; `torch.distributions.Distribution.set_default_validate_args(False)` once,
 behind the imports, leaves the checks out.
+Risk: a NaN in the parameters of a distribution is no longer noticed there.
 """
 
 from hotlap.record import Finding, Machine, Run, Sighting, SightingKind

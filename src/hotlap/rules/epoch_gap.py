@@ -5,6 +5,7 @@ an epoch, that is this part of each.
 Why it is bad: workers are ended and started again (each imports what the script imports), and the first batch is made
 while nothing trains; with short epochs that can cost more than the epoch itself.
 Example: `DataLoader(data, num_workers=4)` without `persistent_workers=True` over a data set of fifty batches.
+Risk: workers that stay keep their memory, and do not see what the script changes in its data set between epochs.
 """
 
 from statistics import mean, median

@@ -4,6 +4,7 @@ What it says: this part of each step passes neither in the loader, nor in operat
 Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop).
 Why it is bad: logging, metrics and bookkeeping in Python run while nothing trains.
 Example: a confusion matrix updated with Python loops after each batch.
+Risk: it depends on the change: `hotlap check before.py after.py` compares the training before and after it.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

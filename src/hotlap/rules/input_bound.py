@@ -4,6 +4,7 @@ What it says: this part of each step passes in the data loader, before the model
 part that is named: making items, their transforms, collating, waiting for workers.
 Why it is bad: the processor that trains does nothing useful meanwhile; no change to the model can win that time back.
 Example: a `Dataset` that decodes and transforms images in the training process (num_workers=0) beside a small network.
+Risk: a cache takes memory, and holds only items that are the same each time; more workers take cores.
 """
 
 from hotlap.record import Finding, InputPart, LoaderFacts, Machine, Phase, Run

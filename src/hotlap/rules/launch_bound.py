@@ -4,6 +4,7 @@ What it says: this part of each step goes into calling the model's operators (Py
 launching kernels), not into their arithmetic.
 Why it is bad: a call costs microseconds whatever its size, so the processor is busy with handing out work.
 Example: a recurrent net written as a Python loop over time, with a few small operators in each turn.
+Risk: compiled code rounds differently, and is compiled again for shapes that it has not seen.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -5,6 +5,7 @@ What it says: this part of each step passes in operators that read and write lar
 Why it is bad: more cores or faster arithmetic change nothing; fewer passes over the data, smaller numbers or a smaller
 table do.
 Example: a chain of elementwise operators over tensors of tens of megabytes, each written out and read again.
+Risk: fused operators round differently; lower precision changes numbers, which the gate judges.
 """
 
 from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run

@@ -4,6 +4,7 @@ What it says: this part of each step passes in `optimizer.step()` and `zero_grad
 Why it is bad: the update reads and writes each parameter a few times, which should be little beside forward and
 backward; a large share means that it is made of many small operators, or that the batch is small for the model.
 Example: default Adam over a network with many small parameter tensors.
+Risk: the formula stays; fused kernels round differently.
 """
 
 from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run

@@ -6,6 +6,7 @@ to the driver and waits for the device. Two remedies: blocks that grow (PyTorch'
 usage"), or one forward and backward pass on the largest batch before training (its tuning guide, "Preallocate memory in
 case of variable input length").
 Example: sentences padded to the longest of their batch, on a GPU that is nearly full.
+Risk: none for the numbers; blocks that grow are a newer part of the allocator.
 """
 
 from hotlap.record import Finding, Machine, Run

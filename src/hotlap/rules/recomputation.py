@@ -3,6 +3,7 @@
 What it says: this part of each step goes into activations that were computed before, and thrown away to save memory.
 Why it costs: checkpointing trades time for memory; where memory is left over, the trade is a loss.
 Example: `torch.utils.checkpoint` around every block, on a device whose memory is half empty.
+Risk: memory: what is not recomputed is kept, and the largest batch may no longer fit.
 """
 
 from hotlap.record import Finding, Machine, Run

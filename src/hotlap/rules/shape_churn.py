@@ -4,6 +4,7 @@ What it says: the model is given so many different shapes that nothing which is 
 Why it is bad: compiled code is compiled again, convolution kernels are prepared or searched for again, and the
 allocator finds no block of the right size. Padding to a few sizes (or sorting by length) makes most of that vanish.
 Example: batches padded to their own longest sentence under `torch.compile(dynamic=False)` or `cudnn.benchmark`.
+Risk: padded positions must be masked, in the loss as well.
 """
 
 import ast

@@ -4,6 +4,7 @@ What it says: the line, one gather that takes the same values, and the time of t
 Why it is bad: each slice costs some microseconds of Python, and a batch of a small language model is made of hundreds,
 while nothing trains.
 Example: `torch.stack([data[i : i + length] for i in ix])`, which is `data[ix[:, None] + torch.arange(length)]`.
+Risk: none: the values are the same.
 """
 
 import ast

@@ -4,6 +4,7 @@ What it says: one process computes so much longer in each step than the others, 
 Why it is bad: in data-parallel training the slowest process sets the pace of all; the others' hardware idles. It hides:
 every process shows the same step time, because waiting happens inside of the exchange.
 Example: one process that shares its GPU or its cores with another job, or gets the longest sequences.
+Risk: none for the numbers.
 """
 
 from statistics import median

@@ -4,6 +4,7 @@ What it says: this part of each step is lost because a call waits until the devi
 waits for the host's next orders.
 Why it is bad: host and device should work at the same time; each such call makes them take turns.
 Example: `loss_sum += loss.item()` after each batch on a GPU.
+Risk: none for the numbers; a value is printed later, and a NaN noticed later.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind

@@ -5,6 +5,7 @@ script's own setting); or the control group's quota held the process still for t
 Why it is bad: torchrun sets OMP_NUM_THREADS=1 for each of its processes, containers cut the number of cores without a
 word, and a line left over from an experiment does the same: the cores are paid for and do nothing.
 Example: `torch.set_num_threads(1)` at the head of a script that trains a large network on eight cores.
+Risk: sums are made in another order, so the last bits differ.
 """
 
 from hotlap.record import Finding, Machine, Run

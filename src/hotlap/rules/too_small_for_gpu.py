@@ -4,6 +4,7 @@ What it says: by how much a step on the CPU should be shorter, from the operator
 Why it is bad: each call of a GPU has a floor of some microseconds, which tiny operators never repay; copies and waits
 come on top.
 Example: a network of two layers of a hundred neurons (a neural ODE, a small agent) on any GPU.
+Risk: the CPU rounds differently and draws other random numbers; a larger model wants the GPU back.
 """
 
 from dataclasses import replace

@@ -4,6 +4,7 @@ What it says: this part of each step passes while batches are copied and nothing
 Why it is bad: the next batch could travel while this one trains; that takes pinned memory, a copy that does not block,
 and a stream of its own.
 Example: `x = x.to("cuda")` of a batch from a loader without `pin_memory=True`.
+Risk: pinned memory is taken from the system, and a tensor must not be changed while it travels.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -5,6 +5,7 @@ Why it is bad: a thread that moves loses its cache, and two on the hyper-threads
 (PyTorch's tuning guide, "OMP_PROC_BIND=CLOSE"). Nothing is said where processes that are started later would all
 inherit the one core of the main thread (pytorch/pytorch#101850, #91989): loaders with workers, several ranks.
 Example: a training on the CPU of a workstation with sixteen cores, without a loader's workers.
+Risk: processes that are started later inherit the binding; no number changes.
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -4,6 +4,7 @@ What it says: this part of each step passes in forward passes whose result never
 everything for one was kept: a result that is not needed, or a validation (a teacher, a target) without `no_grad`.
 Why it is bad: the pass itself may be for nothing; at any rate keeping all activations costs memory and time.
 Example: `model(x)` called a second time for a metric; a validation loop that forgot `with torch.no_grad():`.
+Risk: where gradients are needed after all, `no_grad` ends learning: `hotlap check` sees that.
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind

@@ -5,6 +5,7 @@ Why it is bad: the next backward pass reads, adds and writes where it could put 
 guide, "set_to_none"). Leave it where code reads `.grad` in between, or where a parameter gets no gradient in some
 steps: with zeros its momentum and weight decay go on, with None it is left alone.
 Example: `optimizer.zero_grad(set_to_none=False)`, kept from the days when it was the default.
+Risk: code that reads `.grad` in between meets None, and parameters without a gradient are no longer decayed.
 """
 
 import ast
