@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import log
+from math import hypot, log
 from pathlib import Path
 
 import calibrate
@@ -24,7 +24,6 @@ from measurements import Point
 
 from hotlap.predict import forecast
 from hotlap.predict.catalogue import Device
-from hotlap.predict.precision import matrix_rate, parse
 
 RESULTS = Path(__file__).with_name("results") / "judge.json"
 NEW = frozenset({"ga100", "ga102", "ada", "hopper"})
@@ -50,9 +49,16 @@ class Pair:
         return calibrate.device(self.here.device), calibrate.device(self.there.device)
 
     @property
-    def needed(self) -> tuple[str, float, float]:
-        """Kind, error, and half of the interval on the side of the truth."""
-        return self.kind, abs(self.error), self.halves[self.error < 0]
+    def needed(self) -> calibrate.Needed:
+        """What widens its interval must come to."""
+        return calibrate.Needed(
+            kind=self.kind, error=abs(self.error), half=self.halves[self.error < 0], batches=self.batches
+        )
+
+    @property
+    def batches(self) -> float:
+        """Logarithm of the batch there over that here."""
+        return log(self.there.batch / self.here.batch)
 
 
 def predicted(a: Point, b: Point, values: Values) -> Pair:
@@ -60,15 +66,13 @@ def predicted(a: Point, b: Point, values: Values) -> Pair:
     noted = Noted()
     with calibrate.constants(values | {"spread": noted}):
         found = forecast(
-            a.workload(), target=b.device, precision=b.precision, measured_on=a.device, measured_step_s=a.step_s
-        ).step_s
-    items = b.batch / a.batch
-    here, there = calibrate.device(a.device), calibrate.device(b.device)
-    rates = [matrix_rate(one, parse(point.precision), tf32=False) for one, point in ((here, a), (there, b))]
-    ratio = (rates[1] / rates[0] * there.bandwidth / here.bandwidth) ** -0.5
+            a.workload(), target=b.device, precision=b.precision, measured_on=a.device, measured_step_s=a.step_s,
+            batch_factor=b.batch / a.batch,
+        ).step_s  # fmt: skip
+    ratio = calibrate.plain_rate(a) / calibrate.plain_rate(b)
     return Pair(
-        here=a, there=b, error=log(found.mid * items / b.step_s), plain=log(ratio * a.step_s * items / b.step_s),
-        kind=noted.asked or "same", halves=(log(found.mid / found.low), log(found.high / found.mid)),
+        here=a, there=b, error=log(found.mid / b.step_s), plain=log(ratio * a.step_s / a.batch / (b.step_s / b.batch)),
+        kind=noted.asked, halves=(log(found.mid / found.low), log(found.high / found.mid)),
     )  # fmt: skip
 
 
@@ -169,7 +173,8 @@ def judged(held_out: str) -> dict[str, dict[str, float]]:
     }
 
     def widened(one: Pair) -> tuple[float, float]:
-        sigma = spreads[part(one.there)][one.kind]
+        table = spreads[part(one.there)]
+        sigma = hypot(table[one.kind], table["batch"] * one.batches)
         below, above = (max(0.02, calibrate.half_width(half, sigma)) for half in one.halves)
         return below, above
 

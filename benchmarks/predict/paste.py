@@ -39,6 +39,14 @@ def _errors(row: dict[str, Any] | None) -> str:
     return f"{row['median']:.3f} / {row['p90']:.3f}" if row else "-"
 
 
+def forms(found: dict[str, Any]) -> str:
+    groups = list(found["forms"]["kept"])
+    lines = [f"| form | {' | '.join(groups)} |", f"|---|{'---|' * len(groups)}"]
+    for name, row in found["forms"].items():
+        lines.append(f"| {name} | {' | '.join(f'{median:.3f} / {p90:.3f}' for median, p90 in row.values())} |")
+    return "\n".join(lines)
+
+
 def several(found: dict[str, Any], cost: dict[str, Any]) -> str:
     reached = found["efficiency_v100_nvlink"]
     lines = [
@@ -89,6 +97,7 @@ def put(text: str, name: str, table: str) -> str:
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")}
     text = put(PAGE.read_text(), "judge", judged(results["judge"]))
+    text = put(text, "forms", forms(results["forms"]))
     text = put(text, "operators", operators(results["operators"]))
     text = put(text, "reality", reality({name: one for name, one in results.items() if name.startswith("reality-")}))
     PAGE.write_text(put(text, "several", several(results["several"], results["trace"])))

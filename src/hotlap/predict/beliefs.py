@@ -31,11 +31,6 @@ OTHER_HOST_SIGMA = 0.5
 # Part of scripts whose FP32 work really runs in TF32 on devices that have it: convolutions do unless switched off,
 # matrix products in containers and in torch before 1.12.
 TF32_SHARE = 0.75
-# Part of a measured step that no faster device shortens (Python between steps, synchronisation, logging), and its
-# spread.
-FIXED_SHARE = 0.01
-FIXED_SIGMA = 0.8
-FIXED_MOST = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +40,6 @@ class Beliefs:
     here: Draws
     residual: Array
     """(D,) what the model leaves out, on every device alike."""
-    fixed: Array
-    """(D,) part of a measured step that stays as it is on any device."""
     there_host: Array
     """(D,) factors on host time beside the target, on a machine of the same year."""
     chance: Chance
@@ -74,7 +67,7 @@ def _normals(dimensions: int) -> Array:
 @lru_cache(maxsize=8)
 def prior(workload: Workload) -> Beliefs:
     """What is believed before anything was measured."""
-    normal = _normals(10)
+    normal = _normals(9)
     compute_sigma = TOTALS_COMPUTE_SIGMA if workload.totals_only else COMPUTE_SIGMA
     memory_sigma = TOTALS_MEMORY_SIGMA if workload.totals_only else MEMORY_SIGMA
     host_sigma = MEASURED_HOST_SIGMA if workload.host_s else HOST_SIGMA
@@ -92,9 +85,8 @@ def prior(workload: Workload) -> Beliefs:
             tf32=tf32,
         ),
         residual=np.exp(RESIDUAL_SIGMA * normal[:, 4]),
-        fixed=np.minimum(FIXED_MOST, FIXED_SHARE * np.exp(FIXED_SIGMA * normal[:, 5])),
-        there_host=np.exp(OTHER_HOST_SIGMA * normal[:, 6]),
-        chance=Chance(bus=normal[:, 7], jitter=normal[:, 8], hidden=normal[:, 9]),
+        there_host=np.exp(OTHER_HOST_SIGMA * normal[:, 5]),
+        chance=Chance(bus=normal[:, 6], jitter=normal[:, 7], hidden=normal[:, 8]),
     )
 
 

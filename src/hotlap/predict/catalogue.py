@@ -95,6 +95,8 @@ class Device:
     fp32_share: float = 0.6
     """Part of the FP32 peak that large products reach: less where lanes are shared with integers (GA10x and later) or
     have few registers (Kepler, GP100)."""
+    accumulated: float = 1.0
+    """Part of its chip's matrix rate that the board runs with FP32 accumulation (GeForce: half)."""
     matrix_share: float = 1.0
     """What libraries reach of the matrix peak beside those of NVIDIA at the same ratio of peak to bandwidth."""
     pcie_generation: int = 0
@@ -181,6 +183,7 @@ def _gpu(row: Mapping[str, str]) -> Device:
         clock_hz=clock,
         fp32_share=float(family["fp32_share"]),
         matrix_share=float(family["matrix_share"]),
+        accumulated=share,
         pcie_generation=int(row["pcie_gen"]),
         pcie_lanes=int(row["pcie_lanes"]),
         link=Link(row["link"]) if row["link"] else None,
@@ -363,8 +366,8 @@ def _own(table: object, *, where: str) -> Device:
         expected = (int, float) if isinstance(_OPTIONAL.get(key, 0.0 if key != "name" else ""), (int, float)) else str
         if not isinstance(value, expected):
             raise UserError(f"{where}: {key} = {value!r} is not a {'number' if expected is not str else 'text'}.")
-    if not all(values[key] > 0 for key in _REQUIRED[1:]):
-        raise UserError(f"{where}: fp32_tflops, bandwidth_gbs and memory_gb must be above 0.")
+    if not all(values[key] > 0 for key in (*_REQUIRED[1:], "power_w")):
+        raise UserError(f"{where}: fp32_tflops, bandwidth_gbs, memory_gb and power_w must be above 0.")
     try:
         link = Link(values["link"]) if values["link"] else None
     except ValueError:

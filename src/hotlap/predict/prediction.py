@@ -23,18 +23,11 @@ LEAST_WIDTH = 0.02
 HALF = 1.2816
 # Spread of a forecast that no measured step corrects, on top of that of its draws.
 UNMEASURED_SIGMA = 0.24
-# And of another machine with the same model of device (host, cooling, drivers, versions).
-SAME_DEVICE_SIGMA = 0.06
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
-# Host time over device time from which the host has a say: steps of densenet and squeezenet on two machines with one
-# card differ by a third from there on.
-HOSTED = 0.15
-# Ratio of speeds (geometric mean of peak and bandwidth) from which two devices are far apart.
-FAR = 2.0
 # A newer GPU sits beside a newer processor: by this part faster for each year between the two.
 FASTER_A_YEAR = 0.04
 
@@ -51,12 +44,18 @@ class _Question:
     measured_step_s: float | None
     interconnect: str | None
     strong: bool
+    batch_factor: float
     assumptions: tuple[str, ...]
+
+    @property
+    def factor(self) -> float:
+        """Of the workload's batch, what one of the GPUs has."""
+        return self.batch_factor / (self.count if self.strong else 1)
 
     @property
     def share(self) -> Workload:
         """What one of the GPUs does."""
-        return self.workload.scaled(1 / self.count) if self.strong and self.count > 1 else self.workload
+        return self.workload if self.factor == 1 else self.workload.scaled(self.factor)
 
 
 def forecast(  # noqa: PLR0913 - the arguments are the public question, all but one by name
@@ -69,6 +68,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     measured_step_s: float | None = None,
     interconnect: str | None = None,
     strong: bool = False,
+    batch_factor: float = 1.0,
     devices: Iterable[Device] = (),
 ) -> Prediction:
     """What one step of `workload` takes on `count` GPUs called `target`.
@@ -82,6 +82,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         measured_step_s: the step there, in seconds, on one device.
         interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
         strong: several GPUs share the batch of one (strong scaling) instead of having it each.
+        batch_factor: times the workload's batch, where memory there asks for another; the step is of that batch.
         devices: of the user (see `catalogue.load`).
 
     Returns:
@@ -93,7 +94,8 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     return _answer(
         _ask(
             workload, target=target, count=count, precision=precision, measured_on=measured_on,
-            measured_step_s=measured_step_s, interconnect=interconnect, strong=strong, devices=devices,
+            measured_step_s=measured_step_s, interconnect=interconnect, strong=strong, batch_factor=batch_factor,
+            devices=devices,
         )
     )  # fmt: skip
 
@@ -108,6 +110,7 @@ def _ask(  # noqa: PLR0913 - as `forecast`
     measured_step_s: float | None,
     interconnect: str | None = None,
     strong: bool = False,
+    batch_factor: float = 1.0,
     devices: Iterable[Device] = (),
 ) -> _Question:
     """Names resolved, and what makes no sense refused."""
@@ -116,6 +119,8 @@ def _ask(  # noqa: PLR0913 - as `forecast`
     here = _measured(measured_on, measured_step_s, extra)
     if count < 1:
         raise UserError(f"count = {count}: at least one GPU is needed.")
+    if not (math.isfinite(batch_factor) and batch_factor > 0):
+        raise UserError(f"batch_factor = {batch_factor} is not a number above 0.")
     if count > 1 and there.device.kind == "cpu":
         raise UserError("Several CPUs are not predicted; --count applies to GPUs.")
     own = workload.gpu_precision if there.device.kind == "gpu" else workload.precision
@@ -132,6 +137,7 @@ def _ask(  # noqa: PLR0913 - as `forecast`
         measured_step_s=measured_step_s,
         interconnect=interconnect,
         strong=strong,
+        batch_factor=batch_factor,
         assumptions=(*notes, *_from_cpu(here, there.device), *_assumed(workload, there.device, wanted)),
     )
 
@@ -232,51 +238,48 @@ def _one_device(question: _Question, believed: Beliefs) -> _One:
         draws=believed.there(host_factor=_host_factor(here, target)),
         byte_factor=timing.byte_factor(workload.precision, question.precision),
     )
-    there_s = _with_input(parts.step_s, question.share, target)
     if here is None or question.measured_step_s is None:
-        there_s = there_s * believed.residual
+        there_s = _with_input(parts.step_s, question.share, target) * believed.residual
         return _One(parts=parts, step_s=there_s, weights=np.ones_like(there_s), spread=UNMEASURED_SIGMA)
     here_parts = timing.step(timing.columns(workload), here, precision=workload.precision, draws=believed.here)
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
+        there_s = _with_input(parts.step_s, question.share, target)
         weights = beliefs.weigh(ratio**CPU_WEIGHT)
         return _One(parts=parts, step_s=there_s * ratio**CPU_WEIGHT, weights=weights, spread=CPU_SIGMA)
+    parts = _carried(question, here, parts, believed)
+    there_s = _with_input(parts.step_s, question.share, target)
     weights = beliefs.weigh(ratio)
     if here == target and workload.precision is question.precision and question.share is workload:
         # The same model of device: what was measured is the answer, but for another machine around it.
         same = np.full_like(there_s, question.measured_step_s)
-        return _One(parts=parts, step_s=same, weights=weights, spread=SAME_DEVICE_SIGMA)
-    hosted = _hosted(weights, parts, here_parts)
-    spread = timing.fitted()["spread"][_pair(question, here, hosted=hosted)]
-    step_s = question.measured_step_s * believed.fixed + there_s * ratio * (1 - believed.fixed)
-    return _One(parts=parts, step_s=step_s, weights=weights, spread=spread)
+        return _One(parts=parts, step_s=same, weights=weights, spread=_spread(question, here))
+    return _One(parts=parts, step_s=there_s * ratio, weights=weights, spread=_spread(question, here))
 
 
-def _pair(question: _Question, here: Device, *, hosted: bool) -> str:
-    """The kind of pair that a spread is fitted for: the host has a say; other units of the device (FP32 lanes here,
-    matrix units there); one architecture; two of them on FP32 lanes; or on matrix units, of near or far speeds."""
-    if hosted:
-        return "hosted"
-    there, tf32 = question.target, question.workload.matmul_tf32 is not False
-    rates = (
-        matrix_rate(here, question.workload.precision, tf32=tf32),
-        matrix_rate(there, question.precision, tf32=tf32),
+def _carried(question: _Question, here: Device, there: Parts, believed: Beliefs) -> Parts:
+    """What the model says of the target, less its boldness: see `timing.carried`."""
+    workload, bytes_there = question.workload, timing.byte_factor(question.workload.precision, question.precision)
+
+    def plain(*, tf32: bool) -> float:
+        rate_here = timing.plain_rate(here, workload.precision, tf32=tf32)
+        return rate_here / timing.plain_rate(question.target, question.precision, tf32=tf32) * math.sqrt(bytes_there)
+
+    share = timing.columns(question.share)
+    same_work = timing.step(share, here, precision=workload.precision, draws=believed.here)
+    return timing.carried(there, same_work, np.where(believed.here.tf32, plain(tf32=True), plain(tf32=False)))
+
+
+def _spread(question: _Question, here: Device) -> float:
+    """Standard deviation of what a pair of devices adds: of one architecture, of two on FP32 lanes, or of any other
+    two; and of another batch than was measured."""
+    there, tf32, table = question.target, question.workload.matmul_tf32 is not False, timing.fitted()["spread"]
+    lanes = (
+        matrix_rate(here, question.workload.precision, tf32=tf32) < 1.1 * here.fp32
+        and matrix_rate(there, question.precision, tf32=tf32) < 1.1 * there.fp32
     )
-    on_matrix_units = rates[0] > 1.1 * here.fp32, rates[1] > 1.1 * there.fp32
-    if on_matrix_units[0] != on_matrix_units[1]:
-        return "units"
-    if here.family == there.family:
-        return "same"
-    if not on_matrix_units[0]:
-        return "lanes"
-    plain = math.sqrt(rates[1] / rates[0] * there.bandwidth / here.bandwidth)
-    return "near" if 1 / FAR < plain < FAR else "far"
-
-
-def _hosted(weights: Array, *parts: Parts) -> bool:
-    """The host is busy for so large a part of what the device is, here or there, that it has a say."""
-    busy = max(float(np.average(np.minimum(1.0, one.host_s / one.device_s), weights=weights)) for one in parts)
-    return busy > HOSTED
+    pair = table["same" if here.family == there.family else "lanes" if lanes else "other"]
+    return math.hypot(pair, table["batch"] * math.log(question.factor))
 
 
 def _host_factor(here: Device | None, there: Device) -> float:

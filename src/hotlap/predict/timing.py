@@ -8,7 +8,7 @@ Shape letters: D draws, K operators (groups of equal ones).
 
 import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
 from statistics import median
@@ -23,9 +23,17 @@ from hotlap.predict.workload import Kind, Operator, Workload
 
 Array = NDArray[np.float64]
 
-# The ratio of matrix peak to bandwidth (operations a byte) at which a device reaches `products` of its matrix peak; an
-# A100 SXM4 80GB. Above it less is reached: tiles wait for their operands.
+# Matrix peak over bandwidth (operations a byte), and board power over matrix peak (joules an operation), at which a
+# device reaches `products` of its peak: an A100 SXM4 80GB. With more operations for each byte tiles wait for their
+# operands; with fewer watts for each operation the clock falls. The powers are round numbers: sources and newer devices
+# that are held out are predicted equally well from 0.5 to 0.6, and from 0.15 to 0.25.
 BALANCE = 150.0
+BALANCE_POWER = 0.6
+JOULES_A_FLOP = 400 / 312e12
+JOULES_POWER = 0.2
+# Of the logarithm of how much faster a device is; the rest is the geometric mean of the ratios of peak and bandwidth,
+# which knows no workload and is never far off.
+MODEL_WEIGHT = 0.75
 # Bytes a second that one multiprocessor asks of memory beyond its own caches, at 1.5 GHz: what it has in flight over
 # the latency of memory. Between 14e9 and 30e9 held-out devices are predicted equally well.
 IN_FLIGHT_BYTES_S = 20e9
@@ -56,10 +64,9 @@ HOST_S = 1.5e-5
 def fitted() -> dict[str, Any]:
     """facts/fitted.toml: what benchmarks/predict/calibrate.py found.
 
-    products: part of the matrix peak that products of real nets reach at `BALANCE`. balance: the power of the ratio of
-    peak to bandwidth with which that part falls. moved: bytes from memory for each byte that operators read and write,
-    counted alone. gap_us: of one operator beyond its work. spread: standard deviations of the logarithm of a forecast,
-    by kind of pair.
+    products: part of the matrix peak that products of real nets reach at `BALANCE`. moved: bytes from memory for each
+    byte that operators read and write, counted alone. gap_us: of one operator beyond its work. spread: standard
+    deviations of the logarithm of a forecast, by kind of pair.
     """
     return tomllib.loads(resources.files("hotlap.predict").joinpath("facts", "fitted.toml").read_text("utf-8"))
 
@@ -140,9 +147,10 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
 
 
 def _on_matrix_units(device: Device, peak: float) -> float:
-    """What products of real nets reach of `peak`: the further it is above the bandwidth, the less."""
-    table = fitted()
-    part = table["products"] * device.matrix_share * (peak / device.bandwidth / BALANCE) ** -table["balance"]
+    """What products of real nets reach of `peak`: less, the further it is above the bandwidth and the power."""
+    operands = (peak / device.bandwidth / BALANCE) ** -BALANCE_POWER
+    watts = (device.power_w * device.accumulated / peak / JOULES_A_FLOP) ** JOULES_POWER
+    part = fitted()["products"] * device.matrix_share * operands * watts
     return peak * float(min(1.0, part)) * (HEADROOM if device.chooses_clock else 1.0)
 
 
@@ -206,6 +214,17 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
         gap_s=np.broadcast_to(gap_s * num_operators, shape),
         host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
     )
+
+
+def plain_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
+    """Geometric mean of peak and bandwidth: a speed, in a unit of its own."""
+    return math.sqrt(matrix_rate(device, precision, tf32=tf32) * device.bandwidth)
+
+
+def carried(there: Parts, here: Parts, plain: Array | float) -> Parts:
+    """`there` with its device's time drawn towards `plain` times that of `here`, the same work on another device."""
+    by = (plain * here.device_s / there.device_s) ** (1 - MODEL_WEIGHT)
+    return replace(there, compute_s=there.compute_s * by, memory_s=there.memory_s * by, gap_s=there.gap_s * by)
 
 
 def _compute(workload: Columns, device: Device, precision: Precision, draws: Draws) -> Array:

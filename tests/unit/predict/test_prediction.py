@@ -79,7 +79,7 @@ def test_intervals_are_never_narrower_than_two_percent_and_hold_the_middle() -> 
 
 def test_an_interval_is_wider_where_the_host_has_a_say() -> None:
     spans = []
-    for num_kernels in (300, 5_000):
+    for num_kernels in (300, 60_000):
         step = Workload.from_totals(flop=4e12, memory_bytes=1.3e11, num_kernels=num_kernels, precision="fp32")
         found = forecast(step, target="GTX 1080 Ti", measured_on="GTX 1080", measured_step_s=0.6).step_s
         spans.append(math.log(found.high / found.low))
