@@ -71,7 +71,7 @@ def study_empty() -> Study:
 
 
 def study_crashed() -> Study:
-    """The script as written raised at its third step."""
+    """The baseline raised at its third step."""
     run = Run(
         status=Status.CRASHED,
         error="The script raised ValueError at its step 3.",

@@ -1,7 +1,7 @@
 """Patched scripts are run: alone, in pairs, in larger sets, in whatever order the levers were accepted.
 
 Every lever is asked for its edits on what the probe would record of the scripts in `scripts/`; what is written is run
-from its first line to its last, and its losses are compared with those of the script as written, by the weakest promise
+from its first line to its last, and its losses are compared with those of the baseline, by the weakest promise
 among the levers. Levers that `tune` never accepts together are left out by the function that `tune` itself asks.
 """
 
@@ -33,7 +33,7 @@ GPU = "NVIDIA H200"
 
 WRITTEN = tuple(kind for kind in levers.ALL if not kind.by_environment)
 
-# How far a loss may be from that of the script as written, as a part of it.
+# How far a loss may be from that of the baseline, as a part of it.
 CLOSE = {Numerics.ROUNDING: 1e-4, Numerics.STATISTICAL: 0.1}
 
 
@@ -155,7 +155,7 @@ def _fault(case: Case, found: Outcome, plain: Outcome) -> str | None:
     # Beyond float16's range a training has diverged as it is written, and says nothing any more.
     known = next((k for k, loss in enumerate(plain.losses) if abs(loss) > 65504), len(plain.losses))
     if len(found.losses) != len(plain.losses) or not all(map(math.isfinite, found.losses[:known])):
-        return f"losses {found.losses}, as written {plain.losses}"
+        return f"losses {found.losses}, in the baseline {plain.losses}"
     if {"compile", "cuda-graphs"} & set(case.stack) and not found.compiled:
         return "no model was compiled"
     numerics = numerics_of(case.specs)
@@ -163,7 +163,7 @@ def _fault(case: Case, found: Outcome, plain: Outcome) -> str | None:
         return None  # other samples, by its contract
     if numerics is Numerics.EXACT:
         same = (found.losses, found.random_state) == (plain.losses, plain.random_state)
-        return None if same else f"not bit-equal: {found.losses}, as written {plain.losses}"
+        return None if same else f"not bit-equal: {found.losses}, in the baseline {plain.losses}"
     apart = max(abs(found.losses[k] - plain.losses[k]) / max(abs(plain.losses[k]), 1e-2) for k in range(known))
     return None if apart <= CLOSE[numerics] else f"losses are {apart:.2g} apart"
 

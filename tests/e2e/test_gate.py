@@ -54,7 +54,7 @@ def test_a_loss_that_is_nan_from_the_start_leaves_nothing_to_pass(launcher: Laun
 
 @pytest.fixture(scope="module")
 def saving(launcher: Launcher) -> GateRuns:
-    """Judges changes of a script that makes more than trained weights; its runs as written are made once."""
+    """Judges changes of a script that makes more than trained weights; its baseline runs are made once."""
     options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
     return GateRuns(launcher, options, replace(SIZES, evidence_steps=60), ())
 
@@ -66,7 +66,11 @@ UNSEEN_IN_THE_LOSS = {
         "pass",
         "Sequential.0.weight, which is not trained",
     ),
-    "an averaged copy with another decay": ("old.lerp_(new, 0.1)", "old.lerp_(new, 0.2)", "times as far as as written"),
+    "an averaged copy with another decay": (
+        "old.lerp_(new, 0.1)",
+        "old.lerp_(new, 0.2)",
+        "times as far as in the baseline",
+    ),
     "statistics that stand still": ("BatchNorm1d(32)", "BatchNorm1d(32, momentum=0.0)", "running_mean"),
     "a validation that is wrong": ("{held_out:.4f}", "{1.05 * held_out:.4f}", "the script prints"),
     "a schedule that is not stepped": ("            schedule.step()\n", "", "StepLR has other counters"),

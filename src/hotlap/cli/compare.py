@@ -23,7 +23,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         subparsers,
         "compare",
         summary="compare the step times of two studies, or of two recorded traces",
-        description="Compares the script as written in study A with that in study B, or traces that torch.profiler "
+        description="Compares the baseline in study A with that in study B, or traces that torch.profiler "
         "recorded on a GPU. Refuses where the device, the "
         "versions, the arguments or the machine differ, because the step times then say nothing about the code.",
         examples=(

@@ -38,7 +38,7 @@ class Runs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How long to measure. Made from the first, timed run of the script as written."""
+    """How long to measure. Made from the first, timed run of the baseline."""
 
     step_s: float
     setup_s: float
@@ -56,7 +56,7 @@ class Sizes:
 
     @classmethod
     def of(cls, run: Run, machine: Machine) -> "Sizes":
-        """From the script as written on this machine."""
+        """From the baseline on this machine."""
         step_s = sum(run.step_s) / len(run.step_s)
         # Short blocks for long steps: rounds must stay affordable.
         block = 11 if step_s < 0.05 else 5 if step_s < 0.1 else 3
@@ -105,7 +105,7 @@ class Arm:
     """Levers that are no edit of the script: they are installed in its process."""
     free_input: bool = False
     bare: bool = False
-    """Without what all have: the script as written."""
+    """Without what all have: the baseline."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Texts to be compared as they are; the levers of such an arm are variables of the environment."""
     warmup: int = 0

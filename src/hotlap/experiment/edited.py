@@ -12,7 +12,7 @@ Stack = tuple[LeverSpec, ...]
 
 
 class EditedScript:
-    """The user's script under any levers. `known`: answers what is recorded of it as written, once that is known."""
+    """The user's script under any levers. `known`: answers what is recorded of the baseline, once that is known."""
 
     def __init__(self, known: Callable[[], Run], *, cwd: str) -> None:
         self._known = known

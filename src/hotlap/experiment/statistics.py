@@ -1,6 +1,6 @@
 """Log-ratios of step times, one per process -> what may be said about them. The process is the unit of chance.
 
-A ratio here is the logarithm of (step time as written / step time with the lever): above 0 the lever is faster.
+A ratio here is the logarithm of (step time of the baseline / step time with the lever): above 0 the lever is faster.
 One process (or one pair of processes that took turns) gives one such number, however many steps it made: within a
 process step times share its memory layout, its clock and its neighbours, so its steps are no independent witnesses.
 """

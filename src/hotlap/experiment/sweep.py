@@ -27,7 +27,7 @@ def thread_sweep(executor: Executor, counts: Sequence[int], cores: Cores, *, def
     Arguments:
         counts: numbers of threads.
         cores: of this machine.
-        default_threads: what the script runs with by itself (`Run.num_threads` of a run as written).
+        default_threads: what the script runs with by itself (`Run.num_threads` of a baseline run).
     """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     arms = tuple(Arm(levers=(Threads(count=count).spec(),)) for count in counts)

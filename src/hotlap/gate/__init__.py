@@ -34,7 +34,7 @@ def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> 
         return statistical.judge(evidence, pairs)
     num_witnesses = len(evidence.base) + (len(evidence.nudged) if numerics == "rounding" else 0)
     if num_witnesses < 2 and not exact.bit_equal(pairs):
-        return undecided("Numbers differ, and one run as written does not tell whether the script repeats itself.")
+        return undecided("Numbers differ, and one baseline run does not tell whether the script repeats itself.")
     cause = exact.why_not_repeatable(evidence)
     if cause is not None and (numerics == "exact" or not exact.same_samples(evidence)):
         return _without_repeatability(cause, evidence, pairs)
@@ -43,7 +43,7 @@ def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> 
 
 def _without_repeatability(cause: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> Ruling:
     """Two plain runs differ, so bits prove nothing: the strongest contract for which there is evidence takes over."""
-    prefix = f"Two runs of the script as written differ first in {cause}, so bits cannot be compared. "
+    prefix = f"Two runs of the baseline differ first in {cause}, so bits cannot be compared. "
     if exact.same_samples(evidence):
         ruling = exact.other_random_state(pairs) or judge("rounding", evidence)
     elif evidence.base_seeds and evidence.lever_seeds:

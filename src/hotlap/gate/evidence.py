@@ -1,4 +1,4 @@
-"""What the gate looks at: runs as written and runs with the lever, aligned by the step of the training."""
+"""What the gate looks at: baseline runs and runs with the lever, aligned by the step of the training."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ def unharmed(why: str) -> Ruling:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A run as written and a run with the lever that started from the same seed."""
+    """A baseline run and a run with the lever that started from the same seed."""
 
     base: Run
     lever: Run
@@ -60,22 +60,22 @@ class Evidence:
     """All runs that bear on one lever; each recorded with `Plan.evidence`."""
 
     base: tuple[Run, ...]
-    """As written, same seed. Two or more show whether the script is repeatable."""
+    """Of the baseline, same seed. Two or more show whether the script is repeatable."""
     lever: tuple[Run, ...]
     """With the lever, the seed of `base`."""
     nudged: tuple[Run, ...] = ()
-    """As written, seed of `base`, with one-ulp nudges or other thread counts: what rounding alone does."""
+    """Of the baseline, seed of `base`, with one-ulp nudges or other thread counts: what rounding alone does."""
     base_seeds: tuple[Run, ...] = ()
-    """As written, other seeds."""
+    """Of the baseline, other seeds."""
     lever_seeds: tuple[Run, ...] = ()
     """With the lever, the seeds of `base_seeds`."""
 
     def same_seed_pairs(self) -> tuple[Pair, ...]:
-        """The first run as written beside each run with the lever."""
+        """The first baseline run beside each run with the lever."""
         return tuple(Pair(self.base[0], run) for run in self.lever) if self.base else ()
 
     def seed_pairs(self) -> tuple[Pair, ...]:
-        """Runs as written beside runs with the lever, by seed; each seed once."""
+        """Baseline runs beside runs with the lever, by seed; each seed once."""
         waiting = list(_distinct((*self.base[:1], *self.base_seeds)))
         pairs = []
         for run in _distinct((*self.lever[:1], *self.lever_seeds)):
@@ -86,7 +86,7 @@ class Evidence:
         return tuple(pairs)
 
     def base_by_seed(self) -> tuple[Run, ...]:
-        """Runs as written, each seed once."""
+        """Baseline runs, each seed once."""
         return _distinct((*self.base[:1], *self.base_seeds))
 
     def lever_by_seed(self) -> tuple[Run, ...]:
@@ -98,7 +98,7 @@ class Evidence:
         return (*self.base, *self.nudged, *self.base_seeds)
 
     def references(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-        """What runs as written differ in among themselves, to set `pairs` against.
+        """What baseline runs differ in among themselves, to set `pairs` against.
 
         Other seeds differ in more than rounding does, so they are left out where all pairs have the seed of the first.
         """

@@ -21,7 +21,7 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         found = _first_of_all(pair.base, pair.lever)
         if found:
             step, field, as_written, value = found
-            return harmed(f"Step {step} has another {field.name} than as written: {value} instead of {as_written}.")
+            return harmed(f"Step {step} has another {field.name} than the baseline: {value} instead of {as_written}.")
     ruling = states.other_content(pairs, evidence.base) or prints.other_text(pairs, evidence.base)
     if ruling:
         return ruling
@@ -38,7 +38,7 @@ def bit_equal(pairs: Sequence[Pair]) -> bool:
 
 
 def why_not_repeatable(evidence: Evidence) -> str | None:
-    """What differs first between two runs as written with one seed ("the loss (step 3)"); None if nothing does."""
+    """What differs first between two baseline runs with one seed ("the loss (step 3)"); None if nothing does."""
     for a, b in combinations(evidence.base, 2):
         found = _first_of_all(a, b)
         if found:
@@ -47,7 +47,7 @@ def why_not_repeatable(evidence: Evidence) -> str | None:
 
 
 def same_samples(evidence: Evidence) -> bool:
-    """True if the runs as written with one seed draw the same batches and random numbers: only losses differ."""
+    """True if the baseline runs with one seed draw the same batches and random numbers: only losses differ."""
     return all(
         first_difference(field, a, b) is None
         for a, b in combinations(evidence.base, 2)
@@ -60,7 +60,7 @@ def other_random_state(pairs: Sequence[Pair]) -> Ruling | None:
     for pair in pairs:
         found = first_difference(RANDOM_STATE, pair.base, pair.lever)
         if found:
-            return harmed(f"Step {found[0]} has another random state than as written.")
+            return harmed(f"Step {found[0]} has another random state than the baseline.")
     return None
 
 

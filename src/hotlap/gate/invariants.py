@@ -12,7 +12,7 @@ from hotlap.record import Number, Run, Status
 RATE_TOLERANCE = 1e-6
 # A script whose own losses are not finite in more of its steps has nothing that could be harmed further.
 MAX_NOT_FINITE = 0.1
-# Batches that come again, as a share of the steps, beyond what any run as written shows. One alone may be chance
+# Batches that come again, as a share of the steps, beyond what any baseline run shows. One alone may be chance
 # (the last batch of an epoch may have one item); a loader that hands out stale batches does it all the time.
 MAX_REPEATED = 0.02
 FAILED = (Status.CRASHED, Status.KILLED, Status.HUNG, Status.SILENT)
@@ -23,7 +23,7 @@ class StepField:
     """Something recorded at each step, which must be the same with and without the lever."""
 
     name: str
-    """As the sentence "step 7 has <name> 1, as written 2" needs it."""
+    """As the sentence "step 7 has <name> 1, in the baseline 2" needs it."""
     values: Callable[[Run], Sequence[object] | None]
     contracts: tuple[str, ...] = ("exact", "rounding", "statistical")
     """Where it is compared and, unless there is no optimizer, required."""
@@ -49,18 +49,18 @@ RANDOM_STATE = StepField("random state", lambda run: run.rng_digest)
 
 
 def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where a loss is not finite although it is as written."""
+    """HARMED where a loss is not finite although it is in the baseline."""
     for pair in pairs:
         as_written_at = dict(zip(pair.base.step_index, pair.base.loss, strict=False))
         for step, loss in _not_finite_losses(pair.lever):
             as_written = as_written_at.get(step)
             if as_written is not None and is_finite(as_written):
-                return harmed(f"The loss at step {step} is {loss}; as written it is {as_written}.")
+                return harmed(f"The loss at step {step} is {loss}; in the baseline it is {as_written}.")
     if any(_not_finite_losses(run) for run in evidence.as_written()):
         return None
     for run in evidence.with_lever():
         for step, loss in _not_finite_losses(run):
-            return harmed(f"The loss at step {step} is {loss}; as written no loss is.")
+            return harmed(f"The loss at step {step} is {loss}; in the baseline no loss is.")
     return None
 
 
@@ -69,13 +69,13 @@ def unusable(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     if not evidence.lever:
         return undecided("There is no run with the lever.")
     if not evidence.base:
-        return undecided("There is no run as written.")
-    for side, runs in (("as written", evidence.as_written()), ("with the lever", evidence.with_lever())):
+        return undecided("There is no baseline run.")
+    for side, runs in (("of the baseline", evidence.as_written()), ("with the lever", evidence.with_lever())):
         reason = next((reason for run in runs if (reason := _why_unusable(run))), None)
         if reason:
             return undecided(f"A run {side} {reason}.")
     if not pairs or any(pair.base.seed != pair.lever.seed for pair in pairs):
-        return undecided("No run with the lever has the seed of a run as written.")
+        return undecided("No run with the lever has the seed of a baseline run.")
     num_common = min(_num_common_losses(pair) for pair in pairs)
     if num_common < MIN_STEPS:
         return undecided(f"Only {num_common} steps have a loss on both sides; it takes {MIN_STEPS} to judge.")
@@ -96,7 +96,7 @@ def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
 
 
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where the bookkeeping of the training is another than as written."""
+    """HARMED where the bookkeeping of the training is another than the baseline's."""
     for pair in pairs:
         for field in FIELDS:
             if numerics in field.contracts and _settled(field, evidence):
@@ -127,7 +127,7 @@ def first_difference(field: StepField, a: Run, b: Run) -> tuple[int, object, obj
 
 
 def _settled(field: StepField, evidence: Evidence) -> bool:
-    """True if the runs as written agree among themselves, so that a difference must come from the lever.
+    """True if the baseline runs agree among themselves, so that a difference must come from the lever.
 
     Learning rates that react to the loss, or batches of varying size, differ from seed to seed. One run alone does not
     tell whether a seed fixes the batches.
@@ -145,12 +145,12 @@ def _differing(field: StepField, pair: Pair) -> Ruling | None:
         return None
     step, as_written, value = found
     return harmed(
-        f"Step {step} has other {field.name} than as written: {_short(value)} instead of {_short(as_written)}."
+        f"Step {step} has other {field.name} than the baseline: {_short(value)} instead of {_short(as_written)}."
     )
 
 
 def _other_data(evidence: Evidence, pair: Pair) -> Ruling | None:
-    """Other batches although nothing was drawn that is not drawn as written: not chance, but other data."""
+    """Other batches although nothing was drawn that is not drawn in the baseline: not chance, but other data."""
     if not _settled(BATCH, evidence) or not (pair.base.rng_digest and pair.lever.rng_digest):
         return None
     if first_difference(RANDOM_STATE, pair.base, pair.lever) is not None:
@@ -158,27 +158,31 @@ def _other_data(evidence: Evidence, pair: Pair) -> Ruling | None:
     found = first_difference(BATCH, pair.base, pair.lever)
     if found is None:
         return None
-    return harmed(f"Step {found[0]} trains on another batch than as written, and the random numbers are the same.")
+    return harmed(f"Step {found[0]} trains on another batch than the baseline, and the random numbers are the same.")
 
 
 def _lost_losses(pair: Pair) -> Ruling | None:
-    """A step without a backward pass that has one as written, or the other way round."""
+    """A step without a backward pass that has one in the baseline, or the other way round."""
     for step, i, j in pair.steps():
         if (pair.base.loss[i] is None) != (pair.lever.loss[j] is None):
-            which = "no loss, as written it has one" if pair.lever.loss[j] is None else "a loss, as written it has none"
+            which = (
+                "no loss, in the baseline it has one"
+                if pair.lever.loss[j] is None
+                else "a loss, in the baseline it has none"
+            )
             return harmed(f"Step {step} has {which}.")
     return None
 
 
 def _other_end(evidence: Evidence, pair: Pair) -> Ruling | None:
-    """The script came to its own end earlier or later than as written."""
+    """The script came to its own end earlier or later than the baseline."""
     ends = {run.step_index[-1] for run in evidence.as_written() if run.status is Status.ENDED}
     base_last, lever_last = pair.base.step_index[-1], pair.lever.step_index[-1]
     early = pair.lever.status is Status.ENDED and lever_last < base_last and lever_last not in ends
     late = pair.base.status is Status.ENDED and lever_last > base_last and len(ends) == 1
     if not (early or late):
         return None
-    return harmed(f"The training came to step {lever_last}; as written to step {base_last}.")
+    return harmed(f"The training came to step {lever_last}; in the baseline to step {base_last}.")
 
 
 def _other_skips(evidence: Evidence, pair: Pair) -> Ruling | None:
@@ -187,16 +191,16 @@ def _other_skips(evidence: Evidence, pair: Pair) -> Ruling | None:
     skipped = pair.lever.skipped_updates
     if not known or skipped in known or len(known) > 1:
         return None
-    return harmed(f"{skipped} updates were skipped because gradients overflowed; as written {known.pop()}.")
+    return harmed(f"{skipped} updates were skipped because gradients overflowed; in the baseline {known.pop()}.")
 
 
 def _stale_batches(evidence: Evidence) -> Ruling | None:
-    """Batches come again that do not come again as written."""
+    """Batches come again that do not come again in the baseline."""
     usual = max(_share_repeated(run) for run in evidence.as_written())
     most = max(_share_repeated(run) for run in evidence.with_lever())
     if most <= usual + MAX_REPEATED:
         return None
-    return harmed(f"{most:.0%} of the steps train on a batch that came before; as written {usual:.0%}.")
+    return harmed(f"{most:.0%} of the steps train on a batch that came before; in the baseline {usual:.0%}.")
 
 
 def _share_repeated(run: Run) -> float:

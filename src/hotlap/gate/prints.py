@@ -1,4 +1,4 @@
-"""Numbers that the script prints (a validation, say), set against those as written: a line at a time, word for word.
+"""Numbers that the script prints (a validation, say), against those of the baseline: a line at a time, word for word.
 
 Lines are matched by the step at which they come and by their words. What finds no match is not compared, and neither
 are times, speeds and amounts of memory, which levers are there to change.
@@ -25,7 +25,7 @@ _OF_THE_MACHINE = re.compile(
 )
 _UNIT = re.compile(r"\W?\s?(?:[mun]?s|sec\w*|min\w*|h|hours?|\w*/s\w*|[kmgt]i?b|fps)\b", re.IGNORECASE)
 
-# Of a number with fewer digits, two runs as written may show the same one by chance, though it is a time.
+# Of a number with fewer digits, two baseline runs may show the same one by chance, though it is a time.
 MIN_DIGITS = 3
 # A hundredth of what is printed: one item of a hundred that is classified otherwise.
 FLOOR = 0.01
@@ -44,7 +44,7 @@ def other_text(pairs: Sequence[Pair], as_written: Sequence[Run]) -> Ruling | Non
         for slot, (step, mine, other) in _differing(pair.base, pair.lever):
             if slot not in own:
                 return harmed(
-                    f"After step {step} the script prints {other} where it prints {mine} as written{_in(slot)}."
+                    f"After step {step} the script prints {other} where it prints {mine} in the baseline{_in(slot)}."
                 )
     return None
 
@@ -55,10 +55,10 @@ def differ(a: Run, b: Run) -> bool:
 
 
 def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -> Ruling | None:
-    """HARMED where numbers lie further from those as written, on average, than rounding takes them.
+    """HARMED where numbers lie further from those of the baseline, on average, than rounding takes them.
 
     `equal`: the losses are bit-equal. Then rounding had no time to grow in the weights either, and no more than
-    `EQUAL_FLOOR` is left for numbers that are the same in repeated runs as written.
+    `EQUAL_FLOOR` is left for numbers that are the same in repeated baseline runs.
     """
     references = [_gaps(_matched(evidence.base[0], run)) for run in evidence.nudged]
     loose = _own(evidence.base) if equal and len(evidence.base) > 1 else None
@@ -71,13 +71,13 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
             limit = EQUAL_FLOOR * size if steady else max(MARGIN * max(known), FLOOR * size)
             if not abs(gap) <= max(limit, _resolution(pair.base, slot)):
                 return harmed(
-                    f"What the script prints is {gap:+.2g} from {size:.3g} as written{_in(slot)}.", by_chance=True
+                    f"What the script prints is {gap:+.2g} from {size:.3g} in the baseline{_in(slot)}.", by_chance=True
                 )
     return None
 
 
 def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where numbers differ from those as written, over seeds, by more than chance and more than a hundredth."""
+    """HARMED where numbers differ from those of the baseline, over seeds, by more than chance and a hundredth."""
     import numpy as np
     from scipy.special import stdtrit
 
@@ -94,7 +94,7 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
         half = float(stdtrit(len(gaps) - 1, 1 - FALSE_ALARM / (2 * len(enough)))) * error
         if not abs(gaps.mean()) - half <= floors[slot]:
             return harmed(
-                f"What the script prints is {gaps.mean():+.1%} +- {half:.1%} from as written{_in(slot)}.",
+                f"What the script prints is {gaps.mean():+.1%} +- {half:.1%} from the baseline{_in(slot)}.",
                 by_chance=True,
             )
     return None

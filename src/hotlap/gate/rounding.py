@@ -1,4 +1,4 @@
-"""ROUNDING: the same samples, and losses that part from those as written no further than rounding alone makes them.
+"""ROUNDING: the same samples, and losses no further from those of the baseline than rounding alone takes them.
 
 Rounding differences start at the size of an ulp and grow, in most networks by a constant factor a step, until the two
 runs are as far apart as two trainings can be. A wrong update starts many orders of magnitude above an ulp. So the early
@@ -30,7 +30,7 @@ LARGE_MARGIN = 3.0
 SMALL = 1e-3
 # Growth differs between runs: one meets a flipped ReLU some steps earlier. The bound looks this much ahead.
 AHEAD_SHARE, AHEAD_STEPS = 0.5, 20
-# Where the nudged losses are bit-equal to those as written, this many ulps of the loss are rounding still: a loss is a
+# Where the nudged losses are bit-equal to those of the baseline, so many ulps of the loss are rounding still: it is a
 # mean of hundreds of terms, each behind sums of hundreds of products, and errors of n sums grow like sqrt(n).
 FLOOR_ULPS = 64
 FLOAT32_ULP, FLOAT16_ULP, BFLOAT16_ULP = 2.0**-23, 2.0**-10, 2.0**-7
@@ -62,18 +62,18 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
             at = int(beyond[k].argmax())
             gap, allowed = abs(lever[k, at] - base[at]), limit[at]
             return harmed(
-                f"The loss at step {steps[at]} is {gap:.2g} from that as written; rounding alone explains "
+                f"The loss at step {steps[at]} is {gap:.2g} from that of the baseline; rounding alone explains "
                 f"{allowed:.2g}. This happens at {beyond[k].mean():.0%} of {len(steps)} steps.",
                 by_chance=True,
             )
         drift = _drift(base, known, lever[k] - base)
         if drift is not None:
             return harmed(
-                f"Late losses lie {drift:+.2g} from those as written on average, more than rounding explains.",
+                f"Late losses lie {drift:+.2g} from those of the baseline on average, more than rounding explains.",
                 by_chance=True,
             )
     return unharmed(
-        f"The same samples, and losses within what rounding does to the script as written ({len(known)} runs; "
+        f"The same samples, and losses within what rounding does to the baseline ({len(known)} runs; "
         f"{SMALL_MARGIN:.0f} times that while below {SMALL:.1%} of the loss, then {LARGE_MARGIN:.0f} times), over "
         f"{_compared(len(steps), pairs)}."
     )
@@ -97,9 +97,9 @@ def _limit(base: "Row", known: "Row") -> "Row":
 
 
 def _drift(base: "Row", known: "Row", gap: "Row") -> float | None:
-    """Mean gap of the late window, if it is further from the runs as written than chance among them explains.
+    """Mean gap of the late window, if it is further from the baseline runs than chance among them explains.
 
-    Two windows (middle and last third); in each, the runs as written are a sample that one more run as written would
+    Two windows (middle and last third); in each, the baseline runs are a sample that one more baseline run would
     be drawn from. The windows of one run are taken to move together, so the second adds to what is known of the spread
     but nothing to the weight.
     """

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 NUM_PARTS = 6
 
 Measure = Callable[[Update, Update], list[float]]
-"""(update as written, the same with the lever) -> a number for each parameter; NaN where there is none."""
+"""(update of the baseline, the same with the lever) -> a number for each parameter; NaN where there is none."""
 
 # Chance of a false alarm in all parameters together (the parameters share it), for independent steps.
 FALSE_ALARM = 0.01
 # Steps of one run are not independent: a run that drifted to another place keeps that. So a lever must stand out twice
-# as far as the furthest of the runs as written does by the very same measure.
+# as far as the furthest of the baseline runs does by the very same measure.
 BEYOND_AS_WRITTEN = 2.0
 # With fewer records on both sides a mean has no known error, and only gross differences are named: a factor of two.
 MIN_RECORDS = 3
@@ -51,7 +51,7 @@ class Trait:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Runs with the lever beside those as written, and what runs as written differ in among themselves."""
+    """Runs with the lever beside those of the baseline, and what baseline runs differ in among themselves."""
 
     pairs: Sequence[Pair]
     references: Sequence[Pair] = ()
@@ -83,7 +83,7 @@ class Sides:
 
 
 def _ruling(trait: Trait, table: "Table", references: Sequence["Table"], *, num_tests: int = 1) -> Ruling | None:
-    """HARMED by the parameter whose mean is furthest beyond chance and beyond all runs as written."""
+    """HARMED by the parameter whose mean is furthest beyond chance and beyond all baseline runs."""
     import numpy as np
     from scipy.special import stdtrit
 

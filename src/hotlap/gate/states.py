@@ -33,7 +33,7 @@ def _other(
     for pair in pairs:
         for step, name in _differing(pair.base, pair.lever, value):
             if (step, name) not in own:
-                return harmed(f"{name} has other {what} than as written after step {step}.")
+                return harmed(f"{name} has other {what} than the baseline after step {step}.")
     return None
 
 

@@ -41,14 +41,14 @@ MIN_FALL = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Difference of one summary of the loss, with the lever minus as written, and what may be said of it."""
+    """Difference of one summary of the loss, with the lever minus the baseline, and what may be said of it."""
 
     name: str
     mean: float
     error: float
     freedom: int
     spread: float
-    """Standard deviation over the seeds as written: `SEED_MARGIN` of it is allowed."""
+    """Standard deviation over the baseline's seeds: `SEED_MARGIN` of it is allowed."""
     num_seeds: int
     """That it is from."""
     progress: float
@@ -95,7 +95,7 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     if min(len(base_runs), len(lever_runs)) < MIN_SEEDS:
         return undecided(
             f"It takes {MIN_SEEDS} seeds on both sides to tell harm from chance; "
-            f"there are {len(base_runs)} as written and {len(lever_runs)} with the lever."
+            f"there are {len(base_runs)} in the baseline and {len(lever_runs)} with the lever."
         )
     steps, losses = loss_matrix([*base_runs, *lever_runs])
     base, lever = losses[: len(base_runs)], losses[len(base_runs) :]
@@ -117,7 +117,7 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         return undecided(f"{len(lever_runs)} seeds do not settle whether training is equal: {told}.")
     if fall == 0.0 and not _same_batches(pairs):
         return undecided(
-            "As written the loss does not fall beyond its noise in the window, so equal losses prove little."
+            "In the baseline the loss does not fall beyond its noise in the window, so equal losses prove little."
         )
     how = f"{len(lever_runs)} seeds{', each on both sides' if paired else ''}, {extent(len(steps), lever_runs)}"
     flat = " The loss does not fall in the window; this rests on equal samples and updates." if fall == 0.0 else ""

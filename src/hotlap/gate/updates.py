@@ -15,7 +15,7 @@ from hotlap.record import Number, Run, Update, as_float
 # An update departs from its formula in float64 by rounding; kernels that keep the number of steps in float32 lose 6e-5
 # of Adam's first bias correction (1 - 0.999). A weight decay of 0.01 on weights of 0.03 is 3e-4 of an update.
 FORMULA_FLOOR = 1e-4
-# Another kernel rounds each of ten or so operations, one as written the same ones in another order.
+# Another kernel rounds each of ten or so operations, the baseline's kernel the same ones in another order.
 FORMULA_MARGIN = 10.0
 # Nobody tunes a learning rate to 2%; what a lever does below that no one would call another training.
 NORM_FLOOR = 0.02
@@ -35,7 +35,7 @@ AT_ONCE = 2
 
 def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where updates do not follow from their gradients, where gradients, statistics or the sizes of updates are
-    others, or where elements that change as written stay as they are.
+    others, or where elements that change in the baseline stay as they are.
 
     Elements that legitimately stay (rows of an embedding not in the batch, units that are off) stay on both sides. Of a
     gradient that is nothing but rounding the size of an update says nothing.
@@ -62,7 +62,7 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 
 
 def _against_formula(evidence: Evidence) -> Ruling | None:
-    """An update departs from the optimizer's formula further than any as written at that step."""
+    """An update departs from the optimizer's formula further than any of the baseline at that step."""
     usual: dict[tuple[int, int], float] = {}
     for step, p, departure in _departures(evidence.as_written()):
         usual[step, p] = max(departure, usual.get((step, p), 0.0))
@@ -71,7 +71,7 @@ def _against_formula(evidence: Evidence) -> Ruling | None:
         if as_written is not None and departure > max(FORMULA_FLOOR, FORMULA_MARGIN * as_written):
             return harmed(
                 f"The update of parameter {p} at step {step} is {departure:.2g} of its size away from what the "
-                f"optimizer's settings make of its gradient; as written {as_written:.2g}."
+                f"optimizer's settings make of its gradient; in the baseline {as_written:.2g}."
             )
     return None
 
@@ -87,14 +87,14 @@ def _departures(runs: Iterable[Run]) -> Iterable[tuple[int, int, float]]:
 
 
 def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
-    """A parameter has no gradient where others have, and as written it has one that is not 0."""
+    """A parameter has no gradient where others have, and in the baseline it has one that is not 0."""
     for pair in pairs:
         both = [(a.gradients, b.gradients, a.step) for a, b in common_updates(pair) if a.gradients and b.gradients]
         both = [(a, b, step) for a, b, step in both if len(a) == len(b) and any(x is not None for x in b)]
         for mine, other, step in both:
             for p in range(len(mine)):
                 if (as_float(mine[p]) or 0) > 0 and other[p] is None:
-                    return harmed(f"Parameter {p} has no gradient at step {step}; as written it has one.")
+                    return harmed(f"Parameter {p} has no gradient at step {step}; in the baseline it has one.")
     return None
 
 
@@ -105,7 +105,9 @@ def _gradients(rounding: frozenset[int]) -> Trait:
     return Trait(
         measure=measure,
         floor=GRADIENT_FLOOR,
-        say=lambda p, size: f"The gradients of parameter {p} are {math.exp(size):.3g} times as large as as written.",
+        say=lambda p, size: (
+            f"The gradients of parameter {p} are {math.exp(size):.3g} times as large as in the baseline."
+        ),
     )
 
 
@@ -123,7 +125,7 @@ def _directions(pairs: Sequence[Pair], rounding: frozenset[int], *, beyond: floa
     def say(p: int, angle: float) -> str:
         num_parameters = len((pairs[0].base.updates or ())[0].norms)
         what = f"The gradient of parameter {p}" if p < num_parameters else _name(pairs, p - num_parameters)
-        return f"{what} points {math.degrees(angle + beyond):.0f} degrees away from where it points as written."
+        return f"{what} points {math.degrees(angle + beyond):.0f} degrees away from where it points in the baseline."
 
     return Trait(measure=measure, floor=ANGLE_FLOOR, say=say, one_sided=True)
 
@@ -138,7 +140,7 @@ def _buffers(evidence: Evidence, pairs: Sequence[Pair], rooms: "Rooms") -> Trait
         return _without(loose, [_without_room(ratio, room) for ratio in log_ratios(mine.buffers, other.buffers)])
 
     def say(k: int, size: float) -> str:
-        return f"{_name(pairs, k)} has moved {math.exp(size):.3g} times as far as as written."
+        return f"{_name(pairs, k)} has moved {math.exp(size):.3g} times as far as in the baseline."
 
     return Trait(measure=measure, floor=BUFFER_FLOOR, say=say)
 
@@ -146,7 +148,7 @@ def _buffers(evidence: Evidence, pairs: Sequence[Pair], rooms: "Rooms") -> Trait
 def _untouched(pairs: Sequence[Pair]) -> Trait:
     def say(p: int, size: float) -> str:
         share = fmean(mine.changed[p] for pair in pairs for mine, _ in common_updates(pair))
-        return f"{size:.1%} of the elements of parameter {p} stay as they are; as written {share:.1%} change."
+        return f"{size:.1%} of the elements of parameter {p} stay as they are; in the baseline {share:.1%} change."
 
     return Trait(
         measure=lambda mine, other: [a - b for a, b in zip(mine.changed, other.changed, strict=True)],
@@ -169,7 +171,7 @@ def _sizes(pairs: Sequence[Pair], rounding: frozenset[int], rooms: "Rooms") -> T
     def say(p: int, size: float) -> str:
         num_parameters = max(len(mine.norms) for pair in pairs for mine, _ in common_updates(pair))
         which = "of all parameters together" if p == num_parameters else f"of parameter {p}"
-        return f"The updates {which} are {math.exp(size):.3g} times as large as those as written."
+        return f"The updates {which} are {math.exp(size):.3g} times as large as those of the baseline."
 
     return Trait(measure=measure, floor=NORM_FLOOR, say=say)
 
@@ -184,14 +186,14 @@ def _other_parameters(pairs: Sequence[Pair], rounding: frozenset[int]) -> Ruling
     for pair, mine, other in both:
         if len(mine.norms) != len(other.norms):
             return harmed(
-                f"{len(other.norms)} parameters are updated at step {other.step}; as written {len(mine.norms)}."
+                f"{len(other.norms)} parameters are updated at step {other.step}; in the baseline {len(mine.norms)}."
             )
         for p, (as_written, norm) in enumerate(zip(_floats(mine), _floats(other), strict=True)):
             if math.isfinite(as_written) and not math.isfinite(norm):
-                return harmed(f"The update of parameter {p} at step {mine.step} is not finite; as written it is.")
+                return harmed(f"The update of parameter {p} at step {mine.step} is not finite; in the baseline it is.")
             never = as_written == 0 and not any(u.norms[p] for u in pair.base.updates or ())
             if never and norm > 0 and p not in rounding:
-                return harmed(f"Parameter {p} is updated at step {mine.step}; as written it never is.")
+                return harmed(f"Parameter {p} is updated at step {mine.step}; in the baseline it never is.")
     return None
 
 
@@ -242,7 +244,7 @@ Rooms = Mapping[tuple[int, int], float]
 
 
 def rooms_of_residues(evidence: Evidence) -> Rooms:
-    """By how much updates may grow where a lever rounds more, from runs of the script as written alone.
+    """By how much updates may grow where a lever rounds more, from runs of the baseline alone.
 
     Adam makes a whole step of an element that is rounded to 1e-7, and none of 1e-11. A bias of queries, keys and values
     in one has such elements: what is added to all keys alike, the softmax takes out again. At worst each of them takes
@@ -292,12 +294,12 @@ def _upper(values: Sequence[float]) -> float:
 
 
 def _still_buffers(pairs: Sequence[Pair]) -> Ruling | None:
-    """A statistic, or an average, that moves as written stays where it was."""
+    """A statistic, or an average, that moves in the baseline stays where it was."""
     for pair in pairs:
         for mine, other in list(common_updates(pair))[-1:]:
             for k, (a, b) in enumerate(zip(mine.buffers or (), other.buffers or (), strict=False)):
                 if len(mine.buffers or ()) == len(other.buffers or ()) and as_float(b) == 0 and (as_float(a) or 0) > 0:
-                    return harmed(f"{_name(pairs, k)} is at step {mine.step} where it began; as written it moves.")
+                    return harmed(f"{_name(pairs, k)} is at step {mine.step} where it began; in the baseline it moves.")
     return None
 
 
@@ -316,6 +318,8 @@ def _losses_of_elements(mine: Update, other: Update) -> list[float]:
 _FILLED = Trait(
     measure=_losses_of_elements,
     floor=FILLED_FLOOR,
-    say=lambda p, size: f"{size:.1%} of the elements of the gradient of parameter {p} are 0 that are not as written.",
+    say=lambda p, size: (
+        f"{size:.1%} of the elements of the gradient of parameter {p} are 0 that are not in the baseline."
+    ),
     one_sided=True,
 )

@@ -51,7 +51,7 @@ class Known:
 
     @property
     def run(self) -> Run:
-        """The script as written, timed."""
+        """The baseline, timed."""
         return self.study.baseline[0]
 
     def best_trial(self, names: Sequence[str]) -> Trial | None:
@@ -205,7 +205,7 @@ def _training_intact(known: Known) -> Said:
     trials = [one for one in known.study.trials if one.kind == "lever" and one.verdict is not Verdict.UNDECIDED]
     harmed = sum(one.verdict is Verdict.HARMED for one in trials)
     why = (
-        "Changes that gained and were compared with the script as written, by losses, samples and updates: "
+        "Changes that gained and were compared with the baseline, by losses, samples and updates: "
         f"{len(trials)}. Of these harmed training: {harmed}."
         if trials
         else "No change gained enough to be worth comparing training under it."

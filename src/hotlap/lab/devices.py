@@ -34,7 +34,7 @@ class Size:
     waits_s: float
     """Of that, for the batch."""
     there: Quantity
-    """On the GPU, as written."""
+    """On the GPU, baseline."""
     kept: Quantity
     """There, without waiting for batches."""
 
@@ -80,7 +80,7 @@ def _size(bench: Bench, hidden: int, gpu: gpus.Gpu) -> Size:
 
 
 def _two(work: Workload, waiting_s: float, step_s: float) -> tuple[tuple[Workload, float], ...]:
-    """As written, and with the data kept on the device."""
+    """In the baseline, and with the data kept on the device."""
     return (
         (replace(work, input_s=waiting_s, input_workers=0), step_s),
         (replace(work, input_s=None, input_workers=None, batch_bytes=None), step_s - waiting_s),
@@ -128,7 +128,7 @@ def _table(sizes: Sequence[Size], gpu: gpus.Gpu) -> Table:
             "of it, for the batch",
             "GPU, a step",
             "CPU, ten epochs",
-            "GPU, as written",
+            "GPU, baseline",
             "GPU, data kept there",
         ),
         rows=tuple(rows),
@@ -156,7 +156,7 @@ def _story(sizes: Sequence[Size], gpu: gpus.Gpu, study: Study | None) -> list[st
     kept = ahead_from(hidden, bare, [one.kept for one in sizes])
     said = ["at none" if at is None else f"from {at:,} parameters on" for at in (written, kept)]
     told.append(
-        f"Of the sizes tried the GPU is ahead of this CPU {said[0]} as written, and {said[1]} where nobody waits for "
+        f"Of the sizes tried the GPU is ahead of this CPU {said[0]} as it is, and {said[1]} where nobody waits for "
         "data on either side, by the intervals. Below that its step is made of calls that cost more than what they "
         "compute (`hotlap lab launch-floor`)."
     )

@@ -35,7 +35,7 @@ class CannotTrace(HotlapError):  # noqa: N818 - reads as the sentence "cannot tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One copy of the script beside the script as written."""
+    """One copy of the script beside the baseline."""
 
     run: Run
     """Its last process."""
@@ -72,7 +72,7 @@ class Bench:
         return replace(self, options=options)
 
     def measured(self, *, quick: bool, watches: Sequence[str] = WATCHES, repeat: bool = False) -> Study:
-        """The script as written: phases, findings, threads; with `repeat` also ceilings with their intervals."""
+        """The baseline: phases, findings, threads; with `repeat` also ceilings with their intervals."""
         wanted = Wanted(steps=12 if quick else 60, warmup=3 if quick else 10, watches=tuple(watches))
         study = Study(
             command=self.options.command[1:],
@@ -114,13 +114,13 @@ class Bench:
     def compared(
         self, copies: Mapping[str, Arm], *, base: Run, heats: int, total_steps: int
     ) -> tuple[float, dict[str, Compared]]:
-        """Seconds of the whole training as written, and each copy beside it: fresh processes that take turns."""
+        """Seconds of the whole training in the baseline, and each copy beside it: fresh processes that take turns."""
         sizes = Sizes.of(base, machine.look())
         executor = Executor(self.launcher, self.options.plan, sizes)
         design = Design(arms=(AS_WRITTEN, *copies.values()), epoch_end=True, afresh=True)
         found = []
         for number in range(heats):
-            self.doing(f"comparing the script as written with {', '.join(copies)} ({number + 1} of {heats})")
+            self.doing(f"comparing the baseline with {', '.join(copies)} ({number + 1} of {heats})")
             found.append(executor.heat(design))
         epoch = base.epoch_steps()
 

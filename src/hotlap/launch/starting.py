@@ -99,7 +99,7 @@ class Starter:
         return self._template
 
     def _made(self, plan: Plan) -> Template | None:
-        """A template that has made the imports in the environment of the script as written; None where it cannot."""
+        """A template that has made the imports in the environment of the baseline; None where it cannot."""
         plain = replace(plan, always=(), arms=((),), turn=None, replaced={})
         place = Workplace(plain, base=self._base, number=0, folders=())
         environment = place.environment(self._environment(plain))

@@ -25,7 +25,7 @@ class Sdpa(Lever):
     documentation of scaled_dot_product_attention).
     When it hurts: with dropout the fused kernels draw other random numbers, which the gate, that holds this lever to
     rounding, refuses where it shows. A query whose keys are all masked by a large negative number gets the average of
-    the values as written, and zeros here. The fused kernels have no second derivative, so a script with
+    the values that the script had, and zeros here. The fused kernels have no second derivative, so a script with
     `create_graph` is left alone. Whatever is written in another way, or whose weights are used elsewhere, stays.
     """
 

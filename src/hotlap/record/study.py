@@ -49,7 +49,7 @@ class Ceiling:
     """One clause: "batches replayed from memory"."""
     step_s: float
     speedup: Interval
-    """Over the script as written."""
+    """Over the baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ class Result:
     levers: tuple[LeverSpec, ...]
     """Accepted, in the order in which they were stacked."""
     speedup: Interval
-    """Of a typical step over the script as written, in fresh processes."""
+    """Of a typical step over the baseline, in fresh processes."""
     verdict: Verdict
     why: str
     """One sentence: what was compared, how much of it, and what was not."""
@@ -229,9 +229,9 @@ class Recipe:
     curve: tuple[BatchPoint, ...] = ()
     """Sizes that ran, smallest first."""
     loss: float | None = None
-    """Where the script as written was at the end of the steps that were compared; in the mean over seeds."""
+    """Where the baseline was at the end of the steps that were compared; in the mean over seeds."""
     before_s: float | None = None
-    """Seconds of training until that loss, as written; in the mean over seeds."""
+    """Seconds of training until that loss, in the baseline; in the mean over seeds."""
     after_s: float | None = None
     """The same with the larger batches."""
     speedup: Interval | None = None
@@ -261,7 +261,7 @@ class Study:
     budget_s: float = 300.0
     machine: Machine | None = None
     baseline: tuple[Run, ...] = ()
-    """The script as written: the first is timed, further ones carry evidence (same seed twice, then others)."""
+    """The baseline: the first is timed, further ones carry evidence (same seed twice, then others)."""
     noise: tuple[Noise, ...] = ()
     findings: tuple[Finding, ...] = ()
     """Costliest first."""

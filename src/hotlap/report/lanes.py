@@ -100,7 +100,7 @@ class Timeline:
 
 
 def timeline(before: Run | None, after: Run | None) -> Timeline | None:
-    """The picture of the two lanes; None when the phases of the script as written were not measured."""
+    """The picture of the two lanes; None when the phases of the baseline were not measured."""
     if before is None or not _drawable(before):
         return None
     if before.excerpt is not None:

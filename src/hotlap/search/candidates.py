@@ -155,7 +155,7 @@ class Candidates:
         return tuple(accepted)
 
     def profile(self) -> Run:
-        """Where the time goes under the levers accepted so far; the facts are those of the script as written."""
+        """Where the time goes under the levers accepted so far; the facts are those of the baseline."""
         accepted = [trial for trial in self._trials() if trial.accepted]
         timed = accepted[-1].runs[-1] if accepted and accepted[-1].runs else self._log.study.baseline[0]
         return replace(facts(self._log.study), step_s=timed.step_s, phase_s=timed.phase_s)

@@ -1,4 +1,4 @@
-"""The end of a study: the script as written against its patched copy, in fresh processes."""
+"""The end of a study: the baseline against its patched copy, in fresh processes."""
 
 import os
 from dataclasses import replace
@@ -62,7 +62,7 @@ class Confirmation:
         copy = self._compare()
         if not copy.gained:
             why = (
-                "Compared with the script as written in fresh processes, its patched copy did not show "
+                "Compared with the baseline in fresh processes, its patched copy did not show "
                 f"{_CERTAINTY} ({self._seen(copy)}): nothing is changed."
             )
             ruling = Ruling(verdict=Verdict.UNDECIDED, why=why)

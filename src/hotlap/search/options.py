@@ -34,7 +34,7 @@ class Options:
 
     @property
     def plan(self) -> Plan:
-        """The script as written; how long, and under what, is for others to fill in."""
+        """The baseline; how long, and under what, is for others to fill in."""
         return Plan(command=self.command, cwd=self.cwd, out="", seed=self.seed)
 
 

@@ -47,10 +47,10 @@ class Gate(Protocol):
     """Is training unharmed? Makes the runs that it takes to say so."""
 
     known: list[Run]
-    """Runs of the script as written, with evidence."""
+    """Runs of the baseline, with evidence."""
 
     def judge(self, stack: Stack) -> Ruling:
-        """The script under `stack` against the script as written."""
+        """The script under `stack` against the baseline."""
         ...
 
     def estimate_s(self, stack: Stack) -> float:
@@ -88,7 +88,7 @@ class Search:
 
     @property
     def end_s(self) -> float:
-        """What the end of the study takes: heats of the script as written and its patched copy, and the gate."""
+        """What the end of the study takes: heats of the baseline and its patched copy, and the gate."""
         return _CONFIRMING * self._executor.estimate_s(afresh=True) + self._gate.estimate_s(self.stack) + 5.0
 
     @property

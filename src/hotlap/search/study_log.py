@@ -43,7 +43,7 @@ class StudyLog:
         )
 
     def add(self, trial: Trial, *, known: Sequence[Run] = ()) -> None:
-        """One thing was tried. `known`: runs of the script as written with evidence, where there may be new ones."""
+        """One thing was tried. `known`: runs of the baseline with evidence, where there may be new ones."""
         baseline = (self.study.baseline[0], *known) if known else self.study.baseline
         self.change("trial", trials=(*self.study.trials, trial), baseline=baseline)
 
@@ -72,7 +72,7 @@ class StudyLog:
 
 
 def facts(study: Study) -> Run:
-    """The script as written, with all that was found out about its loaders, and what the first look watched for."""
+    """The baseline, with all that was found out about its loaders, and what the first look watched for."""
     first = study.baseline[0]
     run = next((run for run in study.baseline if run.batch_digest is not None), first)
     known = {site.calls for site in run.call_sites}

@@ -27,7 +27,7 @@ def _tells(ceiling: Ceiling) -> bool:
 
 
 def _free_input(run: Run, log_ratios: Sequence[float], pooled: Pool | None) -> Ceiling | None:
-    """The script with its batches replayed against the script as written. With a pool one process is enough."""
+    """The script with its batches replayed against the baseline. With a pool one process is enough."""
     interval = statistics.interval(log_ratios, pooled_variance=pooled) if log_ratios else None
     if interval is None:
         return None

@@ -22,7 +22,7 @@ def differences(base: Study, other: Study) -> tuple[str, ...]:
 
 
 def contrast(base: Study, other: Study, *, names: tuple[str, str], limit: float | None) -> Comparison:
-    """Compare the scripts as written.
+    """Compare the baselines.
 
     Raises:
         UserError: one of the studies has too few steps.

@@ -13,7 +13,7 @@ from hotlap.record import Plan, Run, Turn, Verdict
 from hotlap.search import Options
 
 Start = tuple[int, int]
-"""What a run of the script as written begins with: what is added to its seed, and which nudge."""
+"""What a run of the baseline begins with: what is added to its seed, and which nudge."""
 
 # What rounding alone does is shown by so many runs in which every parameter is nudged after every update.
 _NUMBER_OF_NUDGED = 3
@@ -35,7 +35,7 @@ def numerics_of(stack: Stack) -> levers.Numerics:
 
 
 class GateRuns:
-    """Makes the runs that the gate needs, keeps those of the script as written for all cases, and asks the gate."""
+    """Makes the runs that the gate needs, keeps those of the baseline for all cases, and asks the gate."""
 
     def __init__(
         self,
@@ -55,17 +55,17 @@ class GateRuns:
         self._pace = Pace()
         self._found: list[Run] = []
         self.known: list[Run] = [run for run in known if run.batch_digest is not None]
-        """Runs of the script as written, with evidence; the study keeps them."""
+        """Runs of the baseline, with evidence; the study keeps them."""
 
     def look(self) -> None:
-        """One run of the script as written, with evidence: it also tells what levers must know of its loaders."""
+        """One run of the baseline, with evidence: it also tells what levers must know of its loaders."""
         if not self._as_written():
             self.known += self._in_pairs([self._plan()])
 
     def judge(
         self, stack: Stack, *, replaced: dict[str, str] | None = None, numerics: levers.Numerics | None = None
     ) -> Ruling:
-        """The script under `stack` against the script as written.
+        """The script under `stack` against the baseline.
 
         `replaced`: texts to run in place of those that the levers come to. `numerics`: what they are held to; None: to
         what the levers promise.
@@ -105,15 +105,15 @@ class GateRuns:
         ruling = self._ask(numerics, found, again=again)
         if not exact or ruling.verdict is Verdict.UNHARMED:
             return ruling
-        # A run that equals the one as written bit for bit has repeated it, lever or not. Where it does not, a second
-        # one as written shows whether the script repeats itself at all.
+        # A run that equals the baseline bit for bit has repeated it, lever or not. Where it does not, a second
+        # baseline run shows whether the script repeats itself at all.
         self._prepare(numerics)
         if not self._repeatable():
             self._prepare(levers.Numerics.ROUNDING)
         return self._ask(numerics, found)
 
     def _prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
-        """Make the runs of the script as written that this contract needs and that are not there yet."""
+        """Make the runs of the baseline that this contract needs and that are not there yet."""
         missing = self._missing(_as_written(numerics, again=again))
         self.known += self._in_pairs([self._plan(seed, nudge) for seed, nudge in missing])
 
@@ -173,7 +173,7 @@ class GateRuns:
 
     def _plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
         """What rounding does is seen without an epoch's end, so nudged runs are not prolonged until there is one; but
-        for the first, where the script prints something: most do so at an epoch's end. Where a run as written went on
+        for the first, where the script prints something: most do so at an epoch's end. Where a baseline run went on
         for one in vain, other seeds would not show one either."""
         base = self._as_written()
         prints = any(run.printed for run in base)
@@ -205,7 +205,7 @@ def _home(numerics: levers.Numerics, *, again: bool) -> int:
 
 
 def _as_written(numerics: levers.Numerics, *, again: bool) -> "Counter[Start]":
-    """How the runs of the script as written begin that a contract needs, and how many of each."""
+    """How the runs of the baseline begin that a contract needs, and how many of each."""
     home = _home(numerics, again=again)
     wanted = Counter({(home, 0): 1 if home else 2})
     if numerics is not levers.Numerics.EXACT:

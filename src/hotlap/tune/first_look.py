@@ -1,4 +1,4 @@
-"""The script as written, timed for the first time: is there anything to study, and what does each step wait for?"""
+"""The baseline, timed for the first time: is there anything to study, and what does each step wait for?"""
 
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ class Wanted:
 
 
 def first_look(log: StudyLog, runs: Runs, wanted: Wanted = Wanted()) -> Run:
-    """Time the script as written.
+    """Time the baseline.
 
     Raises:
         ScriptFailed, NoSteps: with a sentence that says what happened and what to do.

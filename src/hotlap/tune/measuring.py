@@ -1,4 +1,4 @@
-"""One study without trials: the script as written, what each step of it waits for, and what could be gained at best."""
+"""One study without trials: the baseline, what each step of it waits for, and what could be gained at best."""
 
 import math
 import time
@@ -31,7 +31,7 @@ WATCHES = (*LOOKING, "what-if", "device", "operators", "calls", "input", "syncs"
 What settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a
 short script has few."""
 
-# Rounds of the script as written against itself with free batches. Two give an interval; more narrow it.
+# Rounds of the baseline against itself with free batches. Two give an interval; more narrow it.
 _ROUNDS = 4
 _FEWEST_ROUNDS = 2
 # What the rounds may take after the first two, so that measuring stays a matter of a minute or two.
@@ -97,7 +97,7 @@ class Measurer:
         """Complete `study`.
 
         Raises:
-            ScriptFailed: the script as written fails. NoSteps: it makes no, or too few, training steps.
+            ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
         """
         log = StudyLog(study, self._options, self._observer, now=self._now)
         log.doing(f"running {self._options.title} as it is")
@@ -178,7 +178,7 @@ class Measurer:
 
 
 def _noise_between(runs: Sequence[Run]) -> Noise | None:
-    """One run of the script as written and the next: equal things, at different times."""
+    """One run of the baseline and the next: equal things, at different times."""
     levels = [found for run in runs if (found := level(run.step_s)) is not None]
     return noise_of("again", [math.log(one.mean_s / other.mean_s) for one, other in pairwise(levels)])
 

@@ -30,10 +30,10 @@ _LITTLE = 1.05
 # An epoch of fewer batches is hardly one of stochastic descent any more.
 _FEWEST_BATCHES = 8
 
-# Seeds, each once as written and once with the larger batches. Four are the fewest that may show a gain without a pool
-# (statistics.can_stop).
+# Seeds, each once with the baseline's batches and once with larger ones. Four are the fewest that may show a gain
+# without a pool (statistics.can_stop).
 _SEEDS = 4
-# Steps as written whose losses are compared, at least and at most.
+# Steps of the baseline whose losses are compared, at least and at most.
 _LEAST_STEPS, _MOST_STEPS = 100, 4000
 # With larger batches the training may take so many times as many samples to the same loss; who needs more has lost.
 _MORE_SAMPLES = 2.0
@@ -156,7 +156,7 @@ class Recipes:
         )
 
     def _affordable_steps(self) -> int:
-        """Steps as written for each seed, so that all seeds of a size fit into what is left, and one of the next."""
+        """The baseline's steps for each seed, so that all seeds of a size fit into what is left, and one more."""
         each_s = self._log.budget.left_s / (_SEEDS + 1) - 2 * self._sizes.setup_s
         # In the worst case the larger batches are no faster a sample, and see all samples that they may.
         step_s = self._sizes.step_s * (1 + _MORE_SAMPLES)
@@ -168,7 +168,7 @@ class Recipes:
         plans = [replace(common, steps=num_steps), replace(common, steps=fewer, arms=((self._spec(size),),))]
         limit_s = 2 * (2 * self._sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * self._sizes.step_s) + 30.0
         base, larger = self._executor.together(plans, turn=_LONG_TURN, limit_s=limit_s)
-        for name, run in (("the script as written", base), (f"batches of {size}", larger)):
+        for name, run in (("the baseline", base), (f"batches of {size}", larger)):
             fell = failed(run)
             if fell is not None:
                 return f"The comparison of losses broke off: with {name} {fell.why}"

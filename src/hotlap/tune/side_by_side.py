@@ -25,7 +25,7 @@ PAIRS = 4
 """Pairs of whole runs in which a gain can be shown though nothing else is known of the noise (`can_stop`)."""
 
 Pairs = Sequence[tuple[Run, Run]]
-"""Whole runs one after the other: as written, and with fewer threads in every process."""
+"""Whole runs one after the other: of the baseline, and with fewer threads in every process."""
 
 _NOT_COMPARED = (
     "The processes change one model without waiting for one another, so that no two runs agree: whether training is "
@@ -57,7 +57,7 @@ def whole_runs(log: StudyLog, runs: Runs, run: Run, *, most: int = 1) -> list[tu
             f"running {options.title} with {fair} thread{'s' * (fair != 1)} in each process, and as it is "
             f"({len(found) + 1} of {most})"
         )
-        # The first look was as written; after it each is first in turn.
+        # The first look was at the baseline; after it each is first in turn.
         order = (fewer, as_written) if len(found) % 2 == 0 else (as_written, fewer)
         made = [runs([plan], limit_s=limit_s)[0] for plan in order]
         base, other = made[::-1] if len(found) % 2 == 0 else made
@@ -69,7 +69,7 @@ def whole_runs(log: StudyLog, runs: Runs, run: Run, *, most: int = 1) -> list[tu
 
 
 def with_fewer_threads(run: Run, pairs: Pairs) -> Run:
-    """The run as written, with what the same command took with fewer threads in every process."""
+    """The baseline run, with what the same command took with fewer threads in every process."""
     if not pairs:
         return run
     seen = WhatIf(

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 
 from hotlap.record import Run, as_float
 
-# Of the steps as written: the mean over so many is the loss that is spoken of, and they are the end of the window.
+# Of the steps of the baseline: the mean over so many is the loss that is spoken of, and they are the end of the window.
 _PART = 0.1
 _FEWEST = 8
 
@@ -26,7 +26,7 @@ class TimeToLoss:
 
     loss: float
     before_s: float
-    """Seconds of training until the loss, as written."""
+    """Seconds of training until the loss, in the baseline."""
     after_s: float
 
 
@@ -51,7 +51,7 @@ def times_to_loss(base: Run, larger: Run, *, growth: float) -> TimeToLoss | str:
 def _why_not(losses: list[float], others: list[float], window: int, other_window: int) -> str | None:
     """Why they cannot be compared."""
     if not losses:
-        return "The losses as written are not all numbers, so there is none to compare by"
+        return "The baseline's losses are not all numbers, so there is none to compare by"
     if not others:
         return "With larger batches losses were not all finite numbers"
     if len(losses) < 3 * window or len(others) < 2 * other_window:
@@ -61,7 +61,7 @@ def _why_not(losses: list[float], others: list[float], window: int, other_window
         return "The loss of a larger batch is not a mean over its samples, so losses cannot be compared"
     last = losses[-window:]
     if fmean(losses[:window]) - fmean(last) < _CLEARLY * stdev(last) / math.sqrt(window):
-        return "As written the loss hardly falls within the steps that there was time for: there is none to compare by"
+        return "The baseline's loss hardly falls within the steps that there was time for: there is none to compare by"
     return None
 
 

@@ -37,8 +37,8 @@ _WATCHES = ("switches", "shapes", "modules", "gradients", "cpu", "device", "kern
 # Where steps are long, the first look ends about so long after the first one: the trials need the time more.
 _FIRST_LOOK_S = 15.0
 
-# No lever can be shown to help in less: two heats of one trial, two of the confirmation, each with the script as
-# written, and runs for the gate: as written, under the lever, patched.
+# No lever can be shown to help in less: two heats of one trial, two of the confirmation, each with the baseline,
+# and runs for the gate: of the baseline, under the lever, patched.
 _FEWEST_HEATS = 4
 _FEWEST_EVIDENCE = 3
 # A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
@@ -73,7 +73,7 @@ class Tuner:
         """Complete `study`.
 
         Raises:
-            ScriptFailed: the script as written fails. NoSteps: it makes no, or too few, training steps.
+            ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
         """
         log = StudyLog(study, self._options, self._observer, now=self._now)
         sizes = self._look(log)
@@ -129,7 +129,7 @@ class Tuner:
         search.use_the_rest()
 
     def _look(self, log: StudyLog) -> Sizes:
-        """The script as written, timed: what does each step wait for?"""
+        """The baseline, timed: what does each step wait for?"""
         if not log.study.baseline:
             log.doing(f"running {self._options.title} as it is")
             run = first_look(log, self._runs, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))

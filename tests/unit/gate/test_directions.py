@@ -91,7 +91,7 @@ def evidence(*, bf16: bool, flipped: bool) -> Evidence:
 def test_a_layer_that_climbs_from_some_step_on_is_seen_though_the_loss_is_the_same(contract: str, bf16: bool) -> None:
     ruling = judge(contract, evidence(bf16=bf16, flipped=True))
     assert ruling.verdict is Verdict.HARMED
-    assert "degrees away from where it points as written" in ruling.why
+    assert "degrees away from where it points in the baseline" in ruling.why
     assert judge(contract, evidence(bf16=bf16, flipped=False)).verdict is Verdict.UNHARMED
 
 

@@ -212,11 +212,11 @@ def test_training_that_ends_early_is_harm(contract: str) -> None:
     )
     ruling = judge(contract, ended)
     assert ruling.verdict is Verdict.HARMED
-    assert "came to step 79; as written to step 119" in ruling.why
+    assert "came to step 79; in the baseline to step 119" in ruling.why
 
 
 def touched(share: float) -> tuple[Update, ...]:
-    """The updates as written, with only `share` of the last parameter's elements changed."""
+    """The baseline's updates, with only `share` of the last parameter's elements changed."""
     return tuple(replace(u, changed=(*u.changed[:-1], u.changed[-1] * share)) for u in train(PLAIN).updates or ())
 
 
@@ -235,7 +235,7 @@ def test_a_frozen_parameter_that_moves_is_harm() -> None:
     e = same()
     ruling = judge("exact", replace(e, base=tuple(replace(run, updates=still) for run in e.base)))
     assert ruling.verdict is Verdict.HARMED
-    assert "as written it never is" in ruling.why
+    assert "in the baseline it never is" in ruling.why
 
 
 def test_exact_names_the_first_bit_that_differs() -> None:
@@ -503,7 +503,7 @@ def saved(digest: str, counts: str = "3", name: str = "Average") -> tuple[StateD
 
 
 def with_states(lever: tuple[StateDigest, ...], *base: tuple[StateDigest, ...]) -> Evidence:
-    """`base`: of the first runs as written; the last holds for the others."""
+    """`base`: of the first baseline runs; the last holds for the others."""
     e = same()
 
     def held(runs: tuple[Run, ...], by: list[tuple[StateDigest, ...]]) -> tuple[Run, ...]:
@@ -522,7 +522,7 @@ def test_other_content_of_what_is_saved_is_harm_where_bits_are_promised() -> Non
     e = with_states(saved("other"), saved("same"))
     ruling = judge("exact", e)
     assert ruling.verdict is Verdict.HARMED
-    assert f"Average has other content than as written after step {NUM_STEPS - 1}" in ruling.why
+    assert f"Average has other content than the baseline after step {NUM_STEPS - 1}" in ruling.why
     assert judge("rounding", e).verdict is Verdict.UNHARMED
     assert judge("exact", replace(e, base=e.base[:1])).verdict is Verdict.UNDECIDED
 

@@ -1,4 +1,4 @@
-"""Numbers that a script prints: which are compared with those as written, and what is made of a difference."""
+"""Numbers that a script prints: which are compared with those of the baseline, and what is made of a difference."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -74,7 +74,7 @@ def run(make: Optimizer, *, fused: bool, bf16: bool = False, seed: int = 0, nudg
 
 
 def evidence(make: Optimizer, *, fused: bool, lever: Optimizer | None = None) -> Evidence:
-    """As written, and in bfloat16: five seeds each."""
+    """In the baseline, and in bfloat16: five seeds each."""
     seeds = range(5)
     written = [run(make, fused=fused, seed=seed) for seed in seeds]
     faster = [run(lever or make, fused=fused, bf16=True, seed=seed) for seed in seeds]

@@ -24,7 +24,7 @@ DROPOUT, NOISE = 0.2, 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is trained, and what is wrong with it. The defaults are the script as written."""
+    """What is trained, and what is wrong with it. The defaults are the baseline."""
 
     optimizer: str = "adam"
     """"adam" or "sgd" (with momentum)."""

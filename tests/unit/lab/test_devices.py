@@ -54,7 +54,7 @@ def test_ten_epochs_are_all_their_steps() -> None:
 
 def test_the_gpu_is_ahead_from_the_size_at_which_its_interval_lies_below() -> None:
     # 0.3 ms + 1 us a unit meets 0.6 ms at 300 units: of those tried, 512 is the first above, 407,050 parameters.
-    assert "ahead of this CPU from 407,050 parameters on as written, and from 407,050 parameters on" in told().story[2]
+    assert "ahead of this CPU from 407,050 parameters on as it is, and from 407,050 parameters on" in told().story[2]
 
 
 def test_a_gpu_that_is_not_here_is_predicted() -> None:

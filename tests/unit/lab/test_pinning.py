@@ -1,4 +1,4 @@
-"""pinning: the loop as written, the article's changes and the patch, and what a GPU would make of them."""
+"""pinning: the unchanged loop, the article's changes and the patch, and what a GPU would make of them."""
 
 import ast
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Processes that train side by side: whole runs with fewer threads, compared with the script as written."""
+"""Processes that train side by side: whole runs with fewer threads, compared with the baseline."""
 
 import math
 from collections.abc import Sequence

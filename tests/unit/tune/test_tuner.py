@@ -429,7 +429,7 @@ def test_a_gain_that_is_gone_in_fresh_processes_is_not_claimed(script: Path) -> 
     assert not study.result.levers and "its patched copy did not show" in study.result.why
     told = conclusion(study)
     assert told.title == "Accepted, not confirmed"
-    assert told.sentence.startswith("cached-dataset was accepted. Compared with the script as written")
+    assert told.sentence.startswith("cached-dataset was accepted. Compared with the baseline")
 
 
 def test_noise_that_hides_most_gains_is_said_with_what_to_do(script: Path) -> None:

@@ -348,7 +348,7 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
 
     `DataLoader(cached_prefix(ImageFolder(path, transform=Compose([Resize(256), RandomCrop(224), ToTensor()]))))`: the
     picture is kept as it is after `Resize`, and `RandomCrop` is handed a new copy of it each time: the same type, the
-    same bytes, and the generators in the same states. So items are those of the data set as written, draw by draw.
+    same bytes, and the generators in the same states. So items are those of the data set itself, draw by draw.
 
     The cut is in front of the first transform that draws from `random`, NumPy, torch or a generator that was found in
     the data set, for any of some items; a head that draws later on is not kept. Several pipelines (two views of one
