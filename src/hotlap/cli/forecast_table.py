@@ -9,9 +9,32 @@ from hotlap.units import duration, factor, size
 
 if TYPE_CHECKING:
     from hotlap.cli.traced import Traced
+    from hotlap.predict import Device
     from hotlap.record import Prediction
 
 JOULES_A_KWH = 3.6e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One prediction, and what else is said of it."""
+
+    prediction: "Prediction"
+    batches: float
+    """Samples of a predicted step over those of today's: more with several GPUs, or where a larger batch was asked."""
+    per_hour: float | None
+    """Price of all its GPUs for an hour, in the user's currency; None: not known."""
+
+    @property
+    def name(self) -> str:
+        """The device, with how many of it."""
+        one = self.prediction
+        return one.device if one.count == 1 else f"{one.count} x {one.device}"
+
+    @property
+    def today_s(self) -> float:
+        """Seconds for as many samples as today's step has."""
+        return self.prediction.step_s.mid / self.batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,80 +42,71 @@ class Shown:
     """What a table is made of."""
 
     known: "Traced"
-    found: "tuple[Prediction, ...]"
-    strong: bool
-    """Several GPUs share the batch of one."""
+    rows: tuple[Row, ...]
     steps_per_epoch: int | None
-    """With one GPU; None: not known."""
-    price: float | None
-    """Of one GPU for an hour, in the user's currency."""
+    """Of today's batch; None: not known."""
+
+    def device(self, row: Row) -> "Device":
+        """That it is predicted for."""
+        from hotlap.predict import catalogue
+
+        return catalogue.resolve(row.prediction.device, extra=self.known.devices).device
 
 
 def show(shown: Shown, *, color: str = "auto") -> None:
-    """Print the table, why it is so in three sentences, and what was assumed."""
+    """Print what bounds the step here, the table, why it is so, and what was assumed."""
     from rich.table import Table
 
     from hotlap.cli.console import console as console_on
 
     # A pipe has no width of its own: lines are kept whole there.
     console = console_on(sys.stdout, color, width=200, soft_wrap=True)
-    known = shown.known
-    if known.step_s is not None:
-        console.print(
-            f"{known.work.name or 'The step'} takes {duration(known.step_s)} on {known.device}.", markup=False
-        )
     columns = {name: cells for name, cells in _columns(shown) if any(cell != "-" for cell in cells)}
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in columns:
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=name == "GPU")
     for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
+    here, *there = why(shown)
+    console.print(here, markup=False)
     console.print(table)
-    for sentence in _why(shown):
+    for sentence in there:
         console.print(sentence, markup=False)
-    for note in dict.fromkeys(note for one in shown.found for note in one.assumptions):
+    for note in dict.fromkeys(note for row in shown.rows for note in row.prediction.assumptions):
         console.print(f"  assumed: {note}", markup=False)
 
 
 def _columns(shown: Shown) -> Iterator[tuple[str, list[str]]]:
     """Heading and cells; "-" where there is nothing to say. A column of these alone is left out."""
-    found = shown.found
-    yield "device", [one.device for one in found]
-    yield "count", [str(one.count) for one in found]
+    rows, found = shown.rows, [row.prediction for row in shown.rows]
+    yield "GPU", [row.name for row in rows]
     yield "step", [duration(one.step_s.mid) for one in found]
     yield "80% interval", [f"{duration(one.step_s.low)} to {duration(one.step_s.high)}" for one in found]
-    yield "speed-up", [_speedup(shown, one) for one in found]
+    yield "speed-up", [_speedup(shown, row) for row in rows]
+    yield "slower?", [_chance(shown, row) for row in rows]
     yield "efficiency", [f"{one.efficiency:.2f}" if one.efficiency and one.count > 1 else "-" for one in found]
-    yield "slower?", [_chance(shown, one) for one in found]
     yield "bound by", [one.bound_by for one in found]
-    yield "fits", [{True: "yes", False: "no", None: "?"}[one.fits] for one in found]
+    yield "fits", [{True: "yes", False: "no", None: "-"}[one.fits] for one in found]
     yield from _memory(shown)
     yield from _costs(shown)
 
 
-def _speedup(shown: Shown, one: "Prediction") -> str:
+def _speedup(shown: Shown, row: Row) -> str:
     """Samples a second over those of today."""
-    if shown.known.step_s is None:
-        return "-"
-    return factor(_today_s(shown, one) / one.step_s.mid)
+    return "-" if shown.known.step_s is None else factor(shown.known.step_s / row.today_s)
 
 
-def _chance(shown: Shown, one: "Prediction") -> str:
+def _chance(shown: Shown, row: Row) -> str:
     """That fewer samples a second are trained than today."""
     from hotlap.predict import outlook
 
     if shown.known.step_s is None:
         return "-"
-    return f"{outlook.slower_chance(one.step_s, than_s=_today_s(shown, one)):.0%}"
-
-
-def _today_s(shown: Shown, one: "Prediction") -> float:
-    """Seconds that the samples of one predicted step take today."""
-    return (shown.known.step_s or 0.0) * (1 if shown.strong else one.count)
+    return f"{outlook.slower_chance(row.prediction.step_s, than_s=shown.known.step_s * row.batches):.0%}"
 
 
 _BOUND = {
-    "compute": "its products, so the units that multiply decide, and the bandwidth that feeds them",
+    "compute": "products, so the units that multiply decide, and the bandwidth that feeds them",
     "memory": "moving bytes, so bandwidth decides",
     "launch": "the gaps between many small operators, so a larger batch would gain most",
     "host": "Python and launches on the host, so a larger batch or a compiled model gains more than a faster GPU",
@@ -101,44 +115,77 @@ _BOUND = {
 }
 
 
-def _why(shown: Shown) -> Iterator[str]:
-    """What bounds the step here, what bounds the fastest, and which takes the least energy."""
-    from hotlap.predict import forecast, outlook
+def why(shown: Shown) -> tuple[str, str, str]:
+    """What bounds the step here; which is fastest, and from what; and which takes the least energy and money."""
+    from hotlap.predict import forecast
 
-    known, found = shown.known, shown.found
-    if known.device is not None:
-        here = forecast(known.work, target=known.device, devices=known.devices).bound_by
-        yield f"Here the step is bound by {_BOUND[here]}."
-    fastest = min(found, key=lambda one: one.step_s.mid / (1 if shown.strong else one.count))
-    yield f"Fastest is {_name(fastest)}: there it is bound by {_BOUND[fastest.bound_by]}."
-    if len(found) > 1:
-        joules = {
-            one: outlook.energy_j(one, devices=known.devices) / (1 if shown.strong else one.count) for one in found
-        }
-        least = min(found, key=lambda one: joules[one])
-        yield f"Least energy takes {_name(least)}: {joules[least]:.3g} J for the batch of a step."
+    known = shown.known
+    title = known.work.name or "The step"
+    fastest = min(shown.rows, key=lambda row: row.today_s)
+    there = (
+        f"Fastest is {fastest.name}{_gain(shown, fastest)}; there it is bound by {_BOUND[fastest.prediction.bound_by]}."
+    )
+    if known.device is None or known.step_s is None:
+        return f"{title} was not timed on any device.", there, _least(shown)
+    here = forecast(known.work, target=known.device, devices=known.devices).bound_by
+    return f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[here]}.", there, _least(shown)
 
 
-def _name(one: "Prediction") -> str:
-    return one.device if one.count == 1 else f"{one.count} x {one.device}"
+def _gain(shown: Shown, row: Row) -> str:
+    """How much faster, beside how much more the hardware could do."""
+    from hotlap.predict import catalogue
+    from hotlap.predict.precision import matrix_rate
+
+    known, work = shown.known, shown.known.work
+    if known.device is None or known.step_s is None:
+        return ""
+    here, there = catalogue.resolve(known.device, extra=known.devices).device, shown.device(row)
+    own = work.gpu_precision if here.kind == "gpu" else work.precision
+    rates = [
+        matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
+        for one, precision in ((here, own), (there, work.gpu_precision))
+    ]
+    peak, bandwidth = (row.prediction.count * more for more in (rates[1] / rates[0], there.bandwidth / here.bandwidth))
+    return f", {_speedup(shown, row)} from {peak:.3g} times the peak and {bandwidth:.3g} times the bandwidth"
+
+
+def _least(shown: Shown) -> str:
+    """Least energy, and least money where prices are known."""
+    joules = {row: _joules(shown, row) / row.batches for row in shown.rows}
+    least = min(shown.rows, key=lambda row: joules[row])
+    said = f"Least energy takes {least.name}: {joules[least]:.3g} J for the batch of a step"
+    priced = {row: row.per_hour * row.today_s / 3600 for row in shown.rows if row.per_hour is not None}
+    if not priced:
+        return f"{said}."
+    cheapest = min(priced, key=lambda row: priced[row])
+    return f"{said}; least money {cheapest.name}: {_money(1000 * priced[cheapest])} for a thousand."
+
+
+def _joules(shown: Shown, row: Row) -> float:
+    from hotlap.predict import outlook
+
+    return outlook.energy_j(row.prediction, devices=shown.known.devices)
 
 
 def _memory(shown: Shown) -> Iterator[tuple[str, list[str]]]:
     """What each GPU must hold: with everything on each, with FSDP; and the largest batch."""
-    from hotlap.predict import catalogue, memory
+    from hotlap.predict import memory
 
-    work, found = shown.known.work, shown.found
+    work, rows = shown.known.work, shown.rows
     if memory.need(work) is None:
         return
-    targets = [catalogue.resolve(one.device, extra=shown.known.devices).device for one in found]
-    shares = [work.scaled(1 / one.count) if shown.strong else work for one in found]
+    shares = [work.scaled(row.batches / row.prediction.count) for row in rows]
     needs = [memory.need(share) for share in shares]
-    sharded = [memory.need(share, shards=one.count) for share, one in zip(shares, found, strict=True)]
+    sharded = [memory.need(share, shards=row.prediction.count) for share, row in zip(shares, rows, strict=True)]
     yield "memory", [size(need.total) if need else "-" for need in needs]
     yield (
         "with FSDP",
-        [size(need.total) if need and one.count > 1 else "-" for need, one in zip(sharded, found, strict=True)],
+        [
+            size(need.total) if need and row.prediction.count > 1 else "-"
+            for need, row in zip(sharded, rows, strict=True)
+        ],
     )
+    targets = [shown.device(row) for row in rows]
     largest = [memory.largest_batch_factor(work, target) if target.kind == "gpu" else None for target in targets]
     yield "largest batch", [_batch(work.batch_size, value) for value in largest]
 
@@ -152,19 +199,15 @@ def _batch(today: int | None, times: float | None) -> str:
 
 
 def _costs(shown: Shown) -> Iterator[tuple[str, list[str]]]:
-    from hotlap.predict import outlook
+    """Of an epoch, or of a thousand steps of today's batch."""
+    steps, unit = shown.steps_per_epoch or 1000, "epoch" if shown.steps_per_epoch else "1000 steps"
+    yield unit, [duration(row.today_s * steps) for row in shown.rows]
+    yield "energy", [f"{_joules(shown, row) / row.batches * steps / JOULES_A_KWH:.2g} kWh" for row in shown.rows]
+    yield (
+        "price",
+        ["-" if row.per_hour is None else _money(row.per_hour * row.today_s * steps / 3600) for row in shown.rows],
+    )
 
-    joules = [outlook.energy_j(one, devices=shown.known.devices) for one in shown.found]
-    if shown.steps_per_epoch is None:
-        yield "energy a step", [f"{value:.3g} J" for value in joules]
-        return
-    steps = [max(1, round(shown.steps_per_epoch / (1 if shown.strong else one.count))) for one in shown.found]
-    energies = [value * number / JOULES_A_KWH for value, number in zip(joules, steps, strict=True)]
-    yield "an epoch", [duration(one.step_s.mid * number) for one, number in zip(shown.found, steps, strict=True)]
-    yield "energy an epoch", [f"{value:.2g} kWh" for value in energies]
-    if shown.price is not None:
-        prices = [
-            outlook.price(one, num_steps=number, per_hour=shown.price)
-            for one, number in zip(shown.found, steps, strict=True)
-        ]
-        yield "price an epoch", [f"{value:.2f}" if value >= 0.1 else f"{value:.2g}" for value in prices]
+
+def _money(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"

@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import math
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,7 @@ from hotlap.cli import words
 from hotlap.errors import UserError
 
 if TYPE_CHECKING:
+    from hotlap.cli import forecast_table
     from hotlap.cli.traced import Traced
     from hotlap.predict.catalogue import Device
     from hotlap.predict.workload import Workload
@@ -68,7 +72,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
     parser.add_argument("--measured-step", metavar="TIME", help="its time there: narrows the intervals")
     parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
-    parser.add_argument("--price", type=float, metavar="PER_HOUR", help="of one GPU; shows the price of an epoch")
+    parser.add_argument(
+        "--price",
+        action="append",
+        metavar="PRICE",
+        help="of a GPU for an hour: 2.5, or H100=2.5 for that one; may be given again",
+    )
+    parser.add_argument("--fill", action="store_true", help="give each GPU the largest batch that fits")
     parser.add_argument("--timeout", default="10m", metavar="TIME", help=words.TIMEOUT_HELP.replace("120s", "10m"))
     parser.add_argument("--json", metavar="PATH", help="write the predictions there; - is standard output")
     parser.add_argument("--html", metavar="PATH", help="write a page with a plot there")
@@ -89,12 +99,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     counts = _counts(args.count)
     # Names are checked before anything runs.
+    prices = _prices(args.price or (), extra)
     for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
         catalogue.resolve(name, extra=extra)
     workbench.check_writable((args.json, args.html, args.save_workload))
     known = _known(args, extra, counts=counts)
-    found = _forecasts(args, known, counts=counts)
-    _hand_out(args, known, found)
+    _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices))
     return 0
 
 
@@ -106,6 +116,23 @@ def _counts(text: str) -> tuple[int, ...]:
     if not counts or min(counts) < 1:
         raise UserError(f'--count {text} is not a list of numbers from 1 up, as in "1,2,4".')
     return counts
+
+
+def _prices(given: Sequence[str], extra: "tuple[Device, ...]") -> "dict[str | None, float]":
+    """Device -> price of one for an hour; None: of those that are not named."""
+    from hotlap.predict import catalogue
+
+    found: dict[str | None, float] = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        try:
+            price = float(number)
+        except ValueError:
+            price = math.nan
+        if not 0 <= price < math.inf:
+            raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
+        found[catalogue.resolve(name, extra=extra).device.name if name else None] = price
+    return found
 
 
 def _known(args: argparse.Namespace, extra: "tuple[Device, ...]", *, counts: tuple[int, ...]) -> "Traced":
@@ -149,11 +176,16 @@ def _kept(work: "Workload", path: Path) -> None:
     workbench.write(path, lambda path: workload.save(work, path))
 
 
-def _forecasts(args: argparse.Namespace, known: "Traced", *, counts: tuple[int, ...]) -> "list[Prediction]":
+def _forecasts(
+    args: argparse.Namespace, known: "Traced", *, counts: tuple[int, ...], prices: "dict[str | None, float]"
+) -> "forecast_table.Shown":
+    from hotlap.cli import forecast_table
     from hotlap.predict import forecast
 
-    return [
-        forecast(
+    rows = []
+    for name, count in product(args.gpu or _USUAL, counts):
+        factor = _batch_factor(args, known, name)
+        one = forecast(
             known.work,
             target=name,
             count=count,
@@ -162,17 +194,39 @@ def _forecasts(args: argparse.Namespace, known: "Traced", *, counts: tuple[int, 
             measured_step_s=known.step_s,
             interconnect=args.interconnect if count > 1 else None,
             strong=args.strong,
+            batch_factor=factor,
             devices=known.devices,
         )
-        for name in args.gpu or _USUAL
-        for count in counts
-    ]
+        per_hour = prices.get(one.device, prices.get(None))
+        rows.append(
+            forecast_table.Row(
+                prediction=one,
+                batches=factor * (1 if args.strong else count),
+                per_hour=None if per_hour is None else count * per_hour,
+            )
+        )
+    epoch = args.steps_per_epoch or known.steps_per_epoch
+    return forecast_table.Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch)
 
 
-def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction]") -> None:
+def _batch_factor(args: argparse.Namespace, known: "Traced", name: str) -> float:
+    """Times today's batch that a GPU of that name is given."""
+    if not args.fill:
+        return 1.0
+    from hotlap.predict import catalogue, memory
+
+    device = catalogue.resolve(name, extra=known.devices).device
+    factor = memory.largest_batch_factor(known.work, device)
+    if factor is None:
+        raise UserError("--fill needs a traced script: this step does not say how much memory it takes.")
+    return factor or 1.0  # what does not fit at all is said by the forecast
+
+
+def _hand_out(args: argparse.Namespace, known: "Traced", shown: "forecast_table.Shown") -> None:
     """To files, to the terminal, and into the study of this training if there is one."""
-    from hotlap.cli import workbench
+    from hotlap.cli import forecast_table, workbench
 
+    found = [row.prediction for row in shown.rows]
     title = known.work.name or "training"
     measured = (known.device, known.step_s) if known.device is not None and known.step_s is not None else None
     if args.json:
@@ -182,18 +236,14 @@ def _hand_out(args: argparse.Namespace, known: "Traced", found: "list[Prediction
         else:
             workbench.write_text(Path(args.json), text)
     if args.html:
-        from hotlap.report import devices
+        from hotlap.report import devices, prices
 
-        workbench.write_text(Path(args.html), devices.page(found, title=title, measured=measured))
+        drawn = prices.plot([(row.name, row.prediction.step_s, row.batches, row.per_hour) for row in shown.rows])
+        page = devices.page(found, title=title, measured=measured, lead=forecast_table.why(shown), below=drawn)
+        workbench.write_text(Path(args.html), page)
     report = _into_study(args.tail, found) if args.tail else None
     if args.json == "-":
         return
-    from hotlap.cli import forecast_table
-
-    epoch = args.steps_per_epoch or known.steps_per_epoch
-    shown = forecast_table.Shown(
-        known=known, found=tuple(found), strong=args.strong, steps_per_epoch=epoch, price=args.price
-    )
     forecast_table.show(shown, color=args.color)
     if report is not None:
         print(f"Added to the report of the last study: {report}")

@@ -1,4 +1,4 @@
-"""What a forecast comes to: chances, energy and price."""
+"""What a forecast comes to: chances and energy."""
 
 import math
 from collections.abc import Iterable
@@ -22,8 +22,3 @@ def energy_j(prediction: Prediction, *, devices: Iterable[Device] = ()) -> float
     """Joules of one step on all its GPUs, at a usual part of the board power."""
     device = resolve(prediction.device, extra=devices).device
     return POWER_SHARE * device.power_w * prediction.count * prediction.step_s.mid
-
-
-def price(prediction: Prediction, *, num_steps: int, per_hour: float) -> float:
-    """What `num_steps` cost at `per_hour` for one GPU, in the user's currency."""
-    return prediction.step_s.mid * num_steps / 3600 * per_hour * prediction.count

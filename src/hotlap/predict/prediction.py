@@ -171,8 +171,9 @@ def _from_cpu(here: Match | None, target: Device) -> list[str]:
     if here is None or here.device.kind != "cpu" or target.kind != "gpu":
         return []
     return [
-        "the step was measured on a CPU, which says little of how a GPU does it: the interval is wide; the time of "
-        "this step on any GPU narrows it (--measured-on NAME --measured-step TIME)"
+        "the step was measured on a CPU, which says little of how a GPU does it: the interval is wide; a time of this "
+        "step on any GPU, your own or a published one (--measured-on NAME --measured-step TIME), or a trace of it from "
+        "one (--trace FILE) narrows it"
     ]
 
 

@@ -20,16 +20,29 @@ _TICKS = (1.0, 2.0, 5.0)
 _LEAST_S, _MOST_S = 1e-12, 1e12
 
 
-def page(found: Sequence[Prediction], *, title: str, measured: tuple[str, float] | None = None) -> str:
-    """A whole page. `measured`: device and seconds of the step that was measured, drawn as a line."""
+def page(
+    found: Sequence[Prediction],
+    *,
+    title: str,
+    measured: tuple[str, float] | None = None,
+    lead: Sequence[str] = (),
+    below: str = "",
+) -> str:
+    """A whole page.
+
+    Arguments:
+        measured: device and seconds of the step that was measured, drawn as a line.
+        lead: sentences above the picture.
+        below: a further picture, as an SVG element.
+    """
     notes = dict.fromkeys(note for one in found for note in one.assumptions)
     listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
-    heading = _text(title)
+    heading, sentences = _text(title), "".join(f"<p>{_text(one)}</p>" for one in lead)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{heading}: predicted</title>'
-        f"<style>{_STYLE}</style><h1>{heading}, predicted</h1>{plot(found, measured=measured)}"
-        f"<p>Bars are 80% intervals: eight of ten truths should lie inside.</p>"
+        f"<style>{_STYLE}</style><h1>{heading}, predicted</h1>{sentences}{plot(found, measured=measured)}"
+        f"<p>Bars are 80% intervals: eight of ten truths should lie inside.</p>{below}"
         f"<h2>Assumed</h2><ul>{listed}</ul></html>\n"
     )
 

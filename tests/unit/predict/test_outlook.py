@@ -1,4 +1,4 @@
-"""Chances, memory, energy and price predicted."""
+"""Chances, memory and energy predicted."""
 
 from dataclasses import replace
 
@@ -52,8 +52,6 @@ def test_the_largest_batch_is_what_the_memory_has_room_for(net_step: Workload) -
     assert full.total == pytest.approx(device.memory, rel=0.01)
 
 
-def test_energy_and_price_go_with_time_and_count(net_step: Workload) -> None:
+def test_energy_goes_with_time_and_count(net_step: Workload) -> None:
     one, two = (forecast(net_step, target="A100", count=count) for count in (1, 2))
     assert outlook.energy_j(two) / outlook.energy_j(one) == pytest.approx(2 * two.step_s.mid / one.step_s.mid)
-    hour = replace(one, step_s=replace(one.step_s, mid=1.0))
-    assert outlook.price(hour, num_steps=3600, per_hour=2.5) == pytest.approx(2.5)

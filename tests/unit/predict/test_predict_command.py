@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,21 +84,48 @@ def saved(folder: Path) -> str:
 
 
 def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--measured-on", "V100", "--measured-step", "0.8", "--price", "2", "--steps-per-epoch", "9"]
+    options = ["--measured-on", "V100", "--measured-step", "0.8", "--steps-per-epoch", "9"]
     assert call("--workload", saved(tmp_path), "--gpu", "A100", *options) == 0
     shown = capsys.readouterr().out
-    assert "A100 SXM4 40GB" in shown
+    assert "takes 800 ms on V100, bound by products" in shown
     assert "was taken for" in shown
     assert "Fastest is A100 SXM4 40GB" in shown
     assert "slower?" in shown
+    assert "least money" not in shown
+
+
+def test_an_hour_of_a_named_gpu_has_a_price_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--measured-on", "V100", "--measured-step", "1", "--steps-per-epoch", "3600", "--count", "1,2"]
+    prices = ["--price", "7", "--price", "V100 SXM2 16GB=2"]
+    assert call("--workload", saved(tmp_path), "--gpu", "V100 SXM2 16GB", "--gpu", "A100", *options, *prices) == 0
+    shown = capsys.readouterr().out
+    (row,) = [line for line in shown.splitlines() if line.startswith("Tesla V100 SXM2 16GB ")]
+    assert row.split()[-1] == "2.00"  # 3,600 steps of a second
+    assert "least money" in shown
 
 
 def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert call("--workload", saved(tmp_path), "--html", str(page), "--json", str(tmp_path / "p.json")) == 0
+    words = ["--workload", saved(tmp_path), "--html", str(page), "--json", str(tmp_path / "p.json")]
+    assert call(*words, "--price", "L4=1", "--price", "A10G=2") == 0
     text = page.read_text()
-    assert text.count("<circle") == 9
+    assert text.count("<circle") == 9 + 2
     assert "<script" not in text
+
+
+def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "work.json"
+    work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, batch_size=64)
+    workload.save(replace(work, activation_bytes=20e9), path)
+    options = ["--gpu", "RTX 4090", "--gpu", "A100 80GB", "--measured-on", "RTX 4090", "--measured-step", "1"]
+    found = []
+    for fill in ([], ["--fill"]):
+        assert call("--workload", str(path), *options, *fill, "--json", "-") == 0
+        found.append([one["step_s"]["mid"] for one in json.loads(capsys.readouterr().out)])
+    (_, same), (_, filled) = found
+    assert 3 < filled / same < 5  # 80 GB hold about four times as much as 20 GB
+    with pytest.raises(UserError, match="how much memory"):
+        call("--workload", saved(tmp_path), *options, "--fill")
 
 
 def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,6 +138,7 @@ def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         [], ["--gpu", "4095", "train.py"], ["--count", "0", "train.py"], ["--count", "two", "train.py"],
         ["missing.py"], ["--workload", "missing.json"], ["--devices", "missing.toml", "train.py"],
+        ["--price", "H100=much", "train.py"], ["--price", "-1", "train.py"], ["--price", "4095=1", "train.py"],
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused_before_anything_runs(words: list[str], tmp_path: Path) -> None:
@@ -120,8 +149,6 @@ def test_wrong_words_are_refused_before_anything_runs(words: list[str], tmp_path
 def test_the_report_of_the_last_study_of_the_same_words_takes_the_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
     from hotlap.record import Interval, Prediction, Study, load, save
     from tests.samples import study_full
 

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -146,16 +148,16 @@ class WorkloadWatch(Watch):
         try:
             with torch.enable_grad(), torch.autocast(device.type, enabled=False):
                 _chain(x, weight, length)
-                repeats, begun = 0, time.perf_counter()
-                while time.perf_counter() - begun < _HOST_S:
+                ends = [time.perf_counter()]
+                while ends[-1] - ends[0] < _HOST_S:
                     _chain(x, weight, length)
-                    repeats += 1
-                spent_s = time.perf_counter() - begun
+                    ends.append(time.perf_counter())
         finally:
             session.in_backward = begun_inside
-        # For each link a product and a relu; their gradients (two products and a comparison), and adding them up.
-        num_operators = repeats * (6 * length - 1)
-        return spent_s / num_operators + (_LAUNCH_S if device.type == "cpu" else 0.0)
+        # For each link a product and a relu; their gradients (two products and a comparison), and adding them up. The
+        # median: on a busy machine some chains are interrupted.
+        chain_s = median(later - sooner for sooner, later in pairwise(ends))
+        return chain_s / (6 * length - 1) + (_LAUNCH_S if device.type == "cpu" else 0.0)
 
 
 def _chain(x: torch.Tensor, weight: torch.Tensor, length: int) -> None:
