@@ -1,4 +1,4 @@
-"""`hotlap measure`: what does each step of a training wait for, and what could be gained at best?"""
+"""`hotlap measure`: where does the time of a training step go, and what could be gained at best?"""
 
 import argparse
 import os
@@ -27,10 +27,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = words.command(
         subparsers,
         "measure",
-        summary="find what each training step waits for",
-        description="Runs the script for some hundred steps and tells what each of them waits for, where in the "
-        "source, and what could be gained at best. The script is not changed, and what it writes is thrown away. With "
-        "--full the training is run to its end, for real, and only watched.",
+        summary="find where the time of a training step goes",
+        description="Runs the script for some hundred steps and tells where their time goes, by phase, cause and line "
+        "of the source, and what could be gained at best. The script is not changed, and what it writes is thrown away. "
+        "With --full the training is run to its end, for real, and only watched.",
         examples=(
             "hotlap measure train.py --lr 0.1",
             "hotlap measure --full --quiet train.py",

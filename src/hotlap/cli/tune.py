@@ -1,4 +1,4 @@
-"""`hotlap tune`: find what each step waits for, try what makes it faster, prove it, hand over a patch."""
+"""`hotlap tune`: find where the time of a step goes, try what makes it faster, prove it, hand over a patch."""
 
 import argparse
 import os
@@ -24,8 +24,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         subparsers,
         "tune",
         summary="make a training script faster, and prove it",
-        description="Finds what each training step waits for, tries what makes it faster, proves that the gain is real "
-        "and training unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.",
+        description="Finds where the time of a training step goes, tries what makes it faster, proves that the gain "
+        "is real and training unharmed, and hands over a patch. The script is not changed; `hotlap apply` does that.",
         examples=(
             "hotlap tune train.py --lr 0.1",
             "hotlap tune --budget 15m --skip bf16-autocast -m package.train",
