@@ -29,7 +29,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "measure",
         summary="find where the time of a training step goes",
         description="Runs the script for some hundred steps and tells where their time goes, by phase, cause and line "
-        "of the source, and what could be gained at best. The script is not changed, and what it writes is thrown away. "
+        "of the source, and what could be gained at best. It is not changed, and what it writes is thrown away. "
         "With --full the training is run to its end, for real, and only watched.",
         examples=(
             "hotlap measure train.py --lr 0.1",
