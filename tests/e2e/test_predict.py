@@ -135,8 +135,8 @@ def test_hugging_faces_trainer(launcher: Launcher) -> None:
 
 
 def test_a_compiled_model_is_traced_as_it_was_written(launcher: Launcher) -> None:
-    _, work = traced(launcher, "compiled.py")
-    assert work.compiled
+    run, work = traced(launcher, "compiled.py")
+    assert run.compiled
     products = [one for one in work.operators if one.kind is Kind.MATMUL]
     # Forward: both layers; backward: two gradients of each but the input's.
     assert sum(one.flop * one.count for one in products) == 2 * 8 * (2 * 16 * 32 + 3 * 32 * 4)

@@ -22,25 +22,11 @@ MEGA = 1e6
 # PCIe: bytes a second in one direction and lane after line coding (8b/10b up to generation 2, then 128b/130b).
 PCIE_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 # Words in names that say who made a device or what it is for, but never tell two devices apart.
-NOISE_WORDS = frozenset(
-    [
-        "nvidia",
-        "geforce",
-        "tesla",
-        "quadro",
-        "amd",
-        "radeon",
-        "instinct",
-        "intel",
-        "gpu",
-        "per",
-        "die",
-        "generation",
-        "core",
-    ]
-)
+NOISE_WORDS = frozenset([
+    "nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "intel", "gpu", "per", "die", "generation",
+    "core",
+])  # fmt: skip
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
-_GEFORCE = re.compile(r"(GTX|RTX) \d{3,4}\b(?! Ada| Laptop)|(GTX )?Titan")
 _VARIANT = re.compile(r" (sxm\d?|pcie|nvl|\d+gb)\b")
 _CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
 
@@ -108,9 +94,6 @@ class Device:
     peer_access: bool = True
     """Devices reach each other over PCIe without the host's memory."""
     power_w: float
-    chooses_clock: bool = False
-    """Runs above the boost clock that it is sold with while power and heat allow (GeForce, Titan). Other boards end at
-    that clock."""
     sources: tuple[str, ...] = ()
     """Where the figures come from, one sentence each."""
 
@@ -190,7 +173,6 @@ def _gpu(row: Mapping[str, str]) -> Device:
         link_bytes_s=_number(row["link_gbs"]) * GIGA,
         peer_access=row["peer_access"] == "yes",
         power_w=float(row["power_w"]),
-        chooses_clock=bool(_GEFORCE.match(row["name"])),
         sources=(*(_sources()[key] for key in row["sources"].split()), family["source"]),
     )
 

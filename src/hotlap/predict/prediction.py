@@ -91,29 +91,6 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     Raises:
         UserError: a name is not known, or a figure makes no sense.
     """
-    return _answer(
-        _ask(
-            workload, target=target, count=count, precision=precision, measured_on=measured_on,
-            measured_step_s=measured_step_s, interconnect=interconnect, strong=strong, batch_factor=batch_factor,
-            devices=devices,
-        )
-    )  # fmt: skip
-
-
-def _ask(  # noqa: PLR0913 - as `forecast`
-    workload: Workload,
-    *,
-    target: str,
-    count: int = 1,
-    precision: str | Precision | None = None,
-    measured_on: str | None,
-    measured_step_s: float | None,
-    interconnect: str | None = None,
-    strong: bool = False,
-    batch_factor: float = 1.0,
-    devices: Iterable[Device] = (),
-) -> _Question:
-    """Names resolved, and what makes no sense refused."""
     extra = tuple(devices)
     there = resolve(target, extra=extra)
     here = _measured(measured_on, measured_step_s, extra)
@@ -128,7 +105,7 @@ def _ask(  # noqa: PLR0913 - as `forecast`
     if not workload.precision_known:
         workload = replace(workload, precision=wanted)
     notes = [match.assumption for match in (there, here) if match is not None and match.assumption]
-    return _Question(
+    question = _Question(
         workload=workload,
         target=there.device,
         count=count,
@@ -140,6 +117,7 @@ def _ask(  # noqa: PLR0913 - as `forecast`
         batch_factor=batch_factor,
         assumptions=(*notes, *_from_cpu(here, there.device), *_assumed(workload, there.device, wanted)),
     )
+    return _answer(question)
 
 
 def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...]) -> Match | None:

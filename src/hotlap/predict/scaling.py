@@ -9,7 +9,6 @@ Shape letter: D draws.
 
 import math
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
@@ -68,8 +67,3 @@ def together(step_s: Array, *, gradient_bytes: float, count: int, over: Fabric, 
     exposed_s = np.maximum(total_s - behind_s, last_s)
     jitter = JITTER * math.log2(count) * np.exp(JITTER_SIGMA * chance.jitter)
     return np.asarray((step_s + exposed_s) * (1 + jitter))
-
-
-def efficiency(step_s: Array, all_s: Array) -> float:
-    """One GPU's step time over that of all: 1 when nothing is lost."""
-    return median(float(value) for value in step_s / all_s)

@@ -47,9 +47,6 @@ FP64_PRODUCTS = 0.8
 # updates stay in FP32.
 MIXED_BYTES = 0.62
 BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
-# GeForce and Titan boards run above the boost clock that they are sold with as long as power and heat allow: 1824 MHz
-# on average for 1545 (RTX 2080 Ti), 1740 to 1965 for 1665 (RTX 3060 Ti), 2703 for 2572 (RTX 5060 Ti; techpowerup.com).
-HEADROOM = 1.10
 # In FP32 a board of which the power is low beside its peak (T4, P4, L4) cannot hold its boost clock: what it needs is
 # this part of what boards of its family usually have for each operation, on top of what the board takes idle.
 NEEDED_POWER = 0.65
@@ -124,13 +121,11 @@ def _watts_per_flop(family: str) -> float | None:
 
 
 def sustained(device: Device) -> float:
-    """Clock that FP32 work holds over the boost clock that the board is sold with: what its power limit allows, and
-    more than 1 only where the board chooses its clock itself."""
+    """Clock that FP32 work holds, over the boost clock that the board is sold with: what its power limit allows."""
     usual = _watts_per_flop(device.family)
-    most = HEADROOM if device.chooses_clock else 1.0
     if usual is None or device.kind != "gpu":
-        return most
-    return min(most, (device.power_w - IDLE_W) / (NEEDED_POWER * usual * device.fp32))
+        return 1.0
+    return min(1.0, (device.power_w - IDLE_W) / (NEEDED_POWER * usual * device.fp32))
 
 
 def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool) -> float:
@@ -151,7 +146,7 @@ def _on_matrix_units(device: Device, peak: float) -> float:
     operands = (peak / device.bandwidth / BALANCE) ** -BALANCE_POWER
     watts = (device.power_w * device.accumulated / peak / JOULES_A_FLOP) ** JOULES_POWER
     part = fitted()["products"] * device.matrix_share * operands * watts
-    return peak * float(min(1.0, part)) * (HEADROOM if device.chooses_clock else 1.0)
+    return peak * float(min(1.0, part))
 
 
 def byte_factor(recorded: Precision, wanted: Precision) -> float:

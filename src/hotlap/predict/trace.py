@@ -8,7 +8,7 @@ time step, parameter updates run as multi-tensor kernels, views cost nothing.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -105,24 +105,11 @@ def _recurrent_weights(name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
     return [weight for weight in tree_leaves(args[where]) if weight.dim() == 2]
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    kind: Kind
-    name: str
-    stage: Stage
-    shapes: tuple[tuple[int, ...], ...]
-    dtype: str
-    flop: float
-    overcounted: float
-    read: float
-    written: float
-
-
 @dataclass(slots=True)
 class _Seen:
     """What was recorded so far."""
 
-    counts: dict[_Key, int] = field(default_factory=dict)
+    counts: dict[Operator, int] = field(default_factory=dict)
     batch_bytes: float = 0.0
     saved: dict[int, int] = field(default_factory=dict)
     """Storage -> bytes that the forward pass keeps for the backward pass."""
@@ -181,7 +168,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._seen.batch_bytes += written
             kind = Kind.TRANSFER
         kernels = _kernels(name, args)
-        key = _Key(
+        one = Operator(
             kind=kind,
             name=f"aten::{name}",
             stage=self._stage(),
@@ -189,10 +176,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
             flop=flop / kernels,
             overcounted=_overcounted(name, args, flop),
-            read=read / kernels,
-            written=written / kernels,
+            read_bytes=read / kernels,
+            written_bytes=written / kernels,
         )
-        self._seen.counts[key] = self._seen.counts.get(key, 0) + kernels
+        self._seen.counts[one] = self._seen.counts.get(one, 0) + kernels
 
 
 def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
@@ -363,17 +350,14 @@ def _mark_optimizer(recorder: _Recorder) -> tuple[Any, ...]:
     return register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
 
 
-def _mapped(counts: Mapping[_Key, int]) -> Iterable[Operator]:
+def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:
     """What was seen -> what a GPU runs."""
-    updates: dict[tuple[str, str], list[tuple[_Key, int]]] = {}
-    for key, count in counts.items():
-        if key.stage is Stage.OPTIMIZER and key.kind in (Kind.ELEMENTWISE, Kind.COPY):
-            updates.setdefault((key.name, key.dtype), []).append((key, count))
-            continue
-        yield Operator(
-            kind=key.kind, name=key.name, stage=key.stage, shapes=key.shapes, dtype=key.dtype, flop=key.flop,
-            overcounted=key.overcounted, read_bytes=key.read, written_bytes=key.written, count=float(count),
-        )  # fmt: skip
+    updates: dict[tuple[str, str], list[tuple[Operator, int]]] = {}
+    for one, count in counts.items():
+        if one.stage is Stage.OPTIMIZER and one.kind in (Kind.ELEMENTWISE, Kind.COPY):
+            updates.setdefault((one.name, one.dtype), []).append((one, count))
+        else:
+            yield replace(one, count=float(count))
     for (name, dtype), members in updates.items():
         kernels = math.ceil(sum(count for _, count in members) / TENSORS_A_KERNEL)
         yield Operator(
@@ -381,8 +365,8 @@ def _mapped(counts: Mapping[_Key, int]) -> Iterable[Operator]:
             name=name,
             stage=Stage.OPTIMIZER,
             dtype=dtype,
-            read_bytes=math.fsum(key.read * count for key, count in members) / kernels,
-            written_bytes=math.fsum(key.written * count for key, count in members) / kernels,
+            read_bytes=math.fsum(one.read_bytes * count for one, count in members) / kernels,
+            written_bytes=math.fsum(one.written_bytes * count for one, count in members) / kernels,
             count=float(kernels),
         )
 

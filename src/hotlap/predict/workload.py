@@ -109,7 +109,6 @@ class Workload:
     """0: made in the training process, one after the other with the step."""
     totals_only: bool = False
     """Sizes of single operators are assumed, not seen."""
-    compiled: bool = False
     notes: tuple[str, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.predict import catalogue, timing
+from hotlap.predict import catalogue
 from hotlap.predict.catalogue import Device, Link, devices, resolve
 from hotlap.predict.precision import Precision, matrix_rate
 
@@ -84,18 +84,6 @@ def test_there_are_sixty_gpus_and_each_says_where_its_figures_come_from() -> Non
         assert min(device.fp32, device.bandwidth, device.memory, device.power_w) > 0, device.name
 
 
-@pytest.mark.parametrize(
-    ("name", "above"),
-    [("RTX 4090", True), ("GTX 1080 Ti", True), ("RTX 4070 Ti Super", True), ("Titan V", True), ("Titan RTX", True),
-     ("RTX 6000 Ada", False), ("RTX A6000", False), ("Quadro RTX 8000", False), ("RTX PRO 6000 Blackwell", False),
-     ("Tesla T4", False), ("A100 SXM4 80GB", False), ("Instinct MI300X", False)],
-)  # fmt: skip
-def test_only_consumer_boards_run_above_the_clock_they_are_sold_with(name: str, above: bool) -> None:
-    device = resolve(name).device
-    assert device.chooses_clock is above
-    assert (timing.sustained(device) > 1) is above
-
-
 def test_names_are_unique() -> None:
     names = [device.name for device in devices()]
     assert len(set(names)) == len(names)
@@ -135,7 +123,6 @@ def test_a_laptops_gpu_is_not_the_card_of_that_number() -> None:
     assert (laptop.name, card.name) == ("RTX 4090 Laptop", "RTX 4090")
     assert laptop.fp32 == pytest.approx(39.7e12, rel=0.01)
     assert laptop.bandwidth == pytest.approx(576e9)
-    assert not laptop.chooses_clock
 
 
 # Derived rates that differ from the quoted ones on purpose.

@@ -116,7 +116,6 @@ class WorkloadWatch(Watch):
             work,
             optimizer_state_bytes=state_bytes,
             host_s=self._host_s,
-            compiled=self.session.facts.compiled,
             autocast=None if self._autocast is None else _PRECISIONS.get(self._autocast),
         )
         self._found = encode(work).decode()
