@@ -47,7 +47,7 @@ def seen(run: Run) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "script",
-    ["workers.py", "gan.py", "lbfgs.py", "scaler.py", "attention.py"],
+    ["workers.py", "lbfgs.py"],
 )
 def test_a_fork_trains_as_a_process_of_its_own(launcher: Launcher, script: str) -> None:
     plan = plan_for(script, steps=8)
@@ -65,7 +65,10 @@ def test_a_fork_trains_as_a_process_of_its_own(launcher: Launcher, script: str) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
-    ["late_items.py", "plain.py", "sentences.py", "lightning_fit.py", "transformers_train.py", "accelerate_loop.py"],
+    [
+        *("gan.py", "scaler.py", "attention.py", "late_items.py", "plain.py", "sentences.py"),
+        *("lightning_fit.py", "transformers_train.py", "accelerate_loop.py"),
+    ],
 )
 def test_so_do_other_scripts_and_frameworks(launcher: Launcher, script: str) -> None:
     if "_" in script:

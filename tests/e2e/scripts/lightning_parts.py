@@ -57,7 +57,8 @@ def main():
     trainer.fit(task, train, held_out)
     graphs = sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"]
     compiled = [name for name, part in task.named_modules() if part._compiled_call_impl]
-    print(json.dumps({"losses": task.losses, "compiled": compiled, "graphs": graphs, "keys": list(task.state_dict())}))
+    said = {"losses": task.losses, "compiled": compiled, "graphs": graphs, "keys": list(task.state_dict())}
+    print(json.dumps(said), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,8 @@ def main():
         keys = list(saved.keys())
     graphs = sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"]
     compiled = [name for name, part in model.named_modules() if part._compiled_call_impl]
-    print(json.dumps({"losses": trainer.losses, "compiled": compiled, "graphs": graphs, "keys": keys}))
+    said = {"losses": trainer.losses, "compiled": compiled, "graphs": graphs, "keys": keys}
+    print(json.dumps(said), file=sys.stderr)
 
 
 if __name__ == "__main__":

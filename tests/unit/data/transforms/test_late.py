@@ -195,9 +195,9 @@ def test_heads_dropped_while_it_goes_on_change_nothing(num_workers: int) -> None
 
 @pytest.mark.processes
 def test_spawned_workers_make_items_as_ever() -> None:
-    given: dict[str, Any] = {"num_workers": 1, "num_epochs": 2, "multiprocessing_context": "spawn"}
     ours = late(Pictures())
-    assert_same_epochs(epochs(ours, **given), epochs(Pictures(), **given))
+    spawned = epochs(ours, num_workers=1, num_epochs=2, multiprocessing_context="spawn")
+    assert_same_epochs(spawned, epochs(Pictures(), num_workers=1, num_epochs=2))
     assert ours.note is not None and "share no memory" in ours.note
 
 
