@@ -8,6 +8,7 @@
 #   make paste    figures and the pages about rules and levers into README and docs
 #   make slow     the tests that are whole studies, minutes each
 #   make bench    measure again what the README claims (on this machine)
+#   make wheel    a source archive and a wheel in dist/, tried in an environment of its own
 #   make gpu      tests and benchmarks of a machine with a GPU
 #   make clean    remove .venv and what the tools left
 #
@@ -37,7 +38,7 @@ export PIP_CONSTRAINT := $(CONSTRAINTS)
 # Where a shell sets it, each process of the tests compiles all of their files anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast lint types spelling docs constraints paste unit slow bench gpu clean
+.PHONY: demo test test-fast lint types spelling docs constraints paste unit slow bench wheel gpu clean
 
 demo: $(STAMP_DEMO)
 	$(BIN)/hotlap tune examples/digits.py
@@ -83,6 +84,13 @@ slow: $(STAMP_TEST)
 
 bench: $(STAMP_DEMO)
 	PYTHON=$(BIN)/python benchmarks/all.sh
+
+# The wheel is made from the archive, so that one is whole as well.
+wheel: $(STAMP_DEMO)
+	rm -rf dist
+	PIP_CONSTRAINT= $(PIP) install --quiet build
+	PIP_CONSTRAINT= $(BIN)/python -m build --outdir dist .
+	.ci/smoke dist/hotlap-*.whl $(BIN)/python
 
 gpu:
 	benchmarks/gpu.sh
