@@ -263,7 +263,7 @@ def test_no_budget_ends_unspent_while_something_is_untried(script: Path) -> None
 
 
 def test_claims_no_gain_between_equal_things(script: Path) -> None:
-    """Studies of levers that do nothing, on a noisy machine (`benchmarks/aa_replay.py` makes hundreds): not one claim."""
+    """Levers that do nothing, on a noisy machine: not one claim (`benchmarks/aa_replay.py` makes hundreds)."""
     claims = 0
     for seed in range(12):
         study = tune(world_of(script, process_sd=0.05, block_sd=0.03, seed=seed), budget_s=600.0)
