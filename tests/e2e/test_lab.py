@@ -127,10 +127,9 @@ def test_lorenz(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pinning(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn", reason="the bundled digits are scikit-learn's")
     told = quick("pinning", "--budget", "1s")
-    whole, memory = told["tables"]
+    (whole,) = told["tables"]
     assert [row[0] for row in whole["rows"]] == ["baseline", "the article's two changes"]
     assert all(row[1]["value"] > 0 and row[2] is None for row in whole["rows"])
-    assert all(row[1]["value"] > 50 << 20 for row in memory["rows"])
     assert any("not MNIST" in note for note in told["notes"])
 
 

@@ -160,10 +160,4 @@ def _story(sizes: Sequence[Size], gpu: gpus.Gpu, study: Study | None) -> list[st
         "data on either side, by the intervals. Below that its step is made of calls that cost more than what they "
         "compute (`hotlap lab launch-floor`)."
     )
-    small, large = sizes[0], sizes[-1]
-    told.append(
-        f"From {small.hidden} to {large.hidden:,} hidden units the CPU's step goes from {small.step} to {large.step}, "
-        f"the GPU's, without its input, from {small.kept} to {large.kept}: a GPU is fast where there is much to do at "
-        "once, and little slower for more of it."
-    )
     return told

@@ -154,7 +154,7 @@ def _story(found: Answers, on_gpu: Quantity | None, gpu: gpus.Gpu) -> list[str]:
     whole = [one.whole_s for one in found[FIT] if one.whole_s is not None]
     if whole:
         first += f" The whole training, {len(found[FIT][0].losses):,} iterations: {duration(median(whole))}."
-    return [first, _why(found, on_gpu, gpu), _quality(found)]
+    return [first, _why(found, on_gpu, gpu)]
 
 
 def _why(found: Answers, on_gpu: Quantity | None, gpu: gpus.Gpu) -> str:
@@ -176,15 +176,3 @@ def _why(found: Answers, on_gpu: Quantity | None, gpu: gpus.Gpu) -> str:
             f"{gpus.an(gpu.name)}, for its host has the same calls to make and each costs a launch. "
         )
     return text + "hotlap.small does solve, gradient and update of all iterations in one native call."
-
-
-def _quality(found: Answers) -> str:
-    ours = found[FIT][0].losses
-    text = f"After {len(ours):,} iterations the sum of squares has gone from {ours[0]:.4g} to {ours[-1]:.4g}"
-    others = {way: answers[0].losses for way, answers in found.items() if way != FIT}
-    at = min(len(ours), *(len(losses) for losses in others.values())) - 1
-    told = ", ".join(f"{losses[at]:.4g} with {way}" for way, losses in others.items())
-    return (
-        f"{text}. Before update {at + 1:,} it was {ours[at]:.4g}, and {told}: the same training, up to the solver's "
-        "tolerance."
-    )

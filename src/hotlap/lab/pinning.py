@@ -13,7 +13,7 @@ from hotlap.lab.studies import Bench, Compared, mean_s, of_lab, waits_s
 from hotlap.predict import Workload
 from hotlap.record import Interval, Study
 from hotlap.source.disk import PatchFiles
-from hotlap.units import factor, size
+from hotlap.units import factor
 
 TITLE = "Pinned memory and workers: letting the next batch travel while this one is trained"
 NUM_EPOCHS = 5
@@ -25,10 +25,6 @@ HEATS, QUICK_HEATS = statistics.FEWEST_SHOWN, 1
 BUDGET_S, QUICK_BUDGET_S = 150.0, 5.0
 
 PLAIN, ARTICLE, HOTLAP = "baseline", "the article's two changes", "hotlap's patch"
-# torch's allocator of pinned memory rounds up to powers of two (pytorch#150517).
-_PINNED_ROUND = 2
-# Batches that a worker prepares in advance, torch's default.
-_PREFETCH = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +126,7 @@ def tell(known: Known, settings: Settings) -> Result:
         name="pinning",
         title=TITLE,
         story=tuple(_story(known, there, gpu)),
-        tables=(_whole(known, there, gpu), _memory(known)),
+        tables=(_whole(known, there, gpu),),
         notes=tuple(notes),
         study=known.study,
         quick=settings.quick,
@@ -180,30 +176,6 @@ def _cell(there: Mapping[str, Quantity], way: str) -> tuple[Cell, ...]:
     return (there.get(way),) if there else ()
 
 
-def _memory(known: Known) -> Table:
-    runs = {PLAIN: known.study.baseline[0], **{way: one.run for way, one in known.copies.items()}}
-    rows: list[tuple[Cell, ...]] = []
-    for way, one in runs.items():
-        peak = None if one.rss_peak_bytes is None else Quantity(value=one.rss_peak_bytes, unit=Unit.BYTE)
-        batches = known.workers * _PREFETCH + 1 if way == ARTICLE else 0
-        pinned = Quantity(value=batches * _rounded(known.work.batch_bytes), unit=Unit.BYTE, predicted=True)
-        rows.append((way, peak, pinned if batches else None))
-    return Table(
-        title="Memory",
-        columns=("way", "training process, at most", "pinned on a GPU"),
-        rows=tuple(rows),
-        note="Pinned: all batches that workers have ready and the one that is trained, each rounded up to a power of "
-        "two as torch does. It can be neither swapped nor moved.",
-    )
-
-
-def _rounded(num_bytes: float | None) -> float:
-    rounded = 1
-    while rounded < (num_bytes or 0):
-        rounded *= _PINNED_ROUND
-    return float(rounded)
-
-
 def in_words(ratio: Interval | None) -> str:
     """ "1.40x as fast (1.31x to 1.50x)"; what cannot be told apart is said to be so."""
     if ratio is None:
@@ -228,12 +200,6 @@ def _story(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu) -> list[s
         f"On {known.items[1]:,} images the article's changes are {in_words(known.small.total)}: workers are started "
         "anew in each epoch.",
     ]
-    if known.work.batch_bytes:
-        told.append(
-            f"A batch of {size(known.work.batch_bytes)} travels in well under a millisecond, pinned or not; what takes "
-            "time is making it, image by image in Python. Workers do that beside the training. What is made once and "
-            "kept needs no workers, and leaves nothing to overlap."
-        )
     if there:
         said = ", ".join(f"{one} {way}" for way, one in there.items())
         told.append(f"On {gpus.an(gpu.name)} in this machine: {said}.")

@@ -13,7 +13,7 @@ from hotlap.cli import shelf, target
 from hotlap.cli.workbench import levers_environment
 from hotlap.errors import HotlapError
 from hotlap.experiment import AS_WRITTEN, Arm, Design, Executor, Sizes, statistics
-from hotlap.experiment.total import total_speedup
+from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
 from hotlap.predict import Workload
 from hotlap.record import Interval, Phase, Purpose, Run, State, Study, decode
@@ -125,8 +125,6 @@ class Bench:
         epoch = base.epoch_steps()
 
         def whole_s(run: Run) -> float:
-            from hotlap.experiment.total import total_s
-
             return total_s(run, num_steps=total_steps, epoch_steps=epoch) if run.step_s else float("nan")
 
         compared = {}

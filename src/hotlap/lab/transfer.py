@@ -125,9 +125,4 @@ def _story(sides: Sequence[int], found: Mapping[str, Sequence[Quantity]], gpu: g
     return [
         first,
         f"Of the sides tried, the GPU is ahead of this CPU, by the intervals: {'; '.join(said)}.",
-        f"Of the {copied} with copies, {there} are the product: the rest are the three trips of "
-        f"{size(4 * SIDE * SIDE)} each. The work of a product grows with the third power of its side, what travels "
-        "only with the second: so a product that is large enough is worth the trip, a small one is not. In a training "
-        "the weights and the data belong on the device once; what should travel in each step is the batch, and nothing "
-        "back.",
     ]

@@ -60,7 +60,7 @@ def tell(
         name="transformer",
         title=TITLE,
         story=tuple(_story(study, work)),
-        tables=(*_threads(study), _forecasts(study)),
+        tables=(_forecasts(study),),
         notes=(
             f"The question's model with {layers} layers ({(work.parameter_bytes or 0) / 4e6:.0f} million "
             f"parameters), {batch} sequences of {length} tokens a step: batch and length are ours, --batch and "
@@ -69,18 +69,6 @@ def tell(
         study=study,
         quick=settings.quick,
         gpus=study.machine.gpus if study.machine else (),
-    )
-
-
-def _threads(study: Study) -> tuple[Table, ...]:
-    if study.sweep is None or not study.sweep.times:
-        return ()
-    return (
-        Table(
-            title="The same step with several numbers of threads, in turns within one process",
-            columns=("threads", "a step"),
-            rows=tuple((count(one.threads), Quantity.of(one.step_s)) for one in study.sweep.times),
-        ),
     )
 
 

@@ -61,12 +61,6 @@ def test_a_gpu_that_is_here_is_measured() -> None:
     assert last[2].value == pytest.approx(90e-3)
 
 
-def test_losses_are_compared_after_as_many_iterations() -> None:
-    text = told().story[2]
-    assert "After 1,000 iterations" in text
-    assert "Before update 200 it was 0.5" in text
-
-
 def test_a_missing_native_core_is_told() -> None:
     ways = {
         FIT: [samples.training(20e-3, LOSSES, native=False)],

@@ -78,13 +78,6 @@ def test_without_a_gpu_its_column_is_predicted_and_ready_batches_are_what_it_gai
     assert any("nothing is pinned" in note for note in result.notes)
 
 
-def test_pinned_memory_is_rounded_up_for_each_batch_that_may_wait() -> None:
-    # Batches of 200,000 bytes take 262,144; two workers have two batches each, one is trained.
-    memory = pinning.tell(known(article=GAIN), Settings()).tables[1]
-    pinned = next(row for row in memory.rows if row[0] == pinning.ARTICLE)[2]
-    assert isinstance(pinned, Quantity) and pinned.value == 5 * 262_144
-
-
 def test_a_study_without_a_patch_says_so() -> None:
     result = pinning.tell(known(article=GAIN, patch=False), Settings())
     assert [row[0] for row in result.tables[0].rows] == [pinning.PLAIN, pinning.ARTICLE]

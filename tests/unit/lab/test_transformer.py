@@ -33,8 +33,7 @@ def test_the_gpus_of_the_question_are_predicted_with_intervals_and_are_in_the_st
 
 def test_the_percentage_of_the_cores_is_explained_by_the_sweep() -> None:
     assert WHY in told().story
-    assert [str(row[1]) for row in told().tables[0].rows] == ["1.00 s (900 ms to 1.10 s)", "500 ms (450 ms to 550 ms)"]
-    assert len(told(swept=False).tables) == 1
+    assert WHY not in told(swept=False).story
 
 
 def test_attention_over_the_batch_is_remarked() -> None:
