@@ -39,16 +39,14 @@ from hotlap.data.checks.walk import Place, Walk, is_library
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item.compare import is_picture
 
-# What looking into a data set may take, as a part of the time that its items would take, and in any case. An epoch
-# over kept items takes a tenth of that time and less, so that a larger part would eat up the gain. Measured (seconds
-# of processor time, two cores in use, Python 3.11): 1 GB of an array 0.42 s, if it is not contiguous 2.1 s; a list of
-# 1,000,000 numbers 18 ms, of as many pairs of a path and a label 77 ms (the first time 1.8 s: it is asked which of
-# them are files); 100,000 dicts that hold an array 0.23 s (2.8 s); a frame of 1,000,000 rows and 2 columns 0.33 s;
-# a file 1.6 us.
-SHARE = 0.1
+# What looking into a data set may take, as a part of the time that its items would take, and in any case. A cached
+# epoch takes a tenth of that time, so that some gain is left; whether it is enough, a trial shows. The first look takes
+# up to four times as long as the next ones, and may take that part of one epoch. Measured (seconds of processor time,
+# two cores in use, Python 3.11): 1 GB of an array 0.42 s, if it is not contiguous 2.1 s; a list of 1,000,000 numbers 18
+# ms, of as many pairs of a path and a label 77 ms (the first time 1.8 s: it is asked which of them are files); 100,000
+# dicts that hold an array 0.23 s (2.8 s); a frame of 1,000,000 rows and 2 columns 0.33 s; a file 1.6 us.
+SHARE = 0.5
 LEAST_S = 0.25
-# The first look is paid once, as filling is, and takes up to four times as long as the next ones: a part of one epoch.
-FIRST_SHARE = 0.3
 
 # Methods through which torch, and a pipeline, come to an item.
 _ENTRIES = frozenset({"__getitem__", "__getitems__", "__call__", "forward", "__len__", "__getattr__", "__iter__"})
@@ -115,14 +113,14 @@ class Contents(Walk):
         self._classes: dict[type, tuple[str, set[str]]] = {}
         self._names: set[str] = set()
         self._item_s = item_s if num_items is not None else None
-        self._share, self._spent_s, self._saved_s = FIRST_SHARE, 0.0, item_s * (num_items or 0)
+        self._spent_s, self._saved_s = 0.0, item_s * (num_items or 0)
         self._begun_s = thread_time()
         with _collector_rests():
             while self._waiting:
                 self._go(float("inf"))
                 self._waiting.extend((name, function, 0) for name, function in self._called())
             self._spend()
-        self._share, self._spent_s = SHARE, 0.0
+        self._spent_s = 0.0
         self._visited.clear()
 
     def changed(self, num_served: int = 0) -> str | None:
@@ -162,9 +160,9 @@ class Contents(Walk):
         now_s = thread_time()
         self._spent_s += now_s - self._begun_s
         self._begun_s = now_s
-        if self._item_s is not None and self._spent_s > LEAST_S + self._share * self._saved_s:
+        if self._item_s is not None and self._spent_s > LEAST_S + SHARE * self._saved_s:
             raise Unseen(
-                f"it holds so much that looking for changes took {self._spent_s:.2g} s, more than {self._share:.0%} of "
+                f"it holds so much that looking for changes took {self._spent_s:.2g} s, more than {SHARE:.0%} of "
                 f"the {self._saved_s:.2g} s that its items take"
             )
 
