@@ -32,7 +32,7 @@ FORMS: Mapping[str, Mapping[str, float]] = {
     "products by bandwidth more": {"BALANCE_POWER": 0.7},
     "pairs taken for independent": {"NUM_INDEPENDENT": 200.0},
     "constants not fitted": {"NUM_INDEPENDENT": 1e-6},
-    "none of these (as before)": {"MODEL_WEIGHT": 1.0, "JOULES_POWER": 0.0, "NUM_INDEPENDENT": 200.0},
+    "none of these": {"MODEL_WEIGHT": 1.0, "JOULES_POWER": 0.0, "NUM_INDEPENDENT": 200.0},
 }
 SHOWN = ("all", "FP32-only -> Ampere and later", "within Hopper", "batch that fills the memory of one")
 

@@ -147,6 +147,29 @@ def two_cards() -> dict[str, float]:
     }  # fmt: skip
 
 
+def other_precision() -> dict[str, float]:
+    """From TF32 to AMP on one device: a question that nothing was fitted to."""
+    known = measurements.lambda_points()
+    by_name = {(one.device, one.model, one.precision): one for one in known}
+    errors, inside, width = [], [], []
+    for (name, model, precision), here in by_name.items():
+        there = by_name.get((name, model, "fp16"))
+        if precision != "tf32" or there is None:
+            continue
+        step_s = forecast(
+            here.workload(), target=name, precision="amp", measured_on=name, measured_step_s=here.step_s,
+            batch_factor=there.batch / here.batch,
+        ).step_s  # fmt: skip
+        errors.append(log(step_s.mid / there.step_s))
+        inside.append(step_s.low <= there.step_s <= step_s.high)
+        width.append(log(step_s.high / step_s.low))
+    return {
+        "num": len(errors), "median": round(float(np.median(np.abs(errors))), 3),
+        "p90": round(float(np.percentile(np.abs(errors), 90)), 3), "coverage": round(float(np.mean(inside)), 3),
+        "width": round(float(np.median(width)), 3),
+    }  # fmt: skip
+
+
 def summary(found: Sequence[Pair], widths: Sequence[tuple[float, float]]) -> dict[str, float]:
     """`widths`: half intervals of each, below and above."""
 
@@ -185,7 +208,7 @@ def judged(held_out: str) -> dict[str, dict[str, float]]:
 def main() -> None:
     result = {f"{name} held out": judged(name) for name in SPLITS}
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    two = {"two cards, no peer access": two_cards()}
+    two = {"two cards, no peer access": two_cards(), "TF32 -> AMP": other_precision()}
     RESULTS.write_text(json.dumps({"before": known.get("before", known.get("today"))} | result | two, indent=1) + "\n")
     for name, groups in (result | {"": two}).items():
         print(name)

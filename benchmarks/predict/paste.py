@@ -25,12 +25,16 @@ def judged(found: dict[str, Any]) -> str:
         before = _errors(found["before"].get(group))
         inside = " | ".join([plain, before, f"{row['coverage']:.0%}", f"{row['width']:.2f}"])
         lines.append(f"| {group} | {row['num']} | {' | '.join(cells)} | {inside} |")
+    amp = found["TF32 -> AMP"]
     two, was = found["two cards, no peer access"], found["before"]["two cards, no peer access"]
     lines += [
         "",
         f"Two RTX 3090 without peer access, {two['num']} trainings: the mean absolute error of the efficiency is "
         f"{two['mean_absolute_error']:.3f} (the model before: {was['mean_absolute_error']:.3f}), "
         f"{two['coverage']:.0%} inside the interval. The rate through the host was read off these.",
+        "",
+        f"From TF32 to AMP on one device, {amp['num']} trainings, to which nothing was fitted: {amp['median']:.3f} / "
+        f"{amp['p90']:.3f}, {amp['coverage']:.0%} inside an interval of {amp['width']:.2f}.",
     ]
     return "\n".join(lines)
 

@@ -250,14 +250,15 @@ def _carried(question: _Question, here: Device, there: Parts, believed: Beliefs)
 
 
 def _spread(question: _Question, here: Device) -> float:
-    """Standard deviation of what a pair of devices adds: of one architecture, of two on FP32 lanes, or of any other
-    two; and of another batch than was measured."""
+    """Standard deviation of what a pair of devices adds: of one architecture in one precision, on FP32 lanes, or
+    any other; and of another batch than was measured."""
     there, tf32, table = question.target, question.workload.matmul_tf32 is not False, timing.fitted()["spread"]
     lanes = (
         matrix_rate(here, question.workload.precision, tf32=tf32) < 1.1 * here.fp32
         and matrix_rate(there, question.precision, tf32=tf32) < 1.1 * there.fp32
     )
-    pair = table["same" if here.family == there.family else "lanes" if lanes else "other"]
+    alike = here.family == there.family and question.workload.precision is question.precision
+    pair = table["same" if alike else "lanes" if lanes else "other"]
     return math.hypot(pair, table["batch"] * math.log(question.factor))
 
 

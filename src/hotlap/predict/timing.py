@@ -137,14 +137,15 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
     if precision is Precision.FP64:
         return rate * FP64_PRODUCTS
     if rate in (device.tensor, device.tf32) and rate > 0:
-        return max(_on_matrix_units(device, rate), vector)
+        return max(_on_matrix_units(device, rate, operand_bytes=2 if precision.mixed else 4), vector)
     return rate / device.fp32 * vector
 
 
-def _on_matrix_units(device: Device, peak: float) -> float:
+def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> float:
     """What products of real nets reach of `peak`: less, the further it is above the bandwidth and the power."""
-    operands = (peak / device.bandwidth / BALANCE) ** -BALANCE_POWER
-    watts = (device.power_w * device.accumulated / peak / JOULES_A_FLOP) ** JOULES_POWER
+    halves = peak * operand_bytes / 2  # operations a second on operands of two bytes, which need as much of both
+    operands = (halves / device.bandwidth / BALANCE) ** -BALANCE_POWER
+    watts = (device.power_w * device.accumulated / halves / JOULES_A_FLOP) ** JOULES_POWER
     part = fitted()["products"] * device.matrix_share * operands * watts
     return peak * float(min(1.0, part))
 
