@@ -32,7 +32,7 @@ def judge(numerics: str, evidence: Evidence) -> Ruling:
 def _by_contract(numerics: str, evidence: Evidence, pairs: tuple[Pair, ...]) -> Ruling:
     if numerics == "statistical":
         return statistical.judge(evidence, pairs)
-    num_witnesses = len(evidence.base) + (len(evidence.nudged) if numerics == "rounding" else 0)
+    num_witnesses = len(evidence.base) + (len(evidence.perturbed) if numerics == "rounding" else 0)
     if num_witnesses < 2 and not exact.bit_equal(pairs):
         return undecided("Numbers differ, and one baseline run does not tell whether the script repeats itself.")
     cause = exact.why_not_repeatable(evidence)

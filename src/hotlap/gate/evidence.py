@@ -63,7 +63,7 @@ class Evidence:
     """Of the baseline, same seed. Two or more show whether the script is repeatable."""
     lever: tuple[Run, ...]
     """With the lever, the seed of `base`."""
-    nudged: tuple[Run, ...] = ()
+    perturbed: tuple[Run, ...] = ()
     """Of the baseline, seed of `base`, with one-ulp nudges or other thread counts: what rounding alone does."""
     base_seeds: tuple[Run, ...] = ()
     """Of the baseline, other seeds."""
@@ -95,7 +95,7 @@ class Evidence:
 
     def as_written(self) -> tuple[Run, ...]:
         """All runs without the lever: whatever they differ in among themselves is no harm of the lever's."""
-        return (*self.base, *self.nudged, *self.base_seeds)
+        return (*self.base, *self.perturbed, *self.base_seeds)
 
     def references(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
         """What baseline runs differ in among themselves, to set `pairs` against.
@@ -103,7 +103,7 @@ class Evidence:
         Other seeds differ in more than rounding does, so they are left out where all pairs have the seed of the first.
         """
         same_seed = all(pair.base is self.base[0] for pair in pairs)
-        others = (*self.base[1:], *self.nudged) if same_seed else self.as_written()[1:]
+        others = (*self.base[1:], *self.perturbed) if same_seed else self.as_written()[1:]
         return tuple(Pair(self.base[0], run) for run in others)
 
     def with_lever(self) -> tuple[Run, ...]:

@@ -132,7 +132,7 @@ def _settled(field: StepField, evidence: Evidence) -> bool:
     Learning rates that react to the loss, or batches of varying size, differ from seed to seed. One run alone does not
     tell whether a seed fixes the batches.
     """
-    same_seed = (*evidence.base, *evidence.nudged)
+    same_seed = (*evidence.base, *evidence.perturbed)
     runs = same_seed if field.name == "batch" else evidence.as_written()
     if field.name == "batch" and len(runs) < 2:
         return False

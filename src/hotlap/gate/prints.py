@@ -60,7 +60,7 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
     `equal`: the losses are bit-equal. Then rounding had no time to grow in the weights either, and no more than
     `EQUAL_FLOOR` is left for numbers that are the same in repeated baseline runs.
     """
-    references = [_gaps(_matched(evidence.base[0], run)) for run in evidence.nudged]
+    references = [_gaps(_matched(evidence.base[0], run)) for run in evidence.perturbed]
     loose = _own(evidence.base) if equal and len(evidence.base) > 1 else None
     for pair in pairs:
         for slot, (gap, size) in _gaps(_matched(pair.base, pair.lever)).items():

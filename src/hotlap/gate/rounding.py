@@ -2,10 +2,10 @@
 
 Rounding differences start at the size of an ulp and grow, in most networks by a constant factor a step, until the two
 runs are as far apart as two trainings can be. A wrong update starts many orders of magnitude above an ulp. So the early
-steps tell most, and the bound follows what nudged runs of the very same script do, step by step.
+steps tell most, and the bound follows what perturbed runs of the very same script do, step by step.
 
 Where gaps stay small, no harmless change in 36 was refused (tests/property/test_gate.py names the kinds). Where they
-grow to the size of the loss, and with two nudged runs only, 7 in 150 were (5%); all of 228 planted harms were caught.
+grow to the size of the loss, and with only two perturbed runs 7 in 150 were (5%); all of 228 injected faults were seen.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 # sums in another order. While gaps are small they are proportional to their cause, so ten times the nudge's gap.
 SMALL_MARGIN = 10.0
 # Once gaps are no longer small they stop to grow and are about equal, whatever caused them: three times covers the
-# difference between the largest of some hundred steps in one run and in the two or three nudged ones.
+# difference between the largest of some hundred steps in one run and in the two or three perturbed ones.
 LARGE_MARGIN = 3.0
 # "Small": a thousandth of the loss. Batches make a loss jump by far more than that from step to step.
 SMALL = 1e-3
 # Growth differs between runs: one meets a flipped ReLU some steps earlier. The bound looks this much ahead.
 AHEAD_SHARE, AHEAD_STEPS = 0.5, 20
-# Where the nudged losses are bit-equal to those of the baseline, so many ulps of the loss are rounding still: it is a
+# Where perturbed losses are bit-equal to those of the baseline, this many ulps of it are rounding still: a loss is a
 # mean of hundreds of terms, each behind sums of hundreds of products, and errors of n sums grow like sqrt(n).
 FLOOR_ULPS = 64
 FLOAT32_ULP, FLOAT16_ULP, BFLOAT16_ULP = 2.0**-23, 2.0**-10, 2.0**-7
@@ -41,8 +41,8 @@ DRIFT_TAIL = 0.005
 
 
 def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
-    """Compare each run with the lever to what nudged runs (and repeats that differ by themselves) show."""
-    references = (*evidence.nudged, *evidence.base[1:])
+    """Compare each run with the lever to what perturbed runs (and repeats that differ by themselves) show."""
+    references = (*evidence.perturbed, *evidence.base[1:])
     steps, losses = loss_matrix([evidence.base[0], *references, *(pair.lever for pair in pairs)])
     base, lever = losses[0], losses[1 + len(references) :]
     known = losses[1 : 1 + len(references)] - base
@@ -55,8 +55,10 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
         return unharmed(f"Losses are even bit-equal over {_compared(len(steps), pairs)}.")
     limit = _limit(base, known)
     beyond = abs(lever - base) > limit
-    if not evidence.nudged and not len(known) and beyond.any():
-        return undecided("Losses differ, and it was not measured how far rounding alone takes them (no nudged runs).")
+    if not evidence.perturbed and not len(known) and beyond.any():
+        return undecided(
+            "Losses differ, and it was not measured how far rounding alone takes them (no perturbed runs)."
+        )
     for k in range(len(lever)):
         if beyond[k].mean() > MAX_BEYOND:
             at = int(beyond[k].argmax())
@@ -147,7 +149,7 @@ def _ulp(base: "Row") -> float:
 
 
 def _compared(num_steps: int, pairs: Sequence[Pair]) -> str:
-    """How much was compared. Nudged runs may be shorter than the pairs, whose samples were compared to their end."""
+    """How much was compared. Perturbed runs may be shorter than the pairs, whose samples were compared to their end."""
     runs = [pair.lever for pair in pairs]
     whole = min(len(pair.steps()) for pair in pairs)
     if num_steps == whole:

@@ -226,7 +226,7 @@ def _unsteady(evidence: Evidence, ratios: Measure) -> frozenset[int]:
     """
     return frozenset(
         k
-        for run in evidence.nudged
+        for run in evidence.perturbed
         for mine, other in common_updates(Pair(evidence.base[0], run))
         if mine.step <= AT_ONCE
         for k, ratio in enumerate(ratios(mine, other))
@@ -251,7 +251,7 @@ def rooms_of_residues(evidence: Evidence) -> Rooms:
     a whole step. How many there are is taken at the upper end of what the runs leave open (97.5%, runs being the unit
     of chance); and as large as a whole step was the largest update that the others ever made together.
     """
-    runs = (*evidence.base, *evidence.nudged)
+    runs = (*evidence.base, *evidence.perturbed)
     shares = _by_parameter(runs, lambda update: update.residues)
     norms = _by_parameter(runs, lambda update: update.norms)
     rooms = {}

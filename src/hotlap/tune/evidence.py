@@ -15,7 +15,7 @@ from hotlap.search import Options
 Start = tuple[int, int]
 """What a run of the baseline begins with: what is added to its seed, and which nudge."""
 
-# What rounding alone does is shown by so many runs in which every parameter is nudged after every update.
+# What rounding alone does is shown by so many runs in which every parameter is perturbed after every update.
 _NUMBER_OF_NUDGED = 3
 
 # An equivalence test needs a spread: so many seeds with and without the levers. (With 5 the gate caught 87% of planted
@@ -127,7 +127,7 @@ class GateRuns:
         evidence = Evidence(
             base=tuple(self._as_written(home)),
             lever=tuple(found[:1]),
-            nudged=tuple(run for run in self.known if run.nudge and run.reseed == home),
+            perturbed=tuple(run for run in self.known if run.nudge and run.reseed == home),
             base_seeds=(*self._as_written(home)[:1], *others),
             lever_seeds=tuple(found),
         )
@@ -172,7 +172,7 @@ class GateRuns:
         return found
 
     def _plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
-        """What rounding does is seen without an epoch's end, so nudged runs are not prolonged until there is one; but
+        """What rounding does is seen without an epoch's end, so perturbed runs are not made longer for one; but
         for the first, where the script prints something: most do so at an epoch's end. Where a baseline run went on
         for one in vain, other seeds would not show one either."""
         base = self._as_written()

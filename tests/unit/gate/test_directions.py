@@ -81,7 +81,7 @@ def evidence(*, bf16: bool, flipped: bool) -> Evidence:
     return Evidence(
         base=(run(), run()),
         lever=(lever[0],),
-        nudged=tuple(run(nudge=k) for k in (1, 2, 3)),
+        perturbed=tuple(run(nudge=k) for k in (1, 2, 3)),
         base_seeds=tuple(run(seed=seed) for seed in range(5)),
         lever_seeds=tuple(lever),
     )

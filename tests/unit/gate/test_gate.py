@@ -39,7 +39,7 @@ def everywhere(change: dict[str, object]) -> Evidence:
     return Evidence(
         base=changed(e.base),
         lever=changed(e.lever),
-        nudged=changed(e.nudged),
+        perturbed=changed(e.perturbed),
         base_seeds=changed(e.base_seeds),
         lever_seeds=changed(e.lever_seeds),
     )
@@ -161,7 +161,7 @@ def test_runs_are_aligned_by_the_step_of_the_training_not_by_position(contract: 
 def test_a_window_without_an_epochs_end_says_so() -> None:
     e = same()
     within = replace(e, base=tuple(cut(r, slice(0, 20)) for r in e.base), lever=(cut(e.lever[0], slice(0, 20)),))
-    ruling = judge("exact", replace(within, nudged=()))
+    ruling = judge("exact", replace(within, perturbed=()))
     assert ruling.verdict is Verdict.UNHARMED
     assert "no epoch's end" in ruling.why
 
@@ -258,7 +258,7 @@ def test_exact_refuses_a_random_stream_that_moved() -> None:
 @pytest.mark.parametrize("contract", ["exact", "rounding"])
 def test_one_run_as_written_does_not_tell_whether_a_script_repeats_itself(contract: str) -> None:
     e = evidence(PLAIN, num_seeds=2, order="halves")
-    alone = replace(e, base=e.base[:1], nudged=())
+    alone = replace(e, base=e.base[:1], perturbed=())
     assert judge(contract, alone).verdict is Verdict.UNDECIDED
     assert judge(contract, replace(alone, lever=e.base[:1])).verdict is Verdict.UNHARMED
 
@@ -276,7 +276,7 @@ def test_exact_falls_to_seeds_where_the_script_draws_other_numbers_each_time() -
 
 def test_exact_falls_to_rounding_where_only_the_losses_are_not_repeatable() -> None:
     e = evidence(PLAIN, num_seeds=2, order="halves")
-    restless = replace(e, base=(e.base[0], train(replace(PLAIN, order="double"))), nudged=())
+    restless = replace(e, base=(e.base[0], train(replace(PLAIN, order="double"))), perturbed=())
     ruling = judge("exact", restless)
     assert ruling.verdict is Verdict.UNHARMED
     assert "in the loss" in ruling.why
@@ -298,21 +298,21 @@ def test_bfloat16_is_not_rounding() -> None:
 
 def test_differences_are_not_called_rounding_where_rounding_was_not_measured() -> None:
     e = evidence(PLAIN, num_seeds=2, rate_times=1.1)
-    ruling = judge("rounding", replace(e, nudged=()))
+    ruling = judge("rounding", replace(e, perturbed=()))
     assert ruling.verdict is not Verdict.UNHARMED
 
 
 def test_a_steady_offset_is_seen_although_runs_jump_about_by_more() -> None:
     chaotic = Training(optimizer="sgd", rate=0.2, num_steps=200, recorded_from=80)
     e = evidence(chaotic, num_seeds=2, order="halves")
-    nudged = tuple(train(replace(chaotic, nudge=k)) for k in range(1, 7))
-    assert judge("rounding", replace(e, nudged=nudged)).verdict is Verdict.UNHARMED
-    losses = [[x for x in run.loss if isinstance(x, float)] for run in (e.base[0], *nudged)]
+    perturbed = tuple(train(replace(chaotic, nudge=k)) for k in range(1, 7))
+    assert judge("rounding", replace(e, perturbed=perturbed)).verdict is Verdict.UNHARMED
+    losses = [[x for x in run.loss if isinstance(x, float)] for run in (e.base[0], *perturbed)]
     largest = max(max(abs(a - b) for a, b in zip(losses[0], other, strict=True)) for other in losses[1:])
     # Early steps do not jump about yet: there the same offset is refused step by step.
     for offset in (0.9 * largest, -0.9 * largest):
         late = replace(e.base[0], loss=tuple(x + offset * (step >= 40) for step, x in enumerate(losses[0])))
-        ruling = judge("rounding", replace(e, nudged=nudged, lever=(late,)))
+        ruling = judge("rounding", replace(e, perturbed=perturbed, lever=(late,)))
         assert ruling.verdict is Verdict.HARMED
         assert "Late losses lie" in ruling.why
 
@@ -393,7 +393,7 @@ def test_a_formula_that_fits_the_script_no_better_says_nothing() -> None:
         )
 
     e = with_update(departures=(2e-3,) * 4)
-    own = replace(e, base=coarse(e.base), nudged=coarse(e.nudged), base_seeds=coarse(e.base_seeds))
+    own = replace(e, base=coarse(e.base), perturbed=coarse(e.perturbed), base_seeds=coarse(e.base_seeds))
     assert judge("exact", own).verdict is Verdict.UNHARMED
 
 
@@ -431,14 +431,14 @@ def test_gradients_of_another_size_are_harm_though_adam_hides_it(contract: str) 
 
 @pytest.mark.parametrize(("by_nudging", "verdict"), [(1.3, Verdict.UNHARMED), (1.001, Verdict.HARMED)])
 def test_a_gradient_that_is_nothing_but_rounding_may_have_any_size(by_nudging: float, verdict: Verdict) -> None:
-    def nudged(update: Update) -> Update:
+    def perturbed(update: Update) -> Update:
         *gradients, last = update.gradients or ()
         moved = by_nudging if 0 < update.step <= 2 else 1.0
         return replace(update, gradients=(*gradients, moved * (as_float(last) or 0.0)))
 
     e = scaled_gradients(3.0)
-    runs = tuple(replace(run, updates=tuple(map(nudged, run.updates or ()))) for run in e.nudged)
-    assert judge("rounding", replace(e, nudged=runs)).verdict is verdict
+    runs = tuple(replace(run, updates=tuple(map(perturbed, run.updates or ()))) for run in e.perturbed)
+    assert judge("rounding", replace(e, perturbed=runs)).verdict is verdict
 
 
 def test_gradients_that_underflow_are_harm() -> None:
@@ -468,7 +468,7 @@ def test_statistics_of_the_model_must_move_as_they_did(contract: str, size: floa
         Evidence(
             base=buffered(e.base, 0.1),
             lever=buffered(e.lever, size),
-            nudged=buffered(e.nudged, 0.1),
+            perturbed=buffered(e.perturbed, 0.1),
             base_seeds=buffered(e.base_seeds, 0.1),
             lever_seeds=buffered(e.lever_seeds, size),
         ),
@@ -512,7 +512,7 @@ def with_states(lever: tuple[StateDigest, ...], *base: tuple[StateDigest, ...]) 
     return Evidence(
         base=held(e.base, list(base)),
         lever=held(e.lever, [lever]),
-        nudged=held(e.nudged, [base[-1]]),
+        perturbed=held(e.perturbed, [base[-1]]),
         base_seeds=held(e.base_seeds, [base[-1]]),
         lever_seeds=held(e.lever_seeds, [lever]),
     )

@@ -24,7 +24,7 @@ def printing(as_written: Line, lever: Line) -> Evidence:
     return Evidence(
         base=with_line(e.base, as_written, 0),
         lever=with_line(e.lever, lever, 0),
-        nudged=with_line(e.nudged, as_written, 10),
+        perturbed=with_line(e.perturbed, as_written, 10),
         base_seeds=with_line(e.base_seeds, as_written, 20),
         lever_seeds=with_line(e.lever_seeds, lever, 20),
     )

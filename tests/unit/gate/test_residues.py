@@ -81,7 +81,7 @@ def evidence(make: Optimizer, *, fused: bool, lever: Optimizer | None = None) ->
     return Evidence(
         base=(written[0], written[0]),
         lever=(faster[0],),
-        nudged=tuple(run(make, fused=fused, nudge=k) for k in (1, 2, 3)),
+        perturbed=tuple(run(make, fused=fused, nudge=k) for k in (1, 2, 3)),
         base_seeds=tuple(written),
         lever_seeds=tuple(faster),
     )
@@ -127,7 +127,7 @@ def test_how_far_residues_may_carry_is_said_by_runs_as_written_alone_with_their_
     updates = {update.step: update for update in found.base[0].updates or ()}
     share = (updates[0].residues or ())[bias] or 0.0
     assert rooms[0, bias] == pytest.approx(0.5 * math.log1p(share / (1 - share)), rel=0.25), "all steps are whole ones"
-    others = replace(found, lever=found.nudged, lever_seeds=found.nudged)
+    others = replace(found, lever=found.perturbed, lever_seeds=found.perturbed)
     assert rooms_of_residues(others) == rooms
 
     def uneven(run: Run, factor: float) -> Run:

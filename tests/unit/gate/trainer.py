@@ -100,7 +100,7 @@ def evidence(training: Training, num_seeds: int = 5, **lever: object) -> Evidenc
     return Evidence(
         base=(train(training), replace(train(training))),
         lever=(train(with_lever(training)),),
-        nudged=tuple(train(replace(training, nudge=k)) for k in (1, 2)),
+        perturbed=tuple(train(replace(training, nudge=k)) for k in (1, 2)),
         base_seeds=tuple(train(t) for t in seeds),
         lever_seeds=tuple(train(with_lever(t)) for t in seeds),
     )
