@@ -1,4 +1,4 @@
-"""hotlap: finds what each PyTorch training step waits for, tries what makes it faster, and proves it."""
+"""hotlap: makes PyTorch training scripts faster, and proves it."""
 
 import sys
 from types import ModuleType

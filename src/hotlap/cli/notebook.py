@@ -54,7 +54,7 @@ def measure(
     seed: int = 0,
     timeout_s: float = 120.0,
 ) -> ShownStudy:
-    """What each step of a training waits for, and what could be gained at best: `hotlap measure`.
+    """Where the time of a training step goes, and what could be gained at best: `hotlap measure`.
 
     Arguments:
         command: a script, or its words: "train.py", ["train.py", "--lr", "0.1"], ["-m", "package.train"].

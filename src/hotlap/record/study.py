@@ -36,7 +36,7 @@ class Purpose(StrEnum):
     TUNE = "tune"
     """To make the script faster: levers are tried."""
     MEASURE = "measure"
-    """To know what each step waits for: nothing is tried."""
+    """To know where the time of a step goes: nothing is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

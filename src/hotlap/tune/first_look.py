@@ -1,4 +1,4 @@
-"""The baseline, timed for the first time: is there anything to study, and what does each step wait for?"""
+"""The baseline, timed for the first time: is there anything to study, and where does a step's time go?"""
 
 from dataclasses import dataclass, replace
 

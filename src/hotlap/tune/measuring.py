@@ -1,4 +1,4 @@
-"""One study without trials: the baseline, what each step of it waits for, and what could be gained at best."""
+"""One study without trials: the baseline, where the time of a step goes, and what could be gained at best."""
 
 import math
 import time

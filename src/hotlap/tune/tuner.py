@@ -129,7 +129,7 @@ class Tuner:
         search.use_the_rest()
 
     def _look(self, log: StudyLog) -> Sizes:
-        """The baseline, timed: what does each step wait for?"""
+        """The baseline, timed: where does a step's time go?"""
         if not log.study.baseline:
             log.doing(f"running {self._options.title} as it is")
             run = first_look(log, self._runs, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))

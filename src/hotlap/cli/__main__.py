@@ -1,8 +1,0 @@
-"""`python -m hotlap.cli`."""
-
-import sys
-
-from hotlap.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())
