@@ -93,6 +93,17 @@ def reality(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def frozen(found: dict[str, list[dict[str, Any]]]) -> str:
+    """Forecasts that wait for their truth."""
+    devices = [one["device"] for one in next(iter(found.values()))]
+    lines = [f"| training | {' | '.join(devices)} | bound by |", f"|---|{'---|' * (len(devices) + 1)}"]
+    for name, rows in found.items():
+        steps = (tuple(f"{1e3 * row['step_s'][end]:.3g}" for end in ("mid", "low", "high")) for row in rows)
+        cells = [f"{mid} ms ({low} to {high})" for mid, low, high in steps]
+        lines.append(f"| {name} | {' | '.join(cells)} | {rows[0]['bound_by']} |")
+    return "\n".join(lines)
+
+
 def put(text: str, name: str, table: str) -> str:
     pattern = f"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)"
     return re.sub(pattern, lambda match: f"{match[1]}{table}\n{match[2]}", text, flags=re.DOTALL)
@@ -101,6 +112,7 @@ def put(text: str, name: str, table: str) -> str:
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")}
     text = put(PAGE.read_text(), "judge", judged(results["judge"]))
+    text = put(text, "frozen", frozen(results["frozen"]))
     text = put(text, "forms", forms(results["forms"]))
     text = put(text, "operators", operators(results["operators"]))
     text = put(text, "reality", reality({name: one for name, one in results.items() if name.startswith("reality-")}))
