@@ -20,6 +20,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hotlap.data import batched, cached, cached_prefix, late, resident
+from hotlap.data.checks.checksums import Unseen
+from hotlap.data.checks.contents import Contents
 from hotlap.data.gather.resident import DeviceStores
 from hotlap.data.item_cache import engine
 from hotlap.data.prefix_cache import cached_prefix as prefix
@@ -352,6 +354,15 @@ def test_what_takes_longer_to_look_at_than_it_saves_is_refused_with_a_sentence(m
     assert len(ours.epoch()) == 3
     assert ours.loader.dataset.num_cached == 0
     assert "that its items take" in str(ours.loader.dataset.note)
+
+
+def test_what_looking_takes_is_counted_and_is_the_same_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(torch.zeros(3), number) for number in range(2_000)]
+    monkeypatch.setattr("hotlap.data.checks.contents.LEAST_S", 0.0)
+    with pytest.raises(Unseen, match=r"takes \S+ s, more than 100% of the 0.002 s"):
+        Contents(pairs, item_s=1e-6, num_items=len(pairs))
+    contents = Contents(pairs, item_s=1e-4, num_items=len(pairs))
+    assert contents.changed(len(pairs)) is None
 
 
 GATHERED: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {

@@ -52,7 +52,7 @@ class CachedDataset(Lever):
     the data set names. What is no longer as it was is computed anew in that epoch. A change in the middle of an epoch
     may be seen with the next one. Refused, with a sentence: data sets with objects of C whose content cannot be read (a
     connection, a tokenizer), tensors on a device, items read by a C library from files that the data set does not name,
-    and data sets that take longer to compare than half of what their items take.
+    and data sets that take longer to compare than half of what their items take (at first, than an epoch of them).
     Not seen: what is changed and put back within one epoch, environment variables, state of installed libraries and of
     other machines, files whose time and size stay the same, and files added to folders that no item lists.
     """

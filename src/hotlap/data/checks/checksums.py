@@ -34,12 +34,14 @@ def entries_of(value: Any) -> Collection[Any]:
     return [*value.keys(), *value.values()] if isinstance(value, dict) else value
 
 
-def plain_texts(value: Any) -> list[str] | None:
-    """Texts in a container of plain values and containers of such; None for any other."""
+def plain_texts(value: Any) -> tuple[list[str], int] | None:
+    """Texts in a container of plain values and containers of such, and its entries in all; None for any other."""
     texts: list[str] = []
+    num_entries = 0
     level: list[Any] = [value]
     for _ in range(_MOST_LEVELS):
         level = [*chain.from_iterable(map(entries_of, level))]
+        num_entries += len(level)
         kinds = set(map(type, level))
         if not kinds <= ATOMS | CONTAINERS:
             return None
@@ -47,7 +49,7 @@ def plain_texts(value: Any) -> list[str] | None:
             texts += [part for part in level if type(part) is str]
         level = [part for part in level if type(part) in CONTAINERS] if kinds & CONTAINERS else []
         if not level:
-            return texts
+            return texts, num_entries
     return None
 
 

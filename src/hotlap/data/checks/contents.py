@@ -7,6 +7,7 @@ import gc
 import io
 import logging
 import marshal
+import math
 import types
 import weakref
 import zlib
@@ -15,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,25 @@ from hotlap.data.checks.walk import Place, Walk, is_library
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item.compare import is_picture
 
-# What looking into a data set may take, as a part of the time that its items would take, and in any case. A cached
-# epoch takes a tenth of that time, so that some gain is left; whether it is enough, a trial shows. The first look takes
-# up to four times as long as the next ones, and may take that part of one epoch. Measured (seconds of processor time,
-# two cores in use, Python 3.11): 1 GB of an array 0.42 s, if it is not contiguous 2.1 s; a list of 1,000,000 numbers 18
-# ms, of as many pairs of a path and a label 77 ms (the first time 1.8 s: it is asked which of them are files); 100,000
-# dicts that hold an array 0.23 s (2.8 s); a frame of 1,000,000 rows and 2 columns 0.33 s; a file 1.6 us.
+# What looking into a data set may take, as a part of the time that its items would take, and in any case. An epoch
+# over kept items takes a tenth of that time, so that some gain is left; whether it is enough, a trial shows.
 SHARE = 0.5
 LEAST_S = 0.25
+# The first look is paid once, as filling is, and takes some times as long: it is paid back within the second epoch.
+FIRST_SHARE = 1.0
+
+# What it takes is counted, not timed: beside other programs processor time is longer too, and a cache that pays was
+# refused for 0.97 s. Seconds of processor time, the least of five looks (two cores, Python 3.11): of an array
+# 0.42 s a GB, if it is not contiguous 2.1 s; of a list of 1,000,000 numbers 18 ms; of 1,000,000 texts that may be
+# names of files 1.8 s, the first time; of a frame of 1,000,000 rows and 2 columns 0.33 s; of 20,000 dicts that hold an
+# array and a number 66 ms, the first time 0.48 s; of as many pairs of a small picture and a label 76 ms and 0.29 s.
+_BYTE_S, _SCATTERED_BYTE_S = 0.42e-9, 2.1e-9
+_ENTRY_S, _FRAME_VALUE_S = 25e-9, 0.16e-6
+_TEXT_S = 1.8e-6
+_OPEN_S = 5e-6
+"""The first time, of an object, and of a place that holds some."""
+_PLACE_S, _PART_S = 1e-6, 3e-6
+"""Later, of a place, and of what is one number, beside its bytes."""
 
 # Methods through which torch, and a pipeline, come to an item.
 _ENTRIES = frozenset({"__getitem__", "__getitems__", "__call__", "forward", "__len__", "__getattr__", "__iter__"})
@@ -75,6 +86,8 @@ class _Part:
     name: str
     number: Callable[[], object]
     then: object
+    cost_s: float
+    """Of asking for the number once."""
 
 
 class Contents(Walk):
@@ -113,14 +126,13 @@ class Contents(Walk):
         self._classes: dict[type, tuple[str, set[str]]] = {}
         self._names: set[str] = set()
         self._item_s = item_s if num_items is not None else None
-        self._spent_s, self._saved_s = 0.0, item_s * (num_items or 0)
-        self._begun_s = thread_time()
+        self._share, self._spent_s, self._saved_s = FIRST_SHARE, 0.0, item_s * (num_items or 0)
         with _collector_rests():
             while self._waiting:
                 self._go(float("inf"))
                 self._waiting.extend((name, function, 0) for name, function in self._called())
-            self._spend()
-        self._spent_s = 0.0
+        self._share, self._spent_s = SHARE, 0.0
+        self._again_s = _PLACE_S * len(self.places) + math.fsum(part.cost_s for part in self._parts)
         self._visited.clear()
 
     def changed(self, num_served: int = 0) -> str | None:
@@ -129,12 +141,10 @@ class Contents(Walk):
         Raises:
             Unseen: looking takes too large a part of what is saved.
         """
-        self._begun_s = thread_time()
         self._saved_s += (self._item_s or 0.0) * num_served
+        self._spend(self._again_s)
         with _collector_rests():
-            changed = self._compare()
-            self._spend()
-        return changed
+            return self._compare()
 
     @property
     def has_files(self) -> bool:
@@ -156,27 +166,25 @@ class Contents(Walk):
         paths = (files.changed() for files in (self._paths, self._files) if files is not None)
         return next((path for path in paths if path is not None), None)
 
-    def _spend(self) -> None:
-        now_s = thread_time()
-        self._spent_s += now_s - self._begun_s
-        self._begun_s = now_s
-        if self._item_s is not None and self._spent_s > LEAST_S + SHARE * self._saved_s:
+    def _spend(self, cost_s: float) -> None:
+        self._spent_s += cost_s
+        if self._item_s is not None and self._spent_s > LEAST_S + self._share * self._saved_s:
             raise Unseen(
-                f"it holds so much that looking for changes took {self._spent_s:.2g} s, more than {SHARE:.0%} of "
-                f"the {self._saved_s:.2g} s that its items take"
+                f"it holds so much that looking for changes takes {self._spent_s:.2g} s, more than {self._share:.0%} "
+                f"of the {self._saved_s:.2g} s that its items take"
             )
 
-    def _full(self) -> bool:
-        if not len(self._visited) % 64:
-            self._spend()
-        return False
+    def _open(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        self._spend(_OPEN_S)
+        return super()._open(name, value)
 
-    def _add(self, name: str, number: Callable[[], object]) -> None:
+    def _add(self, name: str, number: Callable[[], object], cost_s: float) -> None:
+        """`cost_s`: of asking for the number, beside what anything costs."""
+        self._spend(_PART_S + cost_s)
         try:
-            self._parts.append(_Part(name, number, number()))
+            self._parts.append(_Part(name, number, number(), _PART_S + cost_s))
         except Unseen as unseen:
             self._miss(str(unseen))
-        self._spend()
 
     def _miss(self, reason: str) -> None:
         if self._all_of_it:
@@ -194,14 +202,14 @@ class Contents(Walk):
             if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized or value.is_nested:
                 self._miss(f"changes to a tensor like {name} ({value.device}, {value.layout}) cannot be seen")
             else:
-                self._add(f"the tensor {name}", partial(of_tensor, value))
+                self._add(f"the tensor {name}", partial(of_tensor, value), _bytes_s(value, value.is_contiguous()))
         elif isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
             self._paths.note(value.filename)  # nobody writes through it, and who writes to the file changes its time
         elif value.dtype.hasobject:
             self._place("container", value, lambda: Place(name, lambda: value.ravel().tolist()))
             yield from ((f"an entry of {name}", part) for part in value.ravel().tolist() if type(part) not in ATOMS)
         else:
-            self._add(f"the array {name}", partial(of_array, value))
+            self._add(f"the array {name}", partial(of_array, value), _bytes_s(value, value.flags.c_contiguous))
 
     def _container(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         known = ("container", id(value)) in self._elsewhere
@@ -211,10 +219,11 @@ class Contents(Walk):
             self._note_paths(entries)
             return
         if not known and type(value) in CONTAINERS:
-            texts = plain_texts(value)
-            if texts is not None:
+            plain = plain_texts(value)
+            if plain is not None:
+                texts, num_entries = plain
                 self._note_paths(texts)
-                self._add(name, partial(of_plain, value))
+                self._add(name, partial(of_plain, value), _ENTRY_S * num_entries)
                 return
         self._note_paths(entries)
         if not isinstance(value, tuple | frozenset):
@@ -223,6 +232,7 @@ class Contents(Walk):
 
     def _place(self, kind: str, owner: Any, place: Callable[[], Place]) -> None:
         if (kind, id(owner)) not in self._elsewhere:
+            self._spend(_OPEN_S)
             super()._place(kind, owner, place)
 
     def _object(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -250,28 +260,32 @@ class Contents(Walk):
         if isinstance(value, io.IOBase):
             self._open_file(name, value)
         elif is_picture(value):
-            self._add(f"the picture {name}", lambda: zlib.crc32(value.tobytes()))
+            width, height = value.size
+            num_bytes = width * height * len(value.getbands())
+            self._add(f"the picture {name}", lambda: zlib.crc32(value.tobytes()), _BYTE_S * num_bytes)
         elif is_frame(value):
-            self._add(name, partial(of_frame, value))
+            self._add(name, partial(of_frame, value), _FRAME_VALUE_S * value.size)
         else:
             return False
         return True
 
     def _open_file(self, name: str, value: Any) -> None:
         if isinstance(value, io.BytesIO | io.StringIO):
-            self._add(name, lambda: zlib.crc32(marshal.dumps(value.getvalue(), 2)))
+            read = lambda: zlib.crc32(marshal.dumps(value.getvalue(), 2))  # noqa: E731
+            self._add(name, read, _BYTE_S * len(value.getvalue()))
         elif isinstance(getattr(value, "name", None), str):
             self._paths.note(value.name)
 
     def _opaque(self, name: str, value: Any) -> None:
         """An object of C, with state that no attribute shows: its bytes, if it lets us see them."""
         try:
-            memoryview(value).release()
+            with memoryview(value) as view:
+                num_bytes = view.nbytes
         except TypeError:
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             self._miss(f"changes inside of {name}, a {kind}, cannot be seen")
             return
-        self._add(name, lambda: zlib.crc32(memoryview(value)))
+        self._add(name, lambda: zlib.crc32(memoryview(value)), _BYTE_S * num_bytes)
 
     def _class(self, name: str, value: type, entries: set[str]) -> None:
         for kind in value.__mro__:
@@ -301,12 +315,13 @@ class Contents(Walk):
     def _note_paths(self, values: Iterable[Any]) -> None:
         for value in values:
             if isinstance(value, PurePath) or (type(value) is str and _may_be_path(value)):
+                self._spend(_TEXT_S)
                 self._paths.note(value, only_files=True)
 
 
 @contextmanager
 def _collector_rests() -> Iterator[None]:
-    """Looking makes many small objects; a collection of all that a large script holds would count as looking."""
+    """Looking makes many small objects, and is not to pay for a collection of all that a large script holds."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -314,6 +329,10 @@ def _collector_rests() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def _bytes_s(value: Any, contiguous: bool) -> float:
+    return float((_BYTE_S if contiguous else _SCATTERED_BYTE_S) * value.nbytes)
 
 
 def _class_values(kind: type) -> list[Any]:

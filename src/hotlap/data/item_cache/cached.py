@@ -118,8 +118,8 @@ def cached(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str | 
     data set is noticed at once. A change of attributes, transforms, length or tensors is noticed before the next batch,
     one of anything else that items are made from before the first batch of the next epoch: entries of containers, bytes
     of arrays and tensors, frames, closures, globals, time and size of the files that items were read from. Kept items
-    are dropped then, and computed anew. What cannot be compared is not kept, nor what takes more than a tenth of what
-    is saved (the first look: 30% of an epoch), and `note` says so. All else (the clock, environment variables, state in
+    are dropped then, and computed anew. What cannot be compared is not kept, nor what takes more than half of what its
+    items take (the first look: an epoch of them), and `note` says so. All else (clock, environment variables, state in
     hidden places) is looked for by computing kept items again as training goes on, one in 16 batches and within 2% of
     the time; on the first difference true items are handed out from then on, with a warning. `note` says what was seen.
 

@@ -73,7 +73,7 @@ class _Key(Contents):
             raise Unseen(f"it consists of more than {_MOST_OBJECTS} objects")
         return False
 
-    def _add(self, name: str, number: Callable[[], object]) -> None:
+    def _add(self, name: str, number: Callable[[], object], cost_s: float) -> None:
         self._text(name, number())
 
     def _place(self, kind: str, owner: Any, place: Callable[[], Place]) -> None:
@@ -90,11 +90,11 @@ class _Key(Contents):
         yield from super()._numbers(name, value)
 
     def _container(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        texts = plain_texts(value) if type(value) in CONTAINERS else None
+        plain = plain_texts(value) if type(value) in CONTAINERS else None
         unordered = isinstance(value, set | frozenset)
-        if texts is not None:
-            self._note_paths(texts)
-            self._add(name, partial(of_plain, sorted(value, key=_in_order) if unordered else value))
+        if plain is not None:
+            self._note_paths(plain[0])
+            self._add(name, partial(of_plain, sorted(value, key=_in_order) if unordered else value), 0.0)
         elif unordered:
             raise Unseen(f"{name} is a set of objects, whose order is left to chance")
         else:
