@@ -18,31 +18,38 @@ _BETWEEN = re.compile(rb"\}\s*,\s*$")
 # What some versions write where JSON has no word.
 _NO_NUMBER = re.compile(rb"(:\s*)-?(?:nan|inf|NaN|Infinity)\b")
 
-_NOT_TOLD = msgspec.Raw(b"")
+# Of msgspec's errors.
+_AT = re.compile(r"\(byte (\d+)\)")
+# Where an operator has no such argument: this very object.
+NOT_TOLD = msgspec.Raw(b"")
+
+
+# Of what names and tells apart: anything but a list or an object, so that it can be looked up.
+Scalar = str | int | float | bool | None
 
 
 class Args(msgspec.Struct):
     """What an event tells besides its times; anything may stand there."""
 
     correlation: object = None
-    device: object = None
-    stream: object = None
+    device: Scalar = None
+    stream: Scalar = None
     bytes: object = None
     stack: object = msgspec.field(name="Call stack", default=None)
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOT_TOLD)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_TOLD)
     """Of operators, in versions that record shapes: as it stands in the file, for it is mostly met again."""
-    types: msgspec.Raw = msgspec.field(name="Input type", default=_NOT_TOLD)
-    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOT_TOLD)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NOT_TOLD)
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOT_TOLD)
 
 
 class Event(msgspec.Struct):
     """One event as it stands in the file; times in microseconds."""
 
-    ph: object = None
-    cat: object = None
-    name: object = None
-    pid: object = None
-    tid: object = None
+    ph: Scalar = None
+    cat: Scalar = None
+    name: Scalar = None
+    pid: Scalar = None
+    tid: Scalar = None
     ts: object = None
     dur: object = None
     args: Args | None = None
@@ -101,38 +108,49 @@ def _whole(buffer: bytes, title: str) -> tuple[list[Event], bytes]:
         if end <= 0:
             break
         before = _BETWEEN.search(buffer, max(0, end - 256), end)
-        if before is not None and (found := _decoded(buffer[: before.start() + 1], title)) is not None:
+        if before is not None and (found := _decoded(buffer[: before.start() + 1], title, only_cut=True)) is not None:
             return found, buffer[end:]
     return [], buffer
 
 
 def _last(buffer: bytes, title: str, *, bare: bool) -> tuple[list[Event], bytes]:
     """The last events, and what follows their list as an object; a list alone may lack its bracket."""
+    ends: Iterable[tuple[bytes, bytes]]
     if bare:
         ends = [(buffer.rstrip().removesuffix(b"]").rstrip().removesuffix(b","), b"{}")]
     else:
-        found = reversed(list(_CLOSES.finditer(buffer)))
-        ends = [(buffer[: one.start()], b"{" + buffer[one.end() :].lstrip().removeprefix(b",")) for one in found]
+        found = list(_CLOSES.finditer(buffer))[: -_MOST_TRIES - 1 : -1]
+        ends = ((buffer[: one.start()], b"{" + buffer[one.end() :].lstrip().removeprefix(b",")) for one in found)
     for listed, rest in ends:
         if _is_object(rest) and (last := _decoded(listed, title)) is not None:
             return last, rest
     raise UserError(f"{title} ends in the middle of an event: the file is not complete. Record or copy it again.")
 
 
-def _decoded(listed: bytes, title: str) -> list[Event] | None:
-    """Events without the brackets around them; None where the bytes are cut in the middle of one."""
+def _decoded(listed: bytes, title: str, *, only_cut: bool = False) -> list[Event] | None:
+    """Events without the brackets around them; None where the bytes are cut in the middle of one.
+
+    Raises:
+        UserError: an event is not as torch.profiler writes it; with `only_cut` also where what is no JSON stands before
+            the end, for then no other end will do.
+    """
     try:
         return _EVENTS.decode(b"[" + listed + b"]")
     except msgspec.ValidationError as error:
         raise UserError(f"{title} holds an event that torch.profiler does not write: {error}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    if not _NO_NUMBER.search(listed):
-        return None
-    try:
-        return _EVENTS.decode(b"[" + _NO_NUMBER.sub(rb"\1null", listed) + b"]")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = error
+    if _NO_NUMBER.search(listed):
+        try:
+            return _EVENTS.decode(b"[" + _NO_NUMBER.sub(rb"\1null", listed) + b"]")
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+    at = _AT.search(str(reason))
+    if only_cut and at is not None and int(at[1]) <= len(listed):
+        raise UserError(
+            f"{title} is damaged: {str(reason).partition(' (')[0]} among its events. Record or copy it again."
+        )
+    return None
 
 
 def _is_object(text: bytes) -> bool:

@@ -131,13 +131,14 @@ def window(
 
 
 def _events(trace: Trace, chosen: np.ndarray, who: dict[int, Caller]) -> Iterator[Event]:
+    kinds = tuple(Kind.OPERATOR if one is Kind.ANNOTATION else one for one in Kind)
     # By index into the names: each is asked once.
     stays = [re.match(_STAYS, name) is not None for name in trace.names]
     counts = [is_operator(name) for name in trace.names]
     columns = (trace.kind, trace.name, trace.start, trace.end, trace.lane, trace.launch)
     rows = zip(chosen.tolist(), *(one[chosen].tolist() for one in columns), strict=True)
     for row, code, name, start, end, lane, launch in rows:
-        kind = Kind.OPERATOR if code == Kind.ANNOTATION else Kind(code)
+        kind = kinds[code]
         if kind is Kind.OPERATOR and not counts[name]:
             continue
         on_host = kind in (Kind.OPERATOR, Kind.RUNTIME)

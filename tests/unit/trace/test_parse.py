@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotlap.errors import UserError
-from hotlap.trace import files, parse
+from hotlap.trace import files, parse, table
 from tests.unit.trace.written import Written
 
 EVENTS: list[dict[str, Any]] = [
@@ -126,3 +126,36 @@ def test_folders_and_archives_are_looked_through(tmp_path: Path) -> None:
 def test_nothing_to_read_is_told(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no such file|holds no trace"):
         files.find([str(tmp_path / name)])
+
+
+def test_a_file_that_is_damaged_in_its_midst_is_refused_at_the_first_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other end of a piece is tried, each of which would be read anew."""
+    decoded, tried = parse._decoded, []
+
+    def counted(listed: bytes, title: str, *, only_cut: bool = False) -> list[parse.Event] | None:
+        tried.append(len(listed))
+        return decoded(listed, title, only_cut=only_cut)
+
+    monkeypatch.setattr(parse, "_decoded", counted)
+    event = json.dumps(EVENTS[0]).encode()
+    with pytest.raises(UserError, match="is damaged"):
+        names(b'{"traceEvents": [' + event + b"], " + b", ".join([event] * 500) + b"]}")
+    assert len(tried) == 1
+
+
+def test_times_that_are_texts_or_missing_and_lanes_that_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    kernel: dict[str, Any] = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}
+    odd: list[dict[str, Any]] = [
+        {"ts": "3.5"},
+        {"ts": None},
+        {"ts": "soon"},
+        {"dur": -1},
+        {"dur": []},
+        {"tid": "stream 7"},
+    ]
+    path.write_text(json.dumps({"traceEvents": [kernel, *(kernel | one for one in odd)]}))
+    trace = table.read(files.TraceFile(path))
+    assert trace.start.tolist() == pytest.approx([0.0, 0.0, 2.5e-6])
+    assert trace.lanes == (("0", "7"),)
+    assert trace.notes == ("4 events without a begin or an end were left out.",)
