@@ -148,7 +148,7 @@ def two_cards() -> dict[str, float]:
 
 
 def other_precision() -> dict[str, float]:
-    """From TF32 to AMP on one device: a question that nothing was fitted to."""
+    """From TF32 to AMP on one device: no constant was fitted to it, but the form was changed with it in sight."""
     known = measurements.lambda_points()
     by_name = {(one.device, one.model, one.precision): one for one in known}
     errors, inside, width = [], [], []

@@ -33,7 +33,8 @@ def judged(found: dict[str, Any]) -> str:
         f"{two['mean_absolute_error']:.3f} (the model before: {was['mean_absolute_error']:.3f}), "
         f"{two['coverage']:.0%} inside the interval. The rate through the host was read off these.",
         "",
-        f"From TF32 to AMP on one device, {amp['num']} trainings, to which nothing was fitted: {amp['median']:.3f} / "
+        f"From TF32 to AMP on one device, {amp['num']} trainings, to which no constant was fitted, though the form was "
+        f"changed with them in sight: {amp['median']:.3f} / "
         f"{amp['p90']:.3f}, {amp['coverage']:.0%} inside an interval of {amp['width']:.2f}.",
     ]
     return "\n".join(lines)
