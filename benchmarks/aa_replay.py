@@ -3,7 +3,8 @@
 `--record HEATS` runs heats of four equal processes that take turns, and processes alone in which blocks take turns, as
 trials do, and keeps how long each turn and each block took. Then whole studies (all levers, rounds, stacks,
 confirmation, the default budgets) are made in the world of tests/unit/tune/world.py, in which no lever changes
-anything and each heat takes as long as one that was recorded, picked at random. `python benchmarks/aa_replay.py
+anything and each heat takes as long as one that was recorded, picked at random; and as many in which one lever makes
+steps shorter and the others, which bring nothing, must not be accepted beside it. `python benchmarks/aa_replay.py
 [STUDIES] [--record HEATS]`.
 """
 
@@ -36,6 +37,9 @@ from hotlap.tune.first_look import first_look
 
 STUDIES = 200
 TOGETHER = 4
+
+GAINS = {"cached-dataset": 0.6}
+"""A lever with a true gain, for the studies that have one, and what it multiplies the step by."""
 
 Turns = list[float]
 """Mean seconds of a step in each turn, or block, of one process."""
@@ -103,33 +107,47 @@ def replay(number: int) -> None:
     heats = [[[s / usual for s in turns] for turns in heat] for heat in known["heats"]]
     alone = [[s / usual for s in turns] for turns in known["alone"]]
     found: list[dict[str, object]] = []
+    beside: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "train.py"
         script.write_text(OF_THE_WORLD)
         for seed in range(number):
             study = _study(script, heats, alone, seed)
             found.append(study)
+            beside.append(_study(script, heats, alone, seed, costs=GAINS))
             if study["claimed"] or not (seed + 1) % 20:
                 print(seed + 1, study, flush=True)
+    rode, true = (sum(bool(study[name]) for study in beside) for name in ("claimed", "gained"))
     claimed, passed = (sum(bool(study[name]) for study in found) for name in ("claimed", "passed"))
     results_file.write(
         "aa_replay",
         results=found,
+        beside_a_gain=beside,
         claims=[
             {"claim": f"whole studies without any true gain (of {number}, replayed) that claimed one", "mid": claimed},
             {"claim": "the same, in which one trial passed before the confirmation", "mid": passed},
-            {"claim": "trials in such a study", "mid": fmean(int(str(study["trials"])) for study in found)},
+            {
+                "claim": f"studies with one true gain of {1 / min(GAINS.values()):.2f}x (of {number}) that found it",
+                "mid": true,
+            },
+            {"claim": "the same, in which a lever that brings nothing was handed over beside it", "mid": rode},
+            {"claim": "trials in a study without any gain", "mid": fmean(int(str(study["trials"])) for study in found)},
             {"claim": "heats of four processes that were recorded for it", "mid": len(heats)},
         ],
     )
 
 
-def _study(script: Path, heats: list[list[Turns]], alone: list[Turns], seed: int) -> dict[str, object]:
+def _study(
+    script: Path, heats: list[list[Turns]], alone: list[Turns], seed: int, *, costs: dict[str, float] | None = None
+) -> dict[str, object]:
+    """`costs`: levers with a true gain; None: there is none."""
+    costs = costs or {}
     digest = hashlib.sha256(script.read_bytes()).hexdigest()
     world = Replayed(
         path=str(script),
         sha256=digest,
         seed=seed,
+        costs=costs,
         process_sd=0.0,
         block_sd=0.0,
         heats=heats,
@@ -139,8 +157,10 @@ def _study(script: Path, heats: list[list[Turns]], alone: list[Turns], seed: int
     options = options_for(str(script), long_budget_s=540.0)
     study = Tuner(world, options, MACHINE, Silent(), now=world.now).run(new_study(options))
     trials = [trial for trial in study.trials if trial.kind in ("lever", "screening") and trial.scope != "none"]
+    accepted = {str(spec["name"]) for spec in study.result.levers} if study.result is not None else set()
     return {
-        "claimed": study.result is not None and bool(study.result.levers),
+        "claimed": bool(accepted - costs.keys()),
+        "gained": bool(accepted & costs.keys()),
         "passed": any(trial.accepted for trial in trials),
         "harmed": any(trial.verdict is Verdict.HARMED for trial in trials),
         "trials": len(trials),
