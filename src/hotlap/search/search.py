@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from hotlap.experiment import PLANNED, Design, Effect, Executor, Rule, Stack, compare
+from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.total import never_shorter, too_late
 from hotlap.gate import Ruling
 from hotlap.record import Run, Verdict
@@ -147,7 +148,7 @@ class Search:
         keep_s = self.end_s + max([0.0, *map(self._proof_s, self._waiting())])
 
         def affords(group: Sequence[Candidate]) -> bool:
-            heats_s = _CLEAR * self._executor.estimate_s(len(group) + 1, switched=group[0].switched)
+            heats_s = _CLEAR * self._heat_s(group)
             return self._log.budget.affords(heats_s, max(map(self._gate_s, group)), keep_s=keep_s)
 
         return self._time_groups(affords, keep_s=self.end_s)
@@ -157,8 +158,7 @@ class Search:
         keep_s = self.end_s if self.stack and self._log.study.result is None else 0.0
 
         def affords(group: Sequence[Candidate]) -> bool:
-            heats_s = self._executor.estimate_s(len(group) + 1, switched=group[0].switched)
-            return self._log.budget.affords(heats_s, keep_s=keep_s)
+            return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
 
         again = [one for one in self._stacks(self._candidates.unshown(), late=True) if affords([one])]
         # Three processes show an interval, and what more time would bring.
@@ -296,12 +296,26 @@ class Search:
                 self._write(alone, kind="screening", why=reasons.STACKED)
 
     def _planned(self, group: Sequence[Candidate]) -> int:
-        """Heats at most. Said before the first, as looks are counted."""
+        """Heats at most. Said before the first, as looks are counted. As few as show an interval where more would leave
+        others untried, as on a busy machine: what seems to gain is timed again."""
         seemed_to_gain = group[0].log_gain > 0.0 and not group[0].shown
         if not seemed_to_gain:
-            return PLANNED
+            return PLANNED if self._leaves_time(group) else FEWEST_SHOWN
         left_s = self._log.budget.left_s - self.end_s - self._gate_s(group[0])
         return max(_PLANNED_LAST, min(_MOST_LAST, int(left_s / self._executor.estimate_s())))
+
+    def _leaves_time(self, group: Sequence[Candidate]) -> bool:
+        """All heats of the group can be made, and those that decide clear cases among what is tried after it."""
+        tried_now = {one.key for one in group}
+        others = [one for one in self._untried() if one.key not in tried_now]
+        if not others:
+            return True
+        later_s = _CLEAR * math.fsum(map(self._heat_s, self._candidates.groups(others)))
+        return self._log.budget.affords(PLANNED * self._heat_s(group) + later_s, keep_s=self.end_s)
+
+    def _heat_s(self, group: Sequence[Candidate]) -> float:
+        """One heat that compares the group."""
+        return self._executor.estimate_s(len(group) + 1, switched=group[0].switched)
 
     def _why_not_shorter(self, effect: Effect) -> str | None:
         """Why a training as long as the user's takes no less time, though a step does; None if it may."""

@@ -612,6 +612,14 @@ def test_a_gain_that_five_processes_could_not_show_is_tried_again_by_more(script
     assert told >= 2
 
 
+def test_where_noise_hides_gains_and_time_is_short_the_others_are_tried_as_well(script: Path) -> None:
+    costs = {"threads": 0.9, "native-step": 0.9, "cached-dataset": 0.5}
+    world = world_of(script, costs=costs, process_sd=0.1, block_sd=1.2, step_s=0.02, seed=3)
+    study = tune(world, budget_s=150.0)
+    tried = {str(spec["name"]) for trial in study.trials if trial.scope != "none" for spec in trial.levers}
+    assert {"cached-dataset", "threads", "native-step"} <= tried
+
+
 def together(study: Study) -> list[Trial]:
     """Trials of several levers as one."""
     return [one for one in study.trials if one.kind == "lever" and len(one.levers) > 1]
