@@ -119,4 +119,4 @@ def is_within(site: CallSite) -> bool:
     return str(site.detail.get("through", "")).partition(".")[0] in _PACKAGES
 
 
-_PACKAGES = frozenset({"transformers", "accelerate", "lightning", "pytorch_lightning"})
+_PACKAGES = frozenset({"transformers", "accelerate", "lightning", "pytorch_lightning", "lightning_fabric"})

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hotlap.levers.frameworks import is_within
 from hotlap.levers.lever import Patch, behind_imports
 from hotlap.record import Run
 from hotlap.source import AddArgument, Edit
@@ -47,11 +46,11 @@ class OptimizerSetting:
         patch.on_optimizer.append(lambda optimizer: self._turn_on(optimizer, patch))
 
     def edits(self, run: Run, optimizers: Collection[int]) -> Sequence[Edit]:
-        """The argument where the script makes these optimizers."""
+        """The argument where the script makes these optimizers itself: a function that makes one may not take it."""
         return tuple(
             AddArgument(site=site, keyword=self.name, value="True")
             for site in run.call_sites
-            if site.detail.get("optimizer") in optimizers and not is_within(site)
+            if site.detail.get("optimizer") in optimizers and not site.detail.get("through")
         )
 
     def _turn_on(self, optimizer: Any, patch: Patch) -> None:

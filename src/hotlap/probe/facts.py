@@ -67,7 +67,7 @@ class Facts:
         if loader in self._loader_ids:
             return
         number = len(self._loaders)
-        site = call_site("torch.utils.data.DataLoader", detail={"loader": number, **_through()})
+        site = call_site("torch.utils.data.DataLoader", detail={"loader": number, **_through(loader)})
         if site is not None:
             number = self._loader_places.setdefault((site.path, site.line, site.col), number)
         if number >= _MAX_LOADERS:
@@ -120,7 +120,7 @@ class Facts:
     def made_optimizer_at(self, optimizer: torch.optim.Optimizer) -> int:
         """As `made_optimizer`, within its constructor's call: the call site is recorded as well."""
         number = self.made_optimizer(optimizer)
-        self._add(call_site(type_name(optimizer), detail={"optimizer": number, **_through()}))
+        self._add(call_site(type_name(optimizer), detail={"optimizer": number, **_through(optimizer)}))
         return number
 
     def used_closure(self, optimizer: torch.optim.Optimizer) -> None:
@@ -231,9 +231,9 @@ def _sampled(loader: _Loader, *, sample: bool) -> LoaderFacts:
     return replace(loader.facts, num_items=num_items, **asdict(seen))
 
 
-def _through() -> dict[str, Scalar]:
+def _through(made: object) -> dict[str, Scalar]:
     """The library that the user's line calls, where it makes nothing of torch's own."""
-    through = called_through()
+    through = called_through(made)
     return {"through": through} if through.partition(".")[0] not in ("", "torch") else {}
 
 

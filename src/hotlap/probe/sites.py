@@ -51,15 +51,22 @@ def users_frame(start: FrameType | None) -> FrameType | None:
     return frame
 
 
-def called_through() -> str:
-    """Name of the module that the user's own line has called, where we were reached through one; else ""."""
+def called_through(made: object = None) -> str:
+    """Name of the module that the user's own line has called, where we were reached through one; else "". A constructor
+    that somebody has wrapped (Lightning wraps that of DataLoader) is that of what the line has `made`."""
     frame: FrameType | None = sys._getframe(1)
-    called = ""
+    called = None
     while frame is not None and not is_users(frame.f_code.co_filename):
         if not frame.f_code.co_filename.startswith(_OURS):
-            called = str(frame.f_globals.get("__name__", ""))
+            called = frame
         frame = frame.f_back
-    return "" if frame is None else called
+    if frame is None or called is None or (made is not None and _first_argument(called) is made):
+        return ""
+    return str(called.f_globals.get("__name__", ""))
+
+
+def _first_argument(frame: FrameType) -> object:
+    return frame.f_locals.get(next(iter(frame.f_code.co_varnames), ""))
 
 
 def call_site(calls: str, *, detail: Mapping[str, Scalar] | None = None) -> CallSite | None:

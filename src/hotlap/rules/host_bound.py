@@ -45,9 +45,19 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         "host-bound",
         cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(share)} of it) in the script's own Python{where}"
+        f"Each step spends {duration(cost_s)} ({percent(share)} of it) in {_whose(run)}{where}"
         f"{_checks(run)}{at_line(hottest(run, *phases))}.",
     )
+
+
+def _whose(run: Run) -> str:
+    """Of a training whose every call of a model is a library's (`trainer.train()`), that library's."""
+    through = {str(site.detail.get("through", "")) for site in run.call_sites if site.calls == "forward"}
+    packages = {name.partition(".")[0] for name in through}
+    return f"Python of {packages.pop()} and the script" if len(packages) == 1 and all(packages) else _OWN
+
+
+_OWN = "the script's own Python"
 
 
 def _checks(run: Run) -> str:

@@ -72,6 +72,12 @@ def test_fused_needs_a_line_to_change() -> None:
     assert FusedOptimizer().rejects(run, machine()) is not None
 
 
+def test_fused_is_no_argument_of_a_function_that_makes_the_optimizer() -> None:
+    (site,) = (run := run_of_optimizer()).call_sites
+    made = replace(site, detail={**site.detail, "through": "timm.optim.factory"})
+    assert FusedOptimizer().edits(replace(run, call_sites=(made,))) == ()
+
+
 def test_fused_is_an_argument_at_each_construction() -> None:
     run = run_of_optimizer()
     assert FusedOptimizer().rejects(run, machine()) is None

@@ -21,3 +21,16 @@ def test_a_script_is_the_users_and_torch_is_not(tmp_path: Path) -> None:
     path.write_text("x = 1\n")
     assert sites.is_users(str(path))
     assert not sites.is_users(str(torch.__file__))
+
+
+def test_a_wrapped_constructor_is_no_library_that_makes_something() -> None:
+    def run(code: str, made: object) -> object:
+        """Of a library: a function that is given `made` first, and asks."""
+        names: dict[str, object] = {"called_through": sites.called_through, "__name__": "library.loaders"}
+        exec(compile(code, torch.__file__, "exec"), names)
+        return names["asks"](made)  # type: ignore[operator]
+
+    loader = object()
+    assert run("def asks(self): return called_through(self)", loader) == ""
+    assert run("def asks(data): return called_through(object())", loader) == "library.loaders"
+    assert run("def made(self): return called_through(self)\ndef asks(n): return made(3)", 4) == "library.loaders"

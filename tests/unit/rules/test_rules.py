@@ -6,6 +6,7 @@ import pytest
 
 from hotlap import rules
 from hotlap.record import (
+    CallSite,
     CpuUse,
     HotLine,
     InputPart,
@@ -141,6 +142,15 @@ def test_host_bound_is_about_the_scripts_own_python() -> None:
     assert finding is not None
     assert finding.evidence == "Each step spends 2.00 ms (20% of it) in the script's own Python."
     assert finding.try_levers == ()
+
+
+def test_host_bound_names_the_library_that_makes_every_call_of_the_model() -> None:
+    run = run_of(forward=0.004, backward=0.004, other=0.002)
+    site = CallSite(calls="forward", path=SCRIPT, sha256="", line=9, end_line=9, col=0, end_col=9)
+    called = replace(site, detail={"through": "transformers.trainer"})
+    finding = host_bound.check(replace(run, call_sites=(called,)))
+    assert finding is not None
+    assert finding.evidence.endswith("in Python of transformers and the script.")
 
 
 def test_host_bound_names_the_line() -> None:
