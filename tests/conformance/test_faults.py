@@ -31,7 +31,7 @@ from hotlap.probe.schedule import Schedule
 from hotlap.probe.session import Session
 from hotlap.probe.steps import StepMarker
 from hotlap.probe.thinning import Thinning
-from hotlap.probe.watches import ALL
+from hotlap.probe.watches.known import ALL
 from hotlap.probe.watches.watch import Watch
 from hotlap.record import Plan, Run, Status, load
 

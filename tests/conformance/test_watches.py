@@ -1,6 +1,6 @@
 """What is asked of a run is what the probe can do."""
 
-from hotlap.probe import watches
+from hotlap.probe.watches import known as watches
 from hotlap.tune import FULL, LOOKING, WATCHES
 
 

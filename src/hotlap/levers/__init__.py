@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
 from importlib import import_module
 from inspect import isabstract
 from pkgutil import iter_modules
+from typing import Any
 
 import msgspec
 
@@ -30,8 +32,22 @@ __all__ = [
     "started_with",
 ]
 
+ALL: tuple[type[Lever], ...]
+"""In the order in which they are tried where their bounds are equal, and in which their edits are made."""
 
-def _found() -> tuple[type[Lever], ...]:
+RECIPES: tuple[type[Lever], ...]
+"""Those that change the training itself; tried on request only (`hotlap tune --allow`)."""
+
+
+def __getattr__(name: str) -> Any:
+    """`ALL` and `RECIPES`, when they are asked for: a process of the user's without a lever imports none."""
+    if name in ("ALL", "RECIPES"):
+        return tuple(kind for kind in _kinds() if (kind.numerics is Numerics.RECIPE) == (name == "RECIPES"))
+    raise AttributeError(name)
+
+
+@cache
+def _kinds() -> tuple[type[Lever], ...]:
     """The lever of each file of this folder that has one by its own name: `workers.py` -> `Workers`."""
     named = [(one.name, "".join(word.capitalize() for word in one.name.split("_"))) for one in iter_modules(__path__)]
     kinds = [getattr(import_module(f"{__name__}.{name}"), kind, None) for name, kind in named]
@@ -42,14 +58,6 @@ def _found() -> tuple[type[Lever], ...]:
 # Where bounds are equal, what is larger by experience comes first, and then what is cheaper to compare.
 _SCOPES = (Scope.LOADER, Scope.STEP, Scope.PROCESS)
 
-_KINDS = _found()
-
-ALL: tuple[type[Lever], ...] = tuple(kind for kind in _KINDS if kind.numerics is not Numerics.RECIPE)
-"""In the order in which they are tried where their bounds are equal, and in which their edits are made."""
-
-RECIPES: tuple[type[Lever], ...] = tuple(kind for kind in _KINDS if kind.numerics is Numerics.RECIPE)
-"""Those that change the training itself; tried on request only (`hotlap tune --allow`)."""
-
 
 def edits_of(stack: Iterable[LeverSpec], run: Run) -> list[Edit]:
     """The edits of several levers, in the order of `ALL`: the source is the same in whatever order they were accepted.
@@ -57,7 +65,7 @@ def edits_of(stack: Iterable[LeverSpec], run: Run) -> list[Edit]:
     Raises:
         UserError: a lever or a setting is unknown; a file is missing or changed since.
     """
-    chosen = sorted(map(from_spec, stack), key=lambda lever: _KINDS.index(type(lever)))
+    chosen = sorted(map(from_spec, stack), key=lambda lever: _kinds().index(type(lever)))
     return [edit for lever in chosen for edit in lever.edits(run)]
 
 
@@ -89,10 +97,10 @@ def by_name(name: str) -> type[Lever]:
     Raises:
         UserError: there is none.
     """
-    kind = next((kind for kind in _KINDS if kind.name == name), None)
+    kind = next((kind for kind in _kinds() if kind.name == name), None)
     if kind is not None:
         return kind
-    raise UserError(f"There is no lever {name!r}. Known: {', '.join(kind.name for kind in ALL)}.")
+    raise UserError(f"There is no lever {name!r}. Known: {', '.join(kind.name for kind in __getattr__('ALL'))}.")
 
 
 def from_spec(spec: LeverSpec) -> Lever:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.guard import Guard
-from hotlap.probe.watches import ALL, Watch
+from hotlap.probe.watches.watch import Watch
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -16,12 +16,13 @@ class Windows:
 
     def __init__(self, names: tuple[str, ...], guard: Guard | None = None) -> None:
         self._guard = guard or Guard()
-        self._watches: list[Watch] = [ALL[name]() for name in names if name in ALL]
+        known = _known() if names else {}
+        self._watches: list[Watch] = [known[name]() for name in names if name in known]
         self._waiting = [watch for watch in self._watches if watch.num_steps]
         self._open: Watch | None = None
         self._made = 0
         self.notes = self._guard.notes
-        self.notes += [f"This version of hotlap has no watch {name}." for name in names if name not in ALL]
+        self.notes += [f"This version of hotlap has no watch {name}." for name in names if name not in known]
         for watch in self._watches:
             watch.under(self._guard, lambda watch=watch: self._drop(watch))  # type: ignore[misc]
         self.each_step: tuple[Callable[[int], None], ...] = tuple(
@@ -118,6 +119,12 @@ class Windows:
                 watches.remove(watch)
         if not watch.num_steps:
             watch.close(0)
+
+
+def _known() -> Mapping[str, type[Watch]]:
+    from hotlap.probe.watches.known import ALL
+
+    return ALL
 
 
 def _merge(found: dict[str, Any], fields: Mapping[str, Any]) -> None:

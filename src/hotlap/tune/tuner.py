@@ -31,7 +31,7 @@ from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_
 from hotlap.units import duration
 
 # What levers must know beside: each only looks, but for the last three, which want some steps where there is a device
-# (names of hotlap.probe.watches.ALL, which only the child may import).
+# (names of hotlap.probe.watches.known.ALL, which only the child may import).
 _WATCHES = ("switches", "shapes", "modules", "gradients", "cpu", "device", "kernels", "syncs")
 
 # Where steps are long, the first look ends about so long after the first one: the trials need the time more.

@@ -9,7 +9,7 @@ import torch
 
 from hotlap.levers.lever import Patch
 from hotlap.probe.session import Session
-from hotlap.probe.watches import Watch
+from hotlap.probe.watches.watch import Watch
 from hotlap.record import Phase
 
 
