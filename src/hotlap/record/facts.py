@@ -205,6 +205,9 @@ class ShapedOperator:
     """Seconds a step of all kernels that they launched."""
     flop: float | None = None
     """Of one call, a multiplication and an addition counted as two; None where that cannot be told."""
+    peak_share: float | None = None
+    """Operations a second, as a part of what this GPU reaches at best with numbers of this type; None where the one or
+    the other is not known."""
 
 
 NO_OPERATORS = "No operators were seen"

@@ -160,7 +160,8 @@ def _shaped(one: ShapedOperator) -> str:
     given = " ".join(part for part in (one.name, one.shapes, one.dtype) if part)
     if one.flop is None or one.device_s <= 0:
         return given
-    return f"{given}: {one.flop * one.per_step / one.device_s / 1e12:.3g} TFLOP/s"
+    reached = f"{one.flop * one.per_step / one.device_s / 1e12:.3g} TFLOP/s"
+    return f"{given}: {reached}" + (f", {percent(one.peak_share)} of the peak" if one.peak_share is not None else "")
 
 
 def _window_sentences(window: OperatorWindow) -> Iterator[str]:

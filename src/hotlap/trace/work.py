@@ -11,6 +11,7 @@ import numpy as np
 from hotlap.record import KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels
 from hotlap.trace.nesting import Caller
+from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Ints, Kind, Mask, Trace
 
@@ -66,18 +67,29 @@ class StepKernels:
         pairs, which = np.unique(columns, axis=0, return_inverse=True)
         seconds = np.bincount(which.ravel(), self.seconds[known], len(pairs))
         calls = np.bincount(which.ravel()[np.unique(callers, return_index=True)[1]], minlength=len(pairs))
+        device = trace.devices.get(trace.lanes[trace.lane[self.rows[0]]][0], "")
+        on_cores = np.array([kernels.on_matrix_cores(name) is True for name in trace.names])[
+            trace.name[self.rows[known]]
+        ]
+        cores_s = np.bincount(which.ravel(), self.seconds[known] * on_cores, len(pairs))
         costliest = np.argsort(-seconds, kind="stable")[:_MOST_SHAPES]
-        return tuple(self._shaped(pairs[i], float(seconds[i]), int(calls[i])) for i in costliest.tolist())
+        return tuple(
+            self._shaped(pairs[i], float(seconds[i]), int(calls[i]), device, on_cores=bool(2 * cores_s[i] > seconds[i]))
+            for i in costliest.tolist()
+        )
 
-    def _shaped(self, pair: Ints, seconds: float, calls: int) -> ShapedOperator:
+    def _shaped(self, pair: Ints, seconds: float, calls: int, device: str, *, on_cores: bool) -> ShapedOperator:
         name, given = self._trace.names[pair[0]], arguments.read(self._trace.arguments[pair[1]])
+        flop = arguments.flop(name, given)
+        peak = matrix_peak(device, given.dtype, on_matrix_cores=on_cores)
         return ShapedOperator(
             name=name,
             shapes=given.text(),
             dtype=given.dtype,
             per_step=calls / self._steps,
             device_s=seconds / self._steps,
-            flop=arguments.flop(name, given),
+            flop=flop,
+            peak_share=flop * calls / seconds / peak if flop is not None and peak and seconds > 0 else None,
         )
 
     def matrix_core_share(self) -> float | None:
