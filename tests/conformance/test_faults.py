@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hotlap.levers import Patch
 from hotlap.predict import trace
-from hotlap.probe import evidence, hooks, parting
+from hotlap.probe import evidence, hooks, parting, script_calls
 from hotlap.probe import session as session_module
 from hotlap.probe.aside import Aside
 from hotlap.probe.clock import Clock, _Reader
@@ -28,6 +28,7 @@ from hotlap.probe.facts import Facts
 from hotlap.probe.ledger import Ledger
 from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
+from hotlap.probe.script_calls import ScriptCalls
 from hotlap.probe.session import Session
 from hotlap.probe.steps import StepMarker
 from hotlap.probe.thinning import Thinning
@@ -195,7 +196,8 @@ def test_a_watch_that_fails_anywhere_is_left_out_and_told(tmp_path: Path, name: 
 
 
 PARTS: list[tuple[Any, str]] = [
-    *((Session, name) for name in (*session_module._LOOKS, *session_module._STEPS_NEED)),
+    *((ScriptCalls, name) for name in script_calls._REPORTS),
+    *((Session, name) for name in session_module._STEPS_NEED),
     *(
         (Facts, name)
         for name in ("made_loader", "made_optimizer_at", "saw_forward", "drawn_for_training", "optimizers")
@@ -209,8 +211,8 @@ PARTS: list[tuple[Any, str]] = [
     (Aside, "take"),
     (Thinning, "add"),
     (Ledger, "warm_up"),
-    (session_module, "num_samples"),
-    (session_module, "_length"),
+    (script_calls, "num_samples"),
+    (script_calls, "_length"),
 ]
 
 

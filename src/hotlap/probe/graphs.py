@@ -69,7 +69,7 @@ class Graphs:
         # Its parts cannot be told apart.
         session.clock.note((phases.FORWARD, begin, session.clock.now()))
         for roots in captured.roots:
-            session.note_losses(roots)
+            session.script.note_losses(roots)
         end = session.clock.now()
         for optimizer in captured.optimizers:
             session.clock.note((phases.STEP, end, end))

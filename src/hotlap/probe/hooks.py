@@ -29,7 +29,7 @@ def install(session: Session, patch: Patch) -> None:
     _hook_loaders(session, patch, thread)
     _hook_constructors(session, patch, thread)
     _hook_state(session, patch)
-    collectives.install(session.collectives, patch, thread, session.group_made, session.guard)
+    collectives.install(session.collectives, patch, thread, session.script.group_made, session.guard)
     session.graphs.install(patch)
     device.hook_when_there(
         patch, lambda: device.hook(session.clock, patch, trains_here=lambda: get_ident() == thread.id)
@@ -45,7 +45,7 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
     of `_call_impl` (about 2 us each), while this adds one branch to the inner calls.
     """
     call = torch.nn.Module.__call__
-    clock = session.clock
+    clock, script = session.clock, session.script
     now, note = clock.now, clock.note
     is_grad_enabled = torch.is_grad_enabled
 
@@ -66,8 +66,8 @@ def _hook_modules(session: Session, patch: Patch, thread: TrainingThread) -> Non
             note((what, begin, now()))
             clock.where = before
             session.in_forward = False
-        if session.attentive:
-            session.forward_made(self, args, kwargs, result)
+        if script.attentive:
+            script.forward_made(self, args, kwargs, result)
         return result
 
     clock.callers[Phase.FORWARD].add(__call__.__code__)
@@ -138,7 +138,7 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
             where = clock.where
         clock.where = phases.STEP
         if evidence or kwargs or len(args) > 1:
-            session.update_begins(optimizer, closure=len(args) > 1 or kwargs.get("closure") is not None)
+            session.script.update_begins(optimizer, closure=len(args) > 1 or kwargs.get("closure") is not None)
         begin = now()
 
     def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
@@ -233,7 +233,8 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
     kind = dataloader._BaseDataLoaderIter
     next_batch = kind.__next__
     start = DataLoader.__iter__
-    replay = session.guard.around(next_batch, session.replay, "the replay of batches")
+    script = session.script
+    replay = session.guard.around(next_batch, script.replayed, "the replay of batches")
     clock = session.clock
     now, note, tape = clock.now, clock.note, clock.tape
 
@@ -243,17 +244,17 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
         before, clock.where = clock.where, phases.DRAW
         begin = now()
         try:
-            batch = replay(self) if session.replaying else next_batch(self)
+            batch = replay(self) if script.replaying else next_batch(self)
         finally:
             note((phases.DRAW, begin, now()))
             clock.where = before
-        count = session.count_samples(batch)
+        count = script.count_samples(batch)
         if count is not None:
             note((phases.SAMPLES, count, None))
         if len(tape) > phases.MOST_UNREAD:
             session.shorten()
-        if session.attentive:
-            session.batch_drawn(self, batch)
+        if script.attentive:
+            script.batch_drawn(self, batch)
         return batch
 
     @functools.wraps(start)
@@ -265,7 +266,7 @@ def _hook_loaders(session: Session, patch: Patch, thread: TrainingThread) -> Non
             iterator = start(self)
         finally:
             clock.leave()
-        session.loader_started(self, iterator)
+        script.loader_started(self, iterator)
         return iterator
 
     patch.set(kind, "__next__", __next__)
@@ -283,12 +284,12 @@ def _hook_constructors(session: Session, patch: Patch, thread: TrainingThread) -
 
         patch.set(kind, "__init__", __init__)
 
-    noting(DataLoader, session.loader_made)
+    noting(DataLoader, session.script.loader_made)
 
     hook_solves = session.guard(lambda: _hook_solves(session, patch, thread), "the solves of torchdiffeq")
 
     def optimizer_made(optimizer: torch.optim.Optimizer) -> None:
-        session.optimizer_constructed(optimizer)
+        session.script.optimizer_constructed(optimizer)
         hook_solves()
 
     noting(torch.optim.Optimizer, optimizer_made)
@@ -315,7 +316,7 @@ def _hook_solves(session: Session, patch: Patch, thread: TrainingThread) -> None
             session.in_forward = False
             session.clock.leave()
         if isinstance(func, torch.nn.Module):
-            session.forward_made(func, (y0, t), {}, result)
+            session.script.forward_made(func, (y0, t), {}, result)
         return result
 
     session.clock.callers[Phase.FORWARD].add(around.__code__)
@@ -337,5 +338,5 @@ def _hook_state(session: Session, patch: Patch) -> None:
 
         patch.set(owner, name, wrapper)
 
-    noting(torch, "set_num_threads", lambda: session.function_called("torch.set_num_threads"))
-    noting(torch, "compile", session.compile_called)
+    noting(torch, "set_num_threads", lambda: session.script.function_called("torch.set_num_threads"))
+    noting(torch, "compile", session.script.compile_called)

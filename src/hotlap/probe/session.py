@@ -18,15 +18,15 @@ from hotlap.probe.collectives import Collectives
 from hotlap.probe.collector import collector_rests
 from hotlap.probe.device_clock import DeviceClock
 from hotlap.probe.ending import Ending
-from hotlap.probe.evidence import Digest, Nudge, Updates, num_samples
+from hotlap.probe.evidence import Nudge
 from hotlap.probe.facts import Facts
 from hotlap.probe.graphs import Graphs
 from hotlap.probe.guard import Guard
 from hotlap.probe.ledger import Ledger, Row
 from hotlap.probe.planned import planned_steps
 from hotlap.probe.printed import Printed
-from hotlap.probe.replay import Replay
 from hotlap.probe.schedule import Schedule
+from hotlap.probe.script_calls import LOADERS_SEEN_BY, ScriptCalls
 from hotlap.probe.states import States
 from hotlap.probe.steps import MAX_ACCUMULATION, StepMarker
 from hotlap.probe.thinning import Thinning
@@ -35,9 +35,6 @@ from hotlap.probe.turn import Token
 from hotlap.probe.windows import Windows
 from hotlap.record import Plan, Status
 from hotlap.record.progress import STEPS, STOP, Progress
-
-# Which loaders serve training, and what the forward passes are, is known after so many steps.
-_LOADERS_SEEN_BY = 50
 
 # Batches drawn before the first step may have been looked at only; from here on each step draws its own.
 _SECOND_STEP = 2
@@ -50,28 +47,9 @@ _MOST_UNSEEN = 256
 # nothing; a whole run is read as it goes on.
 _MOST_UNREAD = 4096
 
-_SEVERAL = (tuple, list)
-
-# What the hooks call, and what a record lacks where that has failed.
-_LOOKS = {
-    "note_losses": "the losses",
-    "forward_made": "what modules are called with",
-    "optimizer_constructed": "the optimizers",
-    "update_begins": "the updates of optimizers",
-    "loader_made": "the loaders",
-    "loader_started": "the starts of epochs",
-    "batch_drawn": "the batches",
-    "compile_called": "calls of torch.compile",
-    "function_called": "calls of functions that set something",
-    "group_made": "the processes that train together",
-    "count_samples": "the number of samples in a batch",
-}
 _MEASURING = "the measurement of steps"
 # Without these there are no steps.
 _STEPS_NEED = ("update_made", "shorten", "_decide", "turn_page")
-
-Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
-"""(module, args, kwargs, result) of an outermost forward pass."""
 
 
 class Session:
@@ -95,15 +73,9 @@ class Session:
         self.arms = Arms(plan)
         self.guard = Guard()
         self.windows = Windows(plan.watches, self.guard)
-        self.updates, self.states, self.printed = Updates(), States(plan.steps), Printed()
-        # Watches that want to see each outermost forward pass, or each batch (iterator, batch).
-        self.on_forward: list[Forward] = []
-        self.on_batch: list[Callable[[Any, Any], None]] = []
-        self.attentive = True
-        """Somebody wants to see forward passes and batches."""
+        self.states, self.printed = States(plan.steps), Printed()
+        self.script = ScriptCalls(self)
         self.in_forward = self.in_backward = self.hears_solves = False
-        # Batches are free now.
-        self.replaying = False
         self.updates_made = self.skipped_updates = 0
         self.steps = 0
         """Steps made so far."""
@@ -115,9 +87,7 @@ class Session:
         self._progress = Progress(self.out / "progress")
         self._words = self._progress.words
         self._token = Token(plan.turn)
-        self._replay, self._digest, self._inputs = Replay(), Digest(), Digest()
         self._nudge = Nudge(plan.nudge) if plan.nudge else None
-        self._drawn_from: list[int | None] = []
         self._went_backward = False
         self._until = 0
         """Number of the step at whose end we look up; until then the clock only writes."""
@@ -131,13 +101,6 @@ class Session:
         self._first_step_at: float | None = None
         # A watch's window is to begin or end, as soon as we are outside of torch's own calls.
         self.due = self._wait_for_turn = self._in_window = False
-        self._guard_entries()
-
-    def _guard_entries(self) -> None:
-        """Everything that a hook calls, in the place of the methods; what the gate compares must be there or fail."""
-        for name, what in _LOOKS.items():
-            off = self.stop if self.plan.evidence else None
-            setattr(self, name, self.guard(getattr(self, name), what, off=off))
         for name in _STEPS_NEED:
             setattr(self, name, self.guard(getattr(self, name), _MEASURING, off=self.stop))
 
@@ -151,18 +114,6 @@ class Session:
 
     # Reports of the hooks
 
-    def forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
-        if self.steps < 2 and torch.is_grad_enabled():
-            self.facts.saw_forward(module, result)
-            self.collectives.saw_module(module)
-            self.facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
-            self.facts.compiled |= type(module).__name__ == "OptimizedModule"
-        if self.plan.evidence and torch.is_grad_enabled() and not self.graphs.capturing:
-            self.own(lambda: self._inputs.add((args, kwargs)))
-        for told in self.on_forward:
-            told(module, args, kwargs, result)
-
     def backward_made(self, tensors: Any) -> None:
         """A backward pass is over; `tensors` is what it started from."""
         if self.graphs.capturing:
@@ -170,7 +121,7 @@ class Session:
             return
         self._went_backward = True
         if tensors is not None:
-            self.note_losses(tensors)
+            self.script.note_losses(tensors)
         marker = self.marker
         if marker.only is not None and marker.backwards < MAX_ACCUMULATION:
             marker.backwards += 1
@@ -179,27 +130,11 @@ class Session:
             if self.due:
                 self.turn_page()
 
-    def note_losses(self, tensors: Any) -> None:
-        """Scalars that a backward pass started from."""
-        for tensor in tensors if isinstance(tensors, _SEVERAL) else (tensors,):
-            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
-                # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
-                value = tensor.item() if tensor.is_cpu else tensor.detach().clone()
-                self.clock.note((phases.LOSS, value, None))
-
     def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer was made."""
-        self.facts.made_optimizer_at(optimizer)
+        """An optimizer was made: it may have a part in each step from now on."""
         self.marker.made(id(optimizer))
         weakref.finalize(optimizer, self.marker.gone, id(optimizer)).atexit = False
         self.arms.optimizer_made(optimizer)
-
-    def update_begins(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
-        """An optimizer is about to step. Only called where evidence is wanted, or with arguments."""
-        if closure:
-            self.facts.used_closure(optimizer)
-        if self.plan.evidence and Updates.wanted(self.steps) and not self.graphs.capturing:
-            self.own(lambda: self.updates.before(self.facts.parameters(), None if closure else optimizer))
 
     def update_made(self, optimizer: torch.optim.Optimizer, end: float) -> None:
         """An optimizer has stepped, until `end` by the clock."""
@@ -208,54 +143,18 @@ class Session:
             return
         self.updates_made += 1
         if self.plan.evidence:
-            self.own(self.updates.stepped)
+            self.own(self.script.updates.stepped)
             end = self.clock.now()
         self.facts.made_optimizer(optimizer)  # one that was made before we came
         if self.marker.stepped(id(optimizer)):
             self.boundary(end)
-
-    def loader_made(self, loader: Any) -> None:
-        """A loader was made."""
-        self.facts.made_loader(loader)
-
-    def loader_started(self, loader: Any, iterator: Any) -> None:
-        """`iter(loader)`."""
-        self.clock.note((phases.EPOCH, True, None))
-        self._replay.started(iterator, loader_id=self.facts.started_loader(loader), length=_length(loader))
-
-    def batch_drawn(self, iterator: Any, batch: Any) -> None:
-        """A loader's iterator gave `batch`. Only called while `attentive`."""
-        if self.steps < _LOADERS_SEEN_BY:
-            self._drawn_from.append(self._replay.loader_id(iterator))
-        if self.plan.evidence:
-            self.own(lambda: self._digest.add(batch))
-        elif self.plan.free_input:
-            self.own(lambda: self._replay.keep(iterator, batch))
-        for told in self.on_batch:
-            told(iterator, batch)
-
-    def count_samples(self, batch: Any) -> int | None:
-        """Length of a batch."""
-        return num_samples(batch)
-
-    def compile_called(self) -> None:
-        """The script asked for torch.compile."""
-        self.facts.compiled = True
-
-    def function_called(self, name: str) -> None:
-        """A call that matters as such."""
-        self.facts.called(name)
-
-    def replay(self, draw: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """In place of `draw(iterator)`: a batch that was drawn before."""
-        return lambda iterator: self._replay.next(iterator, draw)
 
     def shorten(self) -> None:
         """The tape is long, in the middle of a step."""
         self.clock.shorten()
 
     def group_made(self) -> None:
-        """A process group may be there now."""
+        """A process group may be there now: who is this process?"""
         self.collectives.joined()
         if self.collectives.active:
             self._progress.processes = self.collectives.local_size
@@ -290,14 +189,15 @@ class Session:
             self.account(now=begun)
             if self._nudge is not None:
                 self._nudge.apply(self.facts.parameters())
-            if self._went_backward and self.steps < _LOADERS_SEEN_BY:
-                self.facts.drawn_for_training(self._drawn_from)
-            if self.steps in (1, _LOADERS_SEEN_BY):
+            drawn_from = self.script.drawn()
+            if self._went_backward and self.steps < LOADERS_SEEN_BY:
+                self.facts.drawn_for_training(drawn_from)
+            if self.steps in (1, LOADERS_SEEN_BY):
                 self.facts.note_optimizers()
-            self._note_loops()
-            self._drawn_from, self._went_backward = [], False
+            self._note_loops(drawn_from)
+            self._went_backward = False
             self._go_on()
-            self.replaying = self.plan.free_input and self.schedule.warm
+            self.script.replaying = self.plan.free_input and self.schedule.warm
         self._until = min(self._sure_until, self.steps + self._affordable(begun))
         self.own_s += time.perf_counter() - begun
         if not self.plan.whole:
@@ -368,10 +268,11 @@ class Session:
         if move.new_block:
             self._begin_block(move.arm)
         watched = (
-            self.plan.evidence or self._nudge is not None or self.collectives.active or self.steps < _LOADERS_SEEN_BY
+            self.plan.evidence or self._nudge is not None or self.collectives.active or self.steps < LOADERS_SEEN_BY
         )
         self._sure_until = self.steps + (1 if watched else self.schedule.sure)
-        self.attentive = watched or self.plan.free_input or bool(self.on_forward or self.on_batch)
+        script = self.script
+        script.attentive = watched or self.plan.free_input or bool(script.on_forward or script.on_batch)
         # Where several train together, the others wait for rank 0 in their collectives.
         self._wait_for_turn = (move.new_block or self.steps == 1) and not self.collectives.rank
 
@@ -407,7 +308,7 @@ class Session:
 
     def _settled(self) -> bool:
         """Levers have reached their steady state, and there is something to replay where that is wanted."""
-        return self.arms.settled() and (self._replay.ready() or not self.plan.free_input)
+        return self.arms.settled() and (self.script.replay.ready() or not self.plan.free_input)
 
     def _record(self, lap: Lap, *, arm: int, block: int) -> None:
         self._undrained += 1
@@ -426,9 +327,8 @@ class Session:
             )
         )
         if self.plan.evidence:
-            batch, inputs = self._digest.take(), self._inputs.take()
-            self.ledger.note_evidence(batch or inputs, self.facts.optimizers())
-            self.updates.after(self._read)
+            self.ledger.note_evidence(self.script.digest(), self.facts.optimizers())
+            self.script.updates.after(self._read)
             self.states.step_ended(self._read, epoch_started=lap.epoch_started)
 
     def _note_first_step(self, now: float) -> None:
@@ -436,16 +336,15 @@ class Session:
         self.setup_s = parting.age_s()
         self.facts.imported.look()
         self.num_threads = torch.get_num_threads()
-        self.group_made()
+        self.script.group_made()
         if self.plan.whole and not self.windows.idle:
             self.schedule.opens_s = self.plan.windows_after_s
         # Those that train together must end their windows at the same step, and each has a clock of its own.
         if self.plan.limit_s is not None and not self.windows.idle and not self.collectives.active:
             self.schedule.left_s = self.plan.limit_s - self.setup_s
 
-    def _note_loops(self) -> None:
+    def _note_loops(self, drawn_from: list[int | None]) -> None:
         if self.steps == _SECOND_STEP:
-            drawn_from = self._drawn_from
             self.facts.planned_steps = planned_steps(
                 sys._getframe(),
                 batches_a_step=len(drawn_from),
@@ -477,11 +376,3 @@ class Session:
     def left(self) -> None:
         """This process has written its record: tell the parent."""
         self._progress.leave(self.collectives.local_rank)
-
-
-def _length(loader: Any) -> int | None:
-    """Batches of an epoch; None where the loader cannot tell."""
-    try:
-        return len(loader)
-    except Exception:  # a sampler of the script's may say anything here
-        return None

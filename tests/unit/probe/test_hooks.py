@@ -79,7 +79,7 @@ class Doubled(TensorDataset):
 def test_a_transform_of_the_data_set_is_input_and_no_forward_pass(session: Session) -> None:
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    session.attentive = True
+    session.script.attentive = True
     for (x,) in DataLoader(Doubled(torch.ones(6, 2)), batch_size=3):
         model(x).sum().backward()
         optimizer.step()
@@ -344,7 +344,7 @@ def written(out: Path, train: Callable[[], None]) -> tuple[list[tuple[Any, Any]]
     out.mkdir()
     torch.manual_seed(0)
     with heard(out) as session:
-        session.attentive = False  # what is looked at closely is left to the hooks in Python
+        session.script.attentive = False  # what is looked at closely is left to the hooks in Python
         session.account = lambda *, now: None  # type: ignore[method-assign] # nobody else reads the tape
         train()
         assert session.clock.where == phases.OTHER
@@ -359,7 +359,7 @@ def written(out: Path, train: Callable[[], None]) -> tuple[list[tuple[Any, Any]]
 def test_whatever_a_training_does_its_steps_are_counted(
     train: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "_LOADERS_SEEN_BY", 0)
+    monkeypatch.setattr(session_module, "LOADERS_SEEN_BY", 0)
     told, num_steps, num_updates = written(tmp_path / "out", train)
     kinds = [what for what, _ in told]
     assert num_steps == kinds.count(phases.LAP) >= 3

@@ -53,7 +53,7 @@ class Shapes(Watch):
                 self._new_steps.append(step)
                 self._note_largest(args, kwargs)
 
-        session.on_forward.append(self.guarded(forward_made))
+        session.script.on_forward.append(self.guarded(forward_made))
 
     def _note_largest(self, args: Any, kwargs: Any) -> None:
         """Once another tensor came along, one alone does not say what the largest batch is."""

@@ -36,8 +36,8 @@ class Trips(Watch):
         self.put_on(tracker)
         self._tracker = tracker
         hears_batches = self.guarded(lambda iterator, batch: tracker.data(batch))
-        self.session.on_batch.append(hears_batches)
-        self.patch.on_undo(lambda: self.session.on_batch.remove(hears_batches))
+        self.session.script.on_batch.append(hears_batches)
+        self.patch.on_undo(lambda: self.session.script.on_batch.remove(hears_batches))
         self._hook_readers(tracker)
         super().open()
 

@@ -52,8 +52,8 @@ class WorkloadWatch(Watch):
     def install(self, session: "Session", patch: Patch) -> None:
         """Loading a batch is no work of the device: what runs within it is left out."""
         super().install(session, patch)
-        session.on_batch.append(self.guarded(self._drawn))
-        session.on_forward.append(self.guarded(self._called))
+        session.script.on_batch.append(self.guarded(self._drawn))
+        session.script.on_forward.append(self.guarded(self._called))
 
         def drawing(draw: Function) -> Function:
             def __next__(iterator: Any) -> Any:  # noqa: N807 - it becomes that method

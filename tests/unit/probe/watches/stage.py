@@ -46,8 +46,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = Clock()
         self.facts = Facts()
-        self.on_batch: list[Callable[[Any, Any], None]] = []
-        self.on_forward: list[Any] = []
+        self.script = SimpleNamespace(on_batch=[], on_forward=[])
         self.collectives = SimpleNamespace(rank=0, active=False)
         self.out = Path("nowhere")
 

@@ -26,7 +26,7 @@ class Training(Stage):
 
     def call(self, module: nn.Module, *args: Any) -> Any:
         result = module(*args)
-        self.on_forward[0](module, args, {}, result)
+        self.script.on_forward[0](module, args, {}, result)
         return result
 
 

@@ -13,11 +13,11 @@ from hotlap.record import ShapeFacts
 def facts_of(*calls: tuple[tuple[Any, ...], dict[str, Any]]) -> ShapeFacts:
     """One forward pass a step."""
     watch = Shapes()
-    session: Any = SimpleNamespace(steps=0, on_forward=[])
+    session: Any = SimpleNamespace(steps=0, script=SimpleNamespace(on_forward=[]))
     watch.install(session, Patch())
     for step, (args, kwargs) in enumerate(calls):
         session.steps = step
-        for told in session.on_forward:
+        for told in session.script.on_forward:
             told(torch.nn.Identity(), args, kwargs, None)
     found = watch.fields()["shapes"]
     assert isinstance(found, ShapeFacts)

@@ -57,7 +57,7 @@ def test_what_a_loader_makes_are_data_and_not_created_tensors() -> None:
         stage.clock.now = Phase.INPUT
         batch = torch.randn(4, 3)
         stage.clock.now = Phase.OTHER
-        for told in stage.on_batch:
+        for told in stage.script.on_batch:
             told(None, [batch])
         batch.to(DEVICE)
 
@@ -71,7 +71,7 @@ def test_a_batch_made_elsewhere_counts_as_data_though_it_was_made_out_of_nothing
 
     def step() -> None:
         batch = torch.randn(4, 3)
-        for told in stage.on_batch:
+        for told in stage.script.on_batch:
             told(None, {"x": batch})
         batch.to(DEVICE)
 

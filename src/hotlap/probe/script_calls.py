@@ -1,0 +1,157 @@
+"""What the script calls beside its steps, as the hooks report it: modules, loaders, batches, optimizers, groups."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hotlap.probe import clock as phases
+from hotlap.probe.evidence import Digest, Updates, num_samples
+from hotlap.probe.replay import Replay
+
+if TYPE_CHECKING:
+    from hotlap.probe.session import Session
+
+# Which loaders serve training, and what the forward passes are, is known after so many steps.
+LOADERS_SEEN_BY = 50
+
+_SEVERAL = (tuple, list)
+
+# What the hooks call, and what a record lacks where that has failed.
+_REPORTS = {
+    "note_losses": "the losses",
+    "forward_made": "what modules are called with",
+    "optimizer_constructed": "the optimizers",
+    "update_begins": "the updates of optimizers",
+    "loader_made": "the loaders",
+    "loader_started": "the starts of epochs",
+    "batch_drawn": "the batches",
+    "compile_called": "calls of torch.compile",
+    "function_called": "calls of functions that set something",
+    "group_made": "the processes that train together",
+    "count_samples": "the number of samples in a batch",
+}
+
+Forward = Callable[[torch.nn.Module, Any, Any, Any], None]
+"""(module, args, kwargs, result) of an outermost forward pass."""
+
+
+class ScriptCalls:
+    """Passes on what the hooks report: to the facts, to what the gate compares, to watches that have joined."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._facts = session.facts
+        self._evidence = session.plan.evidence
+        # Watches that want to see each outermost forward pass, or each batch (iterator, batch).
+        self.on_forward: list[Forward] = []
+        self.on_batch: list[Callable[[Any, Any], None]] = []
+        self.attentive = True
+        """Somebody wants to see forward passes and batches."""
+        self.replaying = False
+        """Batches are free now."""
+        self.replay = Replay()
+        self.updates = Updates()
+        self._batches, self._inputs = Digest(), Digest()
+        self._drawn_from: list[int | None] = []
+        # What the gate compares must be there, or fail.
+        off = session.stop if self._evidence else None
+        for name, what in _REPORTS.items():
+            setattr(self, name, session.guard(getattr(self, name), what, off=off))
+
+    # Reports of the hooks
+
+    def forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        """The outermost module call is over (a loss module counts as one). Only called while `attentive`."""
+        session, facts = self._session, self._facts
+        if session.steps < 2 and torch.is_grad_enabled():
+            facts.saw_forward(module, result)
+            session.collectives.saw_module(module)
+            facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
+            facts.compiled |= type(module).__name__ == "OptimizedModule"
+        if self._evidence and torch.is_grad_enabled() and not session.graphs.capturing:
+            session.own(lambda: self._inputs.add((args, kwargs)))
+        for told in self.on_forward:
+            told(module, args, kwargs, result)
+
+    def note_losses(self, tensors: Any) -> None:
+        """Scalars that a backward pass started from."""
+        for tensor in tensors if isinstance(tensors, _SEVERAL) else (tensors,):
+            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1:
+                # On the CPU reading costs nothing; on a device it would wait, so the value is read after the window.
+                value = tensor.item() if tensor.is_cpu else tensor.detach().clone()
+                self._session.clock.note((phases.LOSS, value, None))
+
+    def optimizer_constructed(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer was made."""
+        self._facts.made_optimizer_at(optimizer)
+        self._session.optimizer_constructed(optimizer)
+
+    def update_begins(self, optimizer: torch.optim.Optimizer, *, closure: bool) -> None:
+        """An optimizer is about to step. Only called where evidence is wanted, or with arguments."""
+        session = self._session
+        if closure:
+            self._facts.used_closure(optimizer)
+        if self._evidence and Updates.wanted(session.steps) and not session.graphs.capturing:
+            session.own(lambda: self.updates.before(self._facts.parameters(), None if closure else optimizer))
+
+    def loader_made(self, loader: Any) -> None:
+        """A loader was made."""
+        self._facts.made_loader(loader)
+
+    def loader_started(self, loader: Any, iterator: Any) -> None:
+        """`iter(loader)`."""
+        self._session.clock.note((phases.EPOCH, True, None))
+        self.replay.started(iterator, loader_id=self._facts.started_loader(loader), length=_length(loader))
+
+    def batch_drawn(self, iterator: Any, batch: Any) -> None:
+        """A loader's iterator gave `batch`. Only called while `attentive`."""
+        session = self._session
+        if session.steps < LOADERS_SEEN_BY:
+            self._drawn_from.append(self.replay.loader_id(iterator))
+        if self._evidence:
+            session.own(lambda: self._batches.add(batch))
+        elif session.plan.free_input:
+            session.own(lambda: self.replay.keep(iterator, batch))
+        for told in self.on_batch:
+            told(iterator, batch)
+
+    def count_samples(self, batch: Any) -> int | None:
+        """Length of a batch."""
+        return num_samples(batch)
+
+    def compile_called(self) -> None:
+        """The script asked for torch.compile."""
+        self._facts.compiled = True
+
+    def function_called(self, name: str) -> None:
+        """A call that matters as such."""
+        self._facts.called(name)
+
+    def replayed(self, draw: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """In place of `draw(iterator)`: a batch that was drawn before."""
+        return lambda iterator: self.replay.next(iterator, draw)
+
+    def group_made(self) -> None:
+        """A process group may be there now."""
+        self._session.group_made()
+
+    # What the session takes at the end of a step
+
+    def drawn(self) -> list[int | None]:
+        """The loaders of the batches since the last call (None: of an iterator that nobody knows), in order."""
+        drawn_from, self._drawn_from = self._drawn_from, []
+        return drawn_from
+
+    def digest(self) -> str | None:
+        """Of the batches since the last call; of what modules were called with, where there were none."""
+        batches, inputs = self._batches.take(), self._inputs.take()
+        return batches or inputs
+
+
+def _length(loader: Any) -> int | None:
+    """Batches of an epoch; None where the loader cannot tell."""
+    try:
+        return len(loader)
+    except Exception:  # a sampler of the script's may say anything here
+        return None
