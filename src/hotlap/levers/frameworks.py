@@ -23,6 +23,8 @@ class _Framework:
     """Full names of what is given the keywords."""
     words: Mapping[str, Words]
     """By lever."""
+    positional: int = 0
+    """How many arguments may be given by position: what comes first is none of the keywords."""
     imports: str = ""
     """For the names in the values."""
 
@@ -47,6 +49,7 @@ _FRAMEWORKS = (
                 "dataloader_persistent_workers": "{persistent_workers}",
             },
         },
+        positional=1,  # output_dir
     ),
     _Framework(
         calls=re.compile(r"(lightning|lightning\.pytorch|pytorch_lightning)\.Trainer"),
@@ -63,6 +66,7 @@ _FRAMEWORKS = (
             "fp16-autocast": {"mixed_precision": '"fp16"'},
             "pin-and-overlap": {"dataloader_config": "DataLoaderConfiguration(non_blocking=True)"},
         },
+        positional=2,  # device_placement, split_batches; the third is mixed_precision
         imports="from accelerate import DataLoaderConfiguration",
     ),
 )
@@ -73,7 +77,7 @@ def in_their_words(run: Run, lever: str, **settings: str) -> Sequence[Edit] | No
     no framework that has words for it is set up in one place of the script.
 
     Raises:
-        UserError: the script chooses such an argument itself.
+        UserError: the script chooses such an argument itself, or may: it gives arguments by position.
     """
     try:
         known = scripts(run)
@@ -97,6 +101,8 @@ def _edits(
 ) -> Iterator[Edit]:
     chosen = {word.arg: word.value for word in call.keywords}
     site = script.site(call, calls=script.full_name(call.func) or "")
+    if len(call.args) > framework.positional or any(isinstance(word, ast.Starred) for word in call.args):
+        raise UserError(f"Line {call.lineno} gives arguments by position, which may be those that the lever sets.")
     for keyword, value in words.items():
         if not _named(value) <= settings.keys():
             continue

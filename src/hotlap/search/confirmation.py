@@ -32,6 +32,7 @@ _CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFI
 
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
+_NONE_DECIDED = "The time was over before any lever was compared for long enough to tell; raise --budget."
 
 
 def nothing_tried(why: str = TIME_OVER) -> Result:
@@ -84,6 +85,8 @@ class Confirmation:
             self._nothing(" ".join(self._search.in_vain.values()), Verdict.UNDECIDED)
         elif (sighting := self._search.sighting) is not None:
             self._nothing(sighting, Verdict.UNDECIDED)
+        elif self._search.begun and not self._search.decided:
+            self._nothing(_NONE_DECIDED, Verdict.UNDECIDED)
         elif self._search.begun:
             self._nothing(_NONE_HELD, Verdict.UNHARMED)
         elif self._search.worth_trying:

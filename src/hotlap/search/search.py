@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from hotlap.experiment import PLANNED, Design, Effect, Executor, Rule, Stack, compare
-from hotlap.experiment.statistics import FEWEST_SHOWN
+from hotlap.experiment.statistics import FEWEST_SHOWN, Progress
 from hotlap.experiment.total import never_shorter, too_late
 from hotlap.gate import Ruling
-from hotlap.record import Run, Verdict
+from hotlap.record import Run, Trial, Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, Key, compatible, excludes, key, stacked
 from hotlap.search.study_log import StudyLog, facts
@@ -81,6 +81,16 @@ class Search:
     def begun(self) -> bool:
         """At least one lever was tried, whatever came of it."""
         return any(trial.kind in ("lever", "screening") and trial.scope != "none" for trial in self._log.study.trials)
+
+    @property
+    def decided(self) -> bool:
+        """Of something that was tried it is known whether it gains: time was not over before, each time."""
+        return any(self._is_decided(trial) for trial in self._log.study.trials if trial.scope != "none")
+
+    def _is_decided(self, trial: Trial) -> bool:
+        if trial.failure is not None or trial.runs:
+            return True
+        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope)) is not Progress.GO_ON
 
     @property
     def worth_trying(self) -> bool:

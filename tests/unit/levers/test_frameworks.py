@@ -111,6 +111,13 @@ def test_no_choice_is_replaced_and_a_choice_of_the_scripts_is_left_alone(tmp_pat
     assert after(Bf16Autocast(), run_of(tmp_path, TRAINER, "**more")) == '**{**more, "bf16": True}'
 
 
+@pytest.mark.parametrize("given", ['True, False, "no"', "*given"])
+def test_what_may_be_chosen_by_position_is_left_alone(given: str, tmp_path: Path) -> None:
+    run = run_of(tmp_path, ACCELERATE, given)
+    assert "by position" in str(Bf16Autocast().rejects(run, machine()))
+    assert after(Bf16Autocast(), run_of(tmp_path, ACCELERATE, "True")) == 'True, mixed_precision="bf16"'
+
+
 def test_of_two_calls_neither_is_changed(tmp_path: Path) -> None:
     run = run_of(tmp_path, f"{TRAINER}other = TrainingArguments()\n".replace("{}", ""))
     assert in_their_words(run, "bf16-autocast") is None
@@ -152,7 +159,8 @@ def test_the_framework_knows_its_words(name: str, number: int) -> None:
     framework = _FRAMEWORKS[number]
     assert framework.calls.fullmatch(name)
     words = {word for words in framework.words.values() for word in words}
-    assert words <= inspect.signature(made).parameters.keys()
+    parameters = list(inspect.signature(made).parameters)
+    assert words <= set(parameters[framework.positional :])
     for line in framework.imports.splitlines():
         _, module, _, imported = line.split()
         assert hasattr(import_module(module), imported)

@@ -395,6 +395,26 @@ def test_where_the_budget_reaches_no_lever_it_does_not_say_that_one_was_tried(sc
     assert "that was tried" not in told.sentence
 
 
+def test_where_the_time_is_over_within_the_first_comparison_it_does_not_say_that_nothing_helps(script: Path) -> None:
+    class Slow(World):
+        """So busy meanwhile that a trial's time is over after a few steps."""
+
+        def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+            found = super().__call__(plans, limit_s=limit_s)
+            if not any(plan.always for plan in plans):
+                return found
+            self.clock += 200.0
+            return [replace(run, status=Status.LAPSED, step_s=run.step_s[:3], loss=run.loss[:3]) for run in found]
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    world = Slow(path=str(script), sha256=digest, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",), budget_s=200.0)
+    assert [trial.log_ratios for trial in study.trials if trial.scope != "none"] == [()]
+    told = conclusion(study)
+    assert told.title == "Nothing proven"
+    assert "raise --budget" in told.sentence
+
+
 def test_where_no_lever_promises_anything_it_says_so(script: Path) -> None:
     study = tune(world_of(script), levers=("fp16-autocast",))
     told = conclusion(study)
