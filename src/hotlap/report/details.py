@@ -105,8 +105,10 @@ def _sighting_cost(one: Sighting) -> str:
 
 def _sighting(one: Sighting, run: Run) -> str:
     text = f": {one.text}" if one.text else ""
-    where = "by a library" if one.path is None else f"at {place(one.path, one.line, run)}"
-    return f"{one.kind.value}, {one.what} {where}{text}"
+    where = f" at {place(one.path, one.line, run)}" if one.path is not None else ""
+    if not where and any(other.path is not None for other in run.sightings):  # else stacks were not recorded
+        where = " by a library"
+    return f"{one.kind.value}, {one.what}{where}{text}"
 
 
 def _device(run: Run) -> Section | None:

@@ -1,7 +1,7 @@
 """A trace -> the record that `hotlap measure` makes of a training: steps, phases, the device, what it waited for."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +18,9 @@ from hotlap.trace.operators import COMPILED, Event, aggregate, is_operator
 from hotlap.trace.phases import Launched
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
-from hotlap.trace.timeline import Timeline, busiest, of_device, timeline
+from hotlap.trace.timeline import Timeline, by_work, of_device, timeline
 from hotlap.trace.work import StepKernels
+from hotlap.units import percent
 
 # Of copies, those that never leave the device.
 _STAYS = r"Memcpy (?:DtoD|PtoP)"
@@ -48,12 +49,13 @@ class Reading:
 
 
 def reading(trace: Trace) -> Reading:
-    """Of the device that most events ran on.
+    """Of the device with the most work; of others a note says that they worked.
 
     Raises:
         UserError: nothing ran on a device.
     """
-    device = busiest(trace)
+    work = by_work(trace)
+    device = next(iter(work), None)
     if device is None:
         raise UserError(
             f"{trace.title} holds no work of a device: record with ProfilerActivity.CUDA (it stands for ROCm as well). "
@@ -83,7 +85,7 @@ def reading(trace: Trace) -> Reading:
         rank=trace.rank or 0,
         world_size=trace.world_size,
         excerpt=excerpt.drawn(edges, host, found, launched.computing),
-        notes=(f"Steps were told apart by {told.how}.", *trace.notes),
+        notes=(f"Steps were told apart by {told.how}.", *_others(trace, work), *trace.notes),
     )
     return Reading(
         trace=trace,
@@ -98,6 +100,16 @@ def reading(trace: Trace) -> Reading:
         kernels=done,
         run=run,
     )
+
+
+def _others(trace: Trace, work: Mapping[str, float]) -> Iterator[str]:
+    """Of several devices of one process only the first is told."""
+    first, *others = work
+    for device in others:
+        yield (
+            f"{trace.devices.get(device, f'Device {device}')} (device {device}) worked too, "
+            f"{percent(work[device] / (work[first] or 1.0))} of the time of device {first}; only that one is told here."
+        )
 
 
 def window(

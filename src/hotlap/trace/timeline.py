@@ -64,15 +64,20 @@ def launched(trace: Trace) -> Mask:
     return known if known.any() else on_device
 
 
-def busiest(trace: Trace) -> str | None:
-    """The device that most events ran on; None without any."""
+def by_work(trace: Trace) -> dict[str, float]:
+    """Device -> seconds of all that ran on it, the one with most first; empty where nothing ran on any."""
     rows = launched(trace)
-    lanes, counts = np.unique(trace.lane[rows], return_counts=True)
-    by_device: dict[str, int] = {}
-    for lane, count in zip(lanes, counts, strict=True):
+    worked = np.bincount(trace.lane[rows], weights=trace.end[rows] - trace.start[rows], minlength=len(trace.lanes))
+    seconds: dict[str, float] = {}
+    for lane in np.unique(trace.lane[rows]):
         device = trace.lanes[lane][0]
-        by_device[device] = by_device.get(device, 0) + int(count)
-    return max(by_device, key=lambda one: by_device[one], default=None)
+        seconds[device] = seconds.get(device, 0.0) + float(worked[lane])
+    return dict(sorted(seconds.items(), key=lambda one: -one[1]))
+
+
+def busiest(trace: Trace) -> str | None:
+    """The device with the most work; None without any."""
+    return next(iter(by_work(trace)), None)
 
 
 def of_device(trace: Trace, device: str) -> Mask:

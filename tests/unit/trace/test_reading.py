@@ -54,6 +54,23 @@ def test_a_device_that_starves_is_input_bound(tmp_path: Path) -> None:
     assert rules.check(found.run)[0].code == "input-bound"
 
 
+def test_of_two_devices_the_one_with_more_work_is_told_and_the_other_named(tmp_path: Path) -> None:
+    made = Written()
+    for number in range(STEPS):
+        at = number * LENGTH
+        made.step(number, at, LENGTH)
+        made.device = 1
+        made.launch(at, at=at + 7, length=800)
+        made.device = 0
+        for k in range(4):
+            made.launch(at + 20 + 20 * k, at=at + 100 + 60 * k, length=50)
+    found = made.read(tmp_path)
+    assert found.run.device == "Another GPU"
+    assert found.run.mean_phase_s(Phase.FORWARD) == pytest.approx(800 * US, rel=0.02)
+    (told,) = [note for note in found.run.notes if "worked too" in note]
+    assert "Some GPU (device 0)" in told and "25% of the time of device 1" in told
+
+
 def test_loading_behind_queued_kernels_costs_nothing(tmp_path: Path) -> None:
     made = Written()
     for number in range(STEPS):

@@ -21,6 +21,8 @@ class Written:
     rank: int | None = None
     world_size: int = 1
     correlation: int = 0
+    device: int = 0
+    """Of what is launched next."""
 
     def host(self, category: str, name: str, start: float, length: float, **args: Any) -> None:
         """Something on the main thread."""
@@ -44,15 +46,14 @@ class Written:
         self.correlation += 1
         self.host("cpu_op", operator, start, 10)
         self.host("cuda_runtime", call, start + 2, 5, correlation=self.correlation)
-        args = {"device": 0, "stream": stream, "correlation": self.correlation}
-        self.events.append(
-            {"ph": "X", "cat": category, "name": name, "ts": at, "dur": length, "pid": 0, "tid": stream, "args": args}
-        )
+        args = {"device": self.device, "stream": stream, "correlation": self.correlation}
+        place = {"pid": self.device, "tid": stream, "args": args}
+        self.events.append({"ph": "X", "cat": category, "name": name, "ts": at, "dur": length, **place})
 
     def document(self) -> dict[str, Any]:
         """As the file holds it."""
         job = {} if self.rank is None else {"distributedInfo": {"rank": self.rank, "world_size": self.world_size}}
-        devices = [{"id": 0, "name": "Some GPU"}]
+        devices = [{"id": 0, "name": "Some GPU"}, {"id": 1, "name": "Another GPU"}]
         return {
             "schemaVersion": 1,
             "deviceProperties": devices,
