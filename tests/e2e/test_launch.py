@@ -43,6 +43,7 @@ def test_a_plain_loop_is_split_into_its_phases_and_its_calls_are_named(launcher:
     assert all(isinstance(loss, float) for loss in found.loss)
     assert set(found.num_samples) == {16}
     assert set(found.num_updates) == {1}
+    assert found.setup_s is not None and 0 < found.own_start_s < found.setup_s
     assert found.loaders[0].trained_on
     assert next(iter(found.sources)) == str(SCRIPTS / "plain.py")
     lines = (SCRIPTS / "plain.py").read_text().splitlines()

@@ -32,7 +32,7 @@ def total_s(run: Run, *, num_steps: int, epoch_steps: int | None) -> float:
     first = run.first_steps_s[:num_steps]
     later = num_steps - len(first)
     # The first step begins with the recording, before data sets and models are made: `setup_s` holds it.
-    begun_s = sum(first) if run.setup_s is None else run.setup_s + sum(first[1:])
+    begun_s = sum(first) if run.setup_s is None else run.setup_s - run.own_start_s + sum(first[1:])
     return begun_s + later * long_step_s(run, epoch_steps=epoch_steps)
 
 

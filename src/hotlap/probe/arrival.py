@@ -5,6 +5,7 @@ import io
 import os
 import random
 import sys
+import time
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from hotlap.probe.session import Session
 
 
-def await_torch(plan_path: str) -> None:
-    """In a Python that the user's command started: wait for torch."""
+def await_torch(plan_path: str, begun: float) -> None:
+    """In a Python that the user's command started: wait for torch. `begun`: when our work in it did."""
     # For the kernel "parent" is the thread that started a process, and only hotlap's own is known to outlive what it
     # started. Other processes see between two steps that hotlap has gone.
     if os.environ.get("HOTLAP_PARENT") == str(os.getppid()):
         _die_with_parent()
-    arrive(plan_path)
+    arrive(plan_path, begun)
 
 
-def arrive(plan_path: str) -> "Callable[[], Session | None]":
+def arrive(plan_path: str, begun: float | None = None) -> "Callable[[], Session | None]":
     """Start the probe as soon as torch has been imported; until then only seed and serve replaced sources.
 
     Answers how to ask for the session, which is None as long as there was no torch.
@@ -39,6 +40,7 @@ def arrive(plan_path: str) -> "Callable[[], Session | None]":
     sessions: list[Session] = []
 
     def start() -> None:
+        torch_came = time.perf_counter()
         try:
             from hotlap.probe.start import start as start_probe
             from hotlap.probe.start import start_levers
@@ -47,11 +49,13 @@ def arrive(plan_path: str) -> "Callable[[], Session | None]":
                 start_levers(plan)
             else:
                 sessions.append(start_probe(plan))
+                sessions[0].own_start_s = arrived_s + time.perf_counter() - torch_came
         except Exception as error:
             # The script's import of torch must not fail by that.
             _not_started(plan, error)
 
     after_import("torch", start)
+    arrived_s = 0.0 if begun is None else time.perf_counter() - begun
     return lambda: sessions[0] if sessions else None
 
 

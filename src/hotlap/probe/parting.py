@@ -57,6 +57,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         arms=plan.arms,
         always=plan.always,
         setup_s=session.setup_s,
+        own_start_s=session.own_start_s,
         skipped_updates=session.skipped_updates,
         updates=tuple(session.script.updates.seen) if plan.evidence else None,
         printed=tuple(session.printed.lines),

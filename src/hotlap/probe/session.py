@@ -80,6 +80,7 @@ class Session:
         self.steps = 0
         """Steps made so far."""
         self.setup_s: float | None = None
+        self.own_start_s = 0.0
         self.num_threads: int | None = None
         self.own_s = 0.0
         """Seconds spent in our own affairs at the ends of steps."""

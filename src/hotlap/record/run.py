@@ -82,6 +82,8 @@ class Run:
     always: tuple[LeverSpec, ...] = ()
     setup_s: float | None = None
     """From the start of the process to the end of its first step."""
+    own_start_s: float = 0.0
+    """Of that, what hotlap took: its imports and its hooks. A process of the user's starts without it."""
     forked: bool = False
     """The process began as a fork of one that had made the script's imports, so `setup_s` holds none of them."""
     first_steps_s: tuple[float, ...] = ()

@@ -1,6 +1,7 @@
 """hotlap.experiment.total: what a whole training takes, and how that compares."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -28,6 +29,12 @@ def test_start_fill_epoch_starts_and_validations_are_in_the_total() -> None:
     run = training(0.01, fill_s=1.0, start_s=0.5, validation_s=0.3)
     # 2 s of start, 10 first steps with the fill, 990 later ones, each with its part of what an epoch costs once.
     assert total_s(run, num_steps=1000, epoch_steps=100) == pytest.approx(2.0 + 0.1 + 1.0 + 990 * (0.01 + 0.8 / 100))
+
+
+def test_what_hotlap_took_to_start_is_not_in_the_total() -> None:
+    run = training(0.01)
+    told = total_s(replace(run, own_start_s=0.4), num_steps=100, epoch_steps=100)
+    assert told == pytest.approx(total_s(run, num_steps=100, epoch_steps=100) - 0.4)
 
 
 def test_a_training_that_is_shorter_than_its_warm_up_takes_its_own_steps_only() -> None:

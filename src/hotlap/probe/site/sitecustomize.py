@@ -8,9 +8,11 @@ starts when hotlap has gone, and its plan with it, is left alone.
 
 import os
 import sys
+import time
 
 
 def _start(plan: str) -> None:
+    begun = time.perf_counter()
     from hotlap.probe import offspring
 
     if offspring.is_of_multiprocessing():
@@ -18,7 +20,7 @@ def _start(plan: str) -> None:
     elif not offspring.is_servant():
         from hotlap.probe.arrival import await_torch
 
-        await_torch(plan)
+        await_torch(plan, begun)
 
 
 def _start_if_wanted(plan: str) -> None:
