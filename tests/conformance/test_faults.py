@@ -96,8 +96,9 @@ def trained(
     """The record of a training that came to the numbers it comes to without hotlap."""
     plan = Plan(command=("train.py",), cwd=".", out=str(out), watches=names, **{"whole": True, "warmup": 2, **settings})
     session, patch = Session(plan), Patch()
-    for kind in (torch.optim.Adam, torch.optim.SGD):
-        patch.set(kind, "step", never_stepped(kind))
+    steps = {kind: kind.step for kind in (torch.optim.Adam, torch.optim.SGD)}
+    for kind in steps:
+        setattr(kind, "step", never_stepped(kind))  # noqa: B010 - a plain assignment to a method is a type error
     hooks.install(session, patch)
     session.windows.install(session, patch)
     try:
@@ -106,6 +107,8 @@ def trained(
     finally:
         session.windows.close()
         patch.undo()
+        for kind, step in steps.items():  # torch has put its range around another one meanwhile
+            setattr(kind, "step", step)  # noqa: B010
     assert numbers == (expected_numbers() if expected is None else expected)
     (record,) = [*out.glob("run-0.json"), *out.glob("idle-*.json")]
     return load(record, Run)

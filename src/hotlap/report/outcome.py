@@ -123,7 +123,7 @@ def total_sentence(study: Study, total: Interval) -> str:
 def _tried(study: Study) -> int:
     """Levers that were at least begun with."""
     tried = [trial for trial in study.trials if trial.kind in ("lever", "screening") and trial.scope != "none"]
-    return len({spec["name"] for trial in tried for spec in trial.levers})
+    return len({spec.get("name") for trial in tried for spec in trial.levers})
 
 
 def _not_held(study: Study) -> Conclusion | None:
