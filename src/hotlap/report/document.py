@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hotlap.record import Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
 from hotlap.report.clean import last_lines
+from hotlap.report.findings import change_lines, cost, next_commands, other_phases, ranked, remedy
 from hotlap.units import duration, factor, percent
 
 VERDICTS = {Verdict.UNHARMED: "passes", Verdict.HARMED: "fails", Verdict.UNDECIDED: "inconclusive"}
@@ -97,29 +98,14 @@ def _in_a_line(run: Run) -> str:
 def findings(study: Study) -> Section:
     """The diagnoses, costliest first, and which usual causes it is not."""
     rows = tuple(
-        Row(
-            finding.code,
-            finding.evidence,
-            ", ".join(
-                filter(
-                    None,
-                    (
-                        f"{story.up_to(finding)}{duration(finding.cost_s)}",
-                        story.share_of_step(finding.share),
-                        story.bound(study, finding),
-                    ),
-                )
-            ),
-            story.remedy(study, finding),
-            story.change_lines(study, finding),
-        )
-        for finding in story.ranked(study)
+        Row(one.code, one.evidence, cost(study, one), remedy(study, one), change_lines(study, one))
+        for one in ranked(study)
     )
     lead = ""
     if not rows:
         measured = any(run.step_s for run in study.baseline)
         lead = "No rule found a bottleneck." if measured else "Not known: no step was measured."
-    other = story.other_phases(study)
+    other = other_phases(study)
     return Section(name="findings", title="Findings", lead=lead, rows=rows, notes=(other,) if other else ())
 
 
@@ -232,10 +218,10 @@ def answer(study: Study) -> Answer:
         code: tuple[str, ...] = ()
         commands = (*outcome.start_commands(study), *outcome.apply_commands(study))
     else:
-        first = next(iter(story.ranked(study)), None)
+        first = next(iter(ranked(study)), None)
         lines = () if first is None else (f"Next, {first.code}: {first.evidence}",)
-        code = () if first is None else story.change_lines(study, first)
-        commands = story.next_commands(study)
+        code = () if first is None else change_lines(study, first)
+        commands = next_commands(study)
     return Answer(
         outcome=found.outcome, title=found.title, sentence=found.sentence, lines=lines, code=code, commands=commands
     )

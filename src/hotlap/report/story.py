@@ -7,7 +7,6 @@ from math import isfinite, sqrt
 
 from hotlap.record import (
     Ceiling,
-    Finding,
     Interval,
     LeverSpec,
     Noise,
@@ -19,7 +18,6 @@ from hotlap.record import (
     Trial,
     as_float,
 )
-from hotlap.report.clean import clean, clean_line
 from hotlap.report.scale import mean
 from hotlap.units import duration, factor, percent
 
@@ -66,105 +64,6 @@ def command_under(study: Study, environment: Mapping[str, str]) -> str | None:
         return None
     words = study.command[1:] if study.command[:1] == ("--",) else ("python", *study.command)
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment.items()), shlex.join(words)])
-
-
-def ranked(study: Study) -> list[Finding]:
-    """The costliest first; advice, which nobody measured, last."""
-    return sorted(study.findings, key=lambda finding: (finding.advice, -finding.cost_s))
-
-
-def up_to(finding: Finding) -> str:
-    """ "up to " where the cost is a bound."""
-    return "up to " if finding.advice else ""
-
-
-def bound(study: Study, finding: Finding) -> str | None:
-    """ "at most 2.10x": the measured upper bound where there is one, else by its share; None where it is the step."""
-    known = next((one for one in study.ceilings if _CEILING_OF.get(finding.code) == one.name), None)
-    if known is not None:
-        return f"at most {factor(known.speedup.mid)}"
-    return f"at most {factor(1 / (1 - finding.share))}" if 0 <= finding.share < _ALL_OF_IT else None
-
-
-# Above it the rest of the step is within what phases are measured to.
-_ALL_OF_IT = 0.99
-_CEILING_OF = {
-    "input-bound": "input",
-    "transfer-bound": "transfers",
-    "communication-bound": "communication",
-    "optimizer-bound": "optimizer",
-    "host-bound": "host",
-    "launch-bound": "launches",
-}
-
-
-def remedy(study: Study, finding: Finding) -> str:
-    """What a change for it may cost, and the next command."""
-    tries = finding.try_levers and _can_run_again(study)
-    levers = f" --levers {','.join(finding.try_levers)} {script(study)}"
-    following = f"Next: hotlap tune{levers}" if tries else f"What helps: hotlap explain {finding.code}"
-    return f"Risk: {finding.risk} {following}" if finding.risk else following
-
-
-def _can_run_again(study: Study) -> bool:
-    """A recorded trace has no versions, and cannot be run again."""
-    run = timed(study)
-    return run is not None and bool(run.versions)
-
-
-# What a phase that takes too much of a step is called.
-_CAUSE_OF = {
-    Phase.INPUT: "input-bound",
-    Phase.TRANSFER: "transfer-bound",
-    Phase.COMMUNICATION: "communication-bound",
-    Phase.OPTIMIZER: "optimizer-bound",
-    Phase.SYNC: "sync-bound",
-    Phase.OTHER: "host-bound",
-}
-
-
-def other_phases(study: Study) -> str | None:
-    """The usual causes that were not found, and what their phases take; None where there is no such phase."""
-    run = timed(study)
-    codes = {finding.code for finding in study.findings}
-    shares = [
-        f"{_CAUSE_OF[part.phase]} ({part.phase.value} takes {percent(part.share)} of a step)"
-        for part in (phases(run) if run is not None else ())
-        if part.mean_s is not None and _CAUSE_OF.get(part.phase, part.phase.value) not in {*codes, part.phase.value}
-    ]
-    return f"Not found: {', '.join(shares)}." if shares else None
-
-
-def next_commands(study: Study) -> tuple[tuple[str, str], ...]:
-    """What to do after a measurement: (command, what it does)."""
-    found = ranked(study)
-    if not found:
-        return ()
-    first = found[0]
-    command = command_under(study, first.environment)
-    levers = (lever for finding in found for lever in finding.try_levers)
-    tries = dict.fromkeys(levers) if _can_run_again(study) else {}
-    return (
-        *([(command, "starts it without that fault")] if command is not None else []),
-        (f"hotlap explain {first.code}", "what it is, and what helps"),
-        *([(f"hotlap tune {script(study)}", f"tries {', '.join(tries)}, and proves what helps")] if tries else []),
-    )
-
-
-def change_lines(study: Study, finding: Finding) -> tuple[str, ...]:
-    """What a person would change by hand: the command line, and the source as lines of a diff; none of what stays."""
-    command = command_under(study, finding.environment)
-    started = () if command is None else (f"$ {clean_line(command)}",)
-    if not finding.after:
-        return started
-    before, after = clean(finding.before).splitlines(), clean(finding.after).splitlines()
-    kept = [line for line in after if line in before]
-    return (
-        *started,
-        *([f"@ {clean(finding.where)}"] if finding.where else []),
-        *(f"- {line}" for line in before if line not in kept),
-        *(f"{' ' if line in kept else '+'} {line}" for line in after),
-    )
 
 
 def timed(study: Study) -> Run | None:
