@@ -4,21 +4,16 @@ from hotlap.record.arms import of_arm
 from hotlap.record.codec import decode, encode, escaped, load, save
 from hotlap.record.comparison import Change, Comparison, PartChange, PhaseChange
 from hotlap.record.facts import (
-    NO_OPERATORS,
     CallFacts,
     CallSite,
     CpuUse,
     HotLine,
-    KernelWork,
     LoaderFacts,
     MemorySample,
     Neighbour,
-    Operator,
-    OperatorWindow,
     OptimizerFacts,
     PhaseCalls,
     RankFacts,
-    ShapedOperator,
     ShapeFacts,
     Sighting,
     StateDigest,
@@ -44,6 +39,7 @@ from hotlap.record.machine import (
     Weight,
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
+from hotlap.record.operators import NO_OPERATORS, KernelWork, Operator, OperatorWindow, ShapedOperator
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
 from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Excerpt, Run, Span

@@ -16,7 +16,6 @@ from hotlap.record.facts import (
     HotLine,
     LoaderFacts,
     MemorySample,
-    OperatorWindow,
     OptimizerFacts,
     RankFacts,
     ShapeFacts,
@@ -27,6 +26,7 @@ from hotlap.record.facts import (
     WhatIf,
 )
 from hotlap.record.moments import InputPart, Number, Phase, Status
+from hotlap.record.operators import OperatorWindow
 from hotlap.record.plan import SCHEMA, LeverSpec
 from hotlap.record.stretches import LongRun
 
