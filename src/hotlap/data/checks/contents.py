@@ -271,8 +271,8 @@ class Contents(Walk):
 
     def _open_file(self, name: str, value: Any) -> None:
         if isinstance(value, io.BytesIO | io.StringIO):
-            read = lambda: zlib.crc32(marshal.dumps(value.getvalue(), 2))  # noqa: E731
-            self._add(name, read, _BYTE_S * len(value.getvalue()))
+            cost_s = _BYTE_S * len(value.getvalue())
+            self._add(name, lambda: zlib.crc32(marshal.dumps(value.getvalue(), 2)), cost_s)
         elif isinstance(getattr(value, "name", None), str):
             self._paths.note(value.name)
 
