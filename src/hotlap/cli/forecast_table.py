@@ -26,12 +26,6 @@ class Row:
     """Price of all its GPUs for an hour, in the user's currency; None: not known."""
 
     @property
-    def name(self) -> str:
-        """The device, with how many of it."""
-        one = self.prediction
-        return one.device if one.count == 1 else f"{one.count} x {one.device}"
-
-    @property
     def today_s(self) -> float:
         """Seconds for as many samples as today's step has."""
         return self.prediction.step_s.mid / self.batches
@@ -79,7 +73,7 @@ def show(shown: Shown, *, color: str = "auto") -> None:
 def _columns(shown: Shown) -> Iterator[tuple[str, list[str]]]:
     """Heading and cells; "-" where there is nothing to say. A column of these alone is left out."""
     rows, found = shown.rows, [row.prediction for row in shown.rows]
-    yield "GPU", [row.name for row in rows]
+    yield "GPU", [row.prediction.title for row in rows]
     yield "step", [duration(one.step_s.mid) for one in found]
     yield "80% interval", [f"{duration(one.step_s.low)} to {duration(one.step_s.high)}" for one in found]
     yield "speed-up", [_speedup(shown, row) for row in rows]
@@ -122,9 +116,8 @@ def why(shown: Shown) -> tuple[str, str, str]:
     known = shown.known
     title = known.work.name or "The step"
     fastest = min(shown.rows, key=lambda row: row.today_s)
-    there = (
-        f"Fastest is {fastest.name}{_gain(shown, fastest)}; there it is bound by {_BOUND[fastest.prediction.bound_by]}."
-    )
+    one = fastest.prediction
+    there = f"Fastest is {one.title}{_gain(shown, fastest)}; there it is bound by {_BOUND[one.bound_by]}."
     if known.device is None or known.step_s is None:
         return f"{title} was not timed on any device.", there, _least(shown)
     here = forecast(known.work, target=known.device, devices=known.devices).bound_by
@@ -153,12 +146,12 @@ def _least(shown: Shown) -> str:
     """Least energy, and least money where prices are known."""
     joules = {row: _joules(shown, row) / row.batches for row in shown.rows}
     least = min(shown.rows, key=lambda row: joules[row])
-    said = f"Least energy takes {least.name}: {joules[least]:.3g} J for the batch of a step"
+    said = f"Least energy takes {least.prediction.title}: {joules[least]:.3g} J for the batch of a step"
     priced = {row: row.per_hour * row.today_s / 3600 for row in shown.rows if row.per_hour is not None}
     if not priced:
         return f"{said}."
     cheapest = min(priced, key=lambda row: priced[row])
-    return f"{said}; least money {cheapest.name}: {_money(1000 * priced[cheapest])} for a thousand."
+    return f"{said}; least money {cheapest.prediction.title}: {_money(1000 * priced[cheapest])} for a thousand."
 
 
 def _joules(shown: Shown, row: Row) -> float:

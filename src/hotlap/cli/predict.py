@@ -238,7 +238,10 @@ def _hand_out(args: argparse.Namespace, known: "Traced", shown: "forecast_table.
     if args.html:
         from hotlap.report import devices, prices
 
-        drawn = prices.plot([(row.name, row.prediction.step_s, row.batches, row.per_hour) for row in shown.rows])
+        points = [
+            (one.title, one.step_s, row.batches, row.per_hour) for one, row in zip(found, shown.rows, strict=True)
+        ]
+        drawn = prices.plot(points)
         page = devices.page(found, title=title, measured=measured, lead=forecast_table.why(shown), below=drawn)
         workbench.write_text(Path(args.html), page)
     report = _into_study(args.tail, found) if args.tail else None

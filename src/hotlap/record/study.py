@@ -171,6 +171,11 @@ class Prediction:
     fits: bool | None = None
     assumptions: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The device, with how many of it: "8 x H100 SXM5 80GB"."""
+        return self.device if self.count == 1 else f"{self.count} x {self.device}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:

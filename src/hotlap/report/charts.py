@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import ceil, isfinite, log
 
 from hotlap.record import LEAST_GAIN, Interval, Number, Phase, Run, as_float
-from hotlap.report.scale import Scale, mean, percent_of
+from hotlap.report.scale import LogScale, Scale, mean, percent_of
 from hotlap.report.story import PHASE_ORDER, phases
 from hotlap.units import duration, percent
 
@@ -97,9 +97,7 @@ def forest(speedups: Sequence[Interval | None]) -> Forest:
     low = min([0.9, *(one.low for one in known)]) / 1.05
     high = max([1.12, *(one.high for one in known)]) * 1.05
 
-    def place(ratio: float) -> float:
-        return round(100 * log(ratio / low) / log(high / low), 3)
-
+    place = LogScale(low, high).place
     return Forest(
         whiskers=tuple(
             Whisker(low=place(one.low), mid=place(one.mid), width=round(place(one.high) - place(one.low), 3))

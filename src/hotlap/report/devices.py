@@ -1,11 +1,11 @@
 """Predictions -> a picture of step times by device, with intervals, on a logarithmic axis; and a page around it."""
 
-import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
 from hotlap.record import Prediction
 from hotlap.report.clean import clean
+from hotlap.report.scale import LogScale
 from hotlap.units import duration
 
 _ROW = 26
@@ -15,7 +15,6 @@ _RIGHT = 110
 _STYLE = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em}svg{max-width:100%}"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 # 1, 2 and 5 in each decade that the axis covers; all of them only where it covers few.
-_TICKS = (1.0, 2.0, 5.0)
 # No step takes less, or more; an axis that reached further would leave the range of numbers.
 _LEAST_S, _MOST_S = 1e-12, 1e12
 
@@ -56,7 +55,7 @@ def plot(found: Sequence[Prediction], *, measured: tuple[str, float] | None = No
         return ""
     ends = [value for one in drawn for value in (one.step_s.low, one.step_s.high)]
     ends += [measured[1]] if measured else []
-    axis = _Axis(min(ends) * 0.9, max(ends) * 1.1)
+    axis = LogScale(min(ends) * 0.9, max(ends) * 1.1)
     height = _ROW * (len(drawn) + 2)
     width = _LEFT + _WIDTH + _RIGHT
     parts = [
@@ -65,7 +64,7 @@ def plot(found: Sequence[Prediction], *, measured: tuple[str, float] | None = No
     ]
     parts += _scale(axis, height)
     if measured:
-        x = axis.x(measured[1])
+        x = _x(axis, measured[1])
         label = _text(f"{duration(measured[1])} on {measured[0]}")
         parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{height - 2 * _ROW}" stroke="#c60" stroke-dasharray="4 3"/>')
         # Beside the line, on the side that has more room: names of processors are long.
@@ -76,33 +75,21 @@ def plot(found: Sequence[Prediction], *, measured: tuple[str, float] | None = No
     return "".join((*parts, "</svg>"))
 
 
-class _Axis:
-    """Seconds -> the place on a logarithmic axis."""
-
-    def __init__(self, low: float, high: float) -> None:
-        self.low, self.high = low, high
-
-    def x(self, seconds: float) -> float:
-        return round(_LEFT + _WIDTH * math.log(seconds / self.low) / math.log(self.high / self.low), 1)
-
-    def ticks(self) -> list[float]:
-        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        steps = _TICKS if self.high / self.low < 100 else (1.0,)
-        return [value for k in decades for step in steps if self.low < (value := step * 10.0**k) < self.high]
+def _x(axis: LogScale, seconds: float) -> float:
+    return round(_LEFT + _WIDTH * axis.place(seconds) / 100, 1)
 
 
-def _scale(axis: _Axis, height: int) -> Iterator[str]:
+def _scale(axis: LogScale, height: int) -> Iterator[str]:
     for seconds in axis.ticks():
-        x = axis.x(seconds)
+        x = _x(axis, seconds)
         yield f'<line x1="{x}" x2="{x}" y1="0" y2="{height - 2 * _ROW}" stroke="currentColor" stroke-opacity="0.15"/>'
         yield f'<text x="{x}" y="{height - 6}" text-anchor="middle" fill-opacity="0.7">{duration(seconds)}</text>'
 
 
-def _row(axis: _Axis, one: Prediction, y: float) -> Iterator[str]:
+def _row(axis: LogScale, one: Prediction, y: float) -> Iterator[str]:
     step = one.step_s
-    name = f"{one.count} x {one.device}" if one.count > 1 else one.device
-    low, mid, high = axis.x(step.low), axis.x(step.mid), axis.x(step.high)
-    yield f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_text(name)}</text>'
+    low, mid, high = _x(axis, step.low), _x(axis, step.mid), _x(axis, step.high)
+    yield f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_text(one.title)}</text>'
     yield f'<line x1="{low}" x2="{high}" y1="{y}" y2="{y}" stroke="#36c" stroke-width="6" stroke-opacity="0.6"/>'
     yield f'<circle cx="{mid}" cy="{y}" r="5" fill="#36c"/>'
     yield f'<text x="{high + 8}" y="{y + 4}">{_text(duration(step.mid))}</text>'

@@ -162,7 +162,7 @@ def predictions(study: Study) -> Section | None:
     """The step on hardware that is not there; None without a prediction."""
     rows = tuple(
         Row(
-            f"{one.count} x {one.device}",
+            one.title,
             story.prediction_sentence(one),
             aside=f"assumptions: {'; '.join(one.assumptions) or 'none was recorded'}",
         )

@@ -1,11 +1,12 @@
 """Forecasts and prices -> a picture of time against money: both fall towards the lower left corner."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from hotlap.record import Interval
 from hotlap.report.clean import clean
+from hotlap.report.scale import LogScale
 from hotlap.units import duration
 
 _SIZE = 420
@@ -27,8 +28,8 @@ def plot(points: Sequence[Point]) -> str:
     ]
     if not drawn:
         return ""
-    times = _Axis([end for _, step, _ in drawn for end in (step.low, step.high)])
-    costs = _Axis([NUM_STEPS * end * price for _, step, price in drawn for end in (step.low, step.high)])
+    times = _axis(end for _, step, _ in drawn for end in (step.low, step.high))
+    costs = _axis(NUM_STEPS * end * price for _, step, price in drawn for end in (step.low, step.high))
     width, height = _LEFT + _SIZE + _RIGHT, _TOP + _SIZE + _BOTTOM
     parts = [
         f'<svg role="img" aria-label="Time against price" viewBox="0 0 {width} {height}" width="{width}" '
@@ -63,30 +64,20 @@ def _label(x: float, y: float, width: float, taken: list[tuple[float, float, flo
         down += _LINE
 
 
-class _Axis:
-    """Positive numbers -> a place in [0, 1] on a logarithmic axis."""
-
-    def __init__(self, values: Sequence[float]) -> None:
-        self.low, self.high = min(values) / 1.2, max(values) * 1.2
-
-    def at(self, value: float) -> float:
-        return math.log(value / self.low) / math.log(self.high / self.low)
-
-    def ticks(self) -> list[float]:
-        """1, 2 and 5 in each decade."""
-        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        return [v for k in decades for step in (1.0, 2.0, 5.0) if self.low < (v := step * 10.0**k) < self.high]
+def _axis(values: Iterable[float]) -> LogScale:
+    known = [*values]
+    return LogScale(min(known) / 1.2, max(known) * 1.2)
 
 
-def _x(axis: _Axis, value: float) -> float:
-    return round(_LEFT + _SIZE * axis.at(value), 1)
+def _x(axis: LogScale, value: float) -> float:
+    return round(_LEFT + _SIZE * axis.place(value) / 100, 1)
 
 
-def _y(axis: _Axis, value: float) -> float:
-    return round(_TOP + _SIZE * (1 - axis.at(value)), 1)
+def _y(axis: LogScale, value: float) -> float:
+    return round(_TOP + _SIZE * (1 - axis.place(value) / 100), 1)
 
 
-def _frame(times: _Axis, costs: _Axis) -> Iterator[str]:
+def _frame(times: LogScale, costs: LogScale) -> Iterator[str]:
     right, bottom = _LEFT + _SIZE, _TOP + _SIZE
     for value in times.ticks():
         y = _y(times, value)
