@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol, Self
 
 from hotlap.errors import UserError
-from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run
+from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run, lever_title
 from hotlap.source import Edit, InsertAfterImports, scripts
 
 
@@ -151,8 +151,7 @@ class Lever(ABC):
 
     def title(self) -> str:
         """For people: "threads count=1"."""
-        settings = {key: value for key, value in self.spec().items() if key != "name"}
-        return " ".join([self.name, *(f"{key}={value}" for key, value in settings.items())])
+        return lever_title(self.spec())
 
 
 def script_sha256(run: Run) -> tuple[str, str] | None:

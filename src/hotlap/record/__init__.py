@@ -40,7 +40,7 @@ from hotlap.record.machine import (
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.operators import NO_OPERATORS, KernelWork, Operator, OperatorWindow, ShapedOperator
-from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn
+from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn, lever_title
 from hotlap.record.ranklog import Meeting, RankLog, RankStep
 from hotlap.record.run import Excerpt, Run, Span
 from hotlap.record.stretches import LongRun, Outlier, Stretch
@@ -143,6 +143,7 @@ __all__ = [
     "decode",
     "encode",
     "escaped",
+    "lever_title",
     "load",
     "of_arm",
     "save",

@@ -11,6 +11,12 @@ LeverSpec = Mapping[str, Scalar]
 """A lever as data: `{"name": "threads", "count": 1}`: the name, and each setting beside it."""
 
 
+def lever_title(spec: LeverSpec) -> str:
+    """A lever for people: "threads count=1". What is switched off in it is not told."""
+    settings = (f"{key}={value}" for key, value in spec.items() if key != "name" and value is not False)
+    return " ".join([str(spec.get("name", "unnamed lever")), *settings])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """The token of a heat: several processes alive, of which one runs at a time, a block of steps each."""

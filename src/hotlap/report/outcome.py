@@ -4,13 +4,24 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hotlap.record import LEAST_GAIN, Interval, LeverSpec, Purpose, Run, State, Status, Study, Trial, Verdict
+from hotlap.record import (
+    LEAST_GAIN,
+    Interval,
+    LeverSpec,
+    Purpose,
+    Run,
+    State,
+    Status,
+    Study,
+    Trial,
+    Verdict,
+    lever_title,
+)
 from hotlap.report.story import (
     command_under,
     cost_sentence,
     interval,
     least_gain,
-    lever_title,
     lever_titles,
     plural,
     timed,

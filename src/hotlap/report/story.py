@@ -17,6 +17,7 @@ from hotlap.record import (
     Study,
     Trial,
     as_float,
+    lever_title,
 )
 from hotlap.report.scale import mean
 from hotlap.units import duration, factor, percent
@@ -69,12 +70,6 @@ def command_under(study: Study, environment: Mapping[str, str]) -> str | None:
 def timed(study: Study) -> Run | None:
     """The timed run of the baseline."""
     return study.baseline[0] if study.baseline else None
-
-
-def lever_title(spec: LeverSpec) -> str:
-    """A lever for people: "threads count=1"."""
-    settings = (f"{key}={value}" for key, value in spec.items() if key != "name")
-    return " ".join([str(spec.get("name", "unnamed lever")), *settings])
 
 
 def lever_titles(specs: Iterable[LeverSpec]) -> str:
