@@ -151,10 +151,15 @@ def test_an_unknown_lever_is_refused_with_the_known_ones(spec: LeverSpec) -> Non
 
 
 @every_lever
-def test_its_title_holds_its_name_and_settings(kind: type[Lever]) -> None:
+def test_its_title_holds_its_name_and_settings_but_for_what_is_off(kind: type[Lever]) -> None:
     lever = one_of(kind)
     assert lever.title().split()[0] == kind.name
-    assert all(f"{field.name}=" in lever.title() for field in dataclasses.fields(kind))  # type: ignore[arg-type]
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        value = getattr(lever, field.name)
+        assert (f"{field.name}=" in lever.title()) == (value is not False)
+        if isinstance(value, bool):
+            other = dataclasses.replace(lever, **{field.name: not value})  # type: ignore[type-var]
+            assert other.title() != lever.title()
 
 
 # When it applies
