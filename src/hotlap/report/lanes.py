@@ -79,7 +79,9 @@ class Lanes:
     """Loader, copy and host; without copies loader and trainer. Of a trace those that it shows."""
     step_ends: tuple[float, ...]
     num_steps: int
-    """Steps that end within the time shown."""
+    """Steps that are drawn and end within the time shown."""
+    num_fit: int
+    """Steps that fit in it: more, where fewer were recorded, or can be told apart, than it takes to fill it."""
     first_step: int
     """Number of the first step shown, counted from the start of the record."""
     waiting_share: float
@@ -147,6 +149,7 @@ def _as_it_was(run: Run, excerpt: Excerpt) -> Timeline | None:
             lanes=tuple(Lane(name=name, blocks=tuple(blocks)) for name, blocks in drawn.items()),
             step_ends=tuple(percent_of(end_s, span_s) for end_s in accumulate(steps)),
             num_steps=len(steps),
+            num_fit=len(steps),
             first_step=excerpt.first,
             waiting_share=percent_of(waited_s, span_s) / 100,
         ),
@@ -208,6 +211,7 @@ def _lanes(run: Run, *, start: int, span_s: float) -> Lanes:
         lanes=tuple(Lane(name=name, blocks=tuple(blocks)) for name, blocks in drawn.items()),
         step_ends=tuple(ends),
         num_steps=num_whole,
+        num_fit=num_whole if now_s >= span_s * (1 - 1e-9) else floor(span_s / run.median_step_s()),
         first_step=start,
         waiting_share=percent_of(waited_s, shown_s) / 100,
     )

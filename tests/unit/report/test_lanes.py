@@ -73,6 +73,15 @@ def test_a_gain_of_a_thousand_does_not_draw_a_thousand_steps() -> None:
     assert picture is not None
     assert picture.after is not None
     assert picture.after.num_steps == lanes.MAX_STEPS_DRAWN
+    assert picture.after.num_fit == pytest.approx(2000 * picture.before.num_steps, abs=1)
+
+
+def test_how_many_steps_fit_does_not_depend_on_how_many_were_recorded() -> None:
+    picture = lanes.timeline(run_with(step_s=0.16), run_with(step_s=0.0025, num_steps=18))
+    assert picture is not None
+    assert picture.after is not None
+    assert picture.after.num_steps == 18
+    assert picture.after.num_fit == pytest.approx(64 * picture.before.num_steps, abs=1)
 
 
 def test_copies_have_a_lane_of_their_own() -> None:
