@@ -50,7 +50,7 @@ def recorded(out: Path) -> Run | None:
     runs = _completed(out, "run-*.json")
     if runs:
         return ranks.merge(runs, list(_readable(sorted(out.glob("rank-*.json")), RankLog)))
-    idle = list(_readable(sorted(out.glob("idle-*.json"), key=lambda path: path.stat().st_mtime), Run))
+    idle = list(_readable(sorted(out.glob("idle-*.json"), key=_written_ns), Run))
     # A launcher fails when the script that it launched has failed: the first one to fail knows why.
     return next((run for run in idle if run.status is Status.CRASHED), idle[-1] if idle else None)
 
@@ -61,13 +61,17 @@ def on_the_way(out: Path) -> Run | None:
 
 
 def _completed(out: Path, names: str) -> list[Run]:
-    """Runs of that name, with what the traces beside them tell."""
-    runs = list(_readable(sorted(out.glob(names)), Run))
+    """Runs of that name in the order in which they were written, with what the traces beside them tell."""
+    runs = list(_readable(sorted(out.glob(names), key=_written_ns), Run))
     if any(out.glob("operators-*.json")):
         from hotlap.trace.window import completed  # numpy takes its time
 
         runs = [completed(run, out / f"operators-{run.rank}.json") for run in runs]
     return runs
+
+
+def _written_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 def _readable(paths: Iterable[Path], kind: type[T]) -> Iterator[T]:

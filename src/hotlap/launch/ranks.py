@@ -15,8 +15,11 @@ _WORST_FIRST = (Status.CRASHED, Status.HUNG, Status.LAPSED, Status.ENDED, Status
 
 
 def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
-    """The run of the first rank, with what is known of each beside it. One run alone is left as it is."""
-    runs = sorted(runs, key=lambda run: run.rank)
+    """The run of the first rank, with what is known of each beside it. One run alone is left as it is.
+
+    `runs`: in the order in which they ended: who fails first knows why, the others only that it is gone.
+    """
+    by_end, runs = runs, sorted(runs, key=lambda run: run.rank)
     first = runs[0]
     if first.world_size == 1 and len(runs) == 1:
         return first
@@ -24,17 +27,23 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
     known = [by_rank[run.rank] for run in runs if run.rank in by_rank]
     status = next((status for status in _WORST_FIRST if any(run.status is status for run in runs)), first.status)
     notes = dict.fromkeys(note for run in runs for note in run.notes)
+    not_installed = dict.fromkeys(reason for run in runs for reason in run.not_installed)
     lost = sorted(set(range(first.world_size)) - {run.rank for run in runs})
     if lost:
         notes[_lost(lost, first.world_size)] = None
     return replace(
         first,
         status=status,
-        error=next((run.error for run in runs if run.status is status and run.error), None),
+        error=next((_said(run) for run in by_end if run.status is status and run.error), None),
         ranks=_facts(runs, known) if len(runs) > 1 else (),
+        peers=tuple(runs[1:]) if first.batch_digest is not None else (),
+        not_installed=tuple(not_installed),
         notes=tuple(notes),
-        skipped_updates=first.skipped_updates,
     )
+
+
+def _said(run: Run) -> str | None:
+    return f"rank {run.rank}: {run.error}" if run.status is Status.CRASHED else run.error
 
 
 def _lost(ranks: list[int], world_size: int) -> str:

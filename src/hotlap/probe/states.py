@@ -7,6 +7,7 @@ import gc
 import hashlib
 import weakref
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -74,7 +75,8 @@ def states(step: int) -> Iterator[StateDigest]:
     """A digest of each, at the end of that step."""
     modules, others = _alive()
     for module in modules:
-        yield _digest(step, type(module).__name__, [t for _, t in _named(module)])
+        parameters = _digest(step, "", list(module.parameters())).digest
+        yield replace(_digest(step, type(module).__name__, [t for _, t in _named(module)]), parameters=parameters)
     for other in others:
         yield _digest(step, type(other).__name__, _content(other))
 

@@ -125,6 +125,8 @@ class StateDigest:
     """Of all that it held (of tensors with more than 65,000 elements, of so many)."""
     counts: str
     """Of its integers, truth values and texts alone: no rounding changes them."""
+    parameters: str = ""
+    """Of its parameters alone, which ranks of data-parallel training share; empty for what has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,8 @@ class Run:
     world_size: int = 1
     ranks: tuple[RankFacts, ...] = ()
     """All processes that train together, merged; empty for one."""
+    peers: tuple["Run", ...] = ()
+    """In runs for the gate: those of the other ranks, in their order, each with the evidence of its own process."""
     num_validations: int = 0
     """Stretches without training between steps (a validation); their time is in no step."""
     validation_s: float = 0.0

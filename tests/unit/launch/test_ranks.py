@@ -113,9 +113,26 @@ def test_a_process_without_a_record_is_named() -> None:
 def test_the_worst_that_happened_to_one_happened_to_all() -> None:
     crashed = replace(SLOW, status=Status.CRASHED, error="ValueError: no")
     found = merge([FAST, crashed], [])
-    assert (found.status, found.error, found.rank) == (Status.CRASHED, "ValueError: no", 0)
+    assert (found.status, found.error, found.rank) == (Status.CRASHED, "rank 1: ValueError: no", 0)
 
 
 def test_one_process_is_left_as_it_is() -> None:
     run = run_with()
     assert merge([run], []) is run
+
+
+def test_who_failed_first_is_named_with_its_own_words() -> None:
+    later = replace(FAST, status=Status.CRASHED, error="RuntimeError: Connection closed by peer")
+    first = replace(SLOW, status=Status.CRASHED, error="ValueError: no more")
+    assert merge([first, later], []).error == "rank 1: ValueError: no more"
+
+
+def test_what_the_gate_compares_is_kept_of_each_rank() -> None:
+    assert merge([FAST, SLOW], []).peers == ()
+    first, second = (replace(run, batch_digest=("a",) * STEPS) for run in (FAST, SLOW))
+    assert merge([second, first], []).peers == (second,)
+
+
+def test_a_lever_that_was_not_at_work_on_one_rank_was_not_at_work() -> None:
+    idle = replace(SLOW, not_installed=("cached-dataset: its items change",))
+    assert merge([FAST, idle], []).not_installed == idle.not_installed

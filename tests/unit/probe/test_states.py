@@ -129,3 +129,15 @@ def test_they_are_taken_in_the_middle_at_the_end_and_where_the_first_epoch_is_ov
         taken.step_ended(step, epoch_started=step == 0 or (epoch is not None and step % epoch == 0))
     assert {state.step for state in taken.seen if state.name == "Net"} == expected
     assert model
+
+
+def test_what_ranks_share_are_the_parameters_alone() -> None:
+    model = Net()
+    (before,) = (state for state in states(0) if state.name == "Net")
+    model.norm(torch.randn(4, 2))
+    (other_statistics,) = (state for state in states(0) if state.name == "Net")
+    assert before.digest != other_statistics.digest and before.parameters == other_statistics.parameters
+    with torch.no_grad():
+        model.layer.bias.add_(1.0)
+    (other_weights,) = (state for state in states(0) if state.name == "Net")
+    assert before.parameters != other_weights.parameters

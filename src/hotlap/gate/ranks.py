@@ -1,0 +1,84 @@
+"""Processes that train together: each rank is held to its own baseline, and they must end as equal as they did in it.
+
+Its own batches make a rank's share of the global batch, so where each rank trains on the batches that it had, the
+global batch is the same as a set.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from hotlap.gate.evidence import Evidence, Ruling, harmed, undecided
+from hotlap.record import Run, Verdict
+
+Key = tuple[int, str]
+"""(step, name of the class)."""
+
+
+def of_each(evidence: Evidence) -> tuple[Evidence, ...]:
+    """For each rank, what bears on it alone."""
+    size = max((1 + len(run.peers) for run in _runs(evidence)), default=1)
+    return tuple(_of_rank(evidence, rank) for rank in range(size))
+
+
+def missing(evidence: Evidence) -> Ruling | None:
+    """UNDECIDED where a rank left no record of one of the runs."""
+    for run in _runs(evidence):
+        known = {run.rank, *(peer.rank for peer in run.peers)}
+        lost = next((rank for rank in range(run.world_size) if rank not in known), None)
+        if lost is not None:
+            return undecided(f"Of one run nothing is known of rank {lost}, so its training is not compared.")
+    return None
+
+
+def joined(rulings: Sequence[Ruling], evidence: Evidence) -> Ruling:
+    """One ruling from those of all ranks, in their order: the worst of them, else whether they agree at the end."""
+    for verdict in (Verdict.HARMED, Verdict.UNDECIDED):
+        worst = next(((rank, ruling) for rank, ruling in enumerate(rulings) if ruling.verdict is verdict), None)
+        if worst is not None:
+            return replace(worst[1], why=f"Rank {worst[0]}: {worst[1].why}")
+    apart = _apart(evidence)
+    if apart is not None:
+        return apart
+    return replace(
+        rulings[0], why=f"{rulings[0].why} So it is for each of {len(rulings)} ranks, compared with its own baseline."
+    )
+
+
+def _apart(evidence: Evidence) -> Ruling | None:
+    """HARMED where parameters are not the same on all ranks, and in the baseline they are."""
+    own = {key for run in evidence.as_written() for key in _differing(run)}
+    for run in evidence.with_lever():
+        for step, name in _differing(run):
+            if (step, name) not in own:
+                return harmed(f"The parameters of {name} are not the same on all ranks after step {step}.")
+    return None
+
+
+def _differing(run: Run) -> list[Key]:
+    """Objects of one class are compared as a set, and only where all ranks have as many."""
+    mine, *others = (_parameters(one) for one in (run, *run.peers))
+    return [
+        key
+        for key, found in mine.items()
+        if any(len(other.get(key, ())) == len(found) and other[key] != found for other in others)
+    ]
+
+
+def _parameters(run: Run) -> dict[Key, list[str]]:
+    found: dict[Key, list[str]] = defaultdict(list)
+    for state in run.states or ():
+        if state.parameters:
+            found[state.step, state.name].append(state.parameters)
+    return {key: sorted(digests) for key, digests in found.items()}
+
+
+def _of_rank(evidence: Evidence, rank: int) -> Evidence:
+    def picked(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        return tuple(replace((run, *run.peers)[rank], peers=()) for run in runs)
+
+    return Evidence(**{one.name: picked(getattr(evidence, one.name)) for one in fields(evidence)})
+
+
+def _runs(evidence: Evidence) -> tuple[Run, ...]:
+    return (*evidence.as_written(), *evidence.with_lever())
