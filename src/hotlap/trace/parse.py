@@ -15,8 +15,10 @@ _MOST_TRIES = 400
 _OPENS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CLOSES = re.compile(rb'\]\s*(?=\}\s*$|,\s*")')
 _BETWEEN = re.compile(rb"\}\s*,\s*$")
-# What some versions write where JSON has no word.
+# What some versions write where JSON has no word, and in texts (paths of Windows, names that were cut).
 _NO_NUMBER = re.compile(rb"(:\s*)-?(?:nan|inf|NaN|Infinity)\b")
+_BACKSLASH = re.compile(rb'(\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))|\\')
+_NO_CONTROLS = bytes.maketrans(bytes(range(32)), b" " * 32)
 
 # Of msgspec's errors.
 _AT = re.compile(r"\(byte (\d+)\)")
@@ -55,7 +57,10 @@ class Event(msgspec.Struct):
     args: Args | None = None
 
 
-_EVENTS = msgspec.json.Decoder(list[Event])
+_EVENTS, _EVENT = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(Event)
+_EACH = msgspec.json.Decoder(list[msgspec.Raw])
+# Stands for what is no event as torch.profiler writes them: an operator without a name or times.
+_ODD = Event(ph="X", cat="cpu_op")
 _FIELDS = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -63,7 +68,7 @@ def events(pieces: Iterable[bytes], title: str, header: dict[str, Any]) -> Itera
     """Events in the order of the file; `header` is given what else the file holds, once all were drawn.
 
     Raises:
-        UserError: it is no trace, ends too early, or holds what is no event.
+        UserError: it is no trace, ends too early, or holds what is no JSON.
     """
     buffer, opened, bare = b"", False, False
     for piece in pieces:
@@ -131,26 +136,44 @@ def _decoded(listed: bytes, title: str, *, only_cut: bool = False) -> list[Event
     """Events without the brackets around them; None where the bytes are cut in the middle of one.
 
     Raises:
-        UserError: an event is not as torch.profiler writes it; with `only_cut` also where what is no JSON stands before
-            the end, for then no other end will do.
+        UserError: with `only_cut`, where what is no JSON stands before the end, for then no other end will do.
     """
-    try:
-        return _EVENTS.decode(b"[" + listed + b"]")
-    except msgspec.ValidationError as error:
-        raise UserError(f"{title} holds an event that torch.profiler does not write: {error}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        reason = error
-    if _NO_NUMBER.search(listed):
+    reason = ""
+    for mend in (bytes, _repaired):
+        text = mend(listed)
         try:
-            return _EVENTS.decode(b"[" + _NO_NUMBER.sub(rb"\1null", listed) + b"]")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return _each(b"[" + text + b"]")
+        except UnicodeDecodeError:
+            continue
+        except msgspec.DecodeError as error:
+            reason = str(error)
+        at = _AT.search(reason)
+        if at is None or int(at[1]) > len(text):
             return None
-    at = _AT.search(str(reason))
-    if only_cut and at is not None and int(at[1]) <= len(listed):
-        raise UserError(
-            f"{title} is damaged: {str(reason).partition(' (')[0]} among its events. Record or copy it again."
-        )
+    if only_cut:
+        raise UserError(f"{title} is damaged: {reason.partition(' (')[0]} among its events. Record or copy it again.")
     return None
+
+
+def _each(listed: bytes) -> list[Event]:
+    """What is no event as torch.profiler writes them is not in the way of the others."""
+    try:
+        return _EVENTS.decode(listed)
+    except msgspec.ValidationError:
+        return [_one(event) for event in _EACH.decode(listed)]
+
+
+def _one(event: msgspec.Raw) -> Event:
+    try:
+        return _EVENT.decode(event)
+    except msgspec.ValidationError:
+        return _ODD
+
+
+def _repaired(text: bytes) -> bytes:
+    """As JSON, where some versions write what is none."""
+    text = _BACKSLASH.sub(lambda found: found[1] or rb"\\", _NO_NUMBER.sub(rb"\1null", text))
+    return text.translate(_NO_CONTROLS).decode(errors="replace").encode()
 
 
 def _is_object(text: bytes) -> bool:

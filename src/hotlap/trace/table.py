@@ -57,6 +57,8 @@ _ON_DEVICE = int(Kind.KERNEL)
 _ANNOTATED = re.compile(r"^(?:ProfilerStep#|Optimizer\.|enumerate\(|## )")
 _COMMUNICATES = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 _LATEST_US = 4e18
+# Of events that last: as torch writes them, and those whose end stands elsewhere, or nowhere.
+_LAST = ("X", "B")
 
 
 class Written(NamedTuple):
@@ -153,10 +155,11 @@ class _Columns:
         self.odd = 0
 
     def add(self, some: list[Event]) -> None:
-        """Keep those of a kind that is known that have a begin and an end."""
-        events = [one for one in some if one.ph == "X" and one.cat in _KINDS and isinstance(one.name, str)]
+        """Keep those of a kind that is known that have a name, a begin and an end."""
+        events = [one for one in some if one.ph in _LAST and one.cat in _KINDS]
         start, length = _numbers([one.ts for one in events]), _numbers([one.dur for one in events])
-        usable = np.isfinite(start) & (length >= 0) & (np.abs(start) <= _LATEST_US) & (length <= _LATEST_US)
+        usable = (np.abs(start) <= _LATEST_US) & (length >= 0) & (length <= _LATEST_US)
+        usable &= np.array([isinstance(one.name, str) for one in events], bool)
         if not usable.all():
             self.odd += int(np.sum(~usable))
             start, length = start[usable], length[usable]
@@ -191,20 +194,17 @@ _NO_ARGS = Args()
 def _numbers(values: list[object]) -> Floats:
     """Times as they may stand there; NaN for what is none."""
     try:
-        return np.array(values, np.float64)
+        return np.fromiter(values, np.float64, len(values))
     except (TypeError, ValueError, OverflowError):
-        return np.array([_number(one) for one in values], np.float64)
+        return np.array([_number(one) for one in values])
 
 
-def _number(value: object) -> float | None:
+def _number(value: object) -> float:
     """A time as it may stand there: a number, or a text of one."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    usable = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if usable and math.isfinite(value) else None  # type: ignore[arg-type]
+    try:
+        return float(value)  # type: ignore[arg-type] # what is no number raises
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _whole(value: object) -> int:
@@ -252,7 +252,7 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         rank=ids[0],
         world_size=ids[1],
         devices=_devices(header),
-        notes=(f"{columns.odd:,} events without a begin or an end were left out.",) if columns.odd else (),
+        notes=(f"{columns.odd:,} events without a name, a begin or an end were left out.",) if columns.odd else (),
     )
 
 
@@ -280,7 +280,7 @@ def _launches(kind: NDArray[np.int8], correlation: Ints) -> Ints:
 def _base_s(header: dict[str, Any]) -> float:
     """From torch 2.4 on times count from a point that stands beside the events, in nanoseconds."""
     base = _number(header.get("baseTimeNanoseconds"))
-    return base * 1e-9 if base is not None else 0.0
+    return base * 1e-9 if math.isfinite(base) else 0.0
 
 
 def _of_job(header: dict[str, Any]) -> tuple[int | None, int]:

@@ -56,6 +56,19 @@ def test_words_that_are_no_json_but_that_some_versions_write() -> None:
     assert names(text) == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        (b"cut \xe4\xbd", "cut \ufffd"),
+        (rb"C:\data\\x\u0041.py", "C:\\data\\xA.py"),
+        (rb"half \ud800", r"half \ud800"),
+        (b"two\nlines", "two lines"),
+    ],
+)
+def test_texts_that_are_no_json_but_that_some_versions_write(name: bytes, read: str) -> None:
+    assert names(b'{"traceEvents": [{"name": "' + name + b'"}, {"name": "b"}]}') == [read, "b"]
+
+
 def test_a_header_that_is_no_json_is_done_without() -> None:
     text = b'{"traceName": "C:\\Users\\me", "traceEvents": [{"name": "a"}], "displayTimeUnit": "ms"}'
     assert names(text) == ["a"]
@@ -69,8 +82,6 @@ def test_a_header_that_is_no_json_is_done_without() -> None:
         (b"\x00\x01\x02 not json", "is no trace"),
         (b'{"traceEvents": [{"name": "a"}, {"name": "b', "ends in the middle"),
         (b'{"traceEvents": [{"name": "a"}, {"name": "b", "args": {"x": 1}', "ends in the middle"),
-        (b'{"traceEvents": [{"name": "a", "args": 3}]}', "torch.profiler does not write"),
-        (b'{"traceEvents": [1, 2]}', "torch.profiler does not write"),
     ],
 )
 def test_what_is_no_trace_is_told(text: bytes, why: str) -> None:
@@ -143,19 +154,24 @@ def test_a_file_that_is_damaged_in_its_midst_is_refused_at_the_first_piece(monke
     assert len(tried) == 1
 
 
-def test_times_that_are_texts_or_missing_and_lanes_that_are_numbers(tmp_path: Path) -> None:
+KERNEL: dict[str, Any] = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}
+_NOT: dict[str, list[Any]] = {
+    **{field: [[], {}] for field in ("ph", "cat", "pid", "tid")},
+    "name": [None, 3, [], {}],
+    "args": [3, "x", [], {"device": []}, {"stream": {}}],
+    "ts": [None, "soon", "nan", [], [1], {}, 10**400],
+    "dur": [None, "soon", [1], -1],
+}
+ODD: list[Any] = [3, None, [], "event", KERNEL | {"ph": "B", "dur": None}]
+ODD += [KERNEL | {field: value} for field, values in _NOT.items() for value in values]
+"""None of them is an event as torch.profiler writes them, with a name, a begin and an end."""
+
+
+def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
-    kernel: dict[str, Any] = {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}
-    odd: list[dict[str, Any]] = [
-        {"ts": "3.5"},
-        {"ts": None},
-        {"ts": "soon"},
-        {"dur": -1},
-        {"dur": []},
-        {"tid": "stream 7"},
-    ]
-    path.write_text(json.dumps({"traceEvents": [kernel, *(kernel | one for one in odd)]}))
+    texts: list[dict[str, Any]] = [{"ts": "3.5"}, {"tid": "stream 7"}, {"args": {"correlation": [], "bytes": {}}}]
+    path.write_text(json.dumps({"traceEvents": [KERNEL, *ODD, *(KERNEL | one for one in texts)]}))
     trace = table.read(files.TraceFile(path))
-    assert trace.start.tolist() == pytest.approx([0.0, 0.0, 2.5e-6])
+    assert trace.start.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.5e-6])
     assert trace.lanes == (("0", "7"),)
-    assert trace.notes == ("4 events without a begin or an end were left out.",)
+    assert trace.notes == (f"{len(ODD)} events without a name, a begin or an end were left out.",)
