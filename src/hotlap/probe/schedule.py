@@ -1,5 +1,6 @@
 """Plan -> what each step is for: warm-up, recorded under which arm and in which block, or the end."""
 
+import math
 from dataclasses import dataclass, replace
 
 from hotlap.record import Plan
@@ -15,14 +16,14 @@ _BEYOND_EPOCH = 10
 # other down by far more than two, because the threads of each wait for one another.
 _WARM_TURN = 4
 
-# Where the run's time is limited: parts of it, from the first step on, after which the warm-up and the recording are
-# cut short. All watches together want some forty steps, many of them half as long again as others. Where that is more
-# than all the time gives, the recorded steps get a third: there they are few, but long, and the longer a step is the
-# less it differs from the next.
+# Where the run's time is limited, or its steps: parts of them, from the first step on, after which the warm-up and the
+# recording are cut short. All watches together want some forty steps, many of them half as long again as others. Where
+# that is more than all the time gives, the recorded steps get a third: there they are few, but long, and the longer a
+# step is the less it differs from the next.
 _WARM_SHARE, _RECORDED_SHARE = 0.1, 0.33
 # But not below these numbers of steps: fewer cannot be told from chance.
 _LEAST_WARM, _LEAST_RECORDED = 2, 8
-# Where it is only to be quick (`Plan.enough_s`), more steps are waited for.
+# Where it is only to be quick (`Plan.enough_s`), or only few steps seem to be left, more are waited for.
 _LEAST_ENOUGH = 30
 
 _ENDLESS = 2**62
@@ -65,6 +66,8 @@ class Schedule:
         self._endless = plan.whole
         self.left_s: float | None = None
         """For the steps, seconds after the first one, where watches want some of them; None: as long as it takes."""
+        self.num_planned: int | None = None
+        """Steps of the whole training, as far as its source says, where watches want some of them."""
         self.opens_s: float | None = None
         """With `Plan.whole`: when watches get theirs, after the first step; None: none wants any (more)."""
         self._same = Move(recorded=False)
@@ -97,7 +100,19 @@ class Schedule:
             left = min(left, self.wanted - self._recorded)
         if self._plan.enough_s is not None and self._recorded < _LEAST_ENOUGH:
             left = min(left, _LEAST_ENOUGH - self._recorded)
+        if self._share:
+            enough = math.floor(_RECORDED_SHARE * self._made / self._share) + 1
+            left = min(left, max(enough - self._made, _LEAST_ENOUGH - self._recorded))
         return max(1, left)
+
+    @property
+    def _share(self) -> float:
+        """Part of the planned steps that were made; 0 where nothing is planned, where it was an earlier loop's number,
+        and while an epoch's end is waited for."""
+        waits = self._follows_epochs and self._epochs > 0 and self._after_epoch < _BEYOND_EPOCH
+        if not self.num_planned or self._made > self.num_planned or (self._warm and waits):
+            return 0.0
+        return self._made / self.num_planned
 
     @property
     def warm(self) -> bool:
@@ -140,11 +155,12 @@ class Schedule:
         enough_s = self._plan.enough_s
         if self._warm and enough_s is not None and self._recorded >= _LEAST_ENOUGH and elapsed_s > enough_s:
             return True
-        if self.left_s is None:
-            return False
+        share_s = 0.0 if self.left_s is None else elapsed_s / self.left_s
         if not self._warm:
-            return self._made >= _LEAST_WARM and elapsed_s > _WARM_SHARE * self.left_s
-        return self._recorded >= _LEAST_RECORDED and elapsed_s > _RECORDED_SHARE * self.left_s
+            return self._made >= _LEAST_WARM and max(share_s, self._share) > _WARM_SHARE
+        if self._recorded >= _LEAST_ENOUGH and self._share > _RECORDED_SHARE:
+            return True
+        return self._recorded >= _LEAST_RECORDED and share_s > _RECORDED_SHARE
 
     def cut_short(self) -> None:
         """End the warm-up, or else the recording, here."""

@@ -351,6 +351,8 @@ class Session:
                 batches_a_step=len(drawn_from),
                 num_batches=self.facts.num_batches(drawn_from[-1]) if drawn_from else None,
             )
+            if not self.windows.idle and not self.plan.whole and not self.collectives.active:
+                self.schedule.num_planned = self.facts.planned_steps
 
     def _begin_block(self, arm: int) -> None:
         self._progress.arm = arm

@@ -44,8 +44,9 @@ def first_look(log: StudyLog, runs: Runs, wanted: Wanted = Wanted()) -> Run:
     limit_s = min(limit_s, options.budget_s)
     plan = look_plan(options.plan, wanted, limit_s=limit_s)
     (run,) = runs([plan], limit_s=limit_s)
-    made = len(run.first_steps_s) + len(run.step_s)
-    if run.status in (Status.ENDED, Status.LAPSED) and len(run.step_s) < wanted.warmup <= made + FEWEST_STEPS:
+    thrown = min(wanted.warmup, len(run.first_steps_s))
+    few = len(run.step_s) < thrown and wanted.warmup <= thrown + len(run.step_s) + FEWEST_STEPS
+    if few and run.status in (Status.ENDED, Status.LAPSED):
         # A short script, or a slow one: throw away less.
         log.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
         (run,) = runs([replace(plan, warmup=min(_SHORT_WARMUP, wanted.warmup))], limit_s=limit_s)

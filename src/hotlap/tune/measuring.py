@@ -19,7 +19,7 @@ from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
 from hotlap.tune.noise import noise_of
 from hotlap.tune.side_by_side import trainers, whole_runs, with_fewer_threads
 
-# Names of the watches (`hotlap.probe.watches.ALL`, which only the child may import; a test compares the two).
+# Names of the watches (`hotlap.probe.watches.known.ALL`, which only the child may import; a test compares the two).
 LOOKING = ("switches", "memory", "shapes", "modules", "gradients", "cpu")
 """Those that look on from between the steps: no profiler, no sampling thread, no dispatch mode, no step that is not
 recorded."""
@@ -122,7 +122,9 @@ class Measurer:
         steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
         # One process alone has recorded no more than was needed before its time was over: it would lapse again.
         again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
-        if not wanted.watches or not again or steps >= made:
+        # One that saw its end coming has cut the recording short: it has left the watches as many steps already.
+        foreseen = len(run.step_s) < wanted.steps and run.operators is not None
+        if not wanted.watches or not again or foreseen or steps >= made:
             return run
         log.doing(f"{self._options.title} makes few steps; running it again to look closer")
         shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))

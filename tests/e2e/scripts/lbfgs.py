@@ -14,5 +14,5 @@ def closure():
     return loss
 
 
-for _ in range(200):
+for _ in range(300):
     optimizer.step(closure)

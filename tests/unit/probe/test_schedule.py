@@ -122,12 +122,45 @@ def test_nothing_is_warm_before_the_warm_up_is_over() -> None:
     assert schedule.wanted == 5
 
 
-def cut(schedule: Schedule, *, step_s: float, steps: int = 1000) -> list[Move]:
-    """What each step was for, where the time is looked at after each."""
+def test_of_a_training_that_is_soon_over_two_thirds_are_left_to_watches() -> None:
+    schedule = Schedule(plan(warmup=20, steps=200))
+    schedule.num_planned = 300
+    made = cut(schedule, step_s=0.001)
+    assert [move.recorded for move in made] == [False] * 20 + [True] * 80
+
+
+def test_what_seems_to_be_over_soon_is_looked_at_for_long_enough_to_see_that_it_goes_on() -> None:
+    schedule = Schedule(plan(warmup=20, steps=200))
+    schedule.num_planned = 10
+    made = cut(schedule, step_s=0.001)
+    assert [move.recorded for move in made] == [False] * 2 + [True] * 200
+
+
+def test_in_a_training_that_is_soon_over_an_epochs_end_is_waited_for() -> None:
+    for epoch in (100, 140):
+        schedule = Schedule(plan(warmup=2, steps=50, whole_epoch=True))
+        schedule.num_planned = 300
+        made = cut(schedule, step_s=0.001, epoch=epoch)
+        assert len(recorded(made)) == epoch - 2 + 11
+
+
+def test_where_a_training_is_soon_over_the_next_look_comes_in_time() -> None:
+    schedule = Schedule(plan(warmup=0, steps=200))
+    schedule.num_planned = 300
+    assert schedule.sure == 200
+    schedule.advance(settled=True, elapsed_s=0.0, epoch_started=False)
+    assert schedule.sure == 99
+    schedule.num_planned = 30
+    assert schedule.sure == 29
+
+
+def cut(schedule: Schedule, *, step_s: float, steps: int = 1000, epoch: int = 0) -> list[Move]:
+    """What each step was for, where the time is looked at after each; an epoch of `epoch` steps begins anew."""
     made: list[Move] = []
     for step in range(steps):
         made.append(schedule.move)
-        schedule.advance(settled=True, elapsed_s=step * step_s, epoch_started=False)
+        started = epoch > 0 and step % epoch == 0
+        schedule.advance(settled=True, elapsed_s=step * step_s, epoch_started=started)
         if schedule.is_late(step * step_s):
             schedule.cut_short()
         if schedule.move.done:

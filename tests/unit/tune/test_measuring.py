@@ -136,6 +136,18 @@ def test_a_short_script_runs_again_for_what_needs_steps_of_its_own() -> None:
     assert "launches" in ceilings(study)
 
 
+def test_a_short_script_that_saw_its_end_coming_runs_once() -> None:
+    class Foresees(Short):
+        def run(self, plan: Plan) -> Run:
+            run = super().run(replace(plan, steps=30))
+            return replace(run, status=Status.ENDED)
+
+    here = Foresees(path="/home/ada/train.py", sha256="0" * 64)
+    study = measure(here, repeat=False)
+    assert len(here.plans) == 1
+    assert study.baseline[0].operators == WINDOW
+
+
 def test_a_second_look_that_fails_leaves_the_first_one_as_it_is() -> None:
     class FailsLater(Short):
         def run(self, plan: Plan) -> Run:
