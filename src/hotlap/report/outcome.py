@@ -84,7 +84,7 @@ def conclusion(study: Study) -> Conclusion:
     if study.state is State.COMPLETE:
         if study.result is not None and not _tried(study) and study.result.verdict is Verdict.UNDECIDED:
             return Conclusion(outcome=Outcome.UNTRIED, title="Nothing tried", sentence=study.result.why)
-        return _not_held(study) or Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=_no_gain(study))
+        return _not_held(study) or _no_gain(study)
     return Conclusion(outcome=Outcome.UNFINISHED, title="No result yet", sentence=_unfinished(study))
 
 
@@ -153,17 +153,20 @@ def _confirmation(study: Study) -> Trial | None:
     return next((trial for trial in reversed(study.trials) if trial.kind == "patch"), None)
 
 
-def _no_gain(study: Study) -> str:
-    tried = _tried(study)
-    if not tried:
-        return "No lever was worth a trial here. The script can stay as it is."
-    if study.result is not None and _confirmation(study) is not None:
-        return study.result.why
-    widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
-    limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
-    return (
-        f"{plural(tried, 'lever')} tried, and none makes this script faster without harm{limit}. It can stay as it is."
-    )
+def _no_gain(study: Study) -> Conclusion:
+    tried = plural(_tried(study), "lever")
+    if not _tried(study):
+        sentence = "No lever was worth a trial here. The script can stay as it is."
+    elif study.result is not None and _confirmation(study) is not None:
+        sentence = study.result.why
+    elif not any(trial.seen for trial in study.trials):
+        sentence = f"{tried} begun with, and no trial could be timed (each says why): nothing is known of a gain."
+        return Conclusion(outcome=Outcome.UNTRIED, title="Nothing timed", sentence=sentence)
+    else:
+        widest = max(study.noise, key=lambda noise: noise.smallest_gain, default=None)
+        limit = f" (gains below {least_gain(widest)} cannot be seen here)" if widest is not None else ""
+        sentence = f"{tried} tried, and none makes this script faster without harm{limit}. It can stay as it is."
+    return Conclusion(outcome=Outcome.NO_GAIN, title="No gain", sentence=sentence)
 
 
 def _unfinished(study: Study) -> str:

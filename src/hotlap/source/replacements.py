@@ -10,7 +10,7 @@ from hotlap.source import snippet
 from hotlap.source.edits import InsertBefore, ReplaceCall, Replacement, ReplaceStatements
 from hotlap.source.file import Refusal
 from hotlap.source.names import Names
-from hotlap.source.splices import Rank, Splice, insert
+from hotlap.source.splices import Rank, Splice, insert, line_break
 from hotlap.source.tree import Span, Tree, within
 
 
@@ -41,10 +41,14 @@ class Replacements:
         for (start, end), code in self._lines.items():
             yield Splice(start, end, code)
         for statement, lines in self._before.items():
-            start = self.tree.span(statement)[0]
-            line = self.tree.source.position(start)[0]
-            margin = self.tree.source.text[self.tree.source.starts[line - 1] : start]
-            yield insert(start, "".join(f"{code}\n{margin}" for code in lines), Rank.BEFORE)
+            line = self.tree.parent(statement)
+            assert isinstance(line, cst.SimpleStatementLine)
+            first = self.tree.span(line.body[0])[0]
+            number = self.tree.source.position(first)[0]
+            margin = self.tree.source.text[self.tree.source.starts[number - 1] : first]
+            if statement is not line.body[0]:
+                yield line_break(self.tree, statement, margin, mark=";")
+            yield insert(self.tree.span(statement)[0], "".join(f"{code}\n{margin}" for code in lines), Rank.BEFORE)
 
     def _replace(self, edit: ReplaceCall, call: cst.Call, names: Names) -> None:
         if not snippet.is_value(edit.code):
@@ -81,13 +85,13 @@ class Replacements:
             planned.append(code)
 
     def _place(self, call: cst.Call) -> tuple[cst.BaseSmallStatement, cst.Module | cst.IndentedBlock]:
-        """The statement that makes the call, which must begin a line of its own, and the block that it is in."""
+        """The statement that makes the call, on a line that holds nothing else of a block, and the block it is in."""
         for child, parent in self.tree.chain(call):
             if isinstance(parent, cst.Lambda | cst.BaseCompoundStatement):
                 break
             if isinstance(child, cst.BaseSmallStatement) and isinstance(parent, cst.SimpleStatementLine):
                 block = self.tree.parent(parent)
-                if parent.body[0] is child and isinstance(block, cst.Module | cst.IndentedBlock):
+                if isinstance(block, cst.Module | cst.IndentedBlock):
                     return child, block
                 break
         raise Refusal("the call is in a statement that has no line of its own; give it one")
@@ -95,9 +99,9 @@ class Replacements:
     def _in_front(self, statement: cst.BaseSmallStatement, block: cst.Module | cst.IndentedBlock) -> list[str]:
         """The statements of the block in front of this one, in one spelling."""
         found: list[str] = []
-        for line in block.body:
-            if isinstance(line, cst.SimpleStatementLine):
-                if line.body[0] is statement:
-                    break
-                found += [ast.dump(node) for part in line.body for node in snippet.parse(self.tree.code(part)).body]
+        lines = [line for line in block.body if isinstance(line, cst.SimpleStatementLine)]
+        for part in (part for line in lines for part in line.body):
+            if part is statement:
+                break
+            found += [ast.dump(node) for node in snippet.parse(self.tree.code(part)).body]
         return found

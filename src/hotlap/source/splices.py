@@ -5,11 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+import libcst as cst
+
 from hotlap.source.file import Refusal
-from hotlap.source.tree import Span
+from hotlap.source.tree import Span, Tree
 
 # What may be inserted into an f-string: nothing that could end it, or its field, in any version of Python.
 _SAFE_IN_F_STRING = re.compile(r"[\w.()=, ]*")
+
+_SPACE = " \t\f\\\r\n"
 
 
 class Rank(IntEnum):
@@ -50,6 +54,15 @@ def insert(offset: int, text: str, rank: Rank) -> Splice:
     return Splice(offset, offset, text, rank)
 
 
+def line_break(tree: Tree, statement: cst.BaseSmallStatement, indent: str, *, mark: str) -> Splice:
+    """The statement begins a line; what stood before it on its own line goes, up to `mark` and with it."""
+    text = tree.source.text
+    end = start = tree.span(statement)[0]
+    while text[start - 1] in _SPACE + mark:
+        start -= 1
+    return Splice(start, end, f"\n{indent}")
+
+
 def compose(
     text: str, splices: Sequence[Splice], *, shifts: Sequence[Shift], strings: Iterable[Span], newline: str
 ) -> str:
@@ -61,7 +74,11 @@ def compose(
     strings = tuple(strings)
     out: list[str] = []
     done = 0
+    last: Splice | None = None
     for splice in sorted(splices, key=lambda splice: (splice.start, splice.end, splice.rank)):
+        if splice == last and splice.start < splice.end:
+            continue  # two edits of statements on one line ask for the same break
+        last = splice
         if splice.start < done:
             raise Refusal("two changes are in each other's way")
         if any(start < splice.start < end for start, end in strings) and not _SAFE_IN_F_STRING.fullmatch(splice.text):

@@ -10,10 +10,9 @@ from hotlap.source import snippet
 from hotlap.source.edits import WrapStatement
 from hotlap.source.file import NEWLINE, Refusal
 from hotlap.source.names import Names
-from hotlap.source.splices import Rank, Shift, Splice, insert
+from hotlap.source.splices import Rank, Shift, Splice, insert, line_break
 from hotlap.source.tree import Tree, within
 
-_SPACE = " \t\f\\\r\n"
 _Line = cst.SimpleStatementLine | cst.SimpleStatementSuite
 
 
@@ -48,10 +47,8 @@ class Statements:
         """All that was planned, the lines that become indented aside."""
         for call, suffixes in self._suffixes.items():
             yield insert(self.tree.span(call)[1], "".join(suffixes), Rank.SUFFIX)
-        # Two statements of one line ask for the same breaks.
-        breaks = {found for statement in self._headers for found in self._breaks(statement)}
-        yield from sorted(breaks, key=lambda found: found.start)
         for statement, headers in self._headers.items():
+            yield from self._breaks(statement)
             indent, unit = self._indent(statement), self._unit(statement)
             lines = [f"{header}:\n{indent}{unit * (depth + 1)}" for depth, header in enumerate(headers)]
             yield insert(self.tree.span(statement)[0], "".join(lines), Rank.HEADER)
@@ -78,17 +75,9 @@ class Statements:
         place = next(index for index, found in enumerate(line.body) if found is statement)
         indent = self._indent(statement)
         if isinstance(line, cst.SimpleStatementSuite):
-            yield self._break(line.body[0], indent, mark="")
+            yield line_break(self.tree, line.body[0], indent, mark="")
         for found in line.body[max(place, 1) : place + 2]:
-            yield self._break(found, indent, mark=";")
-
-    def _break(self, statement: cst.BaseSmallStatement, indent: str, *, mark: str) -> Splice:
-        """The statement begins a line; what stood before it on its own line goes, up to `mark` and with it."""
-        text = self.tree.source.text
-        end = start = self.tree.span(statement)[0]
-        while text[start - 1] in _SPACE + mark:
-            start -= 1
-        return Splice(start, end, f"\n{indent}")
+            yield line_break(self.tree, found, indent, mark=";")
 
     def _indent(self, statement: cst.BaseSmallStatement) -> str:
         """The space in front of the statement, in front of which it may have to be brought first."""

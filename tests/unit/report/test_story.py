@@ -69,6 +69,14 @@ def test_no_gain_is_told_in_one_honest_sentence() -> None:
     )
 
 
+def test_no_gain_is_claimed_of_levers_that_could_not_be_timed() -> None:
+    study = samples.study_without_gain()
+    trials = tuple(dataclasses.replace(trial, speedup=None, log_ratios=()) for trial in study.trials)
+    conclusion = outcome.conclusion(dataclasses.replace(study, trials=trials))
+    assert (conclusion.outcome, conclusion.title) == (Outcome.UNTRIED, "Nothing timed")
+    assert "nothing is known of a gain" in conclusion.sentence
+
+
 def test_a_stopped_study_says_what_was_accepted_until_then() -> None:
     conclusion = outcome.conclusion(samples.study_interrupted())
     assert conclusion.outcome is Outcome.UNFINISHED
