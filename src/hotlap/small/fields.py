@@ -114,15 +114,10 @@ def compiled_for(func: Field, y: torch.Tensor, method: str, *, time_gradient: bo
         if entry is not None and entry[0]() is func:
             entry[1][form] = found
         else:
-            number, table = id(func), _compiled
+            number, table = id(func), _compiled  # for the callback: at Python's end globals are None
             with suppress(TypeError):  # not weakly referable: traced every time
-                table[number] = weakref.ref(func, lambda gone: _forget(table, number, gone)), {form: found}
+                table[number] = weakref.ref(func, lambda _: table.pop(number, None)), {form: found}
     return found
-
-
-def _forget(table: dict[int, tuple[Any, dict[Any, Compiled]]], number: int, gone: Any) -> None:
-    if number in table and table[number][0] is gone:
-        del table[number]
 
 
 def prepare(solver: Any, t: torch.Tensor, rows: int, settings: Settings) -> None:

@@ -133,7 +133,8 @@ class NeuralODE:
         mean: bool,
         iterations: int,
     ) -> list[float]:
-        y0, t, target = (x.detach().contiguous() for x in data)
+        y0, t, target = data  # `t` as the caller has it: its numbers are known from the last call by its identity
+        y0, target = y0.detach().contiguous(), target.detach().contiguous()
         solver = compiled.solver(loop=True)
         try:
             prepare(solver, t, compiled.rows, self.settings)
@@ -147,8 +148,7 @@ class NeuralODE:
         finally:
             compiled.give_back(solver, loop=True)
             optimizer._opt_called = True  # type: ignore[attr-defined] # a scheduler asks for it
-        for p in compiled.program.parameters:
-            torch._C._increment_version([p])  # autograd is to notice the change
+        torch._C._increment_version(compiled.program.parameters)  # autograd is to notice the change
         return losses.tolist()
 
     def _in_torch(

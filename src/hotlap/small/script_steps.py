@@ -252,15 +252,10 @@ class _Known(Generic[Subject, Made]):
 
     def __init__(self, subject: Subject, table: dict[int, Any]) -> None:
         number = id(subject)
-        self.subject = weakref.ref(subject, lambda gone: _forget(table, number, gone))
+        self.subject = weakref.ref(subject, lambda _: table.pop(number, None))
         self.made: Made | None = None
         self.refused = False
         self.times = 0
-
-
-def _forget(table: dict[int, Any], number: int, gone: Any) -> None:
-    if number in table and table[number].subject is gone:
-        del table[number]
 
 
 def _hooked(kind: Any) -> Any:
