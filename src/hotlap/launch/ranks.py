@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from hotlap.launch.exchange import exchanged
 from hotlap.record import Meeting, Phase, RankFacts, RankLog, RankStep, Run, Status
 
 # The worst that happened to any of the processes is what happened to the run.
@@ -38,6 +39,7 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
         ranks=_facts(runs, known) if len(runs) > 1 else (),
         peers=tuple(runs[1:]) if first.batch_digest is not None else (),
         not_installed=tuple(not_installed),
+        exchange=exchanged(known) if len(known) == len(runs) else None,
         notes=tuple(notes),
     )
 

@@ -22,7 +22,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.probe.guard import Guard
-from hotlap.record import Meeting, RankLog, RankStep
+from hotlap.record import BucketPass, Meeting, RankLog, RankStep
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
 _COLLECTIVES = (
@@ -62,8 +62,11 @@ class Collectives:
         """A process group of several was made."""
         self.hidden = False
         """A module communicates within its backward pass."""
+        self.on_device = False
+        """The collectives run on a device, and hardly hold the host."""
+        self.passes: list[BucketPass] = []
+        """What the watch `buckets` has seen."""
         self._inside = False
-        self._on_device = False
         self._issued: dict[int, float | None] = {}
         self._meetings: list[Meeting] = []
         self._steps: list[RankStep] = []
@@ -88,7 +91,7 @@ class Collectives:
         if "LOCAL_RANK" not in os.environ:
             self.local_rank = self.rank
         self.active = self.world_size > 1
-        self._on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
+        self.on_device = str(dist.get_backend()) not in ("gloo", "mpi") and accelerator.in_use() is not None
 
     def saw_module(self, module: torch.nn.Module) -> None:
         """A module makes a forward pass, in the first steps."""
@@ -220,8 +223,9 @@ class Collectives:
             rank=self.rank,
             host=socket.gethostname(),
             clock=_clock_name(),
-            on_device=self._on_device,
+            on_device=self.on_device,
             steps=tuple(self._steps),
+            passes=tuple(self.passes),
         )
 
 

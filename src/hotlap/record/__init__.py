@@ -7,6 +7,7 @@ from hotlap.record.facts import (
     CallFacts,
     CallSite,
     CpuUse,
+    Exchange,
     HotLine,
     LoaderFacts,
     MemorySample,
@@ -41,7 +42,7 @@ from hotlap.record.machine import (
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.operators import NO_OPERATORS, KernelWork, Operator, OperatorWindow, ShapedOperator
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn, lever_title
-from hotlap.record.ranklog import Meeting, RankLog, RankStep
+from hotlap.record.ranklog import Bucket, BucketPass, Meeting, RankLog, RankStep
 from hotlap.record.run import Excerpt, Run, Span
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
@@ -67,6 +68,8 @@ __all__ = [
     "NO_OPERATORS",
     "SCHEMA",
     "BatchPoint",
+    "Bucket",
+    "BucketPass",
     "CallFacts",
     "CallSite",
     "Ceiling",
@@ -78,6 +81,7 @@ __all__ = [
     "CpuUse",
     "Driver",
     "Excerpt",
+    "Exchange",
     "Failure",
     "Figure",
     "FileChange",

@@ -98,5 +98,7 @@ class SightingKind(StrEnum):
     """A module with `batch_first=False` is given what looks like batch-first input."""
     DISTRIBUTION_CHECKS = "distribution-checks"
     """`torch.distributions` checks the arguments of a distribution, or a sample, before it computes."""
+    ACCUMULATION_SYNC = "accumulation-sync"
+    """A backward pass averages gradients over the processes although more will be added to them before the update."""
     RECOMPILE = "recompile"
     """A compiled function is compiled again."""

@@ -27,6 +27,31 @@ class RankStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """Gradients that DistributedDataParallel sends in one piece. Times are readings of `RankLog.clock`, in seconds."""
+
+    ready: float
+    """The last gradient of this process is in it, and the buckets before it were sent."""
+    sent: float
+    """The communication hook has it under way."""
+    back: float
+    """The mean over all processes is there."""
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketPass:
+    """A backward pass that has sent gradients."""
+
+    step_index: int
+    """As in `Run.step_index`; such steps are not recorded there."""
+    end: float
+    """Reading of `RankLog.clock`."""
+    buckets: tuple[Bucket, ...]
+    """In the order in which they were sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankLog:
     """Beside the Run of the same process, and thrown away once the processes have been compared."""
 
@@ -38,3 +63,5 @@ class RankLog:
     on_device: bool = False
     """The collectives run on a device: the host is hardly held by them, so their times say nothing."""
     steps: tuple[RankStep, ...] = ()
+    passes: tuple[BucketPass, ...] = ()
+    """Of the window of the watch `buckets`; empty where that saw nothing."""

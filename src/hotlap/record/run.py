@@ -13,6 +13,7 @@ from hotlap.record.facts import (
     CallFacts,
     CallSite,
     CpuUse,
+    Exchange,
     HotLine,
     LoaderFacts,
     MemorySample,
@@ -162,6 +163,8 @@ class Run:
     """All processes that train together, merged; empty for one."""
     peers: tuple["Run", ...] = ()
     """In runs for the gate: those of the other ranks, in their order, each with the evidence of its own process."""
+    exchange: Exchange | None = None
+    """How they average gradients; None where no bucket was seen."""
     num_validations: int = 0
     """Stretches without training between steps (a validation); their time is in no step."""
     validation_s: float = 0.0

@@ -6,14 +6,18 @@ Example: a large embedding table trained by several machines over a slow network
 Risk: larger buckets keep the numbers; gradients that are compressed or late do not.
 """
 
+from pathlib import PurePath
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.rules.advice import calls
 from hotlap.rules.step import finding, share_of
-from hotlap.units import duration, percent
+from hotlap.units import duration, percent, size
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
 MIN_SHARE = 0.10
+
+_WRAPPER = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -30,5 +34,23 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         "communication-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on exchanging "
-        f"gradients among {run.world_size} processes.",
+        f"gradients among {run.world_size} processes{_buckets(run)}.",
     )
+
+
+def _buckets(run: Run) -> str:
+    seen = run.exchange
+    if seen is None or seen.link_s <= 0:
+        return ""
+    return (
+        f"; {size(round(seen.num_bytes))} in {seen.buckets:.0f} buckets are on their way for {duration(seen.link_s)} "
+        f"({size(round(seen.num_bytes / seen.link_s))} a second), {percent(1 - seen.exposed_s / seen.link_s)} of that "
+        f"hidden behind the backward pass{_wrapped(run)}"
+    )
+
+
+def _wrapped(run: Run) -> str:
+    """Where the model is wrapped: there its buckets are chosen."""
+    for script, call in calls(run, *_WRAPPER):
+        return f" (the model is wrapped in line {call.lineno} of {PurePath(script.path).name})"
+    return ""

@@ -26,7 +26,10 @@ recorded."""
 FULL = (*LOOKING, "device", "operators", "calls", "syncs", "distributions", "lines")
 """Those for a training that is to be as it would be without us: what they do for some steps changes no number, no
 setting and nothing that the script can see. (See docs/measuring.md for why the others are not made there.)"""
-WATCHES = (*LOOKING, "what-if", "device", "operators", "calls", "input", "syncs", "trips", "distributions", "lines")
+WATCHES = (
+    *(*LOOKING, "what-if", "buckets", "device", "operators", "calls", "input", "syncs", "trips", "distributions"),
+    "lines",
+)
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
 What settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a
 short script has few."""
@@ -54,6 +57,7 @@ _WATCHED = (
     "shapes",
     "calls",
     "what_ifs",
+    "exchange",
 )
 
 # A sweep over numbers of threads tells something where arithmetic on the CPU takes at least this part of the step.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from hotlap.probe.watches.buckets import Buckets
 from hotlap.probe.watches.calls import Calls
 from hotlap.probe.watches.cpu import Cpu
 from hotlap.probe.watches.device_phases import DevicePhases
@@ -30,6 +31,7 @@ ALL: Mapping[str, type[Watch]] = {
     # First of those that want steps of their own: they ask for nothing where nothing is set, and where steps are so
     # long that time is over before all have had theirs, what a setting costs is what is wanted most.
     "what-if": WhatIfs,
+    "buckets": Buckets,
     "device": DevicePhases,
     "operators": Operators,
     "kernels": Kernels,
