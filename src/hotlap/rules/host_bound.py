@@ -1,7 +1,8 @@
 """host-bound: the script's own Python takes a large part of the step.
 
 What it says: this part of each step passes neither in the loader, nor in operators of the model, nor in the optimizer:
-Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop).
+Python between the phases, or in the middle of a forward or backward pass (hooks, a loss computed in a loop). In the
+trace of a GPU: it idles while the host does more than launch the next kernel, in Python or in operators.
 Why it is bad: logging, metrics and bookkeeping in Python run while nothing trains.
 Example: a confusion matrix updated with Python loops after each batch.
 Risk: it depends on the change: `hotlap check before.py after.py` compares the training before and after it.
@@ -41,12 +42,17 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s > outside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
-    return finding(
-        run,
-        "host-bound",
-        cost_s,
-        f"Each step spends {duration(cost_s)} ({percent(share)} of it) in {_whose(run)}{where}"
-        f"{_checks(run)}{at_line(hottest(run, *phases))}.",
+    spent = f"Each step spends {duration(cost_s)} ({percent(share)} of it) in {_whose(run)}{where}{_checks(run)}"
+    return finding(run, "host-bound", cost_s, f"{_idled(run, cost_s) or spent}{at_line(hottest(run, *phases))}.")
+
+
+def _idled(run: Run, cost_s: float) -> str | None:
+    """By a trace, which tells Python from operators on the host; None without one."""
+    if run.operators is None or not run.operators.idle_s:
+        return None
+    return (
+        f"The device idles {duration(cost_s)} ({percent(share_of(run, cost_s))} of each step) while the host does more "
+        f"than launch the next kernel, {duration(run.operators.idle_s.get(_OWN, 0.0))} of it in {_OWN}"
     )
 
 
@@ -58,6 +64,7 @@ def _whose(run: Run) -> str:
 
 
 _OWN = "the script's own Python"
+"""Also among the reasons for which the device of a trace idled."""
 
 
 def _checks(run: Run) -> str:

@@ -35,6 +35,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         "straggler",
         cost_s,
-        f"Rank {slowest.rank} on {slowest.host} computes {duration(slowest.compute_s)} a step, the others "
-        f"{duration(others_s)}: all wait {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of each step).",
+        f"Rank {slowest.rank} on {slowest.host} takes {duration(slowest.compute_s)} a step without communication, "
+        f"the others {duration(others_s)}: all wait {duration(cost_s)} "
+        f"({percent(min(1.0, share_of(run, cost_s)))} of each step).",
     )

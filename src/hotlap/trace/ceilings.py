@@ -12,7 +12,7 @@ _FREE = {
     Phase.INPUT: ("input", "no wait for a batch"),
     Phase.COMMUNICATION: ("communication", "no wait for other processes and for data on their way"),
     Phase.TRANSFER: ("transfers", "copies only beside kernels"),
-    Phase.OTHER: ("host", "no time in the script's own Python while the device idles"),
+    Phase.OTHER: ("host work", "the device never idles while the host does more than launch"),
     Phase.SYNC: ("sync", "no wait of the host for the device"),
     Phase.OPTIMIZER: ("optimizer", "no time in optimizer steps"),
 }

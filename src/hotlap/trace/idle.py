@@ -8,7 +8,8 @@ import numpy as np
 
 from hotlap.trace import spans
 from hotlap.trace.host import Host, wait_rows
-from hotlap.trace.table import Floats, Ints, Mask, Trace
+from hotlap.trace.nesting import Callers
+from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline
 
 # A wait that ended so long before the device came to rest has nothing to do with it.
@@ -21,7 +22,8 @@ class Why(StrEnum):
     INPUT = "the loader"
     SYNC = "the host, which had waited for the device and only then went on"
     ALLOCATION = "memory to be allocated or freed"
-    CALLS = "the host to call operators and launch kernels"
+    CALLS = "the host to launch one kernel after the other"
+    OPERATORS = "operators on the host, beyond what a launch takes"
     PYTHON = "the script's own Python"
     LAUNCH = "work that was launched already (latency, another stream)"
 
@@ -42,12 +44,15 @@ class Idle:
         return float(self.why[why].sum())
 
 
-def explain(trace: Trace, rows: Mask, found: Timeline, edges: Floats, host: Host, threads: frozenset[int]) -> Idle:
+def explain(
+    trace: Trace, rows: Mask, found: Timeline, edges: Floats, host: Host, threads: frozenset[int], who: Callers
+) -> Idle:
     """Between the first edge and the last. Each stretch ends with something that was launched: until then the host was
     late, from then on the device.
 
-    Of what the host did late, the part that waiting for the device had cost it before counts as waiting: without that
-    it would have been ahead by so much.
+    Of what the host did late, as much as a launch takes counts as launching; beyond that it did something else. And the
+    part that waiting for the device had cost it before counts as waiting: without that it would have been ahead by so
+    much.
     """
     gaps = spans.without(np.array([[edges[0], edges[-1]]]), found.busy)
     start, end = gaps[:, 0], gaps[:, 1]
@@ -55,27 +60,37 @@ def explain(trace: Trace, rows: Mask, found: Timeline, edges: Floats, host: Host
     late = _late_until(trace, ends_with, start, end)
     parts = {
         Why.INPUT: spans.within(host.input, start, late),
-        Why.ALLOCATION: spans.within(host.allocating, start, late),
-        Why.CALLS: spans.within(host.calling(), start, late) + spans.within(host.optimizer, start, late),
         Why.SYNC: spans.within(host.waits, start, late),
+        Why.ALLOCATION: spans.within(host.allocating, start, late),
+        Why.CALLS: spans.within(host.optimizer, start, late),
+        Why.OPERATORS: spans.within(host.calling(), start, late),
     }
     parts[Why.PYTHON] = np.maximum(0.0, (late - start) - sum(parts.values()))
+    launching = np.minimum(parts[Why.OPERATORS] + parts[Why.PYTHON], launch_s(trace, rows, who))
+    parts[Why.CALLS] += _moved(parts, (Why.OPERATORS, Why.PYTHON), launching)
     owed = _waited(trace, found, threads, start, late)
-    others = (Why.ALLOCATION, Why.CALLS, Why.PYTHON)
-    possible = sum(parts[one] for one in others)
-    moved = np.minimum(owed, possible)
+    parts[Why.SYNC] += _moved(parts, (Why.ALLOCATION, Why.CALLS, Why.OPERATORS, Why.PYTHON), owed)
+    return Idle(start=start, end=end, next=ends_with, why={**parts, Why.LAUNCH: end - late})
+
+
+def launch_s(trace: Trace, rows: Mask, who: Callers) -> float:
+    """What one launch takes the host: the median time of an operator that launches a kernel, divided by its launches;
+    of the call alone, where no operator is around it. 0 where no launch was recorded."""
+    calls = np.unique(trace.launch[rows & trace.which(Kind.KERNEL) & (trace.launch >= 0)])
+    around = np.array([who[one].operator if one in who else -1 for one in calls.tolist()], np.int64)
+    launching, which, count = np.unique(np.where(around < 0, calls, around), return_inverse=True, return_counts=True)
+    each = (trace.end[launching] - trace.start[launching]) / count
+    return float(np.median(each[which])) if len(calls) else 0.0
+
+
+def _moved(parts: dict[Why, Floats], sources: tuple[Why, ...], wanted: Floats) -> Floats:
+    """Takes up to so many seconds of each stretch from these reasons, in equal shares; how many it took."""
+    possible = sum((parts[one] for one in sources), np.zeros_like(wanted))
+    moved: Floats = np.minimum(wanted, possible)
     kept = np.divide(possible - moved, possible, out=np.ones_like(possible), where=possible > 0)
-    return Idle(
-        start=start,
-        end=end,
-        next=ends_with,
-        why={
-            Why.INPUT: parts[Why.INPUT],
-            Why.SYNC: parts[Why.SYNC] + moved,
-            **{one: parts[one] * kept for one in others},
-            Why.LAUNCH: end - late,
-        },
-    )
+    for one in sources:
+        parts[one] = parts[one] * kept
+    return moved
 
 
 def _next(trace: Trace, rows: Mask, end: Floats) -> Ints:

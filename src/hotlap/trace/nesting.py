@@ -1,7 +1,7 @@
 """Which operator, and which line of Python, each call of the device's runtime was made in: by nesting in time."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,11 @@ class Caller:
     line: Line | None
 
 
-def callers(trace: Trace, threads: frozenset[int]) -> dict[int, Caller]:
+Callers = Mapping[int, Caller]
+"""Row of a runtime call -> who made it."""
+
+
+def callers(trace: Trace, threads: frozenset[int]) -> Callers:
     """Row of each runtime call on these threads -> who made it."""
     wanted = trace.which(Kind.OPERATOR, Kind.RUNTIME, Kind.PYTHON)
     found: dict[int, Caller] = {}

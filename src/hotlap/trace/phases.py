@@ -21,6 +21,7 @@ _IDLE_PHASE: Mapping[Why, Phase | None] = {
     Why.INPUT: Phase.INPUT,
     Why.SYNC: Phase.SYNC,
     Why.ALLOCATION: Phase.OTHER,
+    Why.OPERATORS: Phase.OTHER,
     Why.PYTHON: Phase.OTHER,
     Why.CALLS: None,
     Why.LAUNCH: None,

@@ -14,6 +14,7 @@ from hotlap.record import RankFacts, Run
 from hotlap.trace import spans
 from hotlap.trace.reading import Reading
 from hotlap.trace.table import Floats, Kind
+from hotlap.units import duration
 
 
 def joined(readings: Sequence[Reading]) -> Run:
@@ -26,20 +27,23 @@ def joined(readings: Sequence[Reading]) -> Run:
     slowest = max(range(len(readings)), key=lambda number: facts[number].compute_s)
     run = readings[slowest].run
     size = max(len(readings), run.world_size)
-    note = f"{len(readings)} ranks were read; steps and phases are those of rank {run.rank}, which the others wait for."
+    note = (
+        f"{len(readings)} ranks were read; steps and phases are those of rank {run.rank}, which the others wait for. "
+        f"Ranks step together: {duration(step_s)} a step, the median of what they recorded."
+    )
     return replace(run, ranks=tuple(facts), world_size=size, notes=(note, *run.notes))
 
 
 def _facts(one: Reading, number: int, step_s: float, wait_s: float | None) -> RankFacts:
-    """Means a step. Ranks step together: what a rank does not spend in collectives, of the step that all share, it
-    computes; where the recording of each began says nothing."""
+    """Means a step. Ranks step together: what a rank does not spend in collectives, of the step that all share, is its
+    own; where the recording of each began says nothing."""
     count = len(one.run.step_s)
     window = np.array([[one.edges[0], one.edges[-1]]])
     communication_s = spans.length(spans.common(one.timeline.communication, window)) / count
     return RankFacts(
         rank=one.trace.rank if one.trace.rank is not None else number,
         host=one.run.device,
-        step_s=float(np.mean(one.run.step_s)),
+        step_s=step_s,
         compute_s=max(0.0, step_s - communication_s),
         wait_s=wait_s,
         transfer_s=None if wait_s is None else max(0.0, communication_s - wait_s),

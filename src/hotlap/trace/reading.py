@@ -13,7 +13,7 @@ from hotlap.trace import host as hosts
 from hotlap.trace import idle as idles
 from hotlap.trace.host import Host
 from hotlap.trace.idle import Idle, Why
-from hotlap.trace.nesting import Caller, callers
+from hotlap.trace.nesting import Callers, callers
 from hotlap.trace.operators import COMPILED, Event, aggregate, is_operator
 from hotlap.trace.phases import Launched
 from hotlap.trace.steps import Steps
@@ -67,8 +67,8 @@ def reading(trace: Trace) -> Reading:
     threads = steps.training_threads(trace, told)
     host = hosts.look(trace, threads)
     edges = steps.on_device(trace, told, rows)
-    idle = idles.explain(trace, rows, found, edges, host, threads)
     who = callers(trace, threads)
+    idle = idles.explain(trace, rows, found, edges, host, threads, who)
     launched = phases.launched(trace, rows, host)
     done = StepKernels(trace, rows, told, who)
     told_s = phases.seconds(launched, found, edges, idle)
@@ -118,7 +118,7 @@ def window(
     done: StepKernels | None,
     edges: Floats,
     threads: frozenset[int],
-    who: dict[int, Caller],
+    who: Callers,
     *,
     on_device: bool,
 ) -> OperatorWindow:
@@ -142,7 +142,7 @@ def window(
     )
 
 
-def _events(trace: Trace, chosen: np.ndarray, who: dict[int, Caller]) -> Iterator[Event]:
+def _events(trace: Trace, chosen: np.ndarray, who: Callers) -> Iterator[Event]:
     kinds = tuple(Kind.OPERATOR if one is Kind.ANNOTATION else one for one in Kind)
     # By index into the names: each is asked once.
     stays = [re.match(_STAYS, name) is not None for name in trace.names]

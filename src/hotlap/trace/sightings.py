@@ -1,6 +1,6 @@
 """What costs time at a line of the user's source, where a trace holds stacks: waits for the device, blocking copies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,12 +9,10 @@ from hotlap.record import Sighting, SightingKind
 from hotlap.trace import host as hosts
 from hotlap.trace import spans
 from hotlap.trace.idle import Idle, Why
-from hotlap.trace.nesting import Caller, Line
+from hotlap.trace.nesting import Caller, Callers, Line
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline
-
-Callers = Mapping[int, Caller]
 
 
 @dataclass

@@ -3,14 +3,14 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hotlap.record import KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels
-from hotlap.trace.nesting import Caller
+from hotlap.trace.nesting import Callers
 from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Ints, Kind, Mask, Trace
@@ -29,7 +29,7 @@ _NODE = re.compile(r"autograd::engine::evaluate_function")
 class StepKernels:
     """Kernels of the steps, and the operators that launched them."""
 
-    def __init__(self, trace: Trace, rows: Mask, told: Steps, who: Mapping[int, Caller]) -> None:
+    def __init__(self, trace: Trace, rows: Mask, told: Steps, who: Callers) -> None:
         """`rows`: events of the device that count."""
         called = rows & trace.which(Kind.KERNEL, Kind.COMMUNICATION)
         starts = np.where(trace.launch >= 0, trace.start[np.maximum(trace.launch, 0)], trace.start)

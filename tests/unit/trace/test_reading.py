@@ -14,6 +14,7 @@ from hotlap.errors import UserError
 from hotlap.record import Phase
 from hotlap.trace import export, ranks
 from hotlap.trace.idle import Why
+from hotlap.units import duration
 from tests.unit.trace.test_parse import ODD
 from tests.unit.trace.written import Written
 
@@ -89,7 +90,24 @@ def test_loading_behind_queued_kernels_costs_nothing(tmp_path: Path) -> None:
 def test_python_while_the_device_idles_is_host_bound(tmp_path: Path) -> None:
     found = training(python_us=600).read(tmp_path)
     assert per_step(found.idle.seconds(Why.PYTHON)) == pytest.approx(1000 - 300 - 10, rel=0.02)
-    assert "host-bound" in {one.code for one in rules.check(found.run)}
+    (finding,) = (one for one in rules.check(found.run) if one.code == "host-bound")
+    python_s = found.idle.seconds(Why.PYTHON) / STEPS
+    assert finding.evidence.endswith(f"{duration(python_s)} of it in the script's own Python.")
+
+
+def test_operators_that_keep_the_host_from_launching_are_host_bound(tmp_path: Path) -> None:
+    """Sorting on the host, then 40 launches of 10 us, as fast as it can."""
+    made = Written()
+    for number in range(STEPS):
+        at = number * LENGTH
+        made.step(number, at, LENGTH)
+        made.host("cpu_op", "aten::sort", at, 600)
+        for kernel in range(40):
+            made.launch(at + 600 + kernel * 10, at=at + 607 + kernel * 10, length=2)
+    found = made.read(tmp_path)
+    assert per_step(found.idle.seconds(Why.OPERATORS)) == pytest.approx(600 - 10, rel=0.02)
+    assert per_step(found.idle.seconds(Why.PYTHON)) == pytest.approx(0, abs=5)
+    assert [one.code for one in rules.check(found.run)] == ["host-bound", "launch-bound"]
 
 
 def test_python_behind_a_wait_is_the_waits_as_far_as_that_cost_it(tmp_path: Path) -> None:
