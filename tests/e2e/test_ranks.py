@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from hotlap import rules
+from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
-from hotlap.record import Phase, Plan, Run, Status
+from hotlap.record import Phase, Plan, Run, Status, Turn, Verdict
 from tests.e2e.running import OURS, SCRIPTS, assert_phases_sum_to_steps, run_command, run_script
 
 pytestmark = [
@@ -49,13 +50,6 @@ def test_collectives_that_the_script_calls_are_seen_as_well(launcher: Launcher) 
     assert slow.compute_s >= 0.050
     assert other.compute_s < slow.compute_s
     assert other.wait_s is not None and other.wait_s > 0.025
-
-
-def test_much_data_is_transferred(launcher: Launcher) -> None:
-    """16 MB of gradients a step, and nobody slow: no memory copies as much in less than a tenth of a millisecond."""
-    found = together(launcher, "--width", "2048", steps=20, warmup=3)
-    assert found.status is Status.COMPLETE, found.output
-    assert all((rank.transfer_s or 0.0) > 0.0001 for rank in found.ranks)
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
@@ -108,3 +102,25 @@ def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_
     two_cores = replace(found, cpu=replace(found.cpu, neighbours=ours, usable_cores=2.0))
     codes = [finding.code for finding in rules.check(two_cores)]
     assert ("thread-oversubscription" in codes) == (count is None)
+
+
+def test_jobs_of_several_processes_take_turns_and_the_gate_sees_each_rank_of_the_edited_script(
+    launcher: Launcher,
+) -> None:
+    """16 MB of gradients a step, and nobody slow: no memory copies as much in less than a tenth of a millisecond."""
+    script = SCRIPTS / "together.py"
+    line = "    torch.set_num_threads(1)\n"
+    edited = script.read_text().replace(line, f"{line}    __import__('sys').stderr.write(f'edited {{rank}}\\n')\n")
+    plan = Plan(
+        command=(*TORCHRUN, str(script), "--width", "2048"), cwd=str(SCRIPTS), out="", steps=24, warmup=0,
+        evidence=True, turn=Turn(steps=6, ready="", go=""),
+    )  # fmt: skip
+    base, other = launcher([plan, replace(plan, replaced={str(script): edited})], limit_s=400.0)
+    assert (base.status, other.status) == (Status.COMPLETE, Status.COMPLETE), base.output + other.output
+    assert {"edited 0", "edited 1"} <= set(other.output.splitlines()), other.output
+    assert set(base.block) == set(other.block) == {0, 1, 2, 3}
+    assert all((rank.transfer_s or 0.0) > 0.0001 for rank in base.ranks)
+    ruling = judge("exact", Evidence(base=(base,), lever=(other,)))
+    assert ruling.verdict is Verdict.UNHARMED, ruling.why
+    assert "each of 2 ranks" in ruling.why
+    assert all(any(state.parameters for state in run.states or ()) for run in (other, *other.peers))

@@ -49,8 +49,9 @@ class Sizes:
     warmup: int
     evidence_steps: int
     together: int
-    """Processes that may be alive at once."""
+    """Processes that may be alive at once; of several that train together all count as one."""
     cores: float
+    """For each of these processes."""
     afresh_setup_s: float | None = None
     """As `setup_s`, where trials are forks and this one is not (`Plan.afresh`). None: they are not."""
 
@@ -63,7 +64,7 @@ class Sizes:
         rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_ARM_S / (block * step_s))))
         evidence = min(_MAX_EVIDENCE, max(_MIN_EVIDENCE, round(_EVIDENCE_S / step_s)))
         # A quarter on top: levers keep batches, caches, copies.
-        each = 1.25 * (run.rss_peak_bytes or 0)
+        each = 1.25 * run.world_size * (run.rss_peak_bytes or 0)
         together = 8 if each == 0 else max(1, int(_MEMORY_SHARE * machine.available_bytes / each))
         return cls(
             step_s=step_s,
@@ -73,7 +74,7 @@ class Sizes:
             warmup=min(_MAX_WARM, max(_MIN_WARM, round(_WARM_S / step_s))),
             evidence_steps=evidence,
             together=min(together, 8) if run.device == "cpu" else 1,
-            cores=machine.usable_cores,
+            cores=machine.usable_cores / run.world_size,
         )
 
     def after(self, starts_s: Sequence[float], *, forked: bool) -> "Sizes":

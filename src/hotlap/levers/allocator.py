@@ -29,6 +29,7 @@ class Allocator(Lever):
     name: ClassVar[str] = "allocator"
     scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    across_ranks: ClassVar[bool] = True
     by_environment: ClassVar[bool] = True
 
     library: Library = "libjemalloc.so.2"

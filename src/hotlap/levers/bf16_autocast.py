@@ -33,6 +33,7 @@ class Bf16Autocast(Lever):
     name: ClassVar[str] = "bf16-autocast"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.STATISTICAL
+    across_ranks: ClassVar[bool] = True
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Present state, then the chip, then whether it can be written as source."""

@@ -30,6 +30,7 @@ class FusedOptimizer(Lever):
     name: ClassVar[str] = "fused-optimizer"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    across_ranks: ClassVar[bool] = True
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Present state first, then the hazard of strided parameters."""

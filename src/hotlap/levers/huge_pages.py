@@ -28,6 +28,7 @@ class HugePages(Lever):
     name: ClassVar[str] = "huge-pages"
     scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    across_ranks: ClassVar[bool] = True
     by_environment: ClassVar[bool] = True
 
     def rejects(self, run: Run, machine: Machine) -> str | None:

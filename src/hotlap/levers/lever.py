@@ -112,6 +112,9 @@ class Lever(ABC):
     numerics: ClassVar[Numerics]
     by_environment: ClassVar[bool] = False
     """It is read before Python runs, so no line of source can set it: the user starts the script with `environment`."""
+    across_ranks: ClassVar[bool] = False
+    """It may be tried where several processes train together: in each of them it does the same, and no process must
+    know what it does in another."""
     function: ClassVar[str] = ""
     """The function of hotlap's whose call its edit writes, which is asked whether it is at work (`hotlap.at_work`);
     empty where it writes none."""

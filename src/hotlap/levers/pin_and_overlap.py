@@ -55,6 +55,7 @@ class PinAndOverlap(Lever):
     name: ClassVar[str] = "pin-and-overlap"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
+    across_ranks: ClassVar[bool] = True
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Is there a GPU, and do copies to it cost anything?"""

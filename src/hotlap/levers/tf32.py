@@ -29,6 +29,7 @@ class Tf32(Lever):
     name: ClassVar[str] = "tf32"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.STATISTICAL
+    across_ranks: ClassVar[bool] = True
 
     def rejects(self, run: Run, machine: Machine) -> str | None:
         """Present state, then the card."""

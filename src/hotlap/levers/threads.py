@@ -25,13 +25,15 @@ class Threads(Lever):
     name: ClassVar[str] = "threads"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    across_ranks: ClassVar[bool] = True
 
     count: int = 1
 
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
-        """One thread, a quarter, half, and all that this process may use; without what is set now."""
-        cores = max(1, int(machine.usable_cores))
+        """One thread, a quarter, half, and all that this process may use, of several that train together each its part;
+        without what is set now."""
+        cores = max(1, int(machine.usable_cores / run.world_size))
         counts = dict.fromkeys((1, max(1, cores // 4), max(1, cores // 2), cores))
         return tuple(cls(count=count) for count in counts if count != run.num_threads)
 

@@ -83,6 +83,7 @@ class Workers(Lever):
     name: ClassVar[str] = "workers"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = cast(Numerics, _ByDraws())
+    across_ranks: ClassVar[bool] = True
 
     num_workers: int = 1
     prefetch_factor: int = PREFETCH_FACTORS[0]
@@ -152,10 +153,11 @@ class Workers(Lever):
 
     def _no_room(self, run: Run, machine: Machine) -> str | None:
         loader = max(trained_on(run), key=_batch_bytes)
-        needed = self.num_workers * self.prefetch_factor * _batch_bytes(loader)
+        num_workers = self.num_workers * run.world_size
+        needed = num_workers * self.prefetch_factor * _batch_bytes(loader)
         if machine.shm_bytes is not None and needed > SHARE_OF_SHM * machine.shm_bytes:
             return f"Batches on their way would take {size(needed)} of the {size(machine.shm_bytes)} of /dev/shm."
-        needed += self.num_workers * WORKER_BYTES
+        needed += num_workers * WORKER_BYTES
         if needed > memory_bytes(machine):
             return (
                 f"Workers and batches on their way would take {size(needed)}; {size(memory_bytes(machine))} of memory "
@@ -166,7 +168,7 @@ class Workers(Lever):
 
 def _counts(run: Run, machine: Machine) -> list[int]:
     """Numbers of workers, the likeliest first."""
-    cores = max(1, math.floor(machine.usable_cores))
+    cores = max(1, math.floor(machine.usable_cores / run.world_size))
     waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, _mean_step_s(run)
     # So many processes make a batch in the time that the rest of a step takes.
     keeps_up = min(cores, math.ceil(waits_s / (step_s - waits_s))) if step_s > waits_s else cores

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hotlap import levers
 from hotlap.experiment import Arm, Effect, Stack
@@ -47,6 +48,8 @@ class Candidate:
     """Of it alone, so far as it is known from them."""
     effect: Effect | None = None
     """That comparison; None where it was not made, or is known from the record alone."""
+    afresh: bool = False
+    """It is compared between processes, whatever its levers: several that train together have it from their start."""
 
     @property
     def specs(self) -> Stack:
@@ -76,7 +79,7 @@ class Candidate:
     @property
     def switched(self) -> bool:
         """It is compared within one process."""
-        return all(lever.scope is Scope.STEP for lever in self.levers)
+        return not self.afresh and all(lever.scope is Scope.STEP for lever in self.levers)
 
     @property
     def scope(self) -> str:
@@ -110,7 +113,15 @@ def stacked(members: Sequence[Candidate]) -> Candidate:
         levers=tuple(lever for one in members for lever in one.levers),
         log_gain=math.fsum(one.log_gain for one in members),
         shown=all(one.shown for one in members),
+        afresh=any(one.afresh for one in members),
     )
+
+
+def rejects(lever: Lever, run: Run, machine: Machine) -> str | None:
+    """Why a lever is not worth a trial; None if it is."""
+    if run.world_size > 1 and not lever.across_ranks:
+        return "It is not tried where several processes train together."
+    return lever.rejects(run, machine)
 
 
 ALTERNATIVES: tuple[tuple[str, ...], ...] = (
@@ -168,7 +179,7 @@ class Candidates:
         for lever in self._not_rejected():
             bound_s = self._bound_s(lever, profile)
             if key((lever.spec(),)) not in tried and bound_s >= _LEAST_SHARE * profile.median_step_s():
-                found.append(Candidate(levers=(lever,), bound_s=bound_s * min(1.0, self._best_speed(lever.name))))
+                found.append(self._alone(lever, bound_s=bound_s * min(1.0, self._best_speed(lever.name))))
         return sorted(found, key=lambda one: -one.bound_s)
 
     def groups(self, open_: Sequence[Candidate]) -> list[list[Candidate]]:
@@ -183,7 +194,7 @@ class Candidates:
     def shown(self) -> list[Candidate]:
         """What gained, was to be stacked, and was neither accepted nor refused by itself."""
         return [
-            Candidate(levers=(lever,), log_gain=_log_seen(own[-1]), shown=True, on_top_of=own[-1].on_top_of)
+            self._alone(lever, log_gain=_log_seen(own[-1]), shown=True, on_top_of=own[-1].on_top_of)
             for lever in self._not_rejected()
             if (own := self._trials_of(lever)) and own[-1].kind == "screening" and not self._is_settled(lever)
         ]
@@ -191,7 +202,7 @@ class Candidates:
     def doubtful(self) -> list[Candidate]:
         """What seemed to gain alone when it was last compared, and could not be shown to."""
         return [
-            Candidate(levers=(lever,), log_gain=_log_seen(own[-1]), on_top_of=own[-1].on_top_of, num_trials=len(own))
+            self._alone(lever, log_gain=_log_seen(own[-1]), on_top_of=own[-1].on_top_of, num_trials=len(own))
             for lever in self._not_rejected()
             if (own := self._trials_of(lever)) and _may_gain(own[-1]) and not self._is_settled(lever)
         ]
@@ -218,11 +229,14 @@ class Candidates:
             other = alternative(kind.name, _names(self.stack))
             share = self._bound_s(lever, profile) / profile.median_step_s()
             reason = (
-                lever.rejects(profile, self._machine)
+                rejects(lever, profile, self._machine)
                 or (f"It is an alternative to {other}, which was accepted." if other is not None else None)
                 or f"It could save {percent(share)} of a step at most."
             )
             yield Trial(levers=({"name": kind.name},), on_top_of=self.stack, scope="none", why=f"Not tried. {reason}")
+
+    def _alone(self, lever: Lever, **known: Any) -> Candidate:
+        return Candidate(levers=(lever,), afresh=self._log.study.baseline[0].world_size > 1, **known)
 
     def _is_settled(self, lever: Lever) -> bool:
         """It was accepted (and is left out since), or, where that was not shown, compared with others in vain."""
@@ -249,7 +263,7 @@ class Candidates:
             if kind.name in taken or alternative(kind.name, taken) is not None or not self._wanted(kind.name):
                 continue
             for lever in kind.candidates(profile, self._machine):
-                if lever.rejects(profile, self._machine) is None:
+                if rejects(lever, profile, self._machine) is None:
                     yield lever
 
     def _bound_s(self, lever: Lever, profile: Run) -> float:

@@ -23,7 +23,7 @@ _MOST = 4
 def leave_each_out(log: StudyLog, executor: Executor, candidates: Candidates, *, end_s: float) -> None:
     """The study goes on without those that cost. `end_s`: what the end of the study takes."""
     for group in _groups(log, candidates.stack, beside=min(_MOST, max(1, executor.sizes.together - 1))):
-        switched = _is_switched(group[0])
+        switched = _is_switched(group[0], log)
         if not log.budget.affords(executor.estimate_s(len(group) + 1, switched=switched), keep_s=end_s):
             log.warn("The budget was over before each accepted lever could be left out once.")
             return
@@ -34,13 +34,15 @@ def _groups(log: StudyLog, stack: Stack, *, beside: int) -> Iterator[list[LeverS
     """Those in doubt, as they can be left out in the same processes."""
     done = {key(trial.levers) for trial in log.study.trials if trial.kind == "leave-one-out"}
     doubtful = [spec for spec in stack if key((spec,)) not in done and _is_doubtful(spec, log.study.trials)]
-    for alike in ([spec for spec in doubtful if not _is_switched(spec)], list(filter(_is_switched, doubtful))):
+    switched = [spec for spec in doubtful if _is_switched(spec, log)]
+    for alike in ([spec for spec in doubtful if spec not in switched], switched):
         for start in range(0, len(alike), beside):
             yield alike[start : start + beside]
 
 
-def _is_switched(spec: LeverSpec) -> bool:
-    return levers.from_spec(spec).scope is Scope.STEP
+def _is_switched(spec: LeverSpec, log: StudyLog) -> bool:
+    """Within a process; several that train together have it from their start."""
+    return levers.from_spec(spec).scope is Scope.STEP and log.study.baseline[0].world_size == 1
 
 
 def _is_doubtful(spec: LeverSpec, trials: Sequence[Trial]) -> bool:
@@ -60,9 +62,9 @@ def _was_shown(spec: LeverSpec, trials: Sequence[Trial]) -> bool:
 
 
 def _leave_out(group: Sequence[LeverSpec], log: StudyLog, executor: Executor, stack: Stack, end_s: float) -> None:
-    switched = _is_switched(group[0])
+    switched = _is_switched(group[0], log)
     scope = "step" if switched else "process"
-    always = tuple(spec for spec in stack if switched and not _is_switched(spec))
+    always = tuple(spec for spec in stack if switched and not _is_switched(spec, log))
     taken = tuple(spec for spec in stack if spec not in always)
     log.doing(f"leaving {', '.join(levers.from_spec(spec).title() for spec in group)} out once")
     without = [Effect(Arm(levers=tuple(one for one in taken if one != spec))) for spec in group]

@@ -88,13 +88,22 @@ class Tuner:
             limit=log.budget.limit_s,
             now=self._now,
         )
-        log.budget.later_s = _FOR_RECIPES * self._options.budget_s if self._options.allow else 0.0
+        recipes = self._wants_recipes(log)
+        log.budget.later_s = _FOR_RECIPES * self._options.budget_s if recipes else 0.0
         self._find_levers(log, executor, runs, script)
-        if BatchSize.name in self._options.allow and log.study.recipe is None:
+        if recipes:
             log.budget.later_s = 0.0
             Recipes(log, runs, executor.sizes, self._machine, script).study()
         log.change("end", state=State.COMPLETE)
         return log.study
+
+    def _wants_recipes(self, log: StudyLog) -> bool:
+        if BatchSize.name not in self._options.allow or log.study.recipe is not None:
+            return False
+        if log.study.baseline[0].world_size > 1:
+            log.warn("Other batch sizes are not tried where several processes train together.")
+            return False
+        return True
 
     def _find_levers(self, log: StudyLog, executor: Executor, runs: Runs, script: EditedScript) -> None:
         """Levers that leave training as it is."""
@@ -133,7 +142,8 @@ class Tuner:
         if not log.study.baseline:
             log.doing(f"running {self._options.title} as it is")
             run = first_look(log, self._runs, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))
-            pairs = whole_runs(log, self._runs, run, most=PAIRS)
+            # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
+            pairs = whole_runs(log, self._runs, run, most=PAIRS) if run.world_size == 1 else []
             run = with_fewer_threads(run, pairs)
             total_steps = self._options.total_steps or _length(run) or run.planned_steps
             log.change("baseline", baseline=(run,), machine=self._machine, total_steps=total_steps)
@@ -163,11 +173,12 @@ def _length(run: Run) -> int | None:
 
 
 def _why_not_several(run: Run) -> str | None:
-    """Why levers are not tried in a training by several processes; None for one process."""
+    """Why levers are not tried in a training by several processes; None where they are, and for one process."""
     if run.world_size == 1:
         return why_not(run)
+    if len(run.ranks) == run.world_size:
+        return None
     return (
-        f"{run.world_size} processes train together here: hotlap tune shows what their steps wait for, but it tries no "
-        "levers in such a training yet. Tune the script as one process, without its launcher; what helps one "
-        "process on its own data and layers mostly helps each of them."
+        f"{run.world_size} processes train together here, and {len(run.ranks) or 1} of them could be followed: hotlap "
+        "tune tries levers only where all of them run on this machine."
     )

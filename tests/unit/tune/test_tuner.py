@@ -14,7 +14,7 @@ from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import statistics
 from hotlap.levers import Numerics
 from hotlap.levers.huge_pages import HugePages
-from hotlap.record import Plan, Run, State, Status, Study, Trial, Verdict
+from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import conclusion
 from hotlap.tune import Options, Tuner
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
@@ -325,23 +325,64 @@ def test_runs_a_short_script_again_with_a_shorter_warm_up(script: Path) -> None:
     assert warmups[:2] == [20, 2]
 
 
-def test_levers_are_not_tried_where_several_processes_train_together(script: Path) -> None:
-    world = world_of(script, costs={"cached-dataset": 0.4})
-    runs: list[Plan] = []
+class TwoRanks(World):
+    """As many processes train together, all on this machine."""
 
-    def together(plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
-        runs.extend(plans)
-        return [replace(run, world_size=2) for run in world(plans, limit_s=limit_s)]
+    followed = 2
 
-    options = options_for(world.path)
-    study = Tuner(together, options, MACHINE, Silent(), now=world.now).run(new_study(options))
-    assert len(runs) == 1, "one look at it, and no trial"
+    def run(self, plan: Plan) -> Run:
+        run = super().run(plan)
+        if run.status is Status.CRASHED:
+            return run
+        ranks = tuple(
+            RankFacts(rank=k, host="here", step_s=0.003, compute_s=0.003, wait_s=None, transfer_s=None)
+            for k in range(self.followed)
+        )
+        peers = (replace(run, rank=1, world_size=2),) if plan.evidence else ()
+        return replace(run, world_size=2, ranks=ranks, peers=peers)
+
+
+def two_ranks(script: Path, **settings: object) -> TwoRanks:
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    return TwoRanks(path=str(script), sha256=digest, **settings)  # type: ignore[arg-type]
+
+
+def test_levers_of_several_processes_are_there_from_their_start_and_are_compared_as_whole_jobs(script: Path) -> None:
+    world = two_ranks(script, costs={"cached-dataset": 0.4, "fused-optimizer": 0.5, "threads": 0.8})
+    study = tune(world, levers=("cached-dataset", "fused-optimizer", "threads"), budget_s=900.0)
+    assert set(accepted(study)) == {"fused-optimizer", "threads"}
+    assert all(len(plan.arms) == 1 and not plan.arms[0] for plan in world.plans), "nothing is switched between steps"
+    assert {trial.scope for trial in study.trials if trial.log_ratios} == {"process"}
+    assert study.result is not None and "each of 2 ranks" in study.result.why
+    (refused,) = [trial for trial in study.trials if trial.levers == ({"name": "cached-dataset"},)]
+    assert refused.why == "Not tried. It is not tried where several processes train together."
+
+
+def test_what_parts_the_ranks_is_refused(script: Path) -> None:
+    class Apart(TwoRanks):
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            other = tuple(
+                replace(peer, loss=tuple(as_number((as_float(loss) or 0.0) + 0.1) for loss in peer.loss))
+                for peer in run.peers
+            )
+            return replace(run, peers=other) if plan.always else run
+
+    digest = hashlib.sha256(script.read_bytes()).hexdigest()
+    study = tune(Apart(path=str(script), sha256=digest, costs={"fused-optimizer": 0.5}), levers=("fused-optimizer",))
+    assert accepted(study) == []
+    assert any(trial.verdict is Verdict.HARMED and trial.why.startswith("Rank 1: ") for trial in study.trials)
+
+
+def test_levers_are_not_tried_where_some_of_the_processes_run_elsewhere(script: Path) -> None:
+    world = two_ranks(script, costs={"fused-optimizer": 0.5})
+    world.followed = 0
+    study = tune(world, allow=("batch-size",))
+    assert len(world.plans) == 1, "one look at it, and no trial"
     assert study.state is State.COMPLETE
-    assert study.baseline
-    assert study.result is not None
-    assert study.result.verdict is Verdict.UNDECIDED
-    assert study.result.why.startswith("2 processes train together here")
-    assert any("as one process" in warning for warning in study.warnings)
+    assert study.result is not None and study.result.verdict is Verdict.UNDECIDED
+    assert study.result.why.startswith("2 processes train together here, and 1 of them could be followed")
+    assert any("batch sizes" in warning for warning in study.warnings)
 
 
 def test_where_a_group_does_not_fit_those_that_fit_alone_are_tried(script: Path) -> None:
