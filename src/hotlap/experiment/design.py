@@ -54,6 +54,8 @@ class Sizes:
     """For each of these processes."""
     afresh_setup_s: float | None = None
     """As `setup_s`, where trials are forks and this one is not (`Plan.afresh`). None: they are not."""
+    epoch_steps: int | None = None
+    """Steps of an epoch; None where that is not known."""
 
     @classmethod
     def of(cls, run: Run, machine: Machine) -> "Sizes":
@@ -75,6 +77,8 @@ class Sizes:
             evidence_steps=evidence,
             together=min(together, 8) if run.device == "cpu" else 1,
             cores=machine.usable_cores / run.world_size,
+            # Processes that train together may share an epoch's samples, or not.
+            epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
         )
 
     def after(self, starts_s: Sequence[float], *, forked: bool) -> "Sizes":

@@ -26,6 +26,11 @@ _NUMBER_OF_SEEDS = 5
 # share only the start and then take turns of this many steps.
 _TURN_STEPS = 50
 
+# Part of the budget that one run may take beyond its steps, to see an epoch's end: a study makes three runs at least.
+_EPOCH_SHARE = 0.03
+# A run goes on for an end to so many times its steps, and so many steps beyond it (`Plan.whole_epoch`).
+_STRETCH, _BEYOND = 4, 10
+
 _ORDER = (levers.Numerics.EXACT, levers.Numerics.ROUNDING, levers.Numerics.STATISTICAL)
 
 
@@ -59,8 +64,17 @@ class GateRuns:
 
     def look(self) -> None:
         """One run of the baseline, with evidence: it also tells what levers must know of its loaders."""
-        if not self._as_written():
-            self.known += self._in_pairs([self._plan()])
+        if self._as_written():
+            return
+        plan = self._plan()
+        (run,) = self._in_pairs([plan])
+        if not plan.whole_epoch:
+            note = (
+                f"An epoch of {self._sizes.epoch_steps:,} steps takes too long for the gate: its runs end after "
+                f"{plan.steps}, and do not see an epoch's end."
+            )
+            run = replace(run, notes=(*run.notes, note))
+        self.known.append(run)
 
     def judge(
         self, stack: Stack, *, replaced: dict[str, str] | None = None, numerics: levers.Numerics | None = None
@@ -172,24 +186,36 @@ class GateRuns:
         return found
 
     def _plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
-        """What rounding does is seen without an epoch's end, so perturbed runs are not made longer for one; but
-        for the first, where the script prints something: most do so at an epoch's end. Where a baseline run went on
-        for one in vain, other seeds would not show one either."""
-        base = self._as_written()
-        prints = any(run.printed for run in base)
-        in_vain = any(not saw_epoch_end([run]) for run in base)
-        return Plan(
-            command=self._options.command,
-            cwd=self._options.cwd,
-            out="",
+        """Of a run that begins like that."""
+        plan = replace(
+            self._options.plan,
             steps=self._sizes.evidence_steps,
             warmup=0,
-            whole_epoch=(nudge == 0 or (nudge == 1 and prints)) and not ((reseed or nudge) and in_vain),
             evidence=True,
-            seed=self._options.seed,
             reseed=reseed,
             nudge=nudge,
         )
+        base = self._as_written()
+        if not base:
+            # How long an epoch is may be known only where one ends.
+            patience_s = self._sizes.evidence_s() - self._sizes.setup_s + _EPOCH_SHARE * self._options.budget_s
+            return replace(plan, whole_epoch=self._is_end_near(), whole_epoch_s=patience_s)
+        if not saw_epoch_end(base):
+            # Other seeds would not show one either.
+            made = 0 if reseed or nudge else len(base[0].step_index)
+            return replace(plan, steps=max(plan.steps, made))
+        # What rounding does is seen without an epoch's end, so one perturbed run at most goes on for it: where the
+        # script prints something, as most do there.
+        prints = any(run.printed for run in base)
+        return replace(plan, whole_epoch=nudge == 0 or (nudge == 1 and prints))
+
+    def _is_end_near(self) -> bool:
+        """A run that goes on for an epoch's end may get there, and soon."""
+        steps, epoch = self._sizes.evidence_steps, self._sizes.epoch_steps
+        if epoch is None:
+            return True
+        beyond_s = self._sizes.evidence_s(epoch + _BEYOND) - self._sizes.evidence_s()
+        return epoch + _BEYOND <= _STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._options.budget_s
 
 
 def _seeds(numerics: levers.Numerics, *, again: bool) -> range:

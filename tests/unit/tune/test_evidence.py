@@ -92,3 +92,35 @@ def test_harm_that_is_no_matter_of_chance_is_not_looked_for_again() -> None:
     world = Lost(path="/train.py", sha256="0" * 64)
     assert gate_runs_of(world).judge(OTHER_NUMBERS).verdict is Verdict.HARMED
     assert not any(plan.reseed >= 5 for plan in world.plans)
+
+
+class Endless(World):
+    """No run sees an epoch's end; one that looks for it makes twice its steps."""
+
+    def run(self, plan: Plan) -> Run:
+        steps = plan.steps * (1 + plan.whole_epoch)
+        return replace(super().run(replace(plan, steps=steps)), epoch_starts=(0,))
+
+
+@pytest.mark.parametrize(
+    ("epoch_steps", "budget_s", "goes_on"),
+    [(150, 300.0, True), (780, 300.0, True), (780, 30.0, False), (900, 300.0, False), (None, 300.0, True)],
+)
+def test_a_run_goes_on_for_an_epochs_end_only_where_that_is_near(
+    epoch_steps: int | None, budget_s: float, goes_on: bool
+) -> None:
+    """200 steps are wanted, and such a run goes on to 800 at most; one step takes 9 ms with its digests."""
+    world = Endless(path="/train.py", sha256="0" * 64)
+    sizes = replace(SIZES, epoch_steps=epoch_steps)
+    options = options_for(world.path, budget_s=budget_s)
+    gate = GateRuns(world, options, sizes, (), script=AnyScript(), now=world.now)
+    gate.look()
+    ((plan,), (run,)) = world.plans, gate.known
+    assert plan.whole_epoch is goes_on
+    assert [note for note in run.notes if "its runs end after 200" in note] or goes_on
+    ruling = gate.judge(OTHER_NUMBERS)
+    assert "no epoch's end among them" in ruling.why
+    later = world.plans[1:]
+    assert not any(plan.whole_epoch for plan in later), "what the first run did not see no other is to look for"
+    of_one_seed = {plan.steps for plan in later if not plan.reseed and not plan.nudge}
+    assert of_one_seed == {400 if goes_on else 200}, "as many as the first one made"
