@@ -13,14 +13,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from contest import Contender, contest, save
+from lorenz import ATOL, RTOL, Job, in_diffrax
 
-from hotlap.lab.child.ode import ATOL, RTOL, Job, in_diffrax
 from hotlap.small import NeuralODE, odeint
 
 
 def script(solve: Any, method: str, *, fused: bool | None = None) -> Contender:
     """The loop that a script has: any odeint, its own loss, torch's Adam."""
-    return Job("cpu", rate=0.0, fused=fused).loop(solve, method)[0]
+    return Job("cpu", rate=0.0, fused=fused).loop(solve, method)
 
 
 def in_torchdiffeq() -> Contender:

@@ -48,8 +48,8 @@ TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))
 
 # The lab's work and trainings, in processes of their own.
-TORCH_IN_THE_CHILD += ("lab/child/products.py", "lab/child/calls.py", "lab/child/ode.py", "lab/child/link.py")
-TORCH_IN_THE_CHILD += ("lab/scripts/mnist.py", "lab/scripts/transformer.py")
+TORCH_IN_THE_CHILD += ("lab/child/calls.py", "lab/child/link.py")
+TORCH_IN_THE_CHILD += ("lab/scripts/lorenz.py", "lab/scripts/mnist.py", "lab/scripts/transformer.py")
 
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _USAGE = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
 # Options of single experiments, as Settings names them.
-_OWN = ("gpu", "data", "budget", "layers", "batch", "length", "html")
+_OWN = ("gpu", "data", "budget", "html")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,14 +40,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
     parser.add_argument("--gpu", action="append", metavar="NAME", help="a GPU to predict; may be given again")
     parser.add_argument("--data", metavar="DIR", help="pinning, devices: folder with MNIST's files")
-    parser.add_argument("--budget", metavar="TIME", help="pinning, transformer, checklist: time for what is tried")
-    parser.add_argument("--layers", metavar="N", help="transformer: its layers (32)")
-    parser.add_argument("--batch", metavar="N", help="transformer: sequences in a batch (8)")
-    parser.add_argument("--length", metavar="N", help="transformer: tokens in a sequence (32)")
-    parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
     parser.add_argument(
-        "--html", metavar="PATH", help="pinning, devices, transformer, checklist: write the report page there"
+        "--budget", metavar="TIME", help="pinning, lorenz, transformer, checklist: time for what is tried"
     )
+    parser.add_argument("--json", metavar="PATH", help="write the result there; - is standard output")
+    parser.add_argument("--html", metavar="PATH", help="write the report page of the study there")
     words.add_display(parser, progress=False)
     parser.set_defaults(run=run, own_words=1)  # the experiment
 
@@ -98,14 +95,8 @@ def _settings(args: argparse.Namespace, experiment: "Experiment") -> "Settings":
         gpu=tuple(args.gpu or ()),
         data=Path(args.data) if args.data is not None else None,
         budget_s=words.seconds(args.budget, "--budget") if args.budget is not None else None,
-        **{name: _number(args, name) for name in ("layers", "batch", "length")},
         words=tuple(args.tail),
     )
-
-
-def _number(args: argparse.Namespace, name: str) -> int | None:
-    text = getattr(args, name)
-    return None if text is None else words.whole_number(text, f"--{name}", least=1)
 
 
 def _done(experiment: "Experiment", settings: "Settings") -> "Result":

@@ -60,12 +60,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="lorenz",
         asks="a neural ODE of the Lorenz system: how long does an iteration take, and with what?",
-        takes=frozenset({"gpu"}),
+        takes=frozenset({"gpu", "budget", "html"}),
     ),
     Experiment(
         name="transformer",
         asks="why do the cores stay at 60%, what helps here, and what would other GPUs do?",
-        takes=frozenset({"gpu", "budget", "layers", "batch", "length", "html"}),
+        takes=frozenset({"gpu", "budget", "html"}),
     ),
     Experiment(
         name="checklist",

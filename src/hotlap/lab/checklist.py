@@ -8,7 +8,7 @@ from pathlib import Path
 from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.lab import gpus
-from hotlap.lab.result import Cell, Quantity, Result, Table, Unit
+from hotlap.lab.result import Cell, Quantity, Result, Table, ratio
 from hotlap.lab.settings import Settings
 from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
@@ -172,8 +172,7 @@ def _of_trial(trial: Trial, ceiling: Ceiling | None) -> Said:
     if trial.seen is None:
         most = f" {ceiling_sentence(ceiling)} ({interval(ceiling.speedup)})." if ceiling is not None else ""
         return Said(verdict="does not apply", why=f"{name}: {trial.why.removeprefix('Not tried. ')}{most}")
-    effect = Quantity.of(trial.speedup, Unit.RATIO) if trial.speedup is not None else None
-    return Said(verdict=_verdict(trial), why=f"{name}. {trial.why}", effect=effect)
+    return Said(verdict=_verdict(trial), why=f"{name}. {trial.why}", effect=ratio(trial.speedup))
 
 
 def _verdict(trial: Trial) -> str:

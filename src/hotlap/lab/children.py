@@ -21,20 +21,8 @@ class CannotMeasure(HotlapError):  # noqa: N818 - reads as the sentence "cannot 
     """The measuring process came to nothing; the message carries its last line."""
 
 
-def ask_again(task: str, question: Any, kind: type[T], *, times: int, threads: int | None = None) -> list[T]:
-    """The same question to so many processes: the process is the unit of chance.
-
-    Raises:
-        CannotMeasure: as `ask`.
-    """
-    return [ask(task, question, kind, threads=threads) for _ in range(times)]
-
-
-def ask(task: str, question: Any, kind: type[T], *, threads: int | None = None) -> T:
+def ask(task: str, question: Any, kind: type[T]) -> T:
     """`hotlap.lab.child.<task>` answers `question` with a `kind`.
-
-    Arguments:
-        threads: torch's and BLAS's; None: as they choose themselves.
 
     Raises:
         CannotMeasure: it failed, or did not end.
@@ -47,7 +35,7 @@ def ask(task: str, question: Any, kind: type[T], *, threads: int | None = None) 
         try:
             done = subprocess.run(
                 command,
-                env=environment(threads),
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -63,12 +51,8 @@ def ask(task: str, question: Any, kind: type[T], *, threads: int | None = None) 
         return load(out, kind)
 
 
-def environment(threads: int | None = None) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """This process's, with this hotlap on the path."""
     root = str(Path(hotlap.__file__).parents[1])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
-    wanted = {**os.environ, "PYTHONPATH": path}
-    if threads is not None:
-        # NumPy's BLAS and torch read these when they are loaded.
-        wanted |= {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    return wanted
+    return {**os.environ, "PYTHONPATH": path}

@@ -31,6 +31,11 @@ class Gpu:
         return "would take" if self.predicted else "takes"
 
     @property
+    def here(self) -> tuple[str, ...]:
+        """Its name, where it was measured."""
+        return () if self.predicted else (self.name,)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """For the reader."""
         if not self.predicted:

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hotlap.experiment import statistics
 from hotlap.machine.figures import median_interval
 from hotlap.record import Interval, Study
-from hotlap.units import duration, factor, percent, size
+from hotlap.units import duration, factor, percent
 
 # Version of the JSON. 1: with pictures. 2: with the study.
 SCHEMA = 2
@@ -25,23 +24,18 @@ class Unit(StrEnum):
     """What a quantity counts."""
 
     SECOND = "s"
-    BYTE = "B"
     RATIO = "x"
     """How many times as fast."""
     SHARE = "share"
     """In [0, 1]."""
     COUNT = "count"
-    NUMBER = "number"
-    """Of no unit: a loss."""
 
 
 _TEXT: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECOND: duration,
-    Unit.BYTE: size,
     Unit.RATIO: factor,
     Unit.SHARE: percent,
     Unit.COUNT: lambda value: f"{value:,.0f}",
-    Unit.NUMBER: lambda value: f"{value:.4g}",
 }
 
 
@@ -142,13 +136,19 @@ def typical(times_s: Sequence[float]) -> Quantity:
     return Quantity.of(median_interval(times_s))
 
 
-def as_fast(base_s: Sequence[float], other_s: Sequence[float]) -> Quantity | None:
-    """How many times as fast `other` is, from one time of each in every process; None where processes are too few."""
-    logs = [math.log(base / other) for base, other in zip(base_s, other_s, strict=True)]
-    if len(logs) < statistics.FEWEST_SHOWN:
-        return None
-    interval = statistics.interval(logs)
+def ratio(interval: Interval | None) -> Quantity | None:
+    """How many times as fast; None where too few processes were timed."""
     return None if interval is None else Quantity.of(interval, Unit.RATIO)
+
+
+def in_words(ratio: Interval | None) -> str:
+    """ "1.40x as fast (1.31x to 1.50x)"; what cannot be told apart is said to be so."""
+    if ratio is None:
+        return "compared too seldom for a ratio"
+    span = f"{factor(ratio.mid)} as fast, 95% interval {factor(ratio.low)} to {factor(ratio.high)}"
+    if ratio.high < 1:
+        return f"slower: {span}"
+    return span if ratio.low > 1 else f"no difference shown: {span}"
 
 
 def ahead_from(sizes: Sequence[int], slow: Sequence[Quantity], fast: Sequence[Quantity]) -> int | None:

@@ -19,8 +19,5 @@ class Settings:
     """Folder with MNIST's idx files."""
     budget_s: float | None = None
     """For the part in which changes are tried."""
-    layers: int | None = None
-    batch: int | None = None
-    length: int | None = None
     words: tuple[str, ...] = ()
     """The user's script with its arguments."""

@@ -1,5 +1,6 @@
 """Studies of a script within an experiment: measured, tuned, traced for forecasts, compared with edited copies."""
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from hotlap import machine
 from hotlap.cli import shelf, target
 from hotlap.cli.workbench import levers_environment
 from hotlap.errors import HotlapError
-from hotlap.experiment import AS_WRITTEN, Arm, Design, Executor, Sizes, statistics
+from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
 from hotlap.predict import Workload
@@ -35,16 +36,18 @@ class CannotTrace(HotlapError):  # noqa: N818 - reads as the sentence "cannot tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One copy of the script beside the baseline."""
+    """An edited copy of the script beside the baseline."""
 
-    run: Run
-    """Its last process."""
+    run: Run | None
+    """Its last process; None where none was timed."""
     step: Interval | None
     """As fast, a typical step; None where too few processes were timed."""
     total: Interval | None
     """As fast, start, epoch starts and one-time costs counted."""
-    total_s: float
-    """Seconds of the whole training, from the last process."""
+    base_s: float = math.nan
+    """Seconds of the whole training in the baseline, from the last process."""
+    total_s: float = math.nan
+    """The same of the copy."""
     failure: str = ""
 
 
@@ -111,45 +114,30 @@ class Bench:
             raise CannotTrace(f"{self.options.title} came to nothing: {run.error or ' '.join(run.notes)}")
         return run, work
 
-    def compared(
-        self, copies: Mapping[str, Arm], *, base: Run, heats: int, total_steps: int
-    ) -> tuple[float, dict[str, Compared]]:
-        """Seconds of the whole training in the baseline, and each copy beside it: fresh processes that take turns."""
-        sizes = Sizes.of(base, machine.look())
-        executor = Executor(self.launcher, self.options.plan, sizes)
-        design = Design(arms=(AS_WRITTEN, *copies.values()), epoch_end=True, afresh=True)
-        found = []
-        for number in range(heats):
-            self.doing(f"comparing the baseline with {', '.join(copies)} ({number + 1} of {heats})")
-            found.append(executor.heat(design))
-        epoch = base.epoch_steps()
-
-        def whole_s(run: Run) -> float:
-            return total_s(run, num_steps=total_steps, epoch_steps=epoch) if run.step_s else float("nan")
-
-        compared = {}
-        for k, name in enumerate(copies):
-            ratios = [ratio for heat in found if (ratio := heat.log_ratios[k]) is not None]
-            pairs = [(heat.runs[0], heat.runs[k + 1]) for heat in found if heat.log_ratios[k] is not None]
-            enough = len(ratios) >= statistics.FEWEST_SHOWN
-            total = total_speedup(pairs, num_steps=total_steps, epoch_steps=epoch, pooled=None) if enough else None
-            failure = found[-1].failures[k]
-            compared[name] = Compared(
-                run=found[-1].runs[k + 1],
-                step=statistics.interval(ratios) if enough else None,
-                total=total,
-                total_s=whole_s(found[-1].runs[k + 1]),
-                failure=failure.why if failure is not None else "",
-            )
-        return whole_s(found[-1].runs[0]), compared
+    def compared(self, texts: Mapping[str, str], *, base: Run, pairs: int) -> Compared:
+        """The script beside the same with other texts (by path): fresh processes that take turns."""
+        self.doing("comparing the baseline with its edited copy")
+        effect = Effect(Arm(bare=True, replaced=texts))
+        executor = Executor(self.launcher, self.options.plan, Sizes.of(base, machine.look()))
+        design = Design(arms=(AS_WRITTEN,), epoch_end=True, afresh=True)
+        compare([effect], executor, design, pooled=None, rule=Rule(planned=pairs, patient=True))
+        if not effect.pairs:
+            return Compared(run=None, step=None, total=None, failure=effect.failure.why if effect.failure else "")
+        steps, epoch = self.options.total_steps or len(base.step_s), base.epoch_steps()
+        step = effect.speedup(None)
+        total = total_speedup(effect.pairs, num_steps=steps, epoch_steps=epoch, pooled=None)
+        base_s, total_s_ = (total_s(run, num_steps=steps, epoch_steps=epoch) for run in effect.pairs[-1])
+        return Compared(
+            run=effect.run, step=step, total=total if step is not None else None, base_s=base_s, total_s=total_s_
+        )
 
 
 @contextmanager
-def of_lab(script: str, doing: Doing) -> Iterator[Bench]:
+def of_lab(script: str, doing: Doing, *, levers: Sequence[str] | None = None) -> Iterator[Bench]:
     """A copy of the lab's `script` in a folder of its own: as a user's, it lies outside of every package."""
     with tempfile.TemporaryDirectory(prefix="hotlap-lab-") as scratch:
         shutil.copyfile(_SCRIPTS / script, Path(scratch) / script)
-        with of_user([script], Path(scratch), doing) as found:
+        with of_user([script], Path(scratch), doing, levers=levers) as found:
             yield found
 
 

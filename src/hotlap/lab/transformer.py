@@ -13,8 +13,8 @@ from hotlap.units import duration, percent
 
 TITLE = "What will be the bottleneck? A transformer on a CPU whose cores seem half idle"
 # The question gives the layers; batch and length are ours, so that a step takes about a second on a small machine.
-LAYERS, BATCH, LENGTH, VOCABULARY = 32, 8, 32, 10_000
-QUICK_LAYERS, QUICK_BATCH, QUICK_LENGTH, QUICK_VOCABULARY = 2, 4, 16, 1_000
+SIZES = {"layers": 32, "batch": 8, "length": 32, "vocabulary": 10_000}
+QUICK = {"layers": 1, "batch": 4, "length": 16, "vocabulary": 1_000}
 # The GPUs that the question asks for.
 COUNTS = (1, 2, 4)
 BUDGET_S, QUICK_BUDGET_S = 240.0, 5.0
@@ -23,28 +23,16 @@ BUDGET_S, QUICK_BUDGET_S = 240.0, 5.0
 def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     """Measure and tune the model here, and predict the GPUs."""
     targets = gpus.names(settings)
-    layers, batch, length = (
-        given or usual
-        for given, usual in zip(
-            (settings.layers, settings.batch, settings.length),
-            (QUICK_LAYERS, QUICK_BATCH, QUICK_LENGTH) if settings.quick else (LAYERS, BATCH, LENGTH),
-            strict=True,
-        )
-    )
-    vocabulary = QUICK_VOCABULARY if settings.quick else VOCABULARY
-    sizes = {"layers": layers, "batch": batch, "length": length, "vocabulary": vocabulary}
-    budget_s = settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S)
+    sizes = QUICK if settings.quick else SIZES
     with of_lab("transformer.py", doing) as script:
         bench = script.asked(*(word for name, value in sizes.items() for word in (f"--{name}", str(value))))
         _, work = bench.timed()
         study = bench.measured(quick=settings.quick, watches=("switches", "modules", "cpu"))
-        study = bench.tuned(study, budget_s=budget_s)
-    return tell(study, work, settings, targets=targets, shape=(layers, batch, length))
+        study = bench.tuned(study, budget_s=settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S))
+    return tell(study, work, settings, targets=targets)
 
 
-def tell(
-    study: Study, work: Workload, settings: Settings, *, targets: Sequence[str], shape: tuple[int, int, int]
-) -> Result:
+def tell(study: Study, work: Workload, settings: Settings, *, targets: Sequence[str]) -> Result:
     """The numbers, and what they mean."""
     run = study.baseline[0]
     study = replace(
@@ -55,16 +43,15 @@ def tell(
             for number in COUNTS
         ),
     )
-    layers, batch, length = shape
+    sizes = QUICK if settings.quick else SIZES
     return Result(
         name="transformer",
         title=TITLE,
         story=tuple(_story(study, work)),
         tables=(_forecasts(study),),
         notes=(
-            f"The question's model with {layers} layers ({(work.parameter_bytes or 0) / 4e6:.0f} million "
-            f"parameters), {batch} sequences of {length} tokens a step: batch and length are ours, --batch and "
-            "--length change them.",
+            f"The question's model with {sizes['layers']} layers ({(work.parameter_bytes or 0) / 4e6:.0f} million "
+            f"parameters), {sizes['batch']} sequences of {sizes['length']} tokens a step: batch and length are ours.",
         ),
         study=study,
         quick=settings.quick,

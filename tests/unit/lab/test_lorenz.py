@@ -1,70 +1,58 @@
-"""lorenz: one neural ODE with several libraries."""
+"""lorenz: torchdiffeq's loop, what the patch makes of it, and the GPU that does not help."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from hotlap.lab import lorenz
-from hotlap.lab.lorenz import DIFFRAX, FIT, ODEINT, TORCHDIFFEQ, Answer
-from hotlap.lab.result import Quantity, Result
+from hotlap.errors import UserError
+from hotlap.lab import gpus, lorenz
+from hotlap.lab.result import Quantity, Result, Unit
 from hotlap.lab.settings import Settings
+from hotlap.record import Study
+from tests.samples import study_full
 from tests.unit.lab import samples
 
-LOSSES = tuple(100.0 / (k + 1) for k in range(1000))
+THERE = Quantity(value=0.02, unit=Unit.SECOND, low=0.01, high=0.04, predicted=True)
 
 
-def found(*, without: Sequence[str] = ()) -> dict[str, list[Answer]]:
-    ways = {
-        TORCHDIFFEQ: samples.training(30e-3, LOSSES[:200]),
-        DIFFRAX: samples.training(500e-6, LOSSES),
-        ODEINT: samples.training(1e-3, LOSSES),
-        FIT: samples.training(20e-6, LOSSES),
-    }
-    return {way: [one] * 3 for way, one in ways.items() if way not in without}
+def told(study: Study, *, predicted: bool = True) -> Result:
+    gpu = gpus.Gpu(name="RTX 4090", predicted=predicted)
+    there = replace(THERE, predicted=predicted)
+    return lorenz.tell(study, samples.workload(num_operators=4000), Settings(), gpu=gpu, there=there)
 
 
-def told(*, without: Sequence[str] = (), there: Answer | None = None) -> Result:
-    return lorenz.tell(found(without=without), Settings(), missing=without, there=there)
+def test_ratios_are_those_of_the_study_with_their_intervals() -> None:
+    study = study_full()
+    assert study.result is not None
+    (row,) = (row for row in told(study).tables[0].rows if row[0] == "with hotlap's patch")
+    assert isinstance(row[2], Quantity) and (row[2].low, row[2].high) == (
+        study.result.speedup.low,
+        study.result.speedup.high,
+    )
+    assert "95% interval" in told(study).story[0]
 
 
-def test_the_native_fit_is_so_many_times_as_fast_with_an_interval() -> None:
-    result = told()
-    assert "20.0 us (19.6 us to 20.4 us) with hotlap.small" in result.story[0]
-    ratios = {row[0]: row[3] for row in result.tables[0].rows}
-    fit = ratios[FIT]
-    assert isinstance(fit, Quantity) and fit.low is not None
-    assert fit.low < 1500 == pytest.approx(fit.value)
-    assert ratios[TORCHDIFFEQ] is None
+def test_without_a_patch_there_is_no_ratio() -> None:
+    result = told(replace(study_full(), result=None, patch="", after=None))
+    assert all(row[2] is None and row[3] is None for row in result.tables[0].rows)
+    assert "found no patch here in its time" in result.story[0]
 
 
-def test_a_library_that_is_not_installed_is_left_out_and_named() -> None:
-    result = told(without=(TORCHDIFFEQ, DIFFRAX))
-    assert [row[0] for row in result.tables[0].rows][:2] == [ODEINT, FIT]
-    assert any("pip install diffrax optax" in note for note in result.notes)
-    assert any("pip install torchdiffeq" in note for note in result.notes)
+def test_the_loop_is_told_by_its_operators_and_the_gpu_beside_it() -> None:
+    result = told(study_full())
+    assert "4,000 operators" in result.story[1]
+    assert "would take ~20.0 ms (10.0 ms to 40.0 ms) an iteration on an RTX 4090" in result.story[1]
+    assert result.tables[0].rows[-1][0] == "torchdiffeq on an RTX 4090"
+    assert any("predictions" in note for note in result.notes)
 
 
-def test_the_gpu_is_predicted_from_the_operators_of_the_slow_loop() -> None:
-    last = told().tables[0].rows[-1]
-    assert last[0] == "torchdiffeq on an RTX 4090"
-    assert isinstance(last[2], Quantity)
-    assert last[2].predicted
-    # 4,000 operators of 5 us host time each: no GPU is faster than its host.
-    assert 0.8 * 20e-3 < last[2].value < 80e-3
+def test_a_gpu_that_is_here_is_no_prediction() -> None:
+    result = told(study_full(), predicted=False)
+    assert result.gpus == ("RTX 4090",)
+    assert not any("predictions" in note for note in result.notes)
 
 
-def test_a_gpu_that_is_here_is_measured() -> None:
-    last = told(there=samples.training(90e-3, LOSSES[:50], gpu="Some GPU")).tables[0].rows[-1]
-    assert last[0] == "torchdiffeq on a Some GPU"
-    assert isinstance(last[2], Quantity)
-    assert not last[2].predicted
-    assert last[2].value == pytest.approx(90e-3)
-
-
-def test_a_missing_native_core_is_told() -> None:
-    ways = {
-        FIT: [samples.training(20e-3, LOSSES, native=False)],
-        ODEINT: [samples.training(30e-3, LOSSES, native=False)],
-    }
-    result = lorenz.tell(ways, Settings(), missing=(TORCHDIFFEQ, DIFFRAX), there=None)
-    assert any("without its native core" in note for note in result.notes)
+def test_without_torchdiffeq_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lorenz, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install torchdiffeq"):
+        lorenz.run(Settings(), samples.nothing)

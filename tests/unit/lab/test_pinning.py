@@ -14,23 +14,24 @@ from tests.samples import study_full
 from tests.unit.lab import samples
 
 STEP = {Phase.FORWARD: 0.0003, Phase.BACKWARD: 0.0004, Phase.OPTIMIZER: 0.0003}
+PATCHED = Interval(low=4.0, mid=5.0, high=6.2)
 SCRIPT = Path(pinning.__file__).parent / "scripts" / "mnist.py"
 
 
 def compared(total_s: float, *, waits_s: float, total: Interval | None) -> Compared:
     run = replace(run_with(phases={Phase.INPUT: waits_s, **STEP}, num_steps=40), rss_peak_bytes=400 << 20)
-    return Compared(run=run, step=total, total=total, total_s=total_s)
+    return Compared(run=run, step=total, total=total, base_s=20.0, total_s=total_s)
 
 
 def known(*, gpu: str | None = None, article: Interval | None, patch: bool = True) -> pinning.Known:
     base = replace(run_with(phases={Phase.INPUT: 0.003, **STEP}, num_steps=40), rss_peak_bytes=300 << 20)
-    copies = {pinning.ARTICLE: compared(10.0, waits_s=0.001, total=article)}
-    if patch:
-        copies[pinning.HOTLAP] = compared(4.0, waits_s=0.00005, total=Interval(low=4.0, mid=5.0, high=6.2))
+    study = replace(study_full(), baseline=(base,))
+    after = replace(run_with(phases={Phase.INPUT: 0.00005, **STEP}, num_steps=40))
+    assert study.result is not None
+    result = replace(study.result, speedup=PATCHED, total_speedup=PATCHED)
     return pinning.Known(
-        study=replace(study_full(), baseline=(base,)),
-        plain_s=20.0,
-        copies=copies,
+        study=replace(study, after=after, result=result) if patch else replace(study, after=None, result=None),
+        article=compared(10.0, waits_s=0.001, total=article),
         small=compared(1.5, waits_s=0.001, total=Interval(low=0.6, mid=0.7, high=0.8)),
         workers=2,
         items=(60_000, 2_000),

@@ -6,7 +6,8 @@ import pytest
 
 from hotlap.errors import UserError
 from hotlap.lab import EXPERIMENTS, by_name, terminal
-from hotlap.lab.result import LEGEND, Quantity, Result, Table, Unit, ahead_from, as_fast, count, seconds
+from hotlap.lab.result import LEGEND, Quantity, Result, Table, Unit, ahead_from, count, in_words, ratio, seconds
+from hotlap.record import Interval
 from hotlap.report.terminal import plain
 from tests.samples import HOSTILE
 
@@ -20,15 +21,12 @@ def test_no_ratio_is_shown_without_an_interval() -> None:
         Quantity(value=2.65, unit=Unit.RATIO, low=2.0)
 
 
-def test_processes_that_disagree_make_a_wide_ratio_and_too_few_make_none() -> None:
-    assert as_fast([2.0, 2.0], [1.0, 1.0]) is None
-    found = as_fast([97.0, 13.5, 14.0], [4.9, 5.1, 5.0])
-    assert found is not None and found.low is not None and found.high is not None
-    assert found.low < 1 < found.value < 10 < found.high
-    equal = as_fast([2.0, 2.02, 1.98], [1.0, 1.0, 1.0])
-    assert equal is not None and equal.low is not None
-    assert equal.value == pytest.approx(2.0, rel=0.01)
-    assert equal.low > 1.9
+def test_a_ratio_in_words_says_where_nothing_was_shown() -> None:
+    assert in_words(None) == "compared too seldom for a ratio"
+    assert in_words(Interval(low=1.8, mid=2.0, high=2.2)) == "2.00x as fast, 95% interval 1.80x to 2.20x"
+    assert in_words(Interval(low=0.5, mid=2.65, high=19.7)).startswith("no difference shown: 2.65x")
+    assert in_words(Interval(low=0.6, mid=0.7, high=0.8)).startswith("slower: 0.70x")
+    assert ratio(None) is None
 
 
 def test_who_is_ahead_is_so_by_the_intervals_and_at_all_larger_sizes() -> None:
@@ -51,7 +49,6 @@ def test_quantities_read_in_their_unit_and_predictions_are_marked() -> None:
     assert str(count(60_000)) == "60,000"
     assert str(Quantity(value=2.5, unit=Unit.RATIO, low=2.0, high=3.0)) == "2.50x (2.00x to 3.00x)"
     assert str(Quantity(value=0.4, unit=Unit.SHARE)) == "40%"
-    assert str(Quantity(value=1 << 20, unit=Unit.BYTE)) == "1.00 MiB"
     assert str(seconds(math.nan)) == "unknown"
 
 

@@ -1,20 +1,22 @@
-"""Products of a matrix and a vector, and the step of a tiny network. Asked by hotlap.lab.launch_floor."""
+"""Products in NumPy, torch, the native core and on the GPU, with and without copies. Asked by hotlap.lab.sweep."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import os
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.benchmark import Timer
 
-from hotlap.lab.child import Work, answer, timed
-from hotlap.lab.launch_floor import GPU, GRAPH, NUMPY, SMALL, SMALL_STEP, TORCH, TORCH_STEP, Answer, Question
-from hotlap.predict import trace
-from hotlap.record import encode
-from hotlap.small import compile_step
+from hotlap.lab.child import answer
+from hotlap.lab.sweep import GPU, GRAPH, NUMPY, PAGEABLE, PINNED, SMALL, TORCH, Answer, Question, Shape
+from hotlap.record import order
 from hotlap.small.native import core
 from hotlap.small.trace import trace_model
+
+Work = Callable[[], object]
 
 # Calls in one CUDA graph: launching the graph itself is spread over them.
 _IN_A_GRAPH = 100
@@ -24,38 +26,41 @@ def main(question: Question) -> Answer:
     """Time them."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     found: dict[str, list[tuple[float, ...]]] = {}
-    for rows, columns in question.shapes:
-        for times in _shape(rows, columns, question, on_gpu=gpu is not None):
-            for way, seconds in times.items():
-                found.setdefault(way, []).append(seconds)
-    steps, workload = _steps(question, on_gpu=gpu is not None)
+    for shape in question.shapes:
+        works = _on_cpu(shape) | (_on_gpu(shape) if gpu else {})
+        for way, seconds in _timed(works, question).items():
+            each = _IN_A_GRAPH if way == GRAPH else 1
+            found.setdefault(way, []).append(tuple(one / each for one in seconds))
     return Answer(
         gpu=gpu,
         times={way: tuple(times) for way, times in found.items()},
-        steps=steps,
-        workload=workload,
         threads=torch.get_num_threads(),
         not_native=core().why_not,
     )
 
 
-def _shape(rows: int, columns: int, question: Question, *, on_gpu: bool) -> list[dict[str, tuple[float, ...]]]:
-    found = [timed(_on_cpu(rows, columns), rounds=question.rounds, round_s=question.round_s)]
-    if on_gpu:
-        a, x = torch.randn(rows, columns, device="cuda"), torch.randn(columns, device="cuda")
-        works = {GPU: lambda: torch.mv(a, x), GRAPH: _replayed(lambda: torch.mv(a, x))}
-        times = timed(works, rounds=question.rounds, round_s=question.round_s)
-        found.append({GPU: times[GPU], GRAPH: tuple(one / _IN_A_GRAPH for one in times[GRAPH])})
-    return found
+def _timed(works: Mapping[str, Work], question: Question) -> dict[str, tuple[float, ...]]:
+    """Name -> seconds of one call, once for each round, in a balanced order. torch's Timer waits for the device at both
+    ends."""
+    threads = torch.get_num_threads()
+    timers = [Timer("work()", globals={"work": work}, num_threads=threads) for work in works.values()]
+    once_s = [timer.blocked_autorange(min_run_time=question.round_s).median for timer in timers]
+    found: list[list[float]] = [[] for _ in timers]
+    for each in islice(order.rounds(len(timers), seed=os.getpid()), question.rounds):
+        for k in each:
+            number = max(1, round(question.round_s / max(once_s[k], 1e-9)))
+            found[k].append(timers[k].timeit(number).mean)
+    return {name: tuple(times) for name, times in zip(works, found, strict=True)}
 
 
-def _on_cpu(rows: int, columns: int) -> dict[str, Work]:
+def _on_cpu(shape: Shape) -> dict[str, Work]:
+    rows, inner, columns = shape
     rng = np.random.default_rng(0)
-    a = rng.standard_normal((rows, columns), dtype=np.float32)
-    x = rng.standard_normal(columns, dtype=np.float32)
-    b, y = torch.from_numpy(a), torch.from_numpy(x)
-    works: dict[str, Work] = {NUMPY: lambda: a @ x, TORCH: lambda: torch.mv(b, y)}
-    native = _native(b, y)
+    a = rng.standard_normal((rows, inner), dtype=np.float32)
+    b = rng.standard_normal(inner if columns == 1 else (inner, columns), dtype=np.float32)
+    x, y = torch.from_numpy(a), torch.from_numpy(b)
+    works: dict[str, Work] = {NUMPY: lambda: a @ b, TORCH: lambda: x @ y}
+    native = _native(x, y) if columns == 1 else None
     return works | ({SMALL: native} if native is not None else {})
 
 
@@ -66,8 +71,7 @@ def _native(a: torch.Tensor, x: torch.Tensor) -> Work | None:
     layer = nn.Linear(a.shape[1], a.shape[0], bias=False)
     with torch.no_grad():
         layer.weight.copy_(a)
-    program = trace_model(layer)
-    net = core().module.NetFloat32(*program.description(), False)
+    net = core().module.NetFloat32(*trace_model(layer).description(), False)
     out = torch.empty(a.shape[0])
     held = (layer, x, out)  # the core knows addresses only
     from_, to = x.data_ptr(), out.data_ptr()
@@ -76,10 +80,31 @@ def _native(a: torch.Tensor, x: torch.Tensor) -> Work | None:
         net.forward(from_, 1, to)
 
     call()
-    expected = torch.mv(a, x)
+    expected = a @ x
     if not torch.allclose(out, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max())):
         raise RuntimeError("the native core's product is wrong")
     return call
+
+
+def _on_gpu(shape: Shape) -> dict[str, Work]:
+    rows, inner, columns = shape
+    here = [torch.randn(rows, inner), torch.randn(inner if columns == 1 else (inner, columns))]
+    x, y = (one.to("cuda") for one in here)
+    if columns == 1:
+        return {GPU: lambda: x @ y, GRAPH: _replayed(lambda: x @ y)}
+    pinned = [one.pin_memory() for one in here]
+    back = torch.empty(rows, columns, pin_memory=True)
+
+    def with_copies() -> None:
+        (here[0].to("cuda") @ here[1].to("cuda")).cpu()
+
+    def with_pinned_copies() -> None:
+        a, b = (one.to("cuda", non_blocking=True) for one in pinned)
+        back.copy_(a @ b, non_blocking=True)
+        # The result is needed before the next product, as it is with pageable memory.
+        torch.cuda.current_stream().synchronize()
+
+    return {GPU: lambda: x @ y, PAGEABLE: with_copies, PINNED: with_pinned_copies}
 
 
 def _replayed(work: Work) -> Work:
@@ -95,47 +120,6 @@ def _replayed(work: Work) -> Work:
         for _ in range(_IN_A_GRAPH):
             work()
     return graph.replay
-
-
-def _steps(question: Question, *, on_gpu: bool) -> tuple[dict[str, tuple[float, ...]], str]:
-    """Seconds of a training step by way, and what it does."""
-    eager, parameters, batch = _eager("cpu")
-    eager()
-    work = trace.record(eager, parameters=parameters, batch=batch, name="3-100-3")
-    works: dict[str, Work] = {TORCH_STEP: eager}
-    if core().module is not None:
-        works[SMALL_STEP] = _small()
-    if on_gpu:
-        works[GPU] = _eager("cuda")[0]
-    found = timed(works, rounds=question.rounds, round_s=question.round_s)
-    # The host's part of an operator there is what it is here, where arithmetic is nothing.
-    work = replace(work, host_s=min(found[TORCH_STEP]) / work.num_kernels)
-    return found, encode(work).decode()
-
-
-def _net() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 100), nn.Tanh(), nn.Linear(100, 3))
-
-
-def _eager(device: str) -> tuple[Callable[[], None], list[torch.Tensor], list[torch.Tensor]]:
-    net = _net().to(device)
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    x, y = torch.randn(1, 3, device=device), torch.randn(1, 3, device=device)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        nn.functional.mse_loss(net(x), y).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-
-    return step, list(net.parameters()), [x, y]
-
-
-def _small() -> Work:
-    net = _net()
-    step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=1e-3))
-    x, y = torch.randn(1, 3), torch.randn(1, 3)
-    return lambda: step.step(x, y)
 
 
 if __name__ == "__main__":
