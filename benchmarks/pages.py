@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from difflib import unified_diff
 from types import ModuleType
 
 from hotlap import levers, rules
@@ -88,7 +89,10 @@ def _lever_page(kind: type[levers.Lever]) -> Iterator[str]:
 
 def _rule_page(code: str) -> Iterator[str]:
     title, text = _rule_text(code)
-    yield f"# {code}\n\n{_NOTE}\n{title}\n\n{_shown(text)}"
+    yield f"# {code}\n\n{_NOTE}\n{title}\n\n{_shown(text.partition('Before:')[0])}"
+    before, after = (one.splitlines() for one in rules.EXAMPLES[code])
+    _, _, _, *lines = unified_diff(before, after, n=len(before), lineterm="")
+    yield "\n".join(("\n**Before and after:**\n\n```diff", *lines, "```"))
     limits = ", ".join(f"`{name}` {value:g}" for name, value in _limits(vars(_module(code))))
     if limits:
         source = f"src/hotlap/rules/{code.replace('-', '_')}.py"

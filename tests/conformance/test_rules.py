@@ -1,5 +1,6 @@
 """What every rule must do: one code, a docstring that teaches, a sentence with numbers, an eye for shares only."""
 
+import ast
 import importlib
 import math
 import re
@@ -42,6 +43,18 @@ def test_teaches_what_why_and_by_example(code: str) -> None:
     text = importlib.import_module(rules.ALL[code].__module__).__doc__ or ""
     assert text.startswith(f"{code}: ")
     assert re.search(r"^What it says: .+^Why it .+: .+^Example: .+^Risk: .+", text, re.MULTILINE | re.DOTALL)
+
+
+@every_rule
+def test_shows_its_remedy_in_a_few_lines_of_plain_pytorch(code: str) -> None:
+    before, after = rules.EXAMPLES[code]
+    assert before and after and before != after
+    for lines in (before, after):
+        assert len(lines.splitlines()) <= 8 and max(map(len, lines.splitlines())) <= 96
+        assert "hotlap" not in lines
+        if not lines.startswith("$ "):
+            ast.parse(lines)
+    assert before.startswith("$ ") == after.startswith("$ ")
 
 
 @every_rule

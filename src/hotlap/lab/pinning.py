@@ -8,7 +8,7 @@ from hotlap.experiment import statistics
 from hotlap.lab import digits, gpus
 from hotlap.lab.result import Cell, Quantity, Result, Table, in_words, ratio, seconds
 from hotlap.lab.settings import Settings
-from hotlap.lab.studies import Compared, mean_s, of_lab, waits_s
+from hotlap.lab.studies import Compared, gain, mean_s, of_lab, waits_s
 from hotlap.predict import Workload
 from hotlap.record import Run, Study
 
@@ -89,7 +89,7 @@ def tell(known: Known, settings: Settings) -> Result:
     notes = [*gpu.notes, known.about_data]
     if known.gpu is None:
         notes.append("Without a GPU nothing is pinned: of the article's changes only the workers have an effect here.")
-    if known.study.result is None:
+    if gain(known.study) is None:
         notes.append("`hotlap tune` found no patch here in its time; --budget gives more.")
     return Result(
         name="pinning",
@@ -110,7 +110,7 @@ def _predicted(known: Known, gpu: str) -> dict[str, Quantity]:
     ways: dict[str, tuple[Run, float, int]] = {PLAIN: (base, waits_s(base), 0)}
     if known.article.run is not None:
         ways[ARTICLE] = (known.article.run, waits_s(base), known.workers)
-    if after is not None and after.step_s:
+    if gain(known.study) is not None and after is not None and after.step_s:
         ways[HOTLAP] = (after, waits_s(after), 0)
 
     def step(run: Run, making_s: float, workers: int) -> Quantity:
@@ -121,7 +121,7 @@ def _predicted(known: Known, gpu: str) -> dict[str, Quantity]:
 
 
 def _whole(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu) -> Table:
-    one, result = known.article, known.study.result
+    one, result = known.article, gain(known.study)
     rows: list[tuple[Cell, ...]] = [
         (PLAIN, seconds(one.base_s), None, None),
         (ARTICLE, seconds(one.total_s), ratio(one.total), ratio(one.step)),
@@ -140,7 +140,7 @@ def _whole(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu) -> Table:
 
 
 def _story(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu) -> list[str]:
-    one, result = known.article, known.study.result
+    one, result = known.article, gain(known.study)
     pinned = " and pinned memory" if known.gpu else ""
     first = f"With {known.workers} workers{pinned} the whole training is {in_words(one.total)}."
     first += f" {one.failure}." if one.failure else ""

@@ -17,7 +17,7 @@ from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, S
 from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
 from hotlap.predict import Workload
-from hotlap.record import Interval, Phase, Purpose, Run, State, Study, decode
+from hotlap.record import Interval, Phase, Purpose, Result, Run, State, Study, decode
 from hotlap.search import Options
 from hotlap.tune import WATCHES, Measurer, Scope, Tuner, Wanted
 
@@ -159,6 +159,11 @@ def of_user(words: Sequence[str], cwd: Path, doing: Doing, *, levers: Sequence[s
     folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
     with Launcher(environment=levers_environment, folders=folders, timeout_s=_TIMEOUT_S, templates=True) as launcher:
         yield Bench(launcher=launcher, options=options, doing_=doing, folder=cwd)
+
+
+def gain(study: Study) -> Result | None:
+    """What its levers bring together; None where it accepted none."""
+    return study.result if study.result is not None and study.result.levers else None
 
 
 def waits_s(run: Run) -> float:

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
+from textwrap import dedent
 from typing import Any, Protocol
 
 from hotlap.record import Finding, Machine, Run
 
-__all__ = ["ALL", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check"]
+__all__ = ["ALL", "EXAMPLES", "EXPLAINS", "EXPLANATIONS", "RISKS", "Rule", "check"]
 
 
 class Rule(Protocol):
@@ -42,12 +43,22 @@ EXPLAINS: Mapping[str, frozenset[str]] = {
 """Cause -> findings that it makes by itself, as its file has it."""
 
 EXPLANATIONS: Mapping[str, str] = {code: module.__doc__ or "" for code, module in _FILES.items()}
-"""Code of the finding -> what it says, why it is bad, an example."""
+"""Code of the finding -> what it says, why it is bad, an example, code before and after."""
 
 RISKS: Mapping[str, str] = {
     code: " ".join(text.partition("\nRisk: ")[2].partition("\n\n")[0].split()) for code, text in EXPLANATIONS.items()
 }
 """Code of the finding -> what its remedy may change, as its explanation says."""
+
+
+def _example(text: str) -> tuple[str, str]:
+    before, _, after = text.partition("\nBefore:\n")[2].partition("\nAfter:\n")
+    return dedent(before).strip(), dedent(after).strip()
+
+
+EXAMPLES: Mapping[str, tuple[str, str]] = {code: _example(text) for code, text in EXPLANATIONS.items()}
+"""Code of the finding -> a few lines of plain PyTorch before and after its remedy, as its explanation has them; a
+command begins with "$ "."""
 
 # A cause explains another finding when it accounts for at least so much of its cost.
 _ENOUGH = 0.5

@@ -6,6 +6,16 @@ Why it is bad: samples of one batch see each other, positions of one sample do n
 and its result depends on who else is in the batch. No error is raised, the shapes fit.
 Example: `nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 16), 6)` called with `(batch, sequence, features)`.
 Risk: what is trained afterwards is another model, the one that was meant: compare its losses anew.
+
+Before:
+
+    layer = nn.TransformerEncoderLayer(512, 16)
+    out = nn.TransformerEncoder(layer, 6)(x)  # x: (batch, sequence, features)
+
+After:
+
+    layer = nn.TransformerEncoderLayer(512, 16, batch_first=True)
+    out = nn.TransformerEncoder(layer, 6)(x)
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind

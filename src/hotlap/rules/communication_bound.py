@@ -4,6 +4,14 @@ What it says: this part of each step passes while gradients are on their way, wa
 Why it is bad: the network's time should be hidden behind the backward pass; what shows is lost on every process.
 Example: a large embedding table trained by several machines over a slow network.
 Risk: larger buckets keep the numbers; gradients that are compressed or late do not.
+
+Before:
+
+    model = DistributedDataParallel(model)
+
+After:
+
+    model = DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)
 """
 
 from pathlib import PurePath

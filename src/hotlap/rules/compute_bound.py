@@ -5,6 +5,17 @@ said last of all: only where no other finding has anything to fix.
 Why it matters: it says where not to look.
 Example: a transformer whose batches are ready in time.
 Risk: compiled code rounds differently, and lower precision changes numbers; the gate says whether that shows.
+
+Before:
+
+    out = model(x)
+    loss = criterion(out, y)
+
+After:
+
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
+        out = model(x)
+        loss = criterion(out, y)
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -4,6 +4,19 @@ What it says: the model's share of each step that a GPU could take over; each ca
 Why it is bad: a model of more than the smallest size trains many times as fast there.
 Example: a script without `.to("cuda")`, or a CPU build of torch on a machine with a graphics card.
 Risk: the GPU rounds differently and draws other random numbers.
+
+Before:
+
+    model = Net()
+    for x, y in loader:
+        loss = criterion(model(x), y)
+
+After:
+
+    model = Net().to("cuda")
+    for x, y in loader:
+        x, y = x.to("cuda"), y.to("cuda")
+        loss = criterion(model(x), y)
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

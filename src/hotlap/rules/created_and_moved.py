@@ -6,6 +6,14 @@ it is used (PyTorch's tuning guide, "create tensors directly on the target devic
 others: the generators of host and device differ, and what the host draws next (the order of samples) changes too.
 Example: `torch.zeros(64).to(device)` in the loop, which is `torch.zeros(64, device=device)`.
 Risk: constants stay as they are; random numbers drawn on the device are others.
+
+Before:
+
+    mask = torch.zeros(64).to(device)
+
+After:
+
+    mask = torch.zeros(64, device=device)
 """
 
 import ast

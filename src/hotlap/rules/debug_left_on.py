@@ -6,6 +6,14 @@ Why it is bad: each makes every step slower for something that is needed only wh
 deterministic algorithms are wanted for what they are, this is their price.)
 Example: `torch.autograd.set_detect_anomaly(True)` left over from the search for a NaN.
 Risk: without deterministic algorithms two equal runs may differ; the other switches change no number.
+
+Before:
+
+    torch.autograd.set_detect_anomaly(True)
+
+After:
+
+    torch.autograd.set_detect_anomaly(False)
 """
 
 import ast

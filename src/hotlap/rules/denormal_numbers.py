@@ -6,6 +6,16 @@ something dies out: Adam's moments of a weight without gradients (docs of intel-
 they differ by less than any sum is rounded. The setting belongs to a thread and to those it starts, so it comes first.
 Example: an embedding of which a few rows only are ever used, trained with Adam.
 Risk: none that shows: numbers below 1.2e-38 become zero.
+
+Before:
+
+    import torch
+
+After:
+
+    import torch
+
+    torch.set_flush_denormal(True)
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

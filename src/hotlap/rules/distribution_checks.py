@@ -9,6 +9,15 @@ fault is searched for.)
 Example: `Categorical(probs)` for each action; `torch.distributions.Distribution.set_default_validate_args(False)` once,
 behind the imports, leaves the checks out.
 Risk: a NaN in the parameters of a distribution is no longer noticed there.
+
+Before:
+
+    action = Categorical(probs).sample()
+
+After:
+
+    torch.distributions.Distribution.set_default_validate_args(False)  # once, behind the imports
+    action = Categorical(probs).sample()
 """
 
 from hotlap.record import Finding, Machine, Run, Sighting, SightingKind

@@ -6,6 +6,14 @@ Why it is bad: workers are ended and started again (each imports what the script
 while nothing trains; with short epochs that can cost more than the epoch itself.
 Example: `DataLoader(data, num_workers=4)` without `persistent_workers=True` over a data set of fifty batches.
 Risk: workers that stay keep their memory, and do not see what the script changes in its data set between epochs.
+
+Before:
+
+    loader = DataLoader(data, batch_size=64, num_workers=4)
+
+After:
+
+    loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)
 """
 
 from statistics import mean, median

@@ -6,6 +6,20 @@ trace of a GPU: it idles while the host does more than launch the next kernel, i
 Why it is bad: logging, metrics and bookkeeping in Python run while nothing trains.
 Example: a confusion matrix updated with Python loops after each batch.
 Risk: it depends on the change: `hotlap check before.py after.py` compares the training before and after it.
+
+Before:
+
+    for x, y in loader:
+        out = train_step(x, y)
+        for guess, label in zip(out.argmax(1), y):
+            confusion[label, guess] += 1
+
+After:
+
+    for x, y in loader:
+        out = train_step(x, y)
+        at = y * num_classes + out.argmax(1)
+        confusion += torch.bincount(at, minlength=num_classes**2).view(num_classes, num_classes)
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -5,6 +5,14 @@ part that is named: making items, their transforms, collating, waiting for worke
 Why it is bad: the processor that trains does nothing useful meanwhile; no change to the model can win that time back.
 Example: a `Dataset` that decodes and transforms images in the training process (num_workers=0) beside a small network.
 Risk: a cache takes memory, and holds only items that are the same each time; more workers take cores.
+
+Before:
+
+    loader = DataLoader(data, batch_size=64, shuffle=True)
+
+After:
+
+    loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4, persistent_workers=True)
 """
 
 from hotlap.record import Finding, InputPart, LoaderFacts, Machine, Phase, Run

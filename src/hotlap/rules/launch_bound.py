@@ -5,6 +5,14 @@ launching kernels), not into their arithmetic.
 Why it is bad: a call costs microseconds whatever its size, so the processor is busy with handing out work.
 Example: a recurrent net written as a Python loop over time, with a few small operators in each turn.
 Risk: compiled code rounds differently, and is compiled again for shapes that it has not seen.
+
+Before:
+
+    model = Net()
+
+After:
+
+    model = torch.compile(Net())
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -6,6 +6,22 @@ Why it is bad: more cores or faster arithmetic change nothing; fewer passes over
 table do.
 Example: a chain of elementwise operators over tensors of tens of megabytes, each written out and read again.
 Risk: fused operators round differently; lower precision changes numbers, which the gate judges.
+
+Before:
+
+    y = torch.sigmoid(x)
+    y = y * x + bias
+    loss = (y - target).square().mean()
+
+After:
+
+    @torch.compile  # one pass over x in place of five
+    def loss_of(x, bias, target):
+        y = torch.sigmoid(x)
+        y = y * x + bias
+        return (y - target).square().mean()
+
+    loss = loss_of(x, bias, target)
 """
 
 from hotlap.record import Finding, Machine, OperatorWindow, Phase, Run

@@ -8,6 +8,14 @@ what was kept takes longer and longer.
 Where the memory that is free would be full within an hour, this comes first, however little a step pays so far.
 Example: `losses.append(loss)` keeps each loss with the graph that made it; `losses.append(loss.detach())` does not.
 Risk: none, as long as nothing reads later what was kept.
+
+Before:
+
+    losses.append(loss)
+
+After:
+
+    losses.append(loss.detach())
 """
 
 import math

@@ -5,6 +5,14 @@ Why it is bad: the update reads and writes each parameter a few times, which sho
 backward; a large share means that it is made of many small operators, or that the batch is small for the model.
 Example: default Adam over a network with many small parameter tensors.
 Risk: the formula stays; fused kernels round differently.
+
+Before:
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+After:
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 """
 
 from hotlap.record import Finding, Machine, OptimizerFacts, Phase, Run

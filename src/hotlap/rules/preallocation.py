@@ -7,6 +7,14 @@ usage"), or one forward and backward pass on the largest batch before training (
 case of variable input length").
 Example: sentences padded to the longest of their batch, on a GPU that is nearly full.
 Risk: none for the numbers; blocks that grow are a newer part of the allocator.
+
+Before:
+
+    $ python train.py
+
+After:
+
+    $ PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py
 """
 
 from hotlap.record import Finding, Machine, Run

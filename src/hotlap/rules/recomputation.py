@@ -4,6 +4,16 @@ What it says: this part of each step goes into activations that were computed be
 Why it costs: checkpointing trades time for memory; where memory is left over, the trade is a loss.
 Example: `torch.utils.checkpoint` around every block, on a device whose memory is half empty.
 Risk: memory: what is not recomputed is kept, and the largest batch may no longer fit.
+
+Before:
+
+    for block in self.blocks:
+        x = checkpoint(block, x, use_reentrant=False)
+
+After:
+
+    for block in self.blocks:
+        x = block(x)
 """
 
 from hotlap.record import Finding, Machine, Run

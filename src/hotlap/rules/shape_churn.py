@@ -5,6 +5,18 @@ Why it is bad: compiled code is compiled again, convolution kernels are prepared
 allocator finds no block of the right size. Padding to a few sizes (or sorting by length) makes most of that vanish.
 Example: batches padded to their own longest sentence under `torch.compile(dynamic=False)` or `cudnn.benchmark`.
 Risk: padded positions must be masked, in the loss as well.
+
+Before:
+
+    def collate(texts):
+        return pad_sequence(texts, batch_first=True)
+
+After:
+
+    def collate(texts):
+        longest = max(map(len, texts))
+        padded = pad_sequence(texts, batch_first=True)
+        return F.pad(padded, (0, -longest % 64))  # a multiple of 64; mask what is padding
 """
 
 import ast

@@ -5,6 +5,16 @@ Why it is bad: each slice costs some microseconds of Python, and a batch of a sm
 while nothing trains.
 Example: `torch.stack([data[i : i + length] for i in ix])`, which is `data[ix[:, None] + torch.arange(length)]`.
 Risk: none: the values are the same.
+
+Before:
+
+    ix = torch.randint(len(data) - length, (batch_size,))
+    x = torch.stack([data[i : i + length] for i in ix])
+
+After:
+
+    ix = torch.randint(len(data) - length, (batch_size,))
+    x = data[ix[:, None] + torch.arange(length)]
 """
 
 import ast

@@ -4,7 +4,19 @@ What it says: one process computes so much longer in each step than the others, 
 Why it is bad: in data-parallel training the slowest process sets the pace of all; the others' hardware idles. It hides:
 every process shows the same step time, because waiting happens inside of the exchange.
 Example: one process that shares its GPU or its cores with another job, or gets the longest sequences.
-Risk: none for the numbers.
+Risk: none where a slow process gets more room; samples in the order of their length are no longer drawn at random.
+
+Before:
+
+    sampler = DistributedSampler(texts)
+    loader = DataLoader(texts, batch_size=32, sampler=sampler)
+
+After:
+
+    # Neighbours are of like length, so all processes get the same work at a time.
+    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    mine = DistributedSampler(by_length, shuffle=False)
+    loader = DataLoader(texts, batch_size=32, sampler=[by_length[i] for i in mine])
 """
 
 from statistics import median

@@ -5,6 +5,14 @@ waits for the host's next orders.
 Why it is bad: host and device should work at the same time; each such call makes them take turns.
 Example: `loss_sum += loss.item()` after each batch on a GPU.
 Risk: none for the numbers; a value is printed later, and a NaN noticed later.
+
+Before:
+
+    total += loss.item()
+
+After:
+
+    total += loss.detach()  # total.item() once, at the end of the epoch
 """
 
 from hotlap.record import Finding, Machine, Phase, Run, SightingKind

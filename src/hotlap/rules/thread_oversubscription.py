@@ -7,6 +7,14 @@ all; a step can take many times as long as with fewer threads.
 Example: OMP_NUM_THREADS=64 in a container with a quota of two cores, workers that call `torch.set_num_threads(16)`, or
 two processes of `torch.multiprocessing` (Hogwild), each with torch's own two threads on two cores.
 Risk: sums are made in another order, so the last bits differ.
+
+Before:
+
+    $ OMP_NUM_THREADS=64 python train.py
+
+After:
+
+    $ OMP_NUM_THREADS=2 python train.py
 """
 
 from dataclasses import replace

@@ -6,6 +6,14 @@ Why it is bad: torchrun sets OMP_NUM_THREADS=1 for each of its processes, contai
 word, and a line left over from an experiment does the same: the cores are paid for and do nothing.
 Example: `torch.set_num_threads(1)` at the head of a script that trains a large network on eight cores.
 Risk: sums are made in another order, so the last bits differ.
+
+Before:
+
+    torch.set_num_threads(1)
+
+After:
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
 """
 
 from hotlap.record import Finding, Machine, Run

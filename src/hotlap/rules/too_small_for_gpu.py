@@ -5,6 +5,14 @@ Why it is bad: each call of a GPU has a floor of some microseconds, which tiny o
 come on top.
 Example: a network of two layers of a hundred neurons (a neural ODE, a small agent) on any GPU.
 Risk: the CPU rounds differently and draws other random numbers; a larger model wants the GPU back.
+
+Before:
+
+    device = torch.device("cuda")
+
+After:
+
+    device = torch.device("cpu")
 """
 
 from dataclasses import replace

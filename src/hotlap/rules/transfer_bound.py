@@ -5,6 +5,18 @@ Why it is bad: the next batch could travel while this one trains; that takes pin
 and a stream of its own.
 Example: `x = x.to("cuda")` of a batch from a loader without `pin_memory=True`.
 Risk: pinned memory is taken from the system, and a tensor must not be changed while it travels.
+
+Before:
+
+    loader = DataLoader(data, batch_size=64, num_workers=4)
+    for x, y in loader:
+        x, y = x.to("cuda"), y.to("cuda")
+
+After:
+
+    loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=True)
+    for x, y in loader:
+        x, y = x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True)
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -6,6 +6,14 @@ Why it is bad: a thread that moves loses its cache, and two on the hyper-threads
 inherit the one core of the main thread (pytorch/pytorch#101850, #91989): loaders with workers, several ranks.
 Example: a training on the CPU of a workstation with sixteen cores, without a loader's workers.
 Risk: processes that are started later inherit the binding; no number changes.
+
+Before:
+
+    $ python train.py
+
+After:
+
+    $ OMP_PROC_BIND=close OMP_PLACES=cores python train.py
 """
 
 from hotlap.record import Finding, Machine, Phase, Run

@@ -5,6 +5,17 @@ everything for one was kept: a result that is not needed, or a validation (a tea
 Why it is bad: the pass itself may be for nothing; at any rate keeping all activations costs memory and time.
 Example: `model(x)` called a second time for a metric; a validation loop that forgot `with torch.no_grad():`.
 Risk: where gradients are needed after all, `no_grad` ends learning: `hotlap check` sees that.
+
+Before:
+
+    for x, y in validation:
+        right += (model(x).argmax(1) == y).sum()
+
+After:
+
+    with torch.no_grad():
+        for x, y in validation:
+            right += (model(x).argmax(1) == y).sum()
 """
 
 from hotlap.record import Finding, Machine, Run, SightingKind

@@ -6,6 +6,14 @@ guide, "set_to_none"). Leave it where code reads `.grad` in between, or where a 
 steps: with zeros its momentum and weight decay go on, with None it is left alone.
 Example: `optimizer.zero_grad(set_to_none=False)`, kept from the days when it was the default.
 Risk: code that reads `.grad` in between meets None, and parameters without a gradient are no longer decayed.
+
+Before:
+
+    optimizer.zero_grad(set_to_none=False)
+
+After:
+
+    optimizer.zero_grad()
 """
 
 import ast
