@@ -9,7 +9,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -28,6 +28,17 @@ NOISE_WORDS = frozenset([
 ])  # fmt: skip
 FORM_WORDS = frozenset({"sxm", "pcie", "nvl"})
 _VARIANT = re.compile(r" (sxm\d?|pcie|nvl|\d+gb)\b")
+_SLICE = re.compile(r" MIG (?P<parts>\d)g\.(?P<gigabytes>\d+)gb", re.IGNORECASE)
+# Multiprocessors of one compute slice, by NVIDIA's MIG user guide.
+_SLICE_UNITS = {"ga100": 14, "hopper": 16, "gb100": 18}
+# By CUDA's compute capability; from 9.4 on by the number that ROCm gives in its place.
+_FAMILIES = {
+    (6, 0): "gp100", (6, 1): "gp102", (7, 0): "volta", (7, 5): "turing", (8, 0): "ga100", (8, 6): "ga102",
+    (8, 9): "ada", (9, 0): "hopper", (10, 0): "gb100", (10, 3): "gb100", (12, 0): "gb202", (9, 4): "cdna3",
+    (9, 5): "cdna4",
+}  # fmt: skip
+# Of its memory a driver leaves programs so much: error correction takes up to a sixteenth, its own tables some more.
+_USABLE = 0.9
 _CPU_NOISE = re.compile(r"\(r\)|\(tm\)|\bcpu\b.*|\bprocessor\b|\b\d+-core\b|@.*|\b\d+th gen\b")
 
 
@@ -242,18 +253,19 @@ def _fits(wanted: frozenset[str], known: frozenset[str]) -> bool:
 
 def _candidates(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> list[Device]:
     words, memory_gb = _words(name)
-    found = []
+    found, exact = [], []
     for device, aliases in pool:
-        known = [_words(known) for known in (device.name, *aliases)]
+        names = (device.name, *aliases)
+        known = [_words(one) for one in names]
         sizes = {device.memory / 2**30, *(size for _, size in known)}
         if any(_fits(words, known_words) for known_words, _ in known) and memory_gb in (None, *sizes):
             found.append(device)
-    exact = [device for device in found if device.name.lower() == name.lower().strip()]
+            exact += [device] if name.lower().strip() in (one.lower() for one in names) else []
     return exact or found
 
 
 def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
-    """The device that `name` means: "RTX 4090", "4090", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB".
+    """The device that `name` means: "RTX 4090", "4090", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
 
     Arguments:
         name: as people or the driver write it. Case, maker and punctuation do not matter; words do.
@@ -262,6 +274,9 @@ def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
     Raises:
         UserError: no device has this name; the nearest names are in the message.
     """
+    if (cut := _SLICE.search(name)) is not None:
+        match = resolve(name[: cut.start()], extra=extra)
+        return replace(match, device=_slice(match.device, name, int(cut["parts"]), float(cut["gigabytes"])))
     pool = [*((device, ()) for device in extra), *_shipped()]
     found = _candidates(name, pool)
     if not found:
@@ -271,6 +286,35 @@ def resolve(name: str, *, extra: Iterable[Device] = ()) -> Match:
         return Match(device=first)
     others = ", ".join(device.name for device in found[1:])
     return Match(device=first, assumption=f'"{name}" was taken for {first.name}; write {others} for that one')
+
+
+def _slice(board: Device, name: str, parts: int, gigabytes: float) -> Device:
+    """A part of a board (MIG): so many of its multiprocessors, and of its bandwidth what it has of the memory."""
+    units = min(board.units, parts * _SLICE_UNITS.get(board.family, board.units))
+    computes, holds = units / board.units, gigabytes * 2**30 / board.memory
+    rates = {
+        rate: computes * getattr(board, rate) for rate in ("fp32", "fp64", "fp64_tensor", "fp16", "tensor", "tf32")
+    }
+    moves = {what: holds * getattr(board, what) for what in ("bandwidth", "memory", "cache")}
+    return replace(board, name=name, units=units, **rates, **moves)
+
+
+def known_name(name: str, *, units: int, memory: float, capability: tuple[int, int]) -> str:
+    """`name` where it fits one device alone; else the name of the GPU with such figures, if there is one.
+
+    Arguments:
+        name: as the driver gives it.
+        units: streaming multiprocessors.
+        memory: bytes that programs can have.
+        capability: major and minor.
+    """
+    pool = _candidates(name, _shipped())
+    if len(pool) == 1 or _SLICE.search(name):
+        return name
+    pool = pool or [device for device in devices(kind="gpu") if device.family == _FAMILIES.get(capability)]
+    found = [one for one in pool if one.units == units and _USABLE * one.memory <= memory <= one.memory]
+    alike = len({(one.fp32, one.tensor) for one in found}) == 1
+    return found[0].name if alike else name
 
 
 def unknown_cpu(name: str, *, cores: int) -> Device:

@@ -5,7 +5,6 @@ Kineto calls the same things by other names from version to version ("Kernel" an
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -14,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.errors import UserError
+from hotlap.predict.catalogue import known_name
 from hotlap.trace.files import TraceFile
 from hotlap.trace.parse import NOT_TOLD, Args, Event, events
+from hotlap.units import size
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -101,7 +102,7 @@ class Trace:
     rank: int | None = None
     world_size: int = 1
     devices: dict[str, str] = field(default_factory=dict)
-    """Number -> the name that the driver gives."""
+    """Number -> the name that the driver gives, or the catalogue where that tells more."""
     notes: tuple[str, ...] = ()
 
     def which(self, *kinds: Kind) -> Mask:
@@ -233,6 +234,9 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
     lanes = {one: number for number, one in enumerate(dict.fromkeys(keys))}
     numbers = np.array([lanes[one] for one in keys], np.int32)
     ids = _of_job(header)
+    devices, notes = _devices(header)
+    if columns.odd:
+        notes.append(f"{columns.odd:,} events without a name, a begin or an end were left out.")
     return Trace(
         title=title,
         start=(start[order] - base) * 1e-6,
@@ -251,8 +255,8 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         began_s=base * 1e-6 + _base_s(header),
         rank=ids[0],
         world_size=ids[1],
-        devices=_devices(header),
-        notes=(f"{columns.odd:,} events without a name, a begin or an end were left out.",) if columns.odd else (),
+        devices=devices,
+        notes=tuple(notes),
     )
 
 
@@ -291,7 +295,17 @@ def _of_job(header: dict[str, Any]) -> tuple[int | None, int]:
     return (rank if rank >= 0 else None), max(1, size)
 
 
-def _devices(header: dict[str, Any]) -> dict[str, str]:
+def _devices(header: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Number -> name, by the driver; or by the catalogue, where its figures tell more than its name: a note says so."""
     listed = header.get("deviceProperties")
-    rows: Iterable[Any] = listed if isinstance(listed, list) else ()
-    return {str(one.get("id")): str(one.get("name")) for one in rows if isinstance(one, dict) and one.get("name")}
+    found: dict[str, str] = {}
+    notes: dict[str, None] = {}
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict) or not one.get("name"):
+            continue
+        given, units, memory = str(one["name"]), _whole(one.get("numSms")), _whole(one.get("totalGlobalMem"))
+        capability = (_whole(one.get("computeMajor")), _whole(one.get("computeMinor")))
+        name = found[str(one.get("id"))] = known_name(given, units=units, memory=memory, capability=capability)
+        if name != given:
+            notes[f"The driver calls it {given}; {units} multiprocessors and {size(memory)} make it a {name}."] = None
+    return found, list(notes)

@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.errors import UserError
 from hotlap.predict import catalogue
-from hotlap.predict.catalogue import Device, Link, devices, resolve
+from hotlap.predict.catalogue import Device, Link, devices, known_name, resolve
 from hotlap.predict.precision import Precision, matrix_rate
 
 QUOTED = Path(__file__).parents[3].parent / "shared" / "data" / "gpu" / "specs.csv"
@@ -29,6 +29,17 @@ QUOTED = Path(__file__).parents[3].parent / "shared" / "data" / "gpu" / "specs.c
         ("Tesla V100-SXM2-32GB-LS", "Tesla V100 SXM2 32GB"),
         ("NVIDIA GH200 120GB", "GH200 96GB"),
         ("NVIDIA B300 SXM6 AC", "B300 SXM"),
+        ("NVIDIA A100-SXM-64GB", "A100 SXM4 64GB"),
+        ("NVIDIA H100 64GB HBM2", "H100 SXM5 64GB"),
+        ("NVIDIA H100 96GB HBM3", "H100 SXM5 96GB"),
+        ("NVIDIA H200", "H200 SXM 141GB"),
+        ("NVIDIA H800", "H800 SXM5 80GB"),
+        ("NVIDIA H800 PCIe", "H800 PCIe 80GB"),
+        ("NVIDIA B100", "B100 SXM"),
+        ("NVIDIA GB300", "GB300"),
+        ("AMD Instinct MI250X/MI250", "Instinct MI250X"),
+        ("AMD Instinct MI300A", "Instinct MI300A"),
+        ("AMD Instinct MI350X", "Instinct MI350X"),
         ("AMD Instinct MI300X VF", "Instinct MI300X"),
         ("NVIDIA A100 80GB PCIe", "A100 PCIe 80GB"),
         ("NVIDIA A100-PCIE-40GB", "A100 PCIe 40GB"),
@@ -195,3 +206,27 @@ def test_a_wrong_device_file_is_refused_with_the_reason(tmp_path: Path, text: st
     path.write_text(text)
     with pytest.raises(UserError, match=said):
         catalogue.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "gigabytes", "capability", "meant"),
+    [
+        ("NVIDIA Graphics Device", 132, 79.1, (9, 0), "H100 SXM5 80GB"),
+        ("H100", 114, 79.1, (9, 0), "H100 PCIe 80GB"),
+        ("NVIDIA A100-SXM4-80GB", 0, 0.0, (0, 0), "NVIDIA A100-SXM4-80GB"),
+        ("Some GPU", 132, 12.0, (9, 0), "Some GPU"),
+        ("Some GPU", -1, -1.0, (-1, -1), "Some GPU"),
+    ],
+)
+def test_figures_tell_a_gpu_whose_name_does_not(
+    name: str, units: int, gigabytes: float, capability: tuple[int, int], meant: str
+) -> None:
+    assert known_name(name, units=units, memory=gigabytes * 2**30, capability=capability) == meant
+
+
+def test_a_slice_of_a_board_has_its_part_of_units_and_memory() -> None:
+    board, part = resolve("A100 SXM4 40GB").device, resolve("NVIDIA A100-SXM4-40GB MIG 2g.10gb").device
+    assert part.units == 28
+    assert part.tensor == pytest.approx(board.tensor * 28 / 108)
+    assert part.bandwidth == pytest.approx(board.bandwidth / 4)
+    assert resolve(part.name).device == part

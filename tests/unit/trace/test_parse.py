@@ -175,3 +175,14 @@ def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     assert trace.start.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.5e-6])
     assert trace.lanes == (("0", "7"),)
     assert trace.notes == (f"{len(ODD)} events without a name, a begin or an end were left out.",)
+
+
+def test_a_gpu_whose_name_says_little_is_told_by_its_figures(tmp_path: Path) -> None:
+    path = tmp_path / "board.json"
+    figures = {"numSms": 132, "totalGlobalMem": 84_942_979_072, "computeMajor": 9, "computeMinor": 0}
+    boards = [{"id": 0, "name": "NVIDIA Graphics Device", **figures}, {"id": 1, "name": ["?"], "numSms": {}}, 3]
+    path.write_text(json.dumps({"deviceProperties": boards, "traceEvents": [KERNEL]}))
+    trace = table.read(files.TraceFile(path))
+    assert trace.devices == {"0": "H100 SXM5 80GB", "1": "['?']"}
+    (note,) = trace.notes
+    assert "The driver calls it NVIDIA Graphics Device; 132 multiprocessors and 79.1 GiB" in note
