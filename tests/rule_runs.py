@@ -20,6 +20,7 @@ from hotlap.record import (
     Sighting,
     SightingKind,
     SwitchFacts,
+    UnequalWork,
     WhatIf,
 )
 from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
@@ -135,6 +136,16 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
         ),
         "recomputation": replace(gpu, operators=replace(device_window(step_s=step_s), recomputed_s=0.2 * step_s)),
         "straggler": replace(run, ranks=ranks, world_size=4),
+        "unequal-work": replace(
+            run,
+            world_size=2,
+            unequal_work=UnequalWork(
+                cost_s=0.3 * step_s, most=1.5, work={0: 100.0, 1: 300.0}, extra_s={0: -0.3 * step_s, 1: 0.3 * step_s}
+            ),
+        ),
+        "accumulation-syncs": replace(
+            run, world_size=2, sightings=(sighting(SightingKind.ACCUMULATION_SYNC, cost_s=0.3 * step_s),)
+        ),
         "shape-churn": replace(
             run, shapes=ShapeFacts(num_steps=60, num_shapes=48, num_new_late=20, new_steps=tuple(range(48)))
         ),

@@ -19,10 +19,16 @@ OURS = str(Path(record.__file__).parents[1])
 
 
 def run_command(
-    launcher: Launcher, *command: str, steps: int = 60, warmup: int = 10, limit_s: float = 400.0, whole: bool = False
+    launcher: Launcher,
+    *command: str,
+    steps: int = 60,
+    warmup: int = 10,
+    limit_s: float = 400.0,
+    whole: bool = False,
+    watches: tuple[str, ...] = (),
 ) -> Run:
     """One run of a command in the folder of the scripts."""
-    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=steps, warmup=warmup, whole=whole)
+    plan = Plan(command=command, cwd=str(SCRIPTS), out="", steps=steps, warmup=warmup, whole=whole, watches=watches)
     (found,) = launcher([plan], limit_s=limit_s)
     return found
 

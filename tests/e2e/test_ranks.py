@@ -3,13 +3,14 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hotlap import rules
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
-from hotlap.record import Phase, Plan, Run, Status, Turn, Verdict
+from hotlap.record import Phase, Plan, Run, SightingKind, Status, Turn, Verdict
 from tests.e2e.running import OURS, SCRIPTS, assert_phases_sum_to_steps, run_command, run_script
 
 pytestmark = [
@@ -20,9 +21,9 @@ pytestmark = [
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 
 
-def together(launcher: Launcher, *args: str, steps: int = 60, warmup: int = 10, limit_s: float = 400.0) -> Run:
+def together(launcher: Launcher, *args: str, **how: Any) -> Run:
     script = str(SCRIPTS / "together.py")
-    return run_command(launcher, *TORCHRUN, script, *args, steps=steps, warmup=warmup, limit_s=limit_s)
+    return run_command(launcher, *TORCHRUN, script, *args, **how)
 
 
 def test_the_slow_one_is_named_the_others_wait_and_all_end_together(launcher: Launcher) -> None:
@@ -50,6 +51,23 @@ def test_collectives_that_the_script_calls_are_seen_as_well(launcher: Launcher) 
     assert slow.compute_s >= 0.050
     assert other.compute_s < slow.compute_s
     assert other.wait_s is not None and other.wait_s > 0.025
+
+
+def test_buckets_passes_that_need_no_exchange_and_unequal_work_are_seen(launcher: Launcher) -> None:
+    """Two passes an update, and twice the samples for rank 1."""
+    found = together(launcher, "--passes", "2", "--uneven", steps=20, warmup=3, watches=("buckets",))
+    assert found.status is Status.COMPLETE, found.output
+    assert found.exchange is not None
+    assert found.exchange.passes == 2.0
+    assert found.exchange.buckets == 2.0
+    assert 0 <= found.exchange.exposed_s <= found.exchange.link_s
+    (needless,) = found.sightings
+    assert needless.kind is SightingKind.ACCUMULATION_SYNC
+    assert needless.per_step == 1.0
+    assert ".backward()" in needless.text
+    assert found.unequal_work is not None
+    assert found.unequal_work.work == {0: 2 * 4 * 8, 1: 2 * 8 * 8}
+    assert found.unequal_work.most == pytest.approx(4 / 3)
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])

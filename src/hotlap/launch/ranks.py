@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from hotlap.launch.exchange import exchanged
-from hotlap.record import Meeting, Phase, RankFacts, RankLog, RankStep, Run, Status
+from hotlap.launch.work import Step, unequal_work
+from hotlap.record import HotLine, Meeting, Phase, RankFacts, RankLog, RankStep, Run, Status, UnequalWork
 
 # The worst that happened to any of the processes is what happened to the run.
 _WORST_FIRST = (Status.CRASHED, Status.HUNG, Status.LAPSED, Status.ENDED, Status.COMPLETE)
@@ -39,6 +40,7 @@ def merge(runs: Sequence[Run], logs: Sequence[RankLog]) -> Run:
         ranks=_facts(runs, known) if len(runs) > 1 else (),
         peers=tuple(runs[1:]) if first.batch_digest is not None else (),
         not_installed=tuple(not_installed),
+        unequal_work=_unequal_work(runs, known) if len(known) == len(runs) else None,
         exchange=exchanged(known) if len(known) == len(runs) else None,
         notes=tuple(notes),
     )
@@ -95,9 +97,31 @@ def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...
                     phase: median(parts[i] for i in rows) if parts is not None else None
                     for phase, parts in run.phase_s.items()
                 },
+                hot_lines=_hottest(run),
             )
         )
     return tuple(found)
+
+
+def _hottest(run: Run) -> tuple[HotLine, ...]:
+    by_phase: dict[Phase, HotLine] = {}
+    for line in sorted((line for line in run.hot_lines if line.inside), key=lambda line: line.step_s):
+        by_phase[line.phase] = line
+    return tuple(by_phase.values())
+
+
+def _unequal_work(runs: Sequence[Run], logs: Sequence[RankLog]) -> UnequalWork | None:
+    """None also on devices, where the host's steps do not tell how long one computes."""
+    if any(log.on_device for log in logs):
+        return None
+    works = [{step.step_index: step.work for step in log.steps} for log in logs]
+    common = sorted(set.intersection(*(set(run.step_index) for run in runs), *(set(work) for work in works)))
+    steps = {}
+    for run, work in zip(runs, works, strict=True):
+        held = run.phase_s.get(Phase.COMMUNICATION)
+        compute_s = {index: run.step_s[i] - (held[i] if held else 0.0) for i, index in enumerate(run.step_index)}
+        steps[run.rank] = [Step(work[index], compute_s[index]) for index in common]
+    return unequal_work(steps)
 
 
 def _splits(logs: Sequence[RankLog]) -> Mapping[int, Mapping[int, _Split]] | None:

@@ -69,6 +69,7 @@ class Collectives:
         self._inside = False
         self._issued: dict[int, float | None] = {}
         self._meetings: list[Meeting] = []
+        self._work = 0
         self._steps: list[RankStep] = []
         self._num_kept = 0
         self._stride = 1
@@ -100,6 +101,16 @@ class Collectives:
             self.hidden = any(
                 type(part).__name__ in _HIDES or type(part).__name__.startswith("FSDP") for part in module.modules()
             )
+
+    def gave(self, *values: Any) -> None:
+        """What a module is called with in training: its elements are the work of this process in this step."""
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                self._work += value.numel()
+            elif isinstance(value, tuple | list):
+                self.gave(*value)
+            elif isinstance(value, dict):
+                self.gave(*value.values())
 
     # Collectives that the script calls
 
@@ -208,9 +219,10 @@ class Collectives:
     def step_ended(self, step_index: int, *, recorded: bool) -> None:
         """Close the meetings of a step."""
         meetings, self._meetings = self._meetings, []
+        work, self._work = self._work, 0
         if not recorded or step_index % self._stride:
             return
-        self._steps.append(RankStep(step_index=step_index, meetings=tuple(meetings)))
+        self._steps.append(RankStep(step_index=step_index, meetings=tuple(meetings), work=work))
         self._num_kept += len(meetings) + 1
         if self._num_kept > _MAX_MEETINGS:
             self._stride *= 2

@@ -41,6 +41,7 @@ class ScriptCalls:
 
     def __init__(self, session: "Session") -> None:
         self._session = session
+        self._gave = session.guard(session.collectives.gave, "the work of each process")
         self._facts = session.facts
         self._evidence = session.plan.evidence
         # Watches that want to see each outermost forward pass, or each batch (iterator, batch).
@@ -69,6 +70,8 @@ class ScriptCalls:
             session.collectives.saw_module(module)
             facts.autocast |= torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
             facts.compiled |= type(module).__name__ == "OptimizedModule"
+        if session.collectives.active and module.training and torch.is_grad_enabled():
+            self._gave(args, kwargs)
         if self._evidence and torch.is_grad_enabled() and not session.graphs.capturing:
             session.own(lambda: self._inputs.add((args, kwargs)))
         for told in self.on_forward:

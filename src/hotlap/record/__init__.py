@@ -19,6 +19,7 @@ from hotlap.record.facts import (
     Sighting,
     StateDigest,
     SwitchFacts,
+    UnequalWork,
     Update,
     WhatIf,
 )
@@ -137,6 +138,7 @@ __all__ = [
     "TorchDevice",
     "Trial",
     "Turn",
+    "UnequalWork",
     "Unit",
     "Update",
     "Verdict",

@@ -308,6 +308,8 @@ class RankFacts:
     """The rest of its communication: data on their way."""
     phase_s: Mapping[Phase, float | None] = field(default_factory=dict)
     """Phase -> its median a step; None where it was not measured."""
+    hot_lines: tuple[HotLine, ...] = ()
+    """Of each phase the line of the script's own code that takes longest in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,3 +329,17 @@ class Exchange:
     """Part of `link_s` in which no process computed gradients any more; the backward pass hides the rest."""
     late_s: Mapping[int, float] = field(default_factory=dict)
     """Rank -> by how much its last gradients came later than the others' mean, where they were the last to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnequalWork:
+    """Processes that train together were given unequal amounts to compute. Work is elements given to the model."""
+
+    cost_s: float
+    """Seconds a step by which the process with most of it computes longer than the mean, as far as that explains it."""
+    most: float
+    """Work of the process that has most in a step, as a multiple of the mean over processes; mean over steps."""
+    work: Mapping[int, float]
+    """Rank -> its mean a step."""
+    extra_s: Mapping[int, float]
+    """Rank -> seconds of a typical step that its work explains beyond the mean over processes; may be negative."""

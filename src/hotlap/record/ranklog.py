@@ -24,6 +24,8 @@ class RankStep:
     step_index: int
     """As in `Run.step_index`."""
     meetings: tuple[Meeting, ...]
+    work: int = 0
+    """Elements of the tensors that the model was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

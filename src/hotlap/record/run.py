@@ -23,6 +23,7 @@ from hotlap.record.facts import (
     Sighting,
     StateDigest,
     SwitchFacts,
+    UnequalWork,
     Update,
     WhatIf,
 )
@@ -163,6 +164,8 @@ class Run:
     """All processes that train together, merged; empty for one."""
     peers: tuple["Run", ...] = ()
     """In runs for the gate: those of the other ranks, in their order, each with the evidence of its own process."""
+    unequal_work: UnequalWork | None = None
+    """None where all have the same, or it is not known."""
     exchange: Exchange | None = None
     """How they average gradients; None where no bucket was seen."""
     num_validations: int = 0

@@ -18,14 +18,12 @@ from pathlib import PurePath
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.advice import calls
+from hotlap.rules.advice import wrapped_models
 from hotlap.rules.step import finding, share_of
 from hotlap.units import duration, percent, size
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
 MIN_SHARE = 0.10
-
-_WRAPPER = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.distributed.DistributedDataParallel")
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -59,6 +57,6 @@ def _buckets(run: Run) -> str:
 
 def _wrapped(run: Run) -> str:
     """Where the model is wrapped: there its buckets are chosen."""
-    for script, call in calls(run, *_WRAPPER):
+    for script, call in wrapped_models(run):
         return f" (the model is wrapped in line {call.lineno} of {PurePath(script.path).name})"
     return ""

@@ -3,26 +3,25 @@
 What it says: one process computes so much longer in each step than the others, which wait for it.
 Why it is bad: in data-parallel training the slowest process sets the pace of all; the others' hardware idles. It hides:
 every process shows the same step time, because waiting happens inside of the exchange.
-Example: one process that shares its GPU or its cores with another job, or gets the longest sequences.
-Risk: none where a slow process gets more room; samples in the order of their length are no longer drawn at random.
+Example: one process that shares its GPU or its cores with another job, or that logs for all.
+Risk: none for the numbers.
 
 Before:
 
-    sampler = DistributedSampler(texts)
-    loader = DataLoader(texts, batch_size=32, sampler=sampler)
+    if rank == 0:
+        writer.add_histogram("weights", model.module.weight, step)
 
 After:
 
-    # Neighbours are of like length, so all processes get the same work at a time.
-    by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    mine = DistributedSampler(by_length, shuffle=False)
-    loader = DataLoader(texts, batch_size=32, sampler=[by_length[i] for i in mine])
+    if rank == 0 and step % 100 == 0:
+        writer.add_histogram("weights", model.module.weight, step)
 """
 
+from collections.abc import Sequence
 from statistics import median
 
-from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, share_of
+from hotlap.record import Finding, Machine, Phase, RankFacts, Run
+from hotlap.rules.step import at_line, finding, share_of
 from hotlap.units import duration, percent
 
 # TraceML's limits are 10% (a note) and 20% (critical) of the step.
@@ -35,19 +34,36 @@ EXPLAINS = frozenset({"communication-bound"})
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """Compute of the slowest rank beyond the median of the others, communication left out on all."""
+    """Compute of the slowest rank beyond the median of the others, communication and unequal work left out on all."""
     if len(run.ranks) < _FEWEST:
         return None
-    slowest = max(run.ranks, key=lambda rank: rank.compute_s)
-    others_s = median(rank.compute_s for rank in run.ranks if rank is not slowest)
-    cost_s = slowest.compute_s - others_s
+    extra_s = run.unequal_work.extra_s if run.unequal_work is not None else {}
+    equal_s = {rank.rank: rank.compute_s - extra_s.get(rank.rank, 0.0) for rank in run.ranks}
+    slowest = max(run.ranks, key=lambda rank: equal_s[rank.rank])
+    others = [rank for rank in run.ranks if rank is not slowest]
+    others_s = median(equal_s[rank.rank] for rank in others)
+    cost_s = equal_s[slowest.rank] - others_s
     if share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(
         run,
         "straggler",
         cost_s,
-        f"Rank {slowest.rank} on {slowest.host} takes {duration(slowest.compute_s)} a step without communication, "
+        f"Rank {slowest.rank} on {slowest.host} takes {duration(equal_s[slowest.rank])} a step without communication, "
         f"the others {duration(others_s)}: all wait {duration(cost_s)} "
-        f"({percent(min(1.0, share_of(run, cost_s)))} of each step).",
+        f"({percent(min(1.0, share_of(run, cost_s)))} of each step){_where(slowest, others)}.",
     )
+
+
+def _where(slowest: RankFacts, others: Sequence[RankFacts]) -> str:
+    """The phase that is longest beyond the others', and its line."""
+    longer_s = {
+        phase: seconds - median(rank.phase_s.get(phase) or 0.0 for rank in others)
+        for phase, seconds in slowest.phase_s.items()
+        if seconds is not None and phase is not Phase.COMMUNICATION
+    }
+    phase = max(longer_s, key=lambda phase: longer_s[phase], default=None)
+    if phase is None or longer_s[phase] <= 0:
+        return ""
+    line = next((line for line in slowest.hot_lines if line.phase is phase), None)
+    return f"; {duration(longer_s[phase])} longer in {phase.value}{at_line(line)}"

@@ -1,0 +1,17 @@
+"""accumulation-syncs: four micro-batches a step over 1 Gbit/s, each of which averages all gradients."""
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from hotlap.lab.child.link import SPEEDS
+from ranks import STEPS, WIDTH, over, perceptron, start
+
+start()
+model = over(DistributedDataParallel(perceptron()), SPEEDS["1-gbit"])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(STEPS):
+    optimizer.zero_grad()
+    for _ in range(4):
+        loss = model(torch.randn(32, WIDTH)).square().mean() / 4
+        loss.backward()
+    optimizer.step()

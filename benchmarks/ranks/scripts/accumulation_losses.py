@@ -1,0 +1,16 @@
+"""accumulation-syncs: a discriminator's losses of real and of made samples go backward apart, each with an exchange."""
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from hotlap.lab.child.link import SPEEDS
+from ranks import STEPS, WIDTH, over, perceptron, start
+
+start()
+model = over(DistributedDataParallel(perceptron()), SPEEDS["1-gbit"])
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+for _ in range(STEPS):
+    optimizer.zero_grad()
+    (1 - model(torch.randn(32, WIDTH))).relu().mean().backward()
+    (1 + model(torch.rand(32, WIDTH))).relu().mean().backward()
+    optimizer.step()

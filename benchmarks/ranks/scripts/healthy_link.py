@@ -1,0 +1,13 @@
+"""None of several processes: equal work, and a link of 100 Gbit/s."""
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from hotlap.lab.child.link import SPEEDS
+from ranks import STEPS, WIDTH, over, perceptron, start, update
+
+start()
+model = over(DistributedDataParallel(perceptron()), SPEEDS["100-gbit"])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(STEPS):
+    update(model, optimizer, torch.randn(1024, WIDTH))

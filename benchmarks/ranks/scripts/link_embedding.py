@@ -1,0 +1,15 @@
+"""communication-bound: the gradient of an embedding of 8 MB is sent whole over 1 Gbit/s, though few rows were used."""
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from hotlap.lab.child.link import SPEEDS
+from ranks import STEPS, WIDTH, over, start, update
+
+start()
+model = nn.Sequential(nn.EmbeddingBag(5000, WIDTH), nn.Linear(WIDTH, 64))
+model = over(DistributedDataParallel(model), SPEEDS["1-gbit"])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _ in range(STEPS):
+    update(model, optimizer, torch.randint(5000, (32, 16)))

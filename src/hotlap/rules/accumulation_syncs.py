@@ -1,0 +1,67 @@
+"""accumulation-syncs: gradients are averaged over processes several times before one update.
+
+What it says: so much of each step passes in averaging gradients to which the next backward pass adds more.
+Why it is bad: an average of sums is a sum of averages: one exchange, after the last of these passes, gives the same.
+Example: a loop over four micro-batches under DistributedDataParallel that calls `loss.backward()` in each.
+Risk: rounding; what reads gradients between the passes (clipping of each) sees those of its own process.
+
+Before:
+
+    for micro, batch in enumerate(batches):
+        loss = model(batch).mean() / len(batches)
+        loss.backward()
+    optimizer.step()
+
+After:
+
+    for micro, batch in enumerate(batches):
+        is_last = micro == len(batches) - 1
+        with nullcontext() if is_last else model.no_sync():
+            loss = model(batch).mean() / len(batches)
+            loss.backward()
+    optimizer.step()
+"""
+
+import ast
+
+from hotlap.record import Finding, Machine, Run, SightingKind
+from hotlap.rules.advice import at_line, with_change, wrapped_models
+from hotlap.rules.step import at_sighting, finding, share_of
+from hotlap.units import duration, percent
+
+# TraceML notes exposed communication from 6% of the step on.
+MIN_SHARE = 0.06
+
+EXPLAINS = frozenset({"communication-bound"})
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """Passes that were followed by another one of the same model before any update."""
+    seen = [one for one in run.sightings if one.kind is SightingKind.ACCUMULATION_SYNC]
+    cost_s = sum(one.cost_s or 0.0 for one in seen)
+    if not seen or share_of(run, cost_s) < MIN_SHARE:
+        return None
+    worst = max(seen, key=lambda one: one.cost_s or 0.0)
+    number = sum(one.per_step for one in seen)
+    found = finding(
+        run,
+        "accumulation-syncs",
+        cost_s,
+        f"{number:.0f} backward passes of each step average gradients over {run.world_size} processes and are followed "
+        f"by another one before the update{at_sighting(worst)}: at most {duration(cost_s)} "
+        f"({percent(min(1.0, share_of(run, cost_s)))} of each step) is to be had.",
+    )
+    after = (
+        f"with contextlib.nullcontext() if is_last else {_model(run)}.no_sync():\n"
+        f"    ...  # the forward pass must stand within as well\n    {worst.text}"
+    )
+    return with_change(found, at_line(worst, after))
+
+
+def _model(run: Run) -> str:
+    """What the script calls the wrapped model."""
+    for script, call in wrapped_models(run):
+        for outer in script.around(call):
+            if isinstance(outer, ast.Assign) and isinstance(outer.targets[0], ast.Name | ast.Attribute):
+                return ast.unparse(outer.targets[0])
+    return "model"
