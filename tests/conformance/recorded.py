@@ -46,6 +46,7 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
     return replace(
         run_with(phases=_PHASES),
         num_threads=num_threads,
+        world_size=2 if b"DistributedDataParallel(" in data else 1,
         loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
@@ -84,6 +85,7 @@ def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
         "convolutions": text.count("Conv2d("),
         "grouped": 0,
         "torch_forward": "(nn.Module)" not in text,
+        "data_parallel": "DistributedDataParallel(" in text,
     }
     return (
         *_sites(path, text, "DataLoader", calls="torch.utils.data.DataLoader", detail={"loader": 0}),

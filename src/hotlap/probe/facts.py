@@ -141,6 +141,8 @@ class Facts:
             "channels_last": any(_is_channels_last(part.weight) for part in convolutions),
             "torch_forward": has_torch_forward(module),
         }
+        if type(module).__name__ == "DistributedDataParallel":
+            detail["data_parallel"] = True
         through = called_through()
         if through:  # the user's line calls a library, which calls the module
             detail["through"] = through

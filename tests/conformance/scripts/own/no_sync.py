@@ -1,0 +1,20 @@
+"""Gradients that are accumulated over four batches, in one process of a group of one."""
+
+import tempfile
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo", init_method=f"file://{tempfile.mkdtemp()}/store", rank=0, world_size=1)
+model = DistributedDataParallel(nn.Linear(4, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+for i in range(12):
+    loss = model(torch.randn(16, 4)).pow(2).mean() / 4
+    loss.backward()
+    if (i + 1) % 4 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+dist.destroy_process_group()
