@@ -48,7 +48,7 @@ TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))
 
 # The lab's work and trainings, in processes of their own.
-TORCH_IN_THE_CHILD += ("lab/child/calls.py", "lab/child/link.py")
+TORCH_IN_THE_CHILD += ("lab/child/calls.py", "lab/child/link.py", "lab/child/links.py")
 TORCH_IN_THE_CHILD += ("lab/scripts/lorenz.py", "lab/scripts/mnist.py", "lab/scripts/transformer.py")
 
 FILES = sorted(ROOT.rglob("*.py"))

@@ -73,6 +73,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         takes=frozenset({"gpu", "budget", "html"}),
         script=True,
     ),
+    Experiment(
+        name="link",
+        asks="what would a slower link between machines cost a training by several processes?",
+    ),
 )
 
 
