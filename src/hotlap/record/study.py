@@ -127,7 +127,7 @@ class Trial:
     on_top_of: tuple[LeverSpec, ...] = ()
     """What had been accepted before; `speedup` is over this."""
     kind: str = "lever"
-    """"lever" (one, or several as one stack), "screening" (one that gained alone and goes into a stack),
+    """"lever" (one, or several as one stack), "screening" (of what gained, and is judged later or in a stack),
     "leave-one-out" (is what `levers` name still worth its place?), or "patch" (the patched copy)."""
     scope: str = "step"
     """How it was compared: as `Noise.scope`, or "fresh": by processes started as the user's are, where those of

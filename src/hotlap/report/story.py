@@ -251,7 +251,7 @@ def trial_outcome(trial: Trial) -> str:
     if trial.scope == "none":
         return "does not apply"
     words = {
-        "screening": ("stacked", "stacked"),
+        "screening": ("gained", "gained"),
         "leave-one-out": ("kept", "dropped"),
         "patch": ("confirmed", "not confirmed"),
     }

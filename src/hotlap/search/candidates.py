@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotlap import levers
-from hotlap.experiment import Arm, Effect, Stack
+from hotlap.experiment import Arm, Stack
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Study, Trial
-from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.study_log import Key, StudyLog, facts, key
 from hotlap.units import percent
 
 # A lever whose bound is below this part of the step cannot reach the line.
@@ -22,13 +22,6 @@ _MOST_SWITCHED = 5
 _MOST_BESIDE = 3
 # Only those whose bound is at least this part of the best one's: what wins changes what the others can save.
 _LIKE_THE_BEST = 0.5
-
-Key = frozenset[tuple[tuple[str, object], ...]]
-
-
-def key(stack: Stack) -> Key:
-    """To know a set of levers again, settings included."""
-    return frozenset(tuple(sorted(spec.items())) for spec in stack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +39,8 @@ class Candidate:
     """What it was compared with."""
     num_trials: int = 0
     """Of it alone, so far as it is known from them."""
-    effect: Effect | None = None
-    """That comparison; None where it was not made, or is known from the record alone."""
+    trial: Trial | None = None
+    """That comparison, as the study holds it; None where it was not made."""
     afresh: bool = False
     """It is compared between processes, whatever its levers: several that train together have it from their start."""
 
@@ -192,11 +185,18 @@ class Candidates:
         return sorted(filter(None, (switched, others)), key=lambda group: -group[0].bound_s)
 
     def shown(self) -> list[Candidate]:
-        """What gained, was to be stacked, and was neither accepted nor refused by itself."""
+        """What gained, alone or as a stack, and was neither accepted nor refused as such."""
         return [
-            self._alone(lever, log_gain=_log_seen(own[-1]), shown=True, on_top_of=own[-1].on_top_of)
-            for lever in self._not_rejected()
-            if (own := self._trials_of(lever)) and own[-1].kind == "screening" and not self._is_settled(lever)
+            Candidate(
+                levers=tuple(map(levers.from_spec, trial.levers)),
+                log_gain=_log_seen(trial),
+                shown=True,
+                on_top_of=trial.on_top_of,
+                trial=trial,
+                afresh=self._is_afresh(),
+            )
+            for trial in self._trials()
+            if trial.kind == "screening" and not all(map(self._was_accepted, trial.levers))
         ]
 
     def doubtful(self) -> list[Candidate]:
@@ -214,8 +214,8 @@ class Candidates:
     def is_refused(self, stack: Candidate) -> bool:
         """These were compared as one, or as what is left of one by now, and not accepted."""
         accepted = key(self.stack)
-        refused = (key(trial.levers) for trial in self._trials() if len(trial.levers) > 1 and not trial.accepted)
-        return any(levers_ - accepted == stack.key for levers_ in refused)
+        together = [trial for trial in self._trials() if len(trial.levers) > 1 and trial.kind == "lever"]
+        return any(key(trial.levers) - accepted == stack.key for trial in together if not trial.accepted)
 
     def rejected(self) -> Iterator[Trial]:
         """Levers that were not worth a trial: why."""
@@ -236,14 +236,21 @@ class Candidates:
             yield Trial(levers=({"name": kind.name},), on_top_of=self.stack, scope="none", why=f"Not tried. {reason}")
 
     def _alone(self, lever: Lever, **known: Any) -> Candidate:
-        return Candidate(levers=(lever,), afresh=self._log.study.baseline[0].world_size > 1, **known)
+        return Candidate(levers=(lever,), afresh=self._is_afresh(), **known)
+
+    def _is_afresh(self) -> bool:
+        return self._log.study.baseline[0].world_size > 1
+
+    def _was_accepted(self, spec: LeverSpec) -> bool:
+        """Also where it is left out since."""
+        return any(trial.accepted and spec in trial.levers for trial in self._trials())
 
     def _is_settled(self, lever: Lever) -> bool:
-        """It was accepted (and is left out since), or, where that was not shown, compared with others in vain."""
-        of_it = [trial for trial in self._trials() if lever.spec() in trial.levers]
-        shown = any(trial.kind == "screening" for trial in of_it)
-        in_vain = (len(trial.levers) > 1 and not trial.runs and trial.failure is None for trial in of_it)
-        return any(trial.accepted for trial in of_it) or (not shown and any(in_vain))
+        """It was accepted, or compared with others in vain, or waits for the gate with them."""
+        together = [one for one in self._trials() if len(one.levers) > 1 and lever.spec() in one.levers]
+        in_vain = (not one.runs and one.failure is None for one in together)
+        waits = (one.kind == "screening" for one in together)
+        return self._was_accepted(lever.spec()) or any(in_vain) or any(waits)
 
     def _best_speed(self, name: str) -> float:
         """Of the settings of this lever that were tried, as a factor; 1 where none was."""
@@ -289,5 +296,5 @@ def _log_seen(trial: Trial) -> float:
 
 
 def _may_gain(trial: Trial) -> bool:
-    """With runs of its own it gained, and the gate did not pass it; with a cost it gained, and too late."""
+    """With runs of its own it gained, and waits for the gate or was refused; with a cost it gained, and too late."""
     return trial.failure is None and not trial.runs and trial.one_time_s is None and (trial.seen or 0.0) >= LEAST_GAIN

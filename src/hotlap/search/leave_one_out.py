@@ -9,9 +9,9 @@ from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compar
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.levers import Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Trial
-from hotlap.search.candidates import Candidates, key
+from hotlap.search.candidates import Candidates
 from hotlap.search.reasons import left_out
-from hotlap.search.study_log import StudyLog
+from hotlap.search.study_log import StudyLog, key
 
 # Heats until it is clear of each whether the step is faster without it; by chance it seems so as rarely as the truth
 # lies below a 95% interval.

@@ -17,8 +17,8 @@ def left_out(effect: Effect, *, stays: bool, shown: bool) -> str:
     return f"Left out once: {brings}; {then}."
 
 
-STACKED = "Faster, so it is compared and judged as one with what else gained."
-"""Why nothing was compared under it alone."""
+GAINED = "Faster; the gate judges it as one with what else gained."
+"""What is known of a gain at first, and of a lever that was stacked."""
 
 
 def excluded(names: Sequence[str], other: str) -> str:

@@ -18,8 +18,8 @@ from hotlap.experiment.total import never_shorter, too_late
 from hotlap.gate import Ruling
 from hotlap.record import Run, Trial, Verdict
 from hotlap.search import reasons
-from hotlap.search.candidates import Candidate, Candidates, Key, compatible, excludes, key, stacked
-from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
+from hotlap.search.study_log import Key, StudyLog, facts
 from hotlap.units import factor
 
 # A study goes on, where the budget is ours to choose, for what could take this part off a step: less is hardly shown on
@@ -60,15 +60,14 @@ class Gate(Protocol):
 
 
 class Search:
-    """What was tried is read from the study, so it goes on where it stopped; only what was shown to gain since, and is
-    not judged, is known to the running search alone: one that was interrupted times it again."""
+    """What was tried is read from the study, so it goes on where it stopped. What gains is a trial of it at once (a
+    screening), and another one takes its place when the gate has judged it."""
 
     def __init__(self, log: StudyLog, executor: Executor, gate: Gate, candidates: Candidates) -> None:
         self._log = log
         self._executor = executor
         self._gate = gate
         self._candidates = candidates
-        self._gains: dict[Key, Candidate] = {}
         self.in_vain: dict[Key, str] = {}
         """What gained and found no time for its gate, with the budget that it takes."""
 
@@ -128,14 +127,16 @@ class Search:
             pass
         self._look_for_gains_in_vain()
         self._tell_untried()
-        for gained, why in self.in_vain.items():
+        waiting = {one.key: one.trial for one in self._candidates.shown()}
+        for levers, why in self.in_vain.items():
             self._log.warn(why)
-            if gained in self._gains:
-                self._write(self._gains.pop(gained), why=why)
+            trial = waiting.get(levers)
+            if trial is not None and trial.why != why:
+                self._log.add(replace(trial, why=why))
 
     def _tell_untried(self) -> None:
         """Each lever once, whatever its settings."""
-        untried = dict.fromkeys(name for one in self._untried() for name in one.names)
+        untried = dict.fromkeys(name for one in self._candidates.open() for name in one.names)
         unshown = dict.fromkeys(name for one in self._candidates.unshown() for name in one.names)
         again = [name for name in unshown if name not in untried]
         told = [f"{', '.join(untried)} could be tried"] if untried else []
@@ -148,9 +149,6 @@ class Search:
     def _make_rounds(self) -> None:
         while self._prove() or self._screen() or self._prove(late=True) or self._time_more():
             pass
-
-    def _untried(self) -> list[Candidate]:
-        return [one for one in self._candidates.open() if one.key not in self._gains]
 
     def _screen(self) -> bool:
         """Compare the next groups of what was not tried, where the gate and the end of the study fit into the budget as
@@ -182,7 +180,7 @@ class Search:
     def _time_groups(self, affords: Callable[[Sequence[Candidate]], bool], *, keep_s: float) -> bool:
         """One round; of each group as many as the budget affords side by side."""
         found = False
-        for group in self._candidates.groups([one for one in self._untried() if affords([one])]):
+        for group in self._candidates.groups([one for one in self._candidates.open() if affords([one])]):
             size = next((size for size in range(len(group), 0, -1) if affords(group[:size])), 0)
             if size:
                 self._time(group[:size], keep_s=keep_s)
@@ -239,7 +237,7 @@ class Search:
 
     def _shown(self) -> list[Candidate]:
         """What gained and was not judged: a stack in place of its levers."""
-        gains = [*self._gains.values(), *(one for one in self._candidates.shown() if one.key not in self._gains)]
+        gains = self._candidates.shown()
         return [one for one in gains if not any(one.key < other.key for other in gains)]
 
     def _waiting(self) -> list[Candidate]:
@@ -248,7 +246,7 @@ class Search:
 
     def _is_compared(self, one: Candidate) -> bool:
         """It was shown to gain on top of what is accepted now."""
-        return one.shown and one.effect is not None and one.on_top_of == self.stack
+        return one.trial is not None and bool(one.trial.runs) and one.on_top_of == self.stack
 
     def _heats_s(self, one: Candidate) -> float:
         return 0.0 if self._is_compared(one) else _CLEAR * self._executor.estimate_s(switched=one.switched)
@@ -264,14 +262,13 @@ class Search:
         step_s = self._candidates.profile().median_step_s()
         measured = [*self._shown(), stacked(compatible(self._candidates.unshown()))]
         saves = [1 - math.exp(-one.log_gain) for one in measured]
-        bounds = [] if self.stack else [one.bound_s / step_s for one in self._untried()]
+        bounds = [] if self.stack else [one.bound_s / step_s for one in self._candidates.open()]
         return max([*saves, *bounds]) >= _WORTH_MORE
 
     # Doing it
 
     def _time(self, group: Sequence[Candidate], *, keep_s: float) -> None:
-        """Compare the group; what gained is kept for the gate, and what did not is a trial of the study."""
-        self._announce(group)
+        """Compare the group."""
         self._log.doing(f"trying {', '.join(one.title for one in group)}")
         effects = [Effect(one.arm) for one in group]
         switched = group[0].switched
@@ -289,21 +286,18 @@ class Search:
                 self._time([one], keep_s=keep_s)
             return
         for one, effect in zip(group, effects, strict=True):
-            gained = effect.gained and self._why_not_shorter(effect) is None
-            timed = replace(one, log_gain=effect.mean, shown=gained, on_top_of=self.stack, effect=effect)
-            if gained:
-                self._gains[timed.key] = timed
-            else:
-                self._gains.pop(timed.key, None)
-                self._write(timed)
-
-    def _announce(self, group: Sequence[Candidate]) -> None:
-        """The levers of a stack have trials of their own in the study before it has one."""
-        recorded = {one.key for one in self._candidates.shown()}
-        for lever in [lever for one in group if len(one.levers) > 1 for lever in one.levers]:
-            alone = self._gains.get(key((lever.spec(),)))
-            if alone is not None and alone.key not in recorded:
-                self._write(alone, kind="screening", why=reasons.STACKED)
+            late = self._why_not_shorter(effect)
+            gained = effect.gained and late is None
+            kind = "screening" if gained else "lever"
+            trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
+            trial = replace(
+                trial,
+                why=reasons.GAINED if gained else reasons.why_not_judged(effect, late),
+                runs=(effect.run,) if gained and effect.run is not None else (),
+                one_time_s=effect.one_time_s if effect.gained else None,
+                break_even_step=effect.break_even_step if effect.gained else None,
+            )
+            self._log.add(trial)
 
     def _planned(self, group: Sequence[Candidate]) -> int:
         """Heats at most. Said before the first, as looks are counted. As few as show an interval where more would leave
@@ -317,7 +311,7 @@ class Search:
     def _leaves_time(self, group: Sequence[Candidate]) -> bool:
         """All heats of the group can be made, and those that decide clear cases among what is tried after it."""
         tried_now = {one.key for one in group}
-        others = [one for one in self._untried() if one.key not in tried_now]
+        others = [one for one in self._candidates.open() if one.key not in tried_now]
         if not others:
             return True
         later_s = _CLEAR * math.fsum(map(self._heat_s, self._candidates.groups(others)))
@@ -338,37 +332,19 @@ class Search:
         if not self._log.budget.affords(self._gate_s(one), keep_s=self.end_s):
             self._log.extend()
         self._log.doing(f"checking that {one.title} leaves training unharmed")
+        assert one.trial is not None, "what is judged was compared"
         ruling = self._gate.judge((*self.stack, *one.specs))
-        self._gains.pop(one.key)
-        self._write(one, ruling=ruling)
+        accepted = ruling.verdict is Verdict.UNHARMED
+        judged = replace(one.trial, kind="lever", verdict=ruling.verdict, accepted=accepted, why=ruling.why)
+        self._log.add(judged, known=self._gate.known)
 
     def _drop_excluded(self) -> None:
         """What gained, and is excluded by what was accepted since."""
         taken = [str(spec["name"]) for spec in self.stack]
-        accepted = key(self.stack)
-        for one in list(self._gains.values()):
+        for one in self._candidates.shown():
             other = excludes(one, taken)
-            if other is not None:
-                self._gains.pop(one.key)
-                if not one.key <= accepted:
-                    self._write(one, why=reasons.excluded(one.names, other))
-
-    def _write(
-        self, one: Candidate, *, ruling: Ruling | None = None, kind: str = "lever", why: str | None = None
-    ) -> None:
-        """Write the trial into the study."""
-        effect = one.effect
-        assert effect is not None, "what is written was compared"
-        trial = replace(
-            self._log.trial(effect, levers=one.specs, on_top_of=one.on_top_of, kind=kind, scope=one.scope),
-            verdict=ruling.verdict if ruling else Verdict.UNDECIDED,
-            accepted=ruling is not None and ruling.verdict is Verdict.UNHARMED,
-            why=why or (ruling.why if ruling else reasons.why_not_judged(effect, self._why_not_shorter(effect))),
-            runs=(effect.run,) if ruling and effect.run is not None else (),
-            one_time_s=effect.one_time_s if effect.gained else None,
-            break_even_step=effect.break_even_step if effect.gained else None,
-        )
-        self._log.add(trial, known=self._gate.known)
+            if other is not None and one.trial is not None:
+                self._log.add(replace(one.trial, kind="lever", runs=(), why=reasons.excluded(one.names, other)))
 
     def _look_for_gains_in_vain(self) -> None:
         budget = self._log.budget

@@ -10,6 +10,13 @@ from hotlap.record import Run, Study, Trial
 from hotlap.search.budget import Budget
 from hotlap.search.options import Observer, Options
 
+Key = frozenset[tuple[tuple[str, object], ...]]
+
+
+def key(stack: Stack) -> Key:
+    """To know a set of levers again, settings included."""
+    return frozenset(tuple(sorted(spec.items())) for spec in stack)
+
 
 class StudyLog:
     """Shared by the stages of a study. `now` is a clock in seconds (a fake one in tests)."""
@@ -43,9 +50,13 @@ class StudyLog:
         )
 
     def add(self, trial: Trial, *, known: Sequence[Run] = ()) -> None:
-        """One thing was tried. `known`: runs of the baseline with evidence, where there may be new ones."""
+        """One thing was tried. What became of a gain takes the place of its screening.
+
+        `known`: runs of the baseline with evidence, where there may be new ones.
+        """
         baseline = (self.study.baseline[0], *known) if known else self.study.baseline
-        self.change("trial", trials=(*self.study.trials, trial), baseline=baseline)
+        others = [one for one in self.study.trials if not _is_screening_of(one, trial)]
+        self.change("trial", trials=(*others, trial), baseline=baseline)
 
     def extend(self) -> bool:
         """The study is one that needs the longer budget, where the user left the choice to us: True if it has it now
@@ -69,6 +80,11 @@ class StudyLog:
         groups = [noise.log_ratios for noise in self.study.noise if noise.scope == scope]
         groups += [trial.log_ratios for trial in self.study.trials if trial.scope == scope]
         return pool(groups)
+
+
+def _is_screening_of(earlier: Trial, trial: Trial) -> bool:
+    known = earlier.kind == "screening" and trial.kind in ("screening", "lever")
+    return known and key(earlier.levers) == key(trial.levers)
 
 
 def facts(study: Study) -> Run:

@@ -46,6 +46,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[type[Lever]]:
     """The levers that there are."""
     found: list[type[Lever]] = []
     monkeypatch.setattr(levers, "ALL", found)
+    monkeypatch.setattr(levers, "_kinds", lambda: found)
     return found
 
 
@@ -204,7 +205,8 @@ def test_what_was_to_be_stacked_is_known_from_the_record(known: list[type[Lever]
     assert shown(one, two) == [["one"], ["two"]]
     stack = trial("one", "two", speedup=1.5)
     assert shown(one, two, stack) == [["one"], ["two"]]
-    assert shown(one, two, stack, trial("one", speedup=1.3, verdict=Verdict.HARMED)) == [["two"]]
+    assert shown(two, stack, trial("one", speedup=1.3, verdict=Verdict.HARMED)) == [["two"]]
+    assert shown(one, two, replace(stack, kind="screening")) == [["one"], ["two"], ["one", "two"]]
     assert shown(one, two, replace(stack, accepted=True)) == []
     left_out = trial("two", kind="leave-one-out")
     assert shown(one, two, replace(stack, accepted=True), left_out) == [], "what was left out does not come again"
