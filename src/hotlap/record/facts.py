@@ -330,6 +330,11 @@ class Exchange:
     late_s: Mapping[int, float] = field(default_factory=dict)
     """Rank -> by how much its last gradients came later than the others' mean, where they were the last to come."""
 
+    @property
+    def hidden(self) -> float:
+        """Part of `link_s` that passes beside backward passes, in [0, 1]; 0 where nothing was on its way."""
+        return 1 - self.exposed_s / self.link_s if self.link_s > 0 else 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnequalWork:

@@ -257,7 +257,18 @@ def _ranks(run: Run) -> Section | None:
         )
         for one in run.ranks
     )
-    return _detail("Processes that train together", rows=rows)
+    return _detail("Processes that train together", lead=_exchange(run), rows=rows)
+
+
+def _exchange(run: Run) -> str:
+    seen = run.exchange
+    if seen is None or seen.link_s <= 0:
+        return ""
+    buckets = plural(round(seen.buckets), "bucket")
+    return (
+        f"Gradients of a step, {size(round(seen.num_bytes))} in {buckets}, are on their way for "
+        f"{duration(seen.link_s)}; backward passes hide {percent(seen.hidden)} of that."
+    )
 
 
 def _long(run: Run) -> Section | None:

@@ -50,6 +50,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"{number:.0f} backward passes of each step average gradients over {run.world_size} processes and are followed "
         f"by another one before the update{at_sighting(worst)}: at most {duration(cost_s)} "
         f"({percent(min(1.0, share_of(run, cost_s)))} of each step) is to be had.",
+        levers=("no-sync",),
     )
     after = (
         f"with contextlib.nullcontext() if is_last else {_model(run)}.no_sync():\n"

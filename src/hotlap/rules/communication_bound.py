@@ -50,7 +50,7 @@ def _buckets(run: Run) -> str:
         return ""
     return (
         f"; {size(round(seen.num_bytes))} in {seen.buckets:.0f} buckets are on their way for {duration(seen.link_s)} "
-        f"({size(round(seen.num_bytes / seen.link_s))} a second), {percent(1 - seen.exposed_s / seen.link_s)} of that "
+        f"({size(round(seen.num_bytes / seen.link_s))} a second), {percent(seen.hidden)} of that "
         f"hidden behind the backward pass{_wrapped(run)}"
     )
 
