@@ -16,11 +16,15 @@ _TAKEN = re.compile(
 
 
 class Exclusive:
-    """A launcher that starts one process after the other once two of a heat were in each other's way."""
+    """A launcher that starts one process after the other once two of a heat were in each other's way.
 
-    def __init__(self, runs: Runs, warn: Callable[[str], None]) -> None:
+    `several`: each of them is a job of several processes, some of which may have met those of the other job.
+    """
+
+    def __init__(self, runs: Runs, warn: Callable[[str], None], *, several: bool = False) -> None:
         self._runs = runs
         self._warn = warn
+        self._several = several
         self._alone = False
 
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
@@ -29,7 +33,7 @@ class Exclusive:
             return self._runs(plans, limit_s=limit_s)
         if not self._alone:
             found = self._runs(plans, limit_s=limit_s)
-            reason = _in_the_way(found)
+            reason = _in_the_way(found, several=self._several)
             if reason is None:
                 return found
             self._alone = True
@@ -41,9 +45,9 @@ class Exclusive:
         return [self._runs([replace(plan, turn=None)], limit_s=each_s)[0] for plan in plans]
 
 
-def _in_the_way(found: Sequence[Run]) -> str | None:
+def _in_the_way(found: Sequence[Run], *, several: bool) -> str | None:
     """What one of them said, if it failed for want of what another one had."""
-    if all(run.status is Status.CRASHED for run in found):
+    if not several and all(run.status is Status.CRASHED for run in found):
         return None  # nobody had it: another program has
     said = [_TAKEN.search(f"{run.error}\n{run.output}") for run in found if run.status is Status.CRASHED]
     return next((match.group() for match in said if match is not None), None)

@@ -95,7 +95,7 @@ class Referee:
         run = first_look(log, self._runs, Wanted(enough_s=_FIRST_LOOK_S))
         log.change("baseline", baseline=(run,), machine=self._machine)
         sizes = Sizes.of(run, self._machine)
-        runs = Exclusive(self._runs, log.warn)
+        runs = Exclusive(self._runs, log.warn, several=run.world_size > 1)
         effect = self._timed(log, Executor(runs, self._options.plan, sizes, limit=log.budget.limit_s, now=self._now))
         gate = GateRuns(runs, self._options, sizes, (), now=self._now)
         contract, ruling = self._judged(log, gate)

@@ -77,7 +77,7 @@ class Tuner:
         """
         log = StudyLog(study, self._options, self._observer, now=self._now)
         sizes = self._look(log)
-        runs = Exclusive(self._runs, log.warn)
+        runs = Exclusive(self._runs, log.warn, several=log.study.baseline[0].world_size > 1)
         script = EditedScript(lambda: facts(log.study), cwd=self._options.cwd)
         executor = Executor(
             runs,

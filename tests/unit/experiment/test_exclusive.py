@@ -1,0 +1,28 @@
+"""Jobs that want one port: those of several processes may take each other down, and are then tried one by one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hotlap.experiment import Exclusive
+from hotlap.launch.replayed import ReplayedLauncher
+from hotlap.record import Plan, Run, Status
+from tests.sample_runs import run_with
+
+TAKEN = Run(status=Status.CRASHED, error="rank 0: DistNetworkError: address already in use")
+OTHER = Run(status=Status.CRASHED, error="rank 1: RuntimeError: Connection closed by peer")
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_two_jobs_that_both_failed_over_one_port_are_started_one_after_the_other(several: bool) -> None:
+    alone = ReplayedLauncher(lambda plan: run_with())
+
+    def runs(plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        return [TAKEN, OTHER] if len(plans) > 1 else alone(plans, limit_s=limit_s)
+
+    told: list[str] = []
+    plan = Plan(command=("torchrun",), cwd="/", out="")
+    found = Exclusive(runs, told.append, several=several)([plan, replace(plan, order_seed=1)], limit_s=10.0)
+    assert [run.status for run in found] == [Status.COMPLETE if several else Status.CRASHED] * 2
+    assert len(told) == several
