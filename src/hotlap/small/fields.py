@@ -11,7 +11,7 @@ from torch import nn
 
 from hotlap.small import guards
 from hotlap.small.native import Core, core, core_for
-from hotlap.small.program import Program
+from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.solve_settings import Settings, fixed_times, times_of
 from hotlap.small.tableau import METHODS
 from hotlap.small.trace import trace_field
@@ -35,6 +35,8 @@ class Compiled:
 
     def __init__(self, func: Field, y: torch.Tensor, method: str, *, time_gradient: bool) -> None:
         self.program: Program = trace_field(func, y)
+        if any(node.op is Op.DROPOUT for node in self.program.nodes):
+            raise Unsupported("the field has a dropout that is on, which torch draws; .eval() turns it off.")
         guard = guards.new_guard()
         if isinstance(func, nn.Module):
             guards.watch_model(guard, func, self.program.parameters)

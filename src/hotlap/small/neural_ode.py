@@ -12,7 +12,7 @@ from hotlap.small.arguments import takes_time, takes_time_by_call, with_time
 from hotlap.small.fields import Compiled, Field, compiled_for, prepare
 from hotlap.small.native import core
 from hotlap.small.program import Unsupported
-from hotlap.small.solve import NativeSolveSkipped, odeint
+from hotlap.small.solve import NativeSolveSkipped, check_data, odeint
 from hotlap.small.solve_settings import read_settings
 from hotlap.small.torch_solver import SolveFailed
 
@@ -76,11 +76,13 @@ class NeuralODE:
     ) -> list[float]:
         """Train on the solution at `t` against `target`; returns the loss before each update.
 
-        Optimizer state is the optimizer's own and current afterwards. `after(iteration, loss)` is called every `every`
-        iterations, and may step a scheduler; returning True ends the training.
+        Several trajectories: y0 (rows, variables), target (len(t), rows, variables), all at the same times, which may
+        lie apart as they like. Optimizer state is the optimizer's own and current afterwards. `after(iteration, loss)`
+        is called every `every` iterations, and may step a scheduler; returning True ends the training.
         """
         if loss not in ("sse", "mse"):
             raise UserError(f"loss {loss!r} is not known; 'sse' and 'mse' are.")
+        check_data(y0, t)
         if tuple(target.shape) != (len(t), *y0.shape) or target.dtype != y0.dtype:
             raise UserError(f"the target is {target.dtype} {tuple(target.shape)}; the solution will be {y0.dtype} "
                             f"{(len(t), *y0.shape)}.")  # fmt: skip
@@ -160,6 +162,8 @@ class NeuralODE:
         mean: bool,
         iterations: int,
     ) -> list[float]:
+        if isinstance(optimizer, optim.LBFGS):
+            raise UserError("fit cannot use LBFGS, which asks for a closure; write the loop with odeint instead.")
         history = []
         for _ in range(iterations):
             optimizer.zero_grad()

@@ -61,7 +61,7 @@ def solve_natively(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Set
     time_gradient = t.requires_grad and torch.is_grad_enabled()
     compiled = known_for(func, (y0.shape, y0.dtype, y0.device, settings.method, time_gradient))
     if compiled is None or solve_settings.last_times[0] is None or solve_settings.last_times[0]() is not t:
-        _check(y0, t)
+        check_data(y0, t)
         problem = _why_not_native(y0, t, settings)
         if problem:
             raise Unsupported(problem)
@@ -71,11 +71,18 @@ def solve_natively(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Set
     return out
 
 
-def _check(y0: torch.Tensor, t: torch.Tensor) -> None:
+def check_data(y0: torch.Tensor, t: torch.Tensor) -> None:
+    """UserError where a state or times are no tensors of the form that a solve takes."""
+    for name, given in (("y0", y0), ("t", t)):
+        if not isinstance(given, torch.Tensor):
+            raise UserError(f"{name} has to be a tensor; it is {type(given).__name__}.")
     if not y0.is_floating_point() or not t.is_floating_point():
         raise UserError(f"y0 and t have to be floating point; they are {y0.dtype} and {t.dtype}.")
     if t.dim() != 1 or len(t) == 0:
-        raise UserError(f"t has shape {tuple(t.shape)}; a sequence of times is expected.")
+        raise UserError(
+            f"t has shape {tuple(t.shape)}; one sequence of times is expected, the same for all trajectories. Times of "
+            "each trajectory's own: solve at all of them together, and take from each its own; or one call for each."
+        )
     times_of(t)
 
 
@@ -112,7 +119,7 @@ def _solve_tuple(func: Field, y0: tuple[torch.Tensor, ...], t: torch.Tensor, set
         return torch.cat([part.reshape(-1) for part in func(now, apart(y, ()))])
 
     flat = torch.cat([y.reshape(-1) for y in y0])
-    _check(flat, t)
+    check_data(flat, t)
     _tell_once("the state is a tuple.")
     return apart(_in_torch(joined, flat, t, settings), (len(t),))
 

@@ -162,3 +162,50 @@ def test_what_can_be_called_neither_way_is_refused_with_the_reason() -> None:
 def test_odeint_keeps_torchdiffeqs_call_and_says_so() -> None:
     with pytest.raises(UserError, match=r"odeint calls func\(t, y\).* but Sequential takes \(input.*NeuralODE"):
         odeint(Field().double().net, Y0, T)
+
+
+@needs_core
+@pytest.mark.parametrize("turned", [False, True])
+def test_trajectories_at_irregular_times_train_natively_as_through_autograd(turned: bool) -> None:
+    times = torch.tensor([0.0, 0.01, 0.4, 0.43, 1.5], dtype=torch.float64)
+    t = times.flip(0) if turned else times
+    starts = torch.tensor([[1.0, 0.0], [0.3, -0.7], [-2.0, 0.5]], dtype=torch.float64)
+    target = torch.cos(t)[:, None, None] * starts
+    ours, theirs = Field().double().net, Field().double().net
+    ode = NeuralODE(ours)
+    losses = ode.fit(starts, t, target, optimizer=optim.Adam(ours.parameters(), lr=0.01), iterations=5)
+    assert ode.why_torch == ""
+    optimizer = optim.Adam(theirs.parameters(), lr=0.01)
+    for loss in losses:
+        optimizer.zero_grad()
+        value = (NeuralODE(theirs)(starts, t) - target).square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        assert loss == pytest.approx(float(value.detach()), rel=1e-9)
+
+
+def test_a_field_with_a_dropout_that_is_on_is_left_to_torch_with_its_draws() -> None:
+    net = nn.Sequential(nn.Linear(2, 32), nn.Dropout(0.5), nn.Linear(32, 2)).double()
+    ode = NeuralODE(net, method="rk4")
+    with pytest.warns(NativeSolveSkipped, match=r"dropout"):
+        losses = ode.fit(Y0, T, TARGET, optimizer=optim.SGD(net.parameters(), lr=0.0), iterations=2)
+    assert losses[0] != losses[1]
+    net.eval()
+    losses = ode.fit(Y0, T, TARGET, optimizer=optim.SGD(net.parameters(), lr=0.0), iterations=2)
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.filterwarnings("ignore::hotlap.small.solve.NativeSolveSkipped")
+def test_fit_refuses_what_it_cannot_take_in_one_sentence() -> None:
+    net = Field().double().net
+    ode, adam = NeuralODE(net), optim.Adam(net.parameters())
+    wrong: list[tuple[Any, Any, optim.Optimizer, str]] = [
+        (Y0, T.tolist(), adam, "t has to be a tensor; it is list"),
+        (Y0.numpy(), T, adam, "y0 has to be a tensor; it is ndarray"),
+        (Y0, torch.stack([T, T], 1), adam, "one sequence of times is expected, the same for all trajectories"),
+        (Y0, T.flip(0)[[0, 2, 1]], adam, "strictly increasing or strictly decreasing"),
+        (Y0, T, optim.LBFGS(net.parameters()), "LBFGS, which asks for a closure"),
+    ]
+    for y0, t, optimizer, reason in wrong:
+        with pytest.raises(UserError, match=reason):
+            ode.fit(y0, t, TARGET[: len(t)], optimizer=optimizer)
