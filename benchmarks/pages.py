@@ -76,7 +76,8 @@ def _lever_page(kind: type[levers.Lever]) -> Iterator[str]:
     title, text = _lever_text(kind)
     settings = ", ".join(f"`{field.name}`" for field in fields(kind))  # type: ignore[arg-type]  # all are dataclasses
     yield f"# {kind.name}\n\n{_NOTE}\n{title}\n"
-    yield f"Scope `{kind.scope}`, numbers `{kind.numerics}`{f', settings {settings}' if settings else ''}.\n"
+    ranks = " Also tried where [several processes train together](../howto/ddp.md)." if kind.across_ranks else ""
+    yield f"Scope `{kind.scope}`, numbers `{kind.numerics}`{f', settings {settings}' if settings else ''}.{ranks}\n"
     yield _shown(text)
     if kind.name in _FOR_GPUS:
         yield _NOT_RUN
