@@ -132,7 +132,7 @@ def replay(number: int) -> None:
             },
             {"claim": "the same, in which a lever that brings nothing was handed over beside it", "mid": rode},
             {"claim": "trials in a study without any gain", "mid": fmean(int(str(study["trials"])) for study in found)},
-            {"claim": "heats of four processes that were recorded for it", "mid": len(heats)},
+            {"claim": "trial groups of four processes that were recorded for it", "mid": len(heats)},
         ],
     )
 

@@ -175,7 +175,7 @@ def claims(rows: Sequence[Mapping[str, Any]], demo: Sequence[Mapping[str, Any]])
     for row in demo:
         made.append(
             {
-                "claim": f"part of a heat of the demo that is start-up, {names[row['way']]}",
+                "claim": f"part of a trial group of the demo that is start-up, {names[row['way']]}",
                 "mid": 100 * row["median_share"],
                 "unit": "%",
             }
