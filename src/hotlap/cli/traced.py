@@ -32,6 +32,8 @@ class Traced:
     devices: "tuple[Device, ...]"
     """The user's, and this processor where the catalogue does not have it."""
     steps_per_epoch: int | None = None
+    run: "Run | None" = None
+    """Its timed steps; None of a recorded trace."""
 
 
 def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...]") -> Traced:
@@ -55,6 +57,7 @@ def trace(words: Sequence[str], *, timeout_s: float, devices: "tuple[Device, ...
         step_s=run.median_step_s(),
         devices=devices,
         steps_per_epoch=run.epoch_steps(),
+        run=run,
     )
 
 

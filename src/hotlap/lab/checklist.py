@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hotlap import levers
-from hotlap.errors import UserError
+from hotlap.cli.traced import Traced
+from hotlap.errors import HotlapError, UserError
 from hotlap.lab import gpus
 from hotlap.lab.result import Cell, Quantity, Result, Table, ratio
 from hotlap.lab.settings import Settings
 from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
-from hotlap.predict import Workload
 from hotlap.record import Ceiling, Checkup, Complaint, Finding, Run, Study, Trial, Verdict
 from hotlap.report.story import ceiling_sentence, interval
 from hotlap.units import duration, percent
@@ -45,7 +46,7 @@ class Known:
 
     study: Study
     checkup: Checkup
-    work: Workload | None
+    traced: Traced | None
     """One step; None where it could not be traced."""
     targets: tuple[str, ...]
 
@@ -99,10 +100,11 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     budget_s = settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S)
     with of_user(settings.words, Path(os.getcwd()), doing, levers=wanted_levers()) as bench:
         study = bench.tuned(bench.measured(quick=settings.quick), budget_s=budget_s)
-        _, work = bench.traced()
-        title = bench.options.title
+        title, traced = bench.options.title, None
+        with suppress(HotlapError):
+            traced = bench.traced()
     doing("looking at the machine")
-    known = Known(study=study, checkup=checkup(quick=True, doing=doing), work=work, targets=targets)
+    known = Known(study=study, checkup=checkup(quick=True, doing=doing), traced=traced, targets=targets)
     return tell(known, settings, title=title)
 
 
@@ -186,9 +188,9 @@ def _verdict(trial: Trial) -> str:
 
 
 def _better_gpu(known: Known) -> Said:
-    if known.work is None:
+    if known.traced is None:
         return Said(verdict="unknown", why="No step of the script could be traced.")
-    found = gpus.there(known.work, known.targets[0], device=known.run.device, step_s=known.run.median_step_s())
+    found = gpus.there(known.traced, known.targets[0])
     there = Quantity.of(found.step_s, predicted=True)
     worth = "worth a thought" if found.step_s.high < known.run.median_step_s() else "not sure to help"
     return Said(verdict=worth, why=f"On {gpus.an(found.device)} a step would take {there}, bound by {found.bound_by}.")

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hotlap import machine
+from hotlap.cli.traced import Traced
 from hotlap.lab import digits, gpus
 from hotlap.lab.result import Cell, Quantity, Result, Table, ahead_from, count, seconds
 from hotlap.lab.settings import Settings
-from hotlap.lab.studies import Bench, mean_s, of_lab, waits_s
+from hotlap.lab.studies import Bench, of_lab
 from hotlap.machine.figures import median_interval
 from hotlap.record import Study
 from hotlap.report.story import ceiling_sentence, interval
@@ -55,21 +56,22 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
 
 
 def _size(bench: Bench, hidden: int, gpu: gpus.Gpu) -> Size:
-    run, work = bench.asked("--hidden", str(hidden), "--device", "cpu").timed()
-    waiting_s = waits_s(run)
+    known = bench.asked("--hidden", str(hidden), "--device", "cpu").traced()
+    waiting_s, step = known.work.input_s or 0.0, _step(known)
     if gpu.predicted:
-        as_it_is = replace(work, input_s=waiting_s, input_workers=0)
-        without_data = replace(work, input_s=None, input_workers=None, batch_bytes=None)
-        there, kept = (
-            Quantity.of(gpus.there(one, gpu.name, device="cpu", step_s=step_s).step_s, predicted=True)
-            for one, step_s in ((as_it_is, mean_s(run)), (without_data, mean_s(run) - waiting_s))
-        )
+        work = replace(known.work, input_s=None, input_workers=None, batch_bytes=None)
+        without_data = replace(known, work=work, step_s=step.value - waiting_s)
+        there, kept = (Quantity.of(gpus.there(one, gpu.name).step_s, predicted=True) for one in (known, without_data))
     else:
-        on_gpu, _ = bench.asked("--hidden", str(hidden), "--device", "cuda").timed()
-        there = Quantity.of(median_interval(on_gpu.step_s))
-        kept = seconds(max(0.0, there.value - waits_s(on_gpu)))
-    step = Quantity.of(median_interval(run.step_s))
+        on_gpu = bench.asked("--hidden", str(hidden), "--device", "cuda").traced()
+        there = _step(on_gpu)
+        kept = seconds(max(0.0, there.value - (on_gpu.work.input_s or 0.0)))
     return Size(hidden=hidden, step=step, waits_s=waiting_s, there=there, kept=kept)
+
+
+def _step(known: Traced) -> Quantity:
+    assert known.run is not None
+    return Quantity.of(median_interval(known.run.step_s))
 
 
 def tell(sizes: Sequence[Size], settings: Settings, *, gpu: gpus.Gpu, study: Study, about_data: str) -> Result:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from hotlap import machine
+from hotlap.cli.traced import Traced
 from hotlap.errors import UserError
 from hotlap.lab.settings import USUAL_GPU, Settings
-from hotlap.predict import Device, Workload, forecast, resolve
-from hotlap.predict.catalogue import unknown_cpu
+from hotlap.predict import forecast, resolve
 from hotlap.record import Prediction
 
 # Letters whose names begin with a vowel: "an RTX 4090", "an H100".
@@ -62,22 +61,20 @@ def names(settings: Settings) -> tuple[str, ...]:
     return tuple(resolve(name).device.name for name in settings.gpu or (USUAL_GPU,))
 
 
-def there(work: Workload, target: str, *, device: str, step_s: float, number: int = 1) -> Prediction:
-    """The step of `work` on so many GPUs, from `step_s` that it takes on `device` here."""
-    name, devices = _measured_on(device)
-    measured_s = step_s if name is not None else None
-    return forecast(work, target=target, count=number, measured_on=name, measured_step_s=measured_s, devices=devices)
-
-
-def _measured_on(device: str) -> tuple[str | None, tuple[Device, ...]]:
-    """The device of a run as forecasts know it; None where the catalogue does not know that GPU."""
-    found = machine.look()
-    name = found.processor if device == "cpu" else device
+def there(known: Traced, target: str, *, number: int = 1) -> Prediction:
+    """The traced step on so many GPUs, from the time that it takes here where the catalogue knows this device."""
     try:
-        resolve(name)
+        resolve(known.device or "", extra=known.devices)
     except UserError:
-        return (name, (unknown_cpu(name, cores=found.num_cores),)) if device == "cpu" else (None, ())
-    return name, ()
+        return forecast(known.work, target=target, count=number)
+    return forecast(
+        known.work,
+        target=target,
+        count=number,
+        measured_on=known.device,
+        measured_step_s=known.step_s,
+        devices=known.devices,
+    )
 
 
 def an(name: str) -> str:

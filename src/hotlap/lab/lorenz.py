@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from hotlap import machine
 from hotlap.errors import UserError
 from hotlap.lab import gpus
-from hotlap.lab.result import Cell, Quantity, Result, Table, in_words, ratio
+from hotlap.lab.result import Cell, Quantity, Result, Table, in_words, ratio, seconds
 from hotlap.lab.settings import Settings
 from hotlap.lab.studies import gain, of_lab
 from hotlap.machine.figures import median_interval
@@ -32,15 +32,14 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     gpu = gpus.chosen(settings, here=here.gpus[0] if here.gpus else None)
     with of_lab("lorenz.py", doing, levers=LEVERS) as script:
         bench = script.asked(total_steps=NUM_ITERATIONS)
-        timed, work = bench.timed()
-        step_s = timed.median_step_s()
+        known = bench.traced()
         study = bench.measured(quick=True, watches=("modules",))
         study = bench.tuned(study, budget_s=settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S))
         if gpu.predicted:
-            there = Quantity.of(gpus.there(work, gpu.name, device="cpu", step_s=step_s).step_s, predicted=True)
+            there = Quantity.of(gpus.there(known, gpu.name).step_s, predicted=True)
         else:
-            there = Quantity.of(median_interval(bench.asked("--device", "cuda").timed()[0].step_s))
-    return tell(study, work, settings, gpu=gpu, there=there)
+            there = seconds(bench.asked("--device", "cuda").traced().step_s or 0.0)
+    return tell(study, known.work, settings, gpu=gpu, there=there)
 
 
 def tell(study: Study, work: Workload, settings: Settings, *, gpu: gpus.Gpu, there: Quantity) -> Result:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from hotlap import machine
+from hotlap.cli.traced import Traced
 from hotlap.experiment import statistics
 from hotlap.lab import digits, gpus
 from hotlap.lab.result import Cell, Quantity, Result, Table, in_words, ratio, seconds
 from hotlap.lab.settings import Settings
 from hotlap.lab.studies import Compared, gain, mean_s, of_lab, waits_s
-from hotlap.predict import Workload
 from hotlap.record import Run, Study
 
 TITLE = "Pinned memory and workers: letting the next batch travel while this one is trained"
@@ -33,7 +33,7 @@ class Known:
     workers: int
     items: tuple[int, int]
     """Images, and few images."""
-    work: Workload
+    traced: Traced
     gpu: str | None
     """The GPU that trained; None where the CPU did."""
     about_data: str
@@ -50,7 +50,7 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
         data, about_data = digits.prepared(settings, bench.folder, count=items)
         words = ("--data", str(data), "--epochs", str(NUM_EPOCHS))
         whole = bench.asked(*words, "--items", str(items), total_steps=num_steps(items))
-        _, work = whole.timed()
+        traced = whole.traced()
         study = whole.measured(quick=True, watches=("switches", "shapes", "modules"))
         study = whole.tuned(study, budget_s=settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S))
         script = bench.folder / "mnist.py"
@@ -59,10 +59,10 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
         known = Known(
             study=study,
             article=whole.compared(changed, base=study.baseline[0], pairs=pairs),
-            small=few.compared(changed, base=few.timed()[0], pairs=pairs),
+            small=few.compared(changed, base=study.baseline[0], pairs=pairs),
             workers=workers,
             items=(items, small),
-            work=work,
+            traced=traced,
             gpu=here.gpus[0] if here.gpus else None,
             about_data=about_data,
         )
@@ -114,8 +114,9 @@ def _predicted(known: Known, gpu: str) -> dict[str, Quantity]:
         ways[HOTLAP] = (after, waits_s(after), 0)
 
     def step(run: Run, making_s: float, workers: int) -> Quantity:
-        work = replace(known.work, input_s=making_s, input_workers=workers)
-        return Quantity.of(gpus.there(work, gpu, device="cpu", step_s=mean_s(run)).step_s, predicted=True)
+        work = replace(known.traced.work, input_s=making_s, input_workers=workers)
+        traced = replace(known.traced, work=work, step_s=mean_s(run))
+        return Quantity.of(gpus.there(traced, gpu).step_s, predicted=True)
 
     return {way: step(*said).times(num_steps(known.items[0])) for way, said in ways.items()}
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import hotlap
 from hotlap import machine
 from hotlap.cli import shelf, target
+from hotlap.cli.traced import Traced, trace
 from hotlap.cli.workbench import levers_environment
-from hotlap.errors import HotlapError
 from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
-from hotlap.predict import Workload
-from hotlap.record import Interval, Phase, Purpose, Result, Run, State, Study, decode
+from hotlap.record import Interval, Phase, Purpose, Result, Run, State, Study
 from hotlap.search import Options
 from hotlap.tune import WATCHES, Measurer, Scope, Tuner, Wanted
 
@@ -28,10 +27,6 @@ _TIMEOUT_S = 180.0
 _MEASURE_S = 600.0
 
 Doing = Callable[[str], None]
-
-
-class CannotTrace(HotlapError):  # noqa: N818 - reads as the sentence "cannot trace"
-    """A step of the lab's own script came to nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +54,8 @@ class Bench:
     options: Options
     doing_: Doing
     folder: Path
+    words: tuple[str, ...]
+    """The training, as behind `hotlap measure`."""
 
     # The observer of a study.
 
@@ -72,7 +69,7 @@ class Bench:
     def asked(self, *words: str, total_steps: int | None = None) -> "Bench":
         """The same script with these words more."""
         options = replace(self.options, command=(*self.options.command, *words), total_steps=total_steps)
-        return replace(self, options=options)
+        return replace(self, options=options, words=(*self.words, *words))
 
     def measured(self, *, quick: bool, watches: Sequence[str] = WATCHES, repeat: bool = False) -> Study:
         """The baseline: phases, findings, threads; with `repeat` also ceilings with their intervals."""
@@ -96,23 +93,14 @@ class Bench:
         study = replace(study, total_steps=options.total_steps or study.baseline[0].planned_steps)
         return Tuner(self.launcher, options, machine.look(), self).run(study)
 
-    def traced(self) -> tuple[Run, Workload | None]:
-        """Some steps, and one of them operator by operator; a run of its own."""
-        self.doing("looking at one step operator by operator")
-        plan = replace(self.options.plan, warmup=3, steps=12, watches=("workload",))
-        (run,) = self.launcher([plan], limit_s=_TIMEOUT_S)
-        return run, None if run.workload is None else decode(run.workload.encode(), Workload).validated()
-
-    def timed(self) -> tuple[Run, Workload]:
-        """The same.
+    def traced(self) -> Traced:
+        """Some steps, and one of them operator by operator; a run of its own.
 
         Raises:
-            CannotTrace: there are no steps, or none could be traced.
+            ScriptFailed, NoSteps: it came to nothing.
         """
-        run, work = self.traced()
-        if work is None or not run.step_s:
-            raise CannotTrace(f"{self.options.title} came to nothing: {run.error or ' '.join(run.notes)}")
-        return run, work
+        self.doing("looking at one step operator by operator")
+        return trace(self.words, timeout_s=_TIMEOUT_S, devices=())
 
     def compared(self, texts: Mapping[str, str], *, base: Run, pairs: int) -> Compared:
         """The script beside the same with other texts (by path): fresh processes that take turns."""
@@ -123,7 +111,7 @@ class Bench:
         compare([effect], executor, design, pooled=None, rule=Rule(planned=pairs, patient=True))
         if not effect.pairs:
             return Compared(run=None, step=None, total=None, failure=effect.failure.why if effect.failure else "")
-        steps, epoch = self.options.total_steps or len(base.step_s), base.epoch_steps()
+        steps, epoch = self.options.total_steps or len(base.step_s), effect.pairs[-1][0].epoch_steps()
         step = effect.speedup(None)
         total = total_speedup(effect.pairs, num_steps=steps, epoch_steps=epoch, pooled=None)
         base_s, total_s_ = (total_s(run, num_steps=steps, epoch_steps=epoch) for run in effect.pairs[-1])
@@ -137,7 +125,7 @@ def of_lab(script: str, doing: Doing, *, levers: Sequence[str] | None = None) ->
     """A copy of the lab's `script` in a folder of its own: as a user's, it lies outside of every package."""
     with tempfile.TemporaryDirectory(prefix="hotlap-lab-") as scratch:
         shutil.copyfile(_SCRIPTS / script, Path(scratch) / script)
-        with of_user([script], Path(scratch), doing, levers=levers) as found:
+        with of_user([f"{scratch}/{script}"], Path(scratch), doing, levers=levers) as found:
             yield found
 
 
@@ -158,7 +146,7 @@ def of_user(words: Sequence[str], cwd: Path, doing: Doing, *, levers: Sequence[s
     )
     folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
     with Launcher(environment=levers_environment, folders=folders, timeout_s=_TIMEOUT_S, templates=True) as launcher:
-        yield Bench(launcher=launcher, options=options, doing_=doing, folder=cwd)
+        yield Bench(launcher=launcher, options=options, doing_=doing, folder=cwd, words=tuple(words))
 
 
 def gain(study: Study) -> Result | None:

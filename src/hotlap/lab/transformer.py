@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from hotlap.cli.traced import Traced
 from hotlap.lab import gpus
 from hotlap.lab.result import Cell, Quantity, Result, Table, Unit, count
 from hotlap.lab.settings import Settings
@@ -26,22 +27,18 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     sizes = QUICK if settings.quick else SIZES
     with of_lab("transformer.py", doing) as script:
         bench = script.asked(*(word for name, value in sizes.items() for word in (f"--{name}", str(value))))
-        _, work = bench.timed()
+        known = bench.traced()
         study = bench.measured(quick=settings.quick, watches=("switches", "modules", "cpu"))
         study = bench.tuned(study, budget_s=settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S))
-    return tell(study, work, settings, targets=targets)
+    return tell(study, known, settings, targets=targets)
 
 
-def tell(study: Study, work: Workload, settings: Settings, *, targets: Sequence[str]) -> Result:
+def tell(study: Study, known: Traced, settings: Settings, *, targets: Sequence[str]) -> Result:
     """The numbers, and what they mean."""
-    run = study.baseline[0]
+    work = known.work
     study = replace(
         study,
-        predictions=tuple(
-            gpus.there(work, target, device=run.device, step_s=run.median_step_s(), number=number)
-            for target in targets
-            for number in COUNTS
-        ),
+        predictions=tuple(gpus.there(known, target, number=number) for target in targets for number in COUNTS),
     )
     sizes = QUICK if settings.quick else SIZES
     return Result(

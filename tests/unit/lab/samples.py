@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from hotlap.cli.traced import Traced
 from hotlap.lab import launch_floor, sweep, transfer
-from hotlap.predict import Kind, Operator, Workload
+from hotlap.predict import Kind, Operator, Workload, catalogue
 from hotlap.predict.workload import Stage
 
 
@@ -67,3 +68,9 @@ def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None
         batch_size=64,
         host_s=host_s,
     )
+
+
+def traced(step_s: float = 0.004) -> Traced:
+    """That step, timed on a CPU."""
+    devices = (catalogue.unknown_cpu("Some CPU", cores=2),)
+    return Traced(work=workload(), device="Some CPU", step_s=step_s, devices=devices)

@@ -44,7 +44,7 @@ def known(*trials: Trial, device: str = "cpu", **changes: Any) -> checklist.Know
         **changes,
     )
     checkup = Checkup(machine=machine(), cores=Cores(logical=2, allowed=2), created="", key="")
-    return checklist.Known(study=study, checkup=checkup, work=samples.workload(), targets=("RTX 4090",))
+    return checklist.Known(study=study, checkup=checkup, traced=samples.traced(), targets=("RTX 4090",))
 
 
 def rows(found: checklist.Known) -> dict[str, tuple[Any, str, str]]:
@@ -123,7 +123,7 @@ def test_a_better_gpu_is_predicted_with_an_interval() -> None:
 
 
 def test_without_a_traced_step_no_gpu_is_predicted() -> None:
-    effect, verdict, _ = rows(replace(known(), work=None))["A better GPU beats tricks"]
+    effect, verdict, _ = rows(replace(known(), traced=None))["A better GPU beats tricks"]
     assert effect is None
     assert verdict == "unknown"
 

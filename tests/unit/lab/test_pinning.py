@@ -35,7 +35,7 @@ def known(*, gpu: str | None = None, article: Interval | None, patch: bool = Tru
         small=compared(1.5, waits_s=0.001, total=Interval(low=0.6, mid=0.7, high=0.8)),
         workers=2,
         items=(60_000, 2_000),
-        work=samples.workload(),
+        traced=samples.traced(),
         gpu=gpu,
         about_data="The data are bundled.",
     )

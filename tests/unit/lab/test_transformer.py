@@ -19,7 +19,7 @@ def told(*, findings: tuple[Finding, ...] = (), swept: bool = True) -> Result:
     )
     sweep = Sweep(times=times, why=WHY, cores=Cores(logical=2, allowed=2), best_threads=2) if swept else None
     study = replace(study_full(), findings=findings, sweep=sweep, predictions=())
-    return transformer.tell(study, samples.workload(), Settings(), targets=("RTX 4090",))
+    return transformer.tell(study, samples.traced(), Settings(), targets=("RTX 4090",))
 
 
 def test_the_gpus_of_the_question_are_predicted_with_intervals_and_are_in_the_study() -> None:
