@@ -14,11 +14,10 @@ from hotlap.lab.result import Cell, Quantity, Result, Table, ratio
 from hotlap.lab.settings import Settings
 from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
-from hotlap.record import Ceiling, Checkup, Complaint, Finding, Run, Study, Trial, Verdict
+from hotlap.record import Ceiling, Checkup, Finding, Run, Study, Trial, Verdict
 from hotlap.report.story import ceiling_sentence, interval
 from hotlap.units import duration, percent
 
-TITLE = "The usual recommendations, measured on your script"
 BUDGET_S, QUICK_BUDGET_S = 180.0, 15.0
 
 _ON_GPU = "It is about a GPU, and this training runs on the CPU."
@@ -70,14 +69,6 @@ class Known:
         """The costliest of these."""
         return next((one for one in self.study.findings if one.code in codes), None)
 
-    def complaint(self, codes: Sequence[str]) -> Complaint | None:
-        """The first of these."""
-        return next((one for one in self.checkup.complaints if one.code in codes), None)
-
-    def ceiling(self, name: str) -> Ceiling | None:
-        """What could be gained there at best."""
-        return next((one for one in self.study.ceilings if one.name == name), None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
@@ -105,7 +96,7 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
             traced = bench.traced()
     doing("looking at the machine")
     known = Known(study=study, checkup=checkup(quick=True, doing=doing), traced=traced, targets=targets)
-    return tell(known, settings, title=title)
+    return tell(known, title=title)
 
 
 def wanted_levers() -> tuple[str, ...]:
@@ -113,7 +104,7 @@ def wanted_levers() -> tuple[str, ...]:
     return tuple(name for one in RECOMMENDATIONS for name in one.levers)
 
 
-def tell(known: Known, settings: Settings, *, title: str) -> Result:
+def tell(known: Known, *, title: str) -> Result:
     """The recommendations, one a row."""
     said = {one.advice: judged(one, known) for one in RECOMMENDATIONS}
     rows: list[tuple[Cell, ...]] = [(advice, one.effect, one.verdict, one.why) for advice, one in said.items()]
@@ -130,8 +121,6 @@ def tell(known: Known, settings: Settings, *, title: str) -> Result:
         least = percent(noise.smallest_gain - 1)
         story.append(f"Under this machine's noise a gain below {least} could not be told from none.")
     return Result(
-        name="checklist",
-        title=TITLE,
         story=tuple(story),
         tables=(
             Table(
@@ -141,7 +130,6 @@ def tell(known: Known, settings: Settings, *, title: str) -> Result:
             ),
         ),
         study=known.study,
-        quick=settings.quick,
         gpus=known.study.machine.gpus if known.study.machine else (),
     )
 
@@ -152,12 +140,12 @@ def judged(one: Recommendation, known: Known) -> Said:
         return one.judge(known)
     if one.on_gpu_only and known.run.device == "cpu":
         return Said(verdict="does not apply", why=_ON_GPU)
-    complaint = known.complaint(one.complaints)
+    complaint = next((wrong for wrong in known.checkup.complaints if wrong.code in one.complaints), None)
     if complaint is not None:
         return Said(verdict="do it", why=f"{complaint.what} {complaint.cost} {complaint.fix}")
     trial = known.best_trial(one.levers)
     if trial is not None:
-        return _of_trial(trial, known.ceiling(one.ceiling))
+        return _of_trial(trial, next((bound for bound in known.study.ceilings if bound.name == one.ceiling), None))
     return _of_rules(one, known.finding(one.rules))
 
 

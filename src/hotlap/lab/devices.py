@@ -13,7 +13,6 @@ from hotlap.machine.figures import median_interval
 from hotlap.record import Study
 from hotlap.report.story import ceiling_sentence, interval
 
-TITLE = "The same training on a CPU and on a GPU: which model size turns the tables?"
 NUM_EPOCHS = 10
 NUM_STEPS = NUM_EPOCHS * -(-digits.NUM_ITEMS // digits.BATCH_SIZE)
 HIDDEN = (32, 128, 512, 2048, 8192)
@@ -77,8 +76,6 @@ def _step(known: Traced) -> Quantity:
 def tell(sizes: Sequence[Size], settings: Settings, *, gpu: gpus.Gpu, study: Study, about_data: str) -> Result:
     """The numbers, and what they mean."""
     return Result(
-        name="devices",
-        title=TITLE,
         story=tuple(_story(sizes, gpu, None if settings.quick else study)),
         tables=(_table(sizes, gpu),),
         notes=(
@@ -87,7 +84,6 @@ def tell(sizes: Sequence[Size], settings: Settings, *, gpu: gpus.Gpu, study: Stu
             f"Ten epochs are {NUM_STEPS:,} steps of {digits.BATCH_SIZE} images, counted from the median of some steps.",
         ),
         study=study,
-        quick=settings.quick,
         gpus=gpu.here,
     )
 

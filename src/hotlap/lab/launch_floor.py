@@ -6,7 +6,6 @@ from hotlap.lab import sweep
 from hotlap.lab.result import Cell, Result, Table
 from hotlap.lab.settings import Settings
 
-TITLE = "A call has a floor: below it a faster device changes nothing"
 # The question's two, a layer of its network and a square one, among squares.
 SHAPES = ((1, 1), (16, 16), (100, 3), (64, 64), (100, 100), (256, 256), (512, 512), (1024, 1024), (2048, 2048))
 QUICK_SHAPES = ((1, 1), (100, 3), (100, 100), (2048, 2048))
@@ -31,8 +30,6 @@ def tell(shapes: Sequence[tuple[int, int]], answers: Sequence[sweep.Answer], set
         for k, (rows, columns) in enumerate(shapes)
     ]
     return Result(
-        name="launch-floor",
-        title=TITLE,
         story=tuple(_story(found)),
         tables=(
             Table(
@@ -44,7 +41,6 @@ def tell(shapes: Sequence[tuple[int, int]], answers: Sequence[sweep.Answer], set
             ),
         ),
         notes=found.notes,
-        quick=settings.quick,
         gpus=found.gpu.here,
     )
 

@@ -14,7 +14,6 @@ from hotlap.predict import Workload
 from hotlap.record import Study
 from hotlap.units import duration
 
-TITLE = "A neural ODE of the Lorenz system: a thousand iterations of a network that hardly computes anything"
 NUM_ITERATIONS = 1000
 LEVERS = ("native-ode", "native-step", "fused-optimizer")
 BUDGET_S, QUICK_BUDGET_S = 180.0, 5.0
@@ -39,10 +38,10 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
             there = Quantity.of(gpus.there(known, gpu.name).step_s, predicted=True)
         else:
             there = seconds(bench.asked("--device", "cuda").traced().step_s or 0.0)
-    return tell(study, known.work, settings, gpu=gpu, there=there)
+    return tell(study, known.work, gpu=gpu, there=there)
 
 
-def tell(study: Study, work: Workload, settings: Settings, *, gpu: gpus.Gpu, there: Quantity) -> Result:
+def tell(study: Study, work: Workload, *, gpu: gpus.Gpu, there: Quantity) -> Result:
     """The numbers, and what they mean. `there`: an iteration on the GPU."""
     rows: list[tuple[Cell, ...]] = [("torchdiffeq", Quantity.of(median_interval(study.baseline[0].step_s)), None, None)]
     result = gain(study)
@@ -51,8 +50,6 @@ def tell(study: Study, work: Workload, settings: Settings, *, gpu: gpus.Gpu, the
         rows.append(("with hotlap's patch", after, *map(ratio, (result.speedup, result.total_speedup))))
     rows.append((f"torchdiffeq on {gpus.an(gpu.name)}", there, None, None))
     return Result(
-        name="lorenz",
-        title=TITLE,
         story=tuple(_story(study, work, gpu, there)),
         tables=(
             Table(
@@ -69,7 +66,6 @@ def tell(study: Study, work: Workload, settings: Settings, *, gpu: gpus.Gpu, the
             "8/3; sum of squares, Adam(0.01); tolerances 1e-3 and 1e-6, float32, one thread.",
         ),
         study=study,
-        quick=settings.quick,
         gpus=gpu.here,
     )
 

@@ -12,7 +12,6 @@ from hotlap.lab.settings import Settings
 from hotlap.lab.studies import Compared, gain, mean_s, of_lab, waits_s
 from hotlap.record import Run, Study
 
-TITLE = "Pinned memory and workers: letting the next batch travel while this one is trained"
 NUM_EPOCHS = 5
 # So few that starting the workers of each epoch is what takes the time: the article's caveat.
 SMALL = 2_000
@@ -92,13 +91,10 @@ def tell(known: Known, settings: Settings) -> Result:
     if gain(known.study) is None:
         notes.append("`hotlap tune` found no patch here in its time; --budget gives more.")
     return Result(
-        name="pinning",
-        title=TITLE,
         story=tuple(_story(known, there, gpu)),
         tables=(_whole(known, there, gpu),),
         notes=tuple(notes),
         study=known.study,
-        quick=settings.quick,
         gpus=gpu.here,
     )
 

@@ -101,8 +101,9 @@ class Table:
 class Result:
     """One experiment on this machine."""
 
-    name: str
-    title: str
+    name: str = ""
+    """Its experiment's, as the title."""
+    title: str = ""
     story: tuple[str, ...]
     """Paragraphs with this machine's numbers; the first says what came out."""
     tables: tuple[Table, ...]

@@ -7,7 +7,6 @@ from hotlap.lab.result import Cell, Result, Table, count
 from hotlap.lab.settings import Settings
 from hotlap.units import size
 
-TITLE = "A GPU is like a web service: requests are cheap, sending the data is not"
 # The article multiplies 200 x 200.
 SIDE = 200
 SIDES = (8, 32, 64, 128, SIDE, 256, 512, 1024, 2048)
@@ -32,8 +31,6 @@ def tell(sides: Sequence[int], answers: Sequence[sweep.Answer], settings: Settin
         for k, side in enumerate(sides)
     ]
     return Result(
-        name="transfer",
-        title=TITLE,
         story=tuple(_story(found)),
         tables=(
             Table(
@@ -44,7 +41,6 @@ def tell(sides: Sequence[int], answers: Sequence[sweep.Answer], settings: Settin
             ),
         ),
         notes=found.notes,
-        quick=settings.quick,
         gpus=found.gpu.here,
     )
 

@@ -12,7 +12,6 @@ from hotlap.predict import Workload
 from hotlap.record import Phase, Study
 from hotlap.units import duration, percent
 
-TITLE = "What will be the bottleneck? A transformer on a CPU whose cores seem half idle"
 # The question gives the layers; batch and length are ours, so that a step takes about a second on a small machine.
 SIZES = {"layers": 32, "batch": 8, "length": 32, "vocabulary": 10_000}
 QUICK = {"layers": 1, "batch": 4, "length": 16, "vocabulary": 1_000}
@@ -42,8 +41,6 @@ def tell(study: Study, known: Traced, settings: Settings, *, targets: Sequence[s
     )
     sizes = QUICK if settings.quick else SIZES
     return Result(
-        name="transformer",
-        title=TITLE,
         story=tuple(_story(study, work)),
         tables=(_forecasts(study),),
         notes=(
@@ -51,7 +48,6 @@ def tell(study: Study, known: Traced, settings: Settings, *, targets: Sequence[s
             f"parameters), {sizes['batch']} sequences of {sizes['length']} tokens a step: batch and length are ours.",
         ),
         study=study,
-        quick=settings.quick,
         gpus=study.machine.gpus if study.machine else (),
     )
 

@@ -48,7 +48,7 @@ def known(*trials: Trial, device: str = "cpu", **changes: Any) -> checklist.Know
 
 
 def rows(found: checklist.Known) -> dict[str, tuple[Any, str, str]]:
-    result: Result = checklist.tell(found, Settings(), title="train.py")
+    result: Result = checklist.tell(found, title="train.py")
     return {str(row[0]): (row[1], str(row[2]), str(row[3])) for row in result.tables[0].rows}
 
 
@@ -156,12 +156,12 @@ def test_each_name_behind_a_recommendation_exists() -> None:
 
 
 def test_the_story_tells_what_pays() -> None:
-    story = checklist.tell(known(ACCEPTED), Settings(), title="train.py").story
+    story = checklist.tell(known(ACCEPTED), title="train.py").story
     assert "faster formats and readers: 2.20x (2.00x to 2.40x)" in story[0]
 
 
 def test_without_a_gain_the_story_says_none() -> None:
-    story = checklist.tell(known(NO_GAIN), Settings(), title="train.py").story
+    story = checklist.tell(known(NO_GAIN), title="train.py").story
     assert "None of the 16 recommendations was shown to make it faster" in story[0]
 
 

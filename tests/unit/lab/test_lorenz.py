@@ -18,7 +18,7 @@ THERE = Quantity(value=0.02, unit=Unit.SECOND, low=0.01, high=0.04, predicted=Tr
 def told(study: Study, *, predicted: bool = True) -> Result:
     gpu = gpus.Gpu(name="RTX 4090", predicted=predicted)
     there = replace(THERE, predicted=predicted)
-    return lorenz.tell(study, samples.workload(num_operators=4000), Settings(), gpu=gpu, there=there)
+    return lorenz.tell(study, samples.workload(num_operators=4000), gpu=gpu, there=there)
 
 
 def test_ratios_are_those_of_the_study_with_their_intervals() -> None:
