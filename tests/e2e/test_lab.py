@@ -11,7 +11,6 @@ import pytest
 from hotlap.cli import main
 from hotlap.lab import EXPERIMENTS, by_name, devices, link
 from hotlap.lab.children import ask
-from hotlap.lab.settings import Settings
 from tests.e2e.running import place
 
 pytestmark = pytest.mark.e2e
@@ -124,7 +123,7 @@ def test_link() -> None:
         assert all(one >= busy_s for one in step_s)
     assert found.busy_s[0][0] == 0.0
     assert found.busy_s[0][1] == pytest.approx(1.05e6 / 1.25e8, rel=0.05)
-    assert len(link.tell((1,), [found], Settings(quick=True)).tables[0].rows) == len(link.LINKS)
+    assert len(link.tell((1,), [found]).tables[0].rows) == len(link.LINKS)
 
 
 @pytest.mark.slow

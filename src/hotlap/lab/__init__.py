@@ -84,6 +84,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="link",
         asks="what would a slower link between machines cost a training by several processes?",
+        title="A backward pass hides a link that is fast enough",
     ),
 )
 

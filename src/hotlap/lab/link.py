@@ -11,7 +11,6 @@ from hotlap.lab.result import Cell, Result, Table, in_words, ratio, seconds, typ
 from hotlap.lab.settings import Settings
 from hotlap.record import Interval
 
-TITLE = "A backward pass hides a link that is fast enough"
 LINKS = ("none", "1 Gbit/s", "10 Gbit/s", "100 Gbit/s", "PCIe 4.0 x8")
 """The base, and those of `child.link.SPEEDS`, in that order."""
 RANKS = 2
@@ -44,10 +43,10 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     mib, rounds, steps = (QUICK_MIB, 5, 3) if settings.quick else (MIB, 10, 8)
     question = Question(mib=mib, rounds=rounds, steps=steps)
     processes = 1 if settings.quick else statistics.FEWEST_SHOWN
-    return tell(mib, [ask("links", question, Answer) for _ in range(processes)], settings)
+    return tell(mib, [ask("links", question, Answer) for _ in range(processes)])
 
 
-def tell(mib: Sequence[int], answers: Sequence[Answer], settings: Settings) -> Result:
+def tell(mib: Sequence[int], answers: Sequence[Answer]) -> Result:
     """The numbers, and what they mean. `answers`: one for each pair of processes."""
     rows: list[tuple[Cell, ...]] = []
     story = []
@@ -64,8 +63,6 @@ def tell(mib: Sequence[int], answers: Sequence[Answer], settings: Settings) -> R
                     f"{seconds(base_s)} without one: {in_words(speed)}."
                 )
     return Result(
-        name="link",
-        title=TITLE,
         story=tuple(story),
         tables=(
             Table(
@@ -77,7 +74,6 @@ def tell(mib: Sequence[int], answers: Sequence[Answer], settings: Settings) -> R
             ),
         ),
         notes=(f"Pairs of processes: {len(answers)}; in each the links take turns. One thread each.",),
-        quick=settings.quick,
     )
 
 

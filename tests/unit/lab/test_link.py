@@ -6,7 +6,6 @@ from hotlap.lab import link
 from hotlap.lab.child.link import SPEEDS
 from hotlap.lab.link import LINKS, Answer
 from hotlap.lab.result import Quantity
-from hotlap.lab.settings import Settings
 
 # No link, and four of them: the slowest doubles the step.
 STEPS_S = (0.010, 0.020, 0.011, 0.010, 0.010)
@@ -22,7 +21,7 @@ def test_every_link_has_a_speed() -> None:
 
 
 def test_the_cost_of_a_link_is_a_ratio_with_an_interval_from_three_pairs_of_processes_on() -> None:
-    (table,) = link.tell((4,), [answer()] * 3, Settings()).tables
+    (table,) = link.tell((4,), [answer()] * 3).tables
     slow = next(row for row in table.rows if row[1] == "1 Gbit/s")
     ratio = slow[-1]
     assert isinstance(ratio, Quantity)
@@ -33,7 +32,7 @@ def test_the_cost_of_a_link_is_a_ratio_with_an_interval_from_three_pairs_of_proc
 
 
 def test_one_pair_of_processes_has_times_alone() -> None:
-    result = link.tell((4,), [answer()], Settings(quick=True))
+    result = link.tell((4,), [answer()])
     assert [row[-1] for row in result.tables[0].rows] == [None] * len(LINKS)
     assert result.story == (
         "4 MiB of gradients are on a link of 1 Gbit/s for 15.0 ms of a step that takes 10.0 ms without one: compared "
