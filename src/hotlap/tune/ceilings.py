@@ -4,19 +4,34 @@ from collections.abc import Iterator, Sequence
 
 from hotlap.experiment import statistics
 from hotlap.experiment.batches import speedup_without
-from hotlap.experiment.statistics import Pool
+from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.record import Ceiling, Phase, Run
 from hotlap.rules.step import device_s, idle_s, launch_s
+
+# Input that takes less of a step cannot bring a gain that counts (record.LEAST_GAIN).
+_LEAST_SHARE = 0.02
 
 # Part of a step by which the ends of an interval may differ: "1.00-100x" tells nothing of what could be saved.
 _MOST_OPEN = 0.5
 
 
-def ceilings(run: Run, *, free: Sequence[float] = (), pooled: Pool | None = None) -> tuple[Ceiling, ...]:
-    """Highest first: free batches as measured (`free`: log-ratios of processes), the others from the phases of the run:
-    what each thing costs is taken away from each step, and no change to it can bring more."""
+def input_matters(run: Run) -> bool:
+    """Free batches could bring a gain that counts."""
+    share = run.share(Phase.INPUT)
+    waits = share is None or share >= _LEAST_SHARE
+    return has_workers(run) or (waits and any(loader.trained_on for loader in run.loaders))
+
+
+def has_workers(run: Run) -> bool:
+    """Batches are made by processes, and what those cost the others beside them is in no phase."""
+    return any(loader.trained_on and loader.num_workers for loader in run.loaders)
+
+
+def ceilings(run: Run, *, free: Sequence[float] = ()) -> tuple[Ceiling, ...]:
+    """Highest first: free batches as measured, by enough processes (`free`: the log-ratio of each), the others from the
+    phases of the run: what each thing costs is taken away from each step, and no change to it can bring more."""
     bounds = (_bound(run, name, why, saved_s) for name, why, saved_s in _savings(run))
-    found = [one for one in (_free_input(run, free, pooled), *bounds) if one is not None and _tells(one)]
+    found = [one for one in (_free_input(run, free), *bounds) if one is not None and _tells(one)]
     by_name = {one.name: one for one in reversed(found)}
     return tuple(sorted(by_name.values(), key=lambda ceiling: -ceiling.speedup.mid))
 
@@ -26,10 +41,10 @@ def _tells(ceiling: Ceiling) -> bool:
     return 1 / ceiling.speedup.low - 1 / ceiling.speedup.high <= _MOST_OPEN
 
 
-def _free_input(run: Run, log_ratios: Sequence[float], pooled: Pool | None) -> Ceiling | None:
-    """The script with its batches replayed against the baseline. With a pool one process is enough."""
-    interval = statistics.interval(log_ratios, pooled_variance=pooled) if log_ratios else None
-    if interval is None:
+def _free_input(run: Run, log_ratios: Sequence[float]) -> Ceiling | None:
+    """The script with its batches replayed against the baseline."""
+    interval = statistics.interval(log_ratios, pooled_variance=None)
+    if interval is None or len(log_ratios) < FEWEST_SHOWN:
         return None
     return Ceiling(
         name="input",

@@ -10,11 +10,12 @@ from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import Arm, Design, Executor, Heat, Runs, Sizes
 from hotlap.experiment.batches import level
+from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.machine import cores, threads
 from hotlap.record import NO_OPERATORS, Machine, Noise, Phase, Run, State, Status, Study
 from hotlap.search import Observer, Options, StudyLog
-from hotlap.tune.ceilings import ceilings
+from hotlap.tune.ceilings import ceilings, input_matters
 from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
 from hotlap.tune.noise import noise_of
 from hotlap.tune.side_by_side import trainers, whole_runs, with_fewer_threads
@@ -34,10 +35,9 @@ WATCHES = (
 What settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a
 short script has few."""
 
-# Rounds of the baseline against itself with free batches. Two give an interval; more narrow it.
+# Rounds of the baseline against itself with free batches.
 _ROUNDS = 4
-_FEWEST_ROUNDS = 2
-# What the rounds may take after the first two, so that measuring stays a matter of a minute or two.
+# What the rounds may take beyond the fewest that show an interval, so that measuring stays a matter of minutes.
 _ROUNDS_S = 60.0
 # A script whose rounds would take longer than this is not run again at all: what its own phases say must do.
 _MOST_S = 600.0
@@ -144,9 +144,9 @@ class Measurer:
     def _repeat(self, log: StudyLog, run: Run) -> list[float]:
         """Log-ratios of free batches; the noise between one run and the next is written into the study."""
         executor = self._executor(log, Sizes.of(run, self._machine))
-        has_loader = any(loader.trained_on for loader in run.loaders)
-        arms = (Arm(), Arm(free_input=True)) if has_loader else (Arm(),)
-        if _FEWEST_ROUNDS * executor.estimate_s(len(arms)) > _MOST_S:
+        with_free = input_matters(run)
+        arms = (Arm(), Arm(free_input=True)) if with_free else (Arm(),)
+        if FEWEST_SHOWN * executor.estimate_s(len(arms)) > _MOST_S:
             log.warn(
                 "The script takes too long to start to be run again: the ceilings rest on its phases alone, and how "
                 "far one run differs from the next is not known."
@@ -156,9 +156,9 @@ class Measurer:
         begun = self._now()
         while len(heats) < _ROUNDS:
             late_s = self._now() - begun + executor.estimate_s(len(arms))
-            if len(heats) >= _FEWEST_ROUNDS and late_s > _ROUNDS_S:
+            if len(heats) >= FEWEST_SHOWN and late_s > _ROUNDS_S:
                 break
-            what = "with and without its loader" if has_loader else "again, to know how far runs differ"
+            what = "with and without its loader" if with_free else "again, to know how far runs differ"
             log.doing(f"running {self._options.title} {what} ({len(heats) + 1} of {_ROUNDS})")
             heats.append(executor.heat(Design(arms=arms)))
         noise = _noise_between([heat.runs[0] for heat in heats])

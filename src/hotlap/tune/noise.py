@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 
 from hotlap.experiment import Arm, Design, Executor, statistics
+from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.table import log_ratio_within
-from hotlap.record import Noise, Phase, Run
+from hotlap.record import Noise
 from hotlap.search import StudyLog
-from hotlap.tune.ceilings import ceilings
+from hotlap.tune.ceilings import ceilings, has_workers
 from hotlap.units import factor
 
 # Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later heats
@@ -17,9 +18,6 @@ _RATIOS = 4
 EQUAL = 3
 HEATS = math.ceil(_RATIOS / (EQUAL - 1))
 
-# Input that takes less of a step cannot bring a gain that counts (record.LEAST_GAIN).
-_LEAST_SHARE = 0.02
-
 # Most levers bring less than this, each alone: noise that hides it makes a study say little.
 _MUCH_NOISE = 1.25
 
@@ -28,7 +26,7 @@ _LEAVE = 0.6
 
 
 def calibrate(log: StudyLog, executor: Executor) -> None:
-    """Equal things compared (A/A), and the script with its input for free."""
+    """Equal things compared (A/A), and beside them the script with its input for free where that tells something."""
     if log.study.noise:
         return
     run = log.study.baseline[0]
@@ -36,11 +34,11 @@ def calibrate(log: StudyLog, executor: Executor) -> None:
     blocks: list[float] = []
     free: list[float] = []
     num_equal = EQUAL if executor.sizes.together > EQUAL else 2
-    num_heats = math.ceil(_RATIOS / (num_equal - 1))
+    # Where nothing loads beside the training, the phases bound what free batches bring.
+    with_free = has_workers(run)
+    num_heats = max(math.ceil(_RATIOS / (num_equal - 1)), FEWEST_SHOWN if with_free else 0)
+    arms = (Arm(),) * num_equal + (Arm(free_input=True),) * with_free
     for k in range(num_heats):
-        # Once: a bound needs no narrow interval, and the noise comes from the equal ones.
-        with_free = not k and _input_matters(run)
-        arms = (Arm(),) * num_equal + (Arm(free_input=True),) * with_free
         keep_s = _LEAVE * (log.budget.total_s - log.budget.later_s)
         if k and not log.budget.affords(executor.estimate_s(len(arms)), keep_s=keep_s):
             break
@@ -50,7 +48,7 @@ def calibrate(log: StudyLog, executor: Executor) -> None:
         processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
         free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
         blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
-    log.change("ceilings", ceilings=ceilings(run, free=free, pooled=statistics.pool([processes])))
+    log.change("ceilings", ceilings=ceilings(run, free=free))
     executor.settle()
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     log.change("noise", noise=tuple(part for part in noise if part is not None))
@@ -75,10 +73,3 @@ def noise_of(scope: str, log_ratios: Sequence[float]) -> Noise | None:
         num_processes=len(log_ratios),
         log_ratios=tuple(log_ratios),
     )
-
-
-def _input_matters(run: Run) -> bool:
-    """It could bring a gain that counts. What a loader in the background costs its neighbours is in no phase."""
-    serving = [loader for loader in run.loaders if loader.trained_on]
-    share = run.share(Phase.INPUT)
-    return any(serving) and (share is None or share >= _LEAST_SHARE or any(one.num_workers for one in serving))

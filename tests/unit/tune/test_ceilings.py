@@ -51,7 +51,8 @@ def test_a_ceiling_that_may_be_anything_is_none() -> None:
 
 def test_free_batches_that_say_nothing_leave_the_bound_of_the_phase() -> None:
     run = run_of_shares({Phase.INPUT: 0.5, Phase.FORWARD: 0.5})
-    (noisy,) = ceilings(run, free=(0.1, 3.0))
-    (clear,) = ceilings(run, free=(0.70, 0.71))
-    assert noisy.idealised == "no wait for a batch"
+    (noisy,) = ceilings(run, free=(0.1, 1.5, 3.0))
+    (few,) = ceilings(run, free=(0.70, 0.71))
+    (clear,) = ceilings(run, free=(0.70, 0.71, 0.72))
+    assert noisy.idealised == few.idealised == "no wait for a batch"
     assert clear.idealised.startswith("batches replayed")

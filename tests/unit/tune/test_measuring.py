@@ -11,6 +11,7 @@ from hotlap.record import (
     NO_OPERATORS,
     Operator,
     OperatorWindow,
+    Phase,
     Plan,
     Purpose,
     Run,
@@ -21,7 +22,7 @@ from hotlap.record import (
     Study,
 )
 from hotlap.tune import Measurer, Scope, Wanted
-from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
+from tests.unit.tune.world import MACHINE, PHASES, Silent, World, new_study, options_for
 
 WINDOW = OperatorWindow(
     num_steps=3, wall_s=0.004, operators=(Operator(name="aten::add", per_step=4, self_s=1e-4),), num_calls=100.0,
@@ -95,11 +96,23 @@ def test_knows_how_far_one_run_differs_from_the_next() -> None:
 def test_a_slow_start_limits_the_number_of_runs() -> None:
     here = world(start_s=40.0)
     measure(here)
-    assert len(here.plans) == 1 + 2 * 2
+    assert len(here.plans) == 1 + 3 * 2
     here = world(start_s=500.0)
     study = measure(here)
     assert len(here.plans) == 1
     assert "too long to start" in study.warnings[0]
+
+
+@pytest.mark.parametrize(("num_workers", "without_loader"), [(0, 0), (2, 4)])
+def test_a_loader_that_cannot_gain_is_not_run_without(
+    monkeypatch: pytest.MonkeyPatch, num_workers: int, without_loader: int
+) -> None:
+    """What its workers cost beside the training no phase shows."""
+    monkeypatch.setitem(PHASES, Phase.INPUT, 0.01)
+    here = world(loader={"num_workers": num_workers})
+    study = measure(here)
+    assert sum(plan.free_input for plan in here.plans) == without_loader
+    assert len(study.noise) == 1
 
 
 def test_more_steps_can_be_wanted() -> None:
