@@ -1,6 +1,7 @@
 """Study -> what a report says, section by section: words are chosen here, and a format only lays them out."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from hotlap.record import Phase, Run, Study, Trial, Verdict
 from hotlap.report import outcome, story
@@ -148,7 +149,16 @@ def trials(study: Study) -> Section:
         lead = "Nothing was tried." if any(run.step_s for run in study.baseline) else "Nothing could be tried."
     apart = story.not_applying(study)
     notes = (apart,) if apart else ()
-    return Section(name="trials", title="Trials", lead=lead, rows=tuple(map(trial, begun)), notes=notes)
+    return Section(name="trials", title="Trials", lead=lead, rows=tuple(_trials(begun)), notes=notes)
+
+
+def _trials(begun: Sequence[Trial]) -> Iterator[Row]:
+    """Those that failed for one reason are one row."""
+    alike: dict[object, list[Trial]] = {}
+    for number, one in enumerate(begun):
+        alike.setdefault(number if one.failure is None else (one.failure, one.why), []).append(one)
+    for first, *others in alike.values():
+        yield replace(trial(first), head=", ".join(map(story.trial_subject, (first, *others))))
 
 
 def recipe(study: Study) -> Section | None:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite, sqrt
+from textwrap import shorten
 
 from hotlap.record import (
     Ceiling,
@@ -41,6 +42,9 @@ _MANY_FORWARDS = 8
 
 # Ours: from so many times as many forward passes on, two steps are told to be different work.
 _OTHER_WORK = 1.25
+
+# Of an error, which may be pages; all of it is in the JSON.
+_A_LINE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +266,8 @@ def trial_outcome(trial: Trial) -> str:
 def trial_why(trial: Trial) -> str:
     """Why, and what it costs once."""
     why = trial.why or "No reason was recorded."
+    if trial.failure is not None:
+        return shorten(why, _A_LINE, placeholder=" ...")
     if trial.one_time_s is None:
         return why
     cost = f"It costs {duration(trial.one_time_s)} once"

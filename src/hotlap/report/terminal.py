@@ -5,6 +5,7 @@ markup from being read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -95,8 +96,11 @@ def _noise(study: Study) -> Iterator[RenderableType]:
 
 
 def _last_trial(study: Study) -> Iterator[RenderableType]:
-    if study.trials[-1].scope != "none":
-        yield _trial(document.trial(study.trials[-1]))
+    *earlier, last = study.trials
+    if last.scope != "none":
+        row = document.trial(last)
+        known = last.failure is not None and any((one.failure, one.why) == (last.failure, last.why) for one in earlier)
+        yield _trial(replace(row, aside="As before.") if known else row)
 
 
 def _end(study: Study) -> Iterator[RenderableType]:

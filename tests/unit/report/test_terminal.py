@@ -6,7 +6,7 @@ from io import BytesIO, TextIOWrapper
 import pytest
 from rich.console import Console
 
-from hotlap.record import Study, Trial
+from hotlap.record import Failure, Study, Trial
 from hotlap.report import terminal
 from tests import sample_measured, samples
 
@@ -128,6 +128,20 @@ def test_a_measurement_ends_with_what_to_do_next() -> None:
 def test_usual_causes_that_were_not_found_say_why_not() -> None:
     text = " ".join(terminal.render(sample_measured.study_measured()).split())
     assert "Not found: transfer-bound (transfer takes 11% of a step), optimizer-bound" in text
+
+
+def test_trials_that_failed_for_one_reason_are_told_once_in_a_line() -> None:
+    why = "It could not be tried: crashed: RuntimeError: a very long reason,\n" + "and more of it, " * 40
+    failed = [
+        Trial(levers=({"name": "threads", "count": count},), scope="process", failure=Failure.CRASHED, why=why)
+        for count in (1, 2)
+    ]
+    study = dataclasses.replace(samples.study_full(), trials=tuple(failed))
+    told = terminal.render(study)
+    assert told.count("a very long reason") == told.count("and more of it") == 1
+    assert "threads count=1, threads count=2" in told
+    on_the_way = terminal.plain(terminal.part(study, "trial"))
+    assert "threads count=2" in on_the_way and "As before." in on_the_way and "reason" not in on_the_way
 
 
 def test_levers_that_do_not_apply_are_one_line() -> None:
