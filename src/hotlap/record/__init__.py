@@ -41,7 +41,7 @@ from hotlap.record.machine import (
     Weight,
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
-from hotlap.record.operators import NO_OPERATORS, KernelWork, Operator, OperatorWindow, ShapedOperator
+from hotlap.record.operators import NO_OPERATORS, CopyWork, KernelWork, Operator, OperatorWindow, ShapedOperator
 from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn, lever_title
 from hotlap.record.ranklog import Bucket, BucketPass, Meeting, RankLog, RankStep
 from hotlap.record.run import Excerpt, Run, Span
@@ -78,6 +78,7 @@ __all__ = [
     "Checkup",
     "Comparison",
     "Complaint",
+    "CopyWork",
     "Cores",
     "CpuUse",
     "Driver",

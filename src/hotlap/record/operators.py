@@ -30,6 +30,21 @@ class KernelWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyWork:
+    """Copies of one kind."""
+
+    name: str
+    """"Memcpy HtoD (Pageable -> Device)"."""
+    device_s: float
+    """Seconds a step."""
+    hidden_s: float
+    """Of these, beside a kernel."""
+    per_step: float
+    num_bytes: float
+    """A step; 0 where not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShapedOperator:
     """Calls of one operator with arguments of the same shapes and types."""
 
@@ -90,6 +105,10 @@ class OperatorWindow:
     communication_exposed_s: float | None = None
     work: tuple[KernelWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
+    copies: tuple[CopyWork, ...] = ()
+    """By kind, costliest first; empty where only a trace would tell."""
+    graphs: tuple[KernelWork, ...] = ()
+    """Launches of whole graphs, by what they run and where they were launched; costliest first."""
     shaped: tuple[ShapedOperator, ...] = ()
     """Costliest first; empty where no shapes were recorded."""
     recomputed_s: float | None = None

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 
-from hotlap.record import HotLine, InputPart, OperatorWindow, Run, ShapedOperator, Sighting, Study, Sweep
+from hotlap.record import CopyWork, HotLine, InputPart, OperatorWindow, Run, ShapedOperator, Sighting, Study, Sweep
 from hotlap.report.document import Row, Section
 from hotlap.report.scale import mean
 from hotlap.report.story import plural, share_of, timed
@@ -146,6 +146,26 @@ def _kernels(run: Run) -> Section | None:
         for one in run.operators.work[:MOST_OPERATORS]
     )
     return _detail("Kernels of a step by what they compute", rows=rows)
+
+
+def _copies(run: Run) -> Section | None:
+    if run.operators is None or not run.operators.copies:
+        return None
+    rows = tuple((f"{duration(one.device_s)}, {count(one.per_step)} x", _copy(one)) for one in run.operators.copies)
+    return _detail("Copies of a step", rows=rows)
+
+
+def _copy(one: CopyWork) -> str:
+    moved = f", {size(one.num_bytes)}" if one.num_bytes else ""
+    return f"{one.name}{moved}: {percent(one.hidden_s / one.device_s if one.device_s else 0.0)} of it beside kernels"
+
+
+def _graphs(run: Run) -> Section | None:
+    if run.operators is None or not run.operators.graphs:
+        return None
+    graphs = run.operators.graphs[:MOST_OPERATORS]
+    rows = tuple((f"{duration(one.device_s)}, {count(one.per_step)} x", one.name) for one in graphs)
+    return _detail("Launches of whole graphs", rows=rows)
 
 
 def _by_shape(run: Run) -> Section | None:
@@ -315,6 +335,8 @@ _LOOKS: tuple[Callable[[Run], Section | None], ...] = (
     _device,
     _operators,
     _kernels,
+    _copies,
+    _graphs,
     _by_shape,
     _what_ifs,
     _processor,

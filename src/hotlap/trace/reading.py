@@ -136,6 +136,8 @@ def window(
     return replace(
         found,
         work=done.kinds(),
+        copies=done.copies(),
+        graphs=done.graphs(),
         shaped=done.shapes(),
         recomputed_s=done.recomputed_s(threads),
         tensor_core_share=done.matrix_core_share(),

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hotlap.record import KernelWork, ShapedOperator
-from hotlap.trace import arguments, kernels
+from hotlap.record import CopyWork, KernelWork, ShapedOperator
+from hotlap.trace import arguments, kernels, spans
 from hotlap.trace.nesting import Callers
 from hotlap.trace.peaks import matrix_peak
 from hotlap.trace.steps import Steps
@@ -24,6 +24,7 @@ _FORWARD_ONLY = re.compile(
     r"|silu_?|relu_?|embedding|native_dropout|_softmax|max_pool2d_with_indices)$"
 )
 _NODE = re.compile(r"autograd::engine::evaluate_function")
+_GRAPH = r"(?:cuda|hip|cu)GraphLaunch"
 
 
 class StepKernels:
@@ -31,10 +32,11 @@ class StepKernels:
 
     def __init__(self, trace: Trace, rows: Mask, told: Steps, who: Callers) -> None:
         """`rows`: events of the device that count."""
-        called = rows & trace.which(Kind.KERNEL, Kind.COMMUNICATION)
         starts = np.where(trace.launch >= 0, trace.start[np.maximum(trace.launch, 0)], trace.start)
-        self._trace, self._steps = trace, len(told.edges) - 1
-        self.rows = np.flatnonzero(called & (starts >= told.start) & (starts < told.end))
+        counted = rows & (starts >= told.start) & (starts < told.end)
+        self._trace, self._steps, self._who = trace, len(told.edges) - 1, who
+        self._copies = counted & trace.which(Kind.COPY)
+        self.rows = np.flatnonzero(counted & trace.which(Kind.KERNEL, Kind.COMMUNICATION))
         self.seconds = trace.end[self.rows] - trace.start[self.rows]
         operators = {launch: caller.operator for launch, caller in who.items()}
         launches = trace.launch[self.rows].tolist()
@@ -53,6 +55,54 @@ class StepKernels:
             found[work][1] += count / self._steps
         ranked = sorted(found.items(), key=lambda item: -item[1][0])
         return tuple(KernelWork(name=str(work), device_s=each_s, per_step=count) for work, (each_s, count) in ranked)
+
+    def copies(self) -> tuple[CopyWork, ...]:
+        """Costliest first."""
+        trace, steps = self._trace, self._steps
+        computing = spans.union(trace.start[self.rows], trace.end[self.rows])
+        found = []
+        for name in np.unique(trace.name[self._copies]).tolist():
+            rows = self._copies & (trace.name == name)
+            start, end = trace.start[rows], trace.end[rows]
+            found.append(
+                CopyWork(
+                    name=trace.names[name],
+                    device_s=float(np.sum(end - start)) / steps,
+                    hidden_s=float(np.sum(spans.within(computing, start, end))) / steps,
+                    per_step=len(start) / steps,
+                    num_bytes=float(np.sum(np.maximum(trace.num_bytes[rows], 0))) / steps,
+                )
+            )
+        return tuple(sorted(found, key=lambda one: -one.device_s))
+
+    def graphs(self) -> tuple[KernelWork, ...]:
+        """Costliest first. No trace numbers them: one graph is what runs the same kernels, launched at one place."""
+        trace = self._trace
+        whole = trace.named(_GRAPH)
+        launched: dict[int, list[int]] = defaultdict(list)
+        for at, launch in enumerate(trace.launch[self.rows].tolist()):
+            if launch >= 0 and whole[launch]:
+                launched[launch].append(at)
+        found = defaultdict[tuple[str, tuple[int, ...]], list[float]](list)
+        for launch, kernels_of in launched.items():
+            names = tuple(sorted(trace.name[self.rows[kernels_of]].tolist()))
+            found[self._place(launch), names].append(float(self.seconds[kernels_of].sum()))
+        graphs = (
+            KernelWork(
+                name=f"a graph of {len(names):,} {'kernel' if len(names) == 1 else 'kernels'}{place}",
+                device_s=sum(seconds) / self._steps,
+                per_step=len(seconds) / self._steps,
+            )
+            for (place, names), seconds in found.items()
+        )
+        return tuple(sorted(graphs, key=lambda one: -one.device_s))
+
+    def _place(self, launch: int) -> str:
+        """ ", launched in CompiledFunction at train.py:12", as far as that is known."""
+        caller = self._who.get(launch)
+        operator = f" in {self._trace.text(caller.operator)}" if caller is not None and caller.operator >= 0 else ""
+        line = f" at {caller.line.path}:{caller.line.line}" if caller is not None and caller.line is not None else ""
+        return f", launched{operator}{line}" if operator or line else ""
 
     def shapes(self) -> tuple[ShapedOperator, ...]:
         """Operators by what they were given, costliest first; none where no shapes were recorded. Collectives are told

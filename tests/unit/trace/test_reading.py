@@ -203,6 +203,9 @@ def test_copies_beside_kernels_are_hidden(kind: str, stays: bool, tmp_path: Path
     assert rows["exposed_memcpy_time"] == pytest.approx(0.1 * STEPS)
     assert found.run.operators is not None
     assert found.run.operators.copy_s == pytest.approx(0.0 if stays else 200 * US)
+    (copied,) = found.run.operators.copies
+    assert (copied.name, copied.per_step) == (kind, 1.0)
+    assert (copied.device_s, copied.hidden_s) == pytest.approx((200 * US, 100 * US))
 
 
 def with_checkpoints() -> Written:
