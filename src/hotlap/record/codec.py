@@ -51,7 +51,7 @@ def decode(data: bytes, kind: type[T], *, name: str = "the record") -> T:
             "Upgrade hotlap, or measure again with this one."
         )
     try:
-        return msgspec.convert(upgrade(raw, version), kind)
+        return msgspec.convert(upgrade(raw, version), kind, str_keys=True)
     except msgspec.ValidationError as error:
         raise RecordError(f"{name} is damaged: {error}. Delete it and measure again.") from None
 
