@@ -1,13 +1,13 @@
 """Is B faster than A? Designs of arms that take turns -> heats -> log-ratios -> effects with intervals."""
 
-from hotlap.experiment.design import AS_WRITTEN, Arm, Design, Runs, Sizes
+from hotlap.experiment.design import BASELINE, Arm, Design, Runs, Sizes
 from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.effects import PLANNED, Effect, Rule, compare
 from hotlap.experiment.exclusive import Exclusive
 from hotlap.experiment.executor import Executor, Heat, Pace
 
 __all__ = [
-    "AS_WRITTEN",
+    "BASELINE",
     "PLANNED",
     "Arm",
     "Design",

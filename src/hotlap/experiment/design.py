@@ -117,7 +117,7 @@ class Arm:
     """At least so many steps before it is timed."""
 
 
-AS_WRITTEN = Arm(bare=True)
+BASELINE = Arm(bare=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

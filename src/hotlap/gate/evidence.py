@@ -93,7 +93,7 @@ class Evidence:
         """Runs with the lever, each seed once."""
         return _distinct((*self.lever[:1], *self.lever_seeds))
 
-    def as_written(self) -> tuple[Run, ...]:
+    def baseline(self) -> tuple[Run, ...]:
         """All runs without the lever: whatever they differ in among themselves is no harm of the lever's."""
         return (*self.base, *self.perturbed, *self.base_seeds)
 
@@ -103,7 +103,7 @@ class Evidence:
         Other seeds differ in more than rounding does, so they are left out where all pairs have the seed of the first.
         """
         same_seed = all(pair.base is self.base[0] for pair in pairs)
-        others = (*self.base[1:], *self.perturbed) if same_seed else self.as_written()[1:]
+        others = (*self.base[1:], *self.perturbed) if same_seed else self.baseline()[1:]
         return tuple(Pair(self.base[0], run) for run in others)
 
     def with_lever(self) -> tuple[Run, ...]:

@@ -20,8 +20,8 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
             return undecided("Random states were not recorded, so it is not proved that they stay as they are.")
         found = _first_of_all(pair.base, pair.lever)
         if found:
-            step, field, as_written, value = found
-            return harmed(f"Step {step} has another {field.name} than the baseline: {value} instead of {as_written}.")
+            step, field, baseline, value = found
+            return harmed(f"Step {step} has another {field.name} than the baseline: {value} instead of {baseline}.")
     ruling = states.other_content(pairs, evidence.base) or prints.other_text(pairs, evidence.base)
     if ruling:
         return ruling

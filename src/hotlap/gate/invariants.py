@@ -51,12 +51,12 @@ RANDOM_STATE = StepField("random state", lambda run: run.rng_digest)
 def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where a loss is not finite although it is in the baseline."""
     for pair in pairs:
-        as_written_at = dict(zip(pair.base.step_index, pair.base.loss, strict=False))
+        baseline_at = dict(zip(pair.base.step_index, pair.base.loss, strict=False))
         for step, loss in _not_finite_losses(pair.lever):
-            as_written = as_written_at.get(step)
-            if as_written is not None and is_finite(as_written):
-                return harmed(f"The loss at step {step} is {loss}; in the baseline it is {as_written}.")
-    if any(_not_finite_losses(run) for run in evidence.as_written()):
+            baseline = baseline_at.get(step)
+            if baseline is not None and is_finite(baseline):
+                return harmed(f"The loss at step {step} is {loss}; in the baseline it is {baseline}.")
+    if any(_not_finite_losses(run) for run in evidence.baseline()):
         return None
     for run in evidence.with_lever():
         for step, loss in _not_finite_losses(run):
@@ -70,7 +70,7 @@ def unusable(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
         return undecided("There is no run with the lever.")
     if not evidence.base:
         return undecided("There is no baseline run.")
-    for side, runs in (("of the baseline", evidence.as_written()), ("with the lever", evidence.with_lever())):
+    for side, runs in (("of the baseline", evidence.baseline()), ("with the lever", evidence.with_lever())):
         reason = next((reason for run in runs if (reason := _why_unusable(run))), None)
         if reason:
             return undecided(f"A run {side} {reason}.")
@@ -110,9 +110,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
             ruling = _other_data(evidence, pair)
             if ruling:
                 return ruling
-    return (
-        _stale_batches(evidence) or updates.harm(evidence, pairs) or states.other_counts(pairs, evidence.as_written())
-    )
+    return _stale_batches(evidence) or updates.harm(evidence, pairs) or states.other_counts(pairs, evidence.baseline())
 
 
 def first_difference(field: StepField, a: Run, b: Run) -> tuple[int, object, object] | None:
@@ -133,7 +131,7 @@ def _settled(field: StepField, evidence: Evidence) -> bool:
     tell whether a seed fixes the batches.
     """
     same_seed = (*evidence.base, *evidence.perturbed)
-    runs = same_seed if field.name == "batch" else evidence.as_written()
+    runs = same_seed if field.name == "batch" else evidence.baseline()
     if field.name == "batch" and len(runs) < 2:
         return False
     return all(first_difference(field, a, b) is None for a, b in combinations(runs, 2))
@@ -143,9 +141,9 @@ def _differing(field: StepField, pair: Pair) -> Ruling | None:
     found = first_difference(field, pair.base, pair.lever)
     if found is None:
         return None
-    step, as_written, value = found
+    step, baseline, value = found
     return harmed(
-        f"Step {step} has other {field.name} than the baseline: {_short(value)} instead of {_short(as_written)}."
+        f"Step {step} has other {field.name} than the baseline: {_short(value)} instead of {_short(baseline)}."
     )
 
 
@@ -176,7 +174,7 @@ def _lost_losses(pair: Pair) -> Ruling | None:
 
 def _other_end(evidence: Evidence, pair: Pair) -> Ruling | None:
     """The script came to its own end earlier or later than the baseline."""
-    ends = {run.step_index[-1] for run in evidence.as_written() if run.status is Status.ENDED}
+    ends = {run.step_index[-1] for run in evidence.baseline() if run.status is Status.ENDED}
     base_last, lever_last = pair.base.step_index[-1], pair.lever.step_index[-1]
     early = pair.lever.status is Status.ENDED and lever_last < base_last and lever_last not in ends
     late = pair.base.status is Status.ENDED and lever_last > base_last and len(ends) == 1
@@ -187,7 +185,7 @@ def _other_end(evidence: Evidence, pair: Pair) -> Ruling | None:
 
 def _other_skips(evidence: Evidence, pair: Pair) -> Ruling | None:
     """A GradScaler left out another number of updates."""
-    known = {run.skipped_updates for run in evidence.as_written() if run.step_index == pair.lever.step_index}
+    known = {run.skipped_updates for run in evidence.baseline() if run.step_index == pair.lever.step_index}
     skipped = pair.lever.skipped_updates
     if not known or skipped in known or len(known) > 1:
         return None
@@ -196,7 +194,7 @@ def _other_skips(evidence: Evidence, pair: Pair) -> Ruling | None:
 
 def _stale_batches(evidence: Evidence) -> Ruling | None:
     """Batches come again that do not come again in the baseline."""
-    usual = max(_share_repeated(run) for run in evidence.as_written())
+    usual = max(_share_repeated(run) for run in evidence.baseline())
     most = max(_share_repeated(run) for run in evidence.with_lever())
     if most <= usual + MAX_REPEATED:
         return None

@@ -37,9 +37,9 @@ FALSE_ALARM = 0.01
 MIN_SEEDS = 3
 
 
-def other_text(pairs: Sequence[Pair], as_written: Sequence[Run]) -> Ruling | None:
-    """HARMED where a number is another one, to the last digit, that is the same in all runs `as_written`."""
-    own = _own(as_written)
+def other_text(pairs: Sequence[Pair], baseline: Sequence[Run]) -> Ruling | None:
+    """HARMED where a number is another one, to the last digit, that is the same in all of `baseline`."""
+    own = _own(baseline)
     for pair in pairs:
         for slot, (step, mine, other) in _differing(pair.base, pair.lever):
             if slot not in own:
@@ -100,9 +100,9 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
     return None
 
 
-def _own(as_written: Sequence[Run]) -> set[Slot]:
+def _own(baseline: Sequence[Run]) -> set[Slot]:
     """What is printed otherwise by repeated runs of the script itself."""
-    return {slot for a, b in combinations(as_written, 2) for slot, _ in _differing(a, b)}
+    return {slot for a, b in combinations(baseline, 2) for slot, _ in _differing(a, b)}
 
 
 def _differing(a: Run, b: Run) -> list[tuple[Slot, tuple[int, str, str]]]:

@@ -47,7 +47,7 @@ def joined(rulings: Sequence[Ruling], evidence: Evidence) -> Ruling:
 
 def _apart(evidence: Evidence) -> Ruling | None:
     """HARMED where parameters are not the same on all ranks, and in the baseline they are."""
-    own = {key for run in evidence.as_written() for key in _differing(run)}
+    own = {key for run in evidence.baseline() for key in _differing(run)}
     for run in evidence.with_lever():
         for step, name in _differing(run):
             if (step, name) not in own:
@@ -81,4 +81,4 @@ def _of_rank(evidence: Evidence, rank: int) -> Evidence:
 
 
 def _runs(evidence: Evidence) -> tuple[Run, ...]:
-    return (*evidence.as_written(), *evidence.with_lever())
+    return (*evidence.baseline(), *evidence.with_lever())

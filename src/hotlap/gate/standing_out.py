@@ -24,7 +24,7 @@ Measure = Callable[[Update, Update], list[float]]
 FALSE_ALARM = 0.01
 # Steps of one run are not independent: a run that drifted to another place keeps that. So a lever must stand out twice
 # as far as the furthest of the baseline runs does by the very same measure.
-BEYOND_AS_WRITTEN = 2.0
+BEYOND_BASELINE = 2.0
 # With fewer records on both sides a mean has no known error, and only gross differences are named: a factor of two.
 MIN_RECORDS = 3
 GROSS = 0.69
@@ -97,7 +97,7 @@ def _ruling(trait: Trait, table: "Table", references: Sequence["Table"], *, num_
         scores = _scores(table, trait, limit=limit)
         usual = max((float(_scores(one, trait, limit=limit).max(initial=0.0)) for one in references), default=0.0)
         p = int(np.argmax(scores))
-        stands_out = bool(scores[p] > max(limit, BEYOND_AS_WRITTEN * usual))
+        stands_out = bool(scores[p] > max(limit, BEYOND_BASELINE * usual))
     return harmed(trait.say(p, float(means[p])), by_chance=True) if stands_out else None
 
 

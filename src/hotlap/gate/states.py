@@ -11,14 +11,14 @@ Key = tuple[int, str]
 """(step, name of the class)."""
 
 
-def other_content(pairs: Sequence[Pair], as_written: Sequence[Run]) -> Ruling | None:
-    """HARMED where anything differs that is the same in all runs `as_written`, which have the seed of the pairs."""
-    return _other(pairs, as_written, lambda state: state.digest, "content")
+def other_content(pairs: Sequence[Pair], baseline: Sequence[Run]) -> Ruling | None:
+    """HARMED where anything differs that is the same in all of `baseline`, which have the seed of the pairs."""
+    return _other(pairs, baseline, lambda state: state.digest, "content")
 
 
-def other_counts(pairs: Sequence[Pair], as_written: Sequence[Run]) -> Ruling | None:
+def other_counts(pairs: Sequence[Pair], baseline: Sequence[Run]) -> Ruling | None:
     """HARMED where integers, truth values or texts differ, which no rounding changes."""
-    return _other(pairs, as_written, lambda state: state.counts, "counters")
+    return _other(pairs, baseline, lambda state: state.counts, "counters")
 
 
 def differ(a: Run, b: Run) -> bool:
@@ -27,9 +27,9 @@ def differ(a: Run, b: Run) -> bool:
 
 
 def _other(
-    pairs: Sequence[Pair], as_written: Sequence[Run], value: Callable[[StateDigest], str], what: str
+    pairs: Sequence[Pair], baseline: Sequence[Run], value: Callable[[StateDigest], str], what: str
 ) -> Ruling | None:
-    own = {key for a, b in combinations(as_written, 2) for key in _differing(a, b, value)}
+    own = {key for a, b in combinations(baseline, 2) for key in _differing(a, b, value)}
     for pair in pairs:
         for step, name in _differing(pair.base, pair.lever, value):
             if (step, name) not in own:

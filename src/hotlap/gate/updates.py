@@ -64,14 +64,14 @@ def harm(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
 def _against_formula(evidence: Evidence) -> Ruling | None:
     """An update departs from the optimizer's formula further than any of the baseline at that step."""
     usual: dict[tuple[int, int], float] = {}
-    for step, p, departure in _departures(evidence.as_written()):
+    for step, p, departure in _departures(evidence.baseline()):
         usual[step, p] = max(departure, usual.get((step, p), 0.0))
     for step, p, departure in _departures(evidence.with_lever()):
-        as_written = usual.get((step, p))
-        if as_written is not None and departure > max(FORMULA_FLOOR, FORMULA_MARGIN * as_written):
+        baseline = usual.get((step, p))
+        if baseline is not None and departure > max(FORMULA_FLOOR, FORMULA_MARGIN * baseline):
             return harmed(
                 f"The update of parameter {p} at step {step} is {departure:.2g} of its size away from what the "
-                f"optimizer's settings make of its gradient; in the baseline {as_written:.2g}."
+                f"optimizer's settings make of its gradient; in the baseline {baseline:.2g}."
             )
     return None
 
@@ -188,10 +188,10 @@ def _other_parameters(pairs: Sequence[Pair], rounding: frozenset[int]) -> Ruling
             return harmed(
                 f"{len(other.norms)} parameters are updated at step {other.step}; in the baseline {len(mine.norms)}."
             )
-        for p, (as_written, norm) in enumerate(zip(_floats(mine), _floats(other), strict=True)):
-            if math.isfinite(as_written) and not math.isfinite(norm):
+        for p, (baseline, norm) in enumerate(zip(_floats(mine), _floats(other), strict=True)):
+            if math.isfinite(baseline) and not math.isfinite(norm):
                 return harmed(f"The update of parameter {p} at step {mine.step} is not finite; in the baseline it is.")
-            never = as_written == 0 and not any(u.norms[p] for u in pair.base.updates or ())
+            never = baseline == 0 and not any(u.norms[p] for u in pair.base.updates or ())
             if never and norm > 0 and p not in rounding:
                 return harmed(f"Parameter {p} is updated at step {mine.step}; in the baseline it never is.")
     return None

@@ -13,7 +13,7 @@ from hotlap import machine
 from hotlap.cli import shelf, target
 from hotlap.cli.traced import Traced, trace
 from hotlap.cli.workbench import levers_environment
-from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import BASELINE, Arm, Design, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
 from hotlap.record import Interval, Phase, Purpose, Result, Run, State, Study
@@ -107,7 +107,7 @@ class Bench:
         self.doing("comparing the baseline with its edited copy")
         effect = Effect(Arm(bare=True, replaced=texts))
         executor = Executor(self.launcher, self.options.plan, Sizes.of(base, machine.look()))
-        design = Design(arms=(AS_WRITTEN,), epoch_end=True, afresh=True)
+        design = Design(arms=(BASELINE,), epoch_end=True, afresh=True)
         compare([effect], executor, design, pooled=None, rule=Rule(planned=pairs, patient=True))
         if not effect.pairs:
             return Compared(run=None, step=None, total=None, failure=effect.failure.why if effect.failure else "")

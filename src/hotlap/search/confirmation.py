@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hotlap import levers, source
-from hotlap.experiment import AS_WRITTEN, Arm, Design, Effect, Executor, Rule, compare
+from hotlap.experiment import BASELINE, Arm, Design, Effect, Executor, Rule, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.experiment.total import too_late, total_speedup
 from hotlap.gate import Ruling
@@ -154,7 +154,7 @@ class Confirmation:
         compare(
             [effect],
             self._executor,
-            Design(arms=(AS_WRITTEN,), stack=self._stack, epoch_end=epoch_end, afresh=True),
+            Design(arms=(BASELINE,), stack=self._stack, epoch_end=epoch_end, afresh=True),
             pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=self._make_room,

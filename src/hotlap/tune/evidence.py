@@ -55,7 +55,7 @@ class GateRuns:
         self._runs = runs
         self._options = options
         self._sizes = sizes
-        self._script = script or EditedScript(lambda: self._as_written()[0], cwd=options.cwd)
+        self._script = script or EditedScript(lambda: self._baseline()[0], cwd=options.cwd)
         self._now = now
         self._pace = Pace()
         self._found: list[Run] = []
@@ -64,7 +64,7 @@ class GateRuns:
 
     def look(self) -> None:
         """One run of the baseline, with evidence: it also tells what levers must know of its loaders."""
-        if self._as_written():
+        if self._baseline():
             return
         plan = self._plan()
         (run,) = self._in_pairs([plan])
@@ -128,7 +128,7 @@ class GateRuns:
 
     def _prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
         """Make the runs of the baseline that this contract needs and that are not there yet."""
-        missing = self._missing(_as_written(numerics, again=again))
+        missing = self._missing(_baseline_starts(numerics, again=again))
         self.known += self._in_pairs([self._plan(seed, nudge) for seed, nudge in missing])
 
     def _missing(self, wanted: "Counter[Start]") -> list[Start]:
@@ -139,10 +139,10 @@ class GateRuns:
         seeds = _seeds(levers.Numerics.STATISTICAL, again=again)
         others = [run for run in self.known if not run.nudge and run.reseed in seeds and run.reseed != home]
         evidence = Evidence(
-            base=tuple(self._as_written(home)),
+            base=tuple(self._baseline(home)),
             lever=tuple(found[:1]),
             perturbed=tuple(run for run in self.known if run.nudge and run.reseed == home),
-            base_seeds=(*self._as_written(home)[:1], *others),
+            base_seeds=(*self._baseline(home)[:1], *others),
             lever_seeds=tuple(found),
         )
         return judge(str(numerics), evidence)
@@ -153,7 +153,7 @@ class GateRuns:
         starts = [(seed, 0) for seed in _seeds(numerics, again=False)]
         if numerics is not levers.Numerics.EXACT:
             starts += [(seed, 0) for seed in _seeds(numerics, again=True)]
-            starts += self._missing(_as_written(numerics, again=False) | _as_written(numerics, again=True))
+            starts += self._missing(_baseline_starts(numerics, again=False) | _baseline_starts(numerics, again=True))
         return self._pace.factor * sum(self._expected_s(self._plan(*start)) for start in starts)
 
     def _expected_s(self, plan: Plan) -> float:
@@ -162,12 +162,12 @@ class GateRuns:
         num_steps = max([plan.steps, *known]) if plan.whole_epoch else plan.steps
         return self._sizes.evidence_s(num_steps)
 
-    def _as_written(self, reseed: int = 0) -> list[Run]:
+    def _baseline(self, reseed: int = 0) -> list[Run]:
         return [run for run in self.known if not run.nudge and run.reseed == reseed]
 
     def _repeatable(self) -> bool:
         """Two runs of one seed are known, and their losses are equal bit for bit."""
-        base = self._as_written()
+        base = self._baseline()
         return len(base) < 2 or base[0].loss == base[1].loss
 
     def _in_pairs(self, plans: Sequence[Plan]) -> list[Run]:
@@ -195,7 +195,7 @@ class GateRuns:
             reseed=reseed,
             nudge=nudge,
         )
-        base = self._as_written()
+        base = self._baseline()
         if not base:
             # How long an epoch is may be known only where one ends.
             patience_s = self._sizes.evidence_s() - self._sizes.setup_s + _EPOCH_SHARE * self._options.budget_s
@@ -230,7 +230,7 @@ def _home(numerics: levers.Numerics, *, again: bool) -> int:
     return 0 if numerics is levers.Numerics.STATISTICAL else _seeds(numerics, again=again)[0]
 
 
-def _as_written(numerics: levers.Numerics, *, again: bool) -> "Counter[Start]":
+def _baseline_starts(numerics: levers.Numerics, *, again: bool) -> "Counter[Start]":
     """How the runs of the baseline begin that a contract needs, and how many of each."""
     home = _home(numerics, again=again)
     wanted = Counter({(home, 0): 1 if home else 2})

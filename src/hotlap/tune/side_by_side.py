@@ -47,8 +47,8 @@ def whole_runs(log: StudyLog, runs: Runs, run: Run, *, most: int = 1) -> list[tu
     options = log.options
     wanted = Wanted(steps=_STEPS, warmup=_WARMUP, enough_s=_ENOUGH_S)
     limit_s = max(60.0, options.timeout_s)
-    as_written = look_plan(options.plan, wanted, limit_s=limit_s)
-    fewer = replace(as_written, arms=((Threads(count=fair).spec(),),))
+    baseline = look_plan(options.plan, wanted, limit_s=limit_s)
+    fewer = replace(baseline, arms=((Threads(count=fair).spec(),),))
     found: list[tuple[Run, Run]] = []
     took_s = 0.0
     while len(found) < most and (not found or log.budget.affords(took_s)):
@@ -58,7 +58,7 @@ def whole_runs(log: StudyLog, runs: Runs, run: Run, *, most: int = 1) -> list[tu
             f"({len(found) + 1} of {most})"
         )
         # The first look was at the baseline; after it each is first in turn.
-        order = (fewer, as_written) if len(found) % 2 == 0 else (as_written, fewer)
+        order = (fewer, baseline) if len(found) % 2 == 0 else (baseline, fewer)
         made = [runs([plan], limit_s=limit_s)[0] for plan in order]
         base, other = made[::-1] if len(found) % 2 == 0 else made
         if other.num_threads != fair or min(len(base.step_s), len(other.step_s)) < FEWEST_STEPS:

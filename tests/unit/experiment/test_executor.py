@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment import AS_WRITTEN, Arm, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import BASELINE, Arm, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
 from hotlap.record import Failure, LeverSpec, Plan, Run, Status
 from tests.unit.tune.world import AnyScript, World
 
@@ -61,9 +61,9 @@ def test_arms_that_are_switched_share_a_process_and_others_have_their_own() -> N
     assert len({plan.order_seed for plan in here.plans}) == 2, "each heat has an order of its own"
 
 
-def test_what_all_have_is_left_out_of_the_script_as_written_alone() -> None:
+def test_what_all_have_is_left_out_of_the_baseline_alone() -> None:
     here = world()
-    executor_in(here).heat(Design(stack=(FUSED,), arms=(AS_WRITTEN, Arm(levers=(THREADS,)))))
+    executor_in(here).heat(Design(stack=(FUSED,), arms=(BASELINE, Arm(levers=(THREADS,)))))
     assert [plan.always for plan in here.plans] == [(), (FUSED, THREADS)]
     assert all(plan.turn is not None for plan in here.plans)
 

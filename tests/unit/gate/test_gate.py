@@ -220,13 +220,13 @@ def touched(share: float) -> tuple[Update, ...]:
     return tuple(replace(u, changed=(*u.changed[:-1], u.changed[-1] * share)) for u in train(PLAIN).updates or ())
 
 
-def test_elements_that_stay_although_they_change_as_written_are_harm() -> None:
+def test_elements_that_stay_although_they_change_in_the_baseline_are_harm() -> None:
     ruling = judge("exact", with_lever_run({"updates": touched(0.9)}))
     assert ruling.verdict is Verdict.HARMED
     assert "10.0% of the elements of parameter 3 stay" in ruling.why
 
 
-def test_elements_that_never_change_as_written_may_stay() -> None:
+def test_elements_that_never_change_in_the_baseline_may_stay() -> None:
     assert judge("exact", everywhere({"updates": touched(0.1)})).verdict is Verdict.UNHARMED
 
 
@@ -256,7 +256,7 @@ def test_exact_refuses_a_random_stream_that_moved() -> None:
 
 
 @pytest.mark.parametrize("contract", ["exact", "rounding"])
-def test_one_run_as_written_does_not_tell_whether_a_script_repeats_itself(contract: str) -> None:
+def test_one_baseline_run_does_not_tell_whether_a_script_repeats_itself(contract: str) -> None:
     e = evidence(PLAIN, num_seeds=2, order="halves")
     alone = replace(e, base=e.base[:1], perturbed=())
     assert judge(contract, alone).verdict is Verdict.UNDECIDED
@@ -535,7 +535,7 @@ def test_other_counters_in_what_is_saved_are_harm_under_every_contract(contract:
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_what_differs_among_runs_as_written_is_no_harm_of_the_levers(contract: str) -> None:
+def test_what_differs_among_baseline_runs_is_no_harm_of_the_levers(contract: str) -> None:
     e = with_states(saved("third", "7"), saved("first", "1"), saved("second", "2"))
     assert judge(contract, e).verdict is Verdict.UNHARMED
 

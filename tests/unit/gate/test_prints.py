@@ -14,7 +14,7 @@ Line = Callable[[int], str]
 """Number of the run -> what it prints."""
 
 
-def printing(as_written: Line, lever: Line) -> Evidence:
+def printing(baseline: Line, lever: Line) -> Evidence:
     """Runs that come to the same but for one line that they print at their middle."""
     e = evidence(Training(), num_seeds=5)
 
@@ -22,10 +22,10 @@ def printing(as_written: Line, lever: Line) -> Evidence:
         return tuple(replace(run, printed=((NUM_STEPS // 2, line(first + k)),)) for k, run in enumerate(runs))
 
     return Evidence(
-        base=with_line(e.base, as_written, 0),
+        base=with_line(e.base, baseline, 0),
         lever=with_line(e.lever, lever, 0),
-        perturbed=with_line(e.perturbed, as_written, 10),
-        base_seeds=with_line(e.base_seeds, as_written, 20),
+        perturbed=with_line(e.perturbed, baseline, 10),
+        base_seeds=with_line(e.base_seeds, baseline, 20),
         lever_seeds=with_line(e.lever_seeds, lever, 20),
     )
 
@@ -49,7 +49,7 @@ def test_the_same_numbers_pass(contract: str) -> None:
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_not_a_number_is_harm_where_there_is_one_as_written(contract: str) -> None:
+def test_not_a_number_is_harm_where_there_is_one_in_the_baseline(contract: str) -> None:
     ruling = judge(contract, printing(seeded, lambda k: "epoch 1: validation loss nan"))
     assert ruling.verdict is Verdict.HARMED
 
@@ -63,7 +63,7 @@ def test_a_last_digit_is_no_harm_where_numbers_may_be_rounded(contract: str) -> 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
 @pytest.mark.parametrize(
-    ("as_written", "lever"),
+    ("baseline", "lever"),
     [
         ("took 12.345", "took 3.456"),
         ("loss 0.123, 12.34 s", "loss 0.123, 3.45 s"),
@@ -77,12 +77,12 @@ def test_a_last_digit_is_no_harm_where_numbers_may_be_rounded(contract: str) -> 
         ("step 4", "step 5"),
     ],
 )
-def test_times_amounts_and_other_words_are_not_compared(contract: str, as_written: str, lever: str) -> None:
-    assert judge(contract, printing(lambda k: as_written, lambda k: lever)).verdict is Verdict.UNHARMED
+def test_times_amounts_and_other_words_are_not_compared(contract: str, baseline: str, lever: str) -> None:
+    assert judge(contract, printing(lambda k: baseline, lambda k: lever)).verdict is Verdict.UNHARMED
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_what_differs_among_runs_as_written_is_no_harm_of_the_levers(contract: str) -> None:
+def test_what_differs_among_baseline_runs_is_no_harm_of_the_levers(contract: str) -> None:
     """A time without a word that tells so, among other things."""
     e = printing(lambda k: f"epoch 1 {10 + 0.7 * k:.3f}", lambda k: f"epoch 1 {9 - 0.3 * k:.3f}")
     assert judge("exact", e).verdict is Verdict.UNHARMED
@@ -95,10 +95,10 @@ def test_lines_are_matched_by_the_step_at_which_they_come() -> None:
 
 
 def test_where_losses_are_bit_equal_a_nudge_excuses_no_other_validation() -> None:
-    def as_written(k: int) -> str:
+    def baseline(k: int) -> str:
         return f"validation loss {0.4 + (0.05 * (k - 9) if 10 <= k < 20 else 0):.4f}"
 
-    assert judge("rounding", printing(as_written, lambda k: "validation loss 0.4001")).verdict is Verdict.UNHARMED
-    ruling = judge("rounding", printing(as_written, lambda k: "validation loss 0.4200"))
+    assert judge("rounding", printing(baseline, lambda k: "validation loss 0.4001")).verdict is Verdict.UNHARMED
+    ruling = judge("rounding", printing(baseline, lambda k: "validation loss 0.4200"))
     assert ruling.verdict is Verdict.HARMED
     assert "+0.02" in ruling.why

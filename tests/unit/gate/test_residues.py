@@ -104,8 +104,8 @@ def test_an_optimizer_that_forgets_is_seen_beside_it(fused: bool) -> None:
 @pytest.mark.parametrize("factor", [2.0, 0.9])
 def test_no_more_than_what_its_residues_explain_is_let_pass(factor: float) -> None:
     """The lever's own residues, of which none are left as with more rounding, exempt nothing."""
-    as_written = run(adamw, fused=True)
-    residues = [update.residues or () for update in as_written.updates or ()]
+    baseline = run(adamw, fused=True)
+    residues = [update.residues or () for update in baseline.updates or ()]
     (bias,) = {p for shares in residues for p, share in enumerate(shares) if share is not None and share > 0.3}
 
     def other(update: Update) -> Update:
@@ -120,7 +120,7 @@ def test_no_more_than_what_its_residues_explain_is_let_pass(factor: float) -> No
     assert f"parameter {bias}" in ruling.why
 
 
-def test_how_far_residues_may_carry_is_said_by_runs_as_written_alone_with_their_error() -> None:
+def test_how_far_residues_may_carry_is_said_by_baseline_runs_alone_with_their_error() -> None:
     found = evidence(adamw, fused=True)
     rooms = rooms_of_residues(found)
     (bias,) = {p for _, p in rooms}

@@ -51,7 +51,7 @@ def log() -> StudyLog:
     return StudyLog(study, Options(command=("python", "main.py"), cwd="/", title="main.py"), Silent(), now=lambda: 0.0)
 
 
-def test_fewer_threads_are_timed_in_all_processes_between_two_runs_as_written() -> None:
+def test_fewer_threads_are_timed_in_all_processes_between_two_baseline_runs() -> None:
     runs = Runs()
     (seen,) = with_fewer_threads(HOGWILD, whole_runs(log(), runs, HOGWILD)).what_ifs
     assert [plan.arms[0] for plan in runs.plans] == [({"name": "threads", "count": 1},), ()]

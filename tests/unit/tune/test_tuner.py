@@ -156,7 +156,7 @@ def test_starts_few_processes(script: Path) -> None:
     assert world.num_runs <= 21
 
 
-def test_levers_of_a_process_share_the_script_as_written(script: Path) -> None:
+def test_levers_of_a_process_share_the_baseline(script: Path) -> None:
     together: list[list[str]] = []
 
     class Watched(World):
