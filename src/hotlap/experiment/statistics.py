@@ -126,7 +126,7 @@ def can_stop(
     looks = max(planned, n, 1)
     goal = math.log(line)
     strict = _bounds(log_ratios, pooled_variance, tail=_spend(n, looks, false_gain))
-    if strict is not None and strict[0] > goal and _enough_witnesses(n, pooled_variance):
+    if strict is not None and strict[0] > goal and n >= fewest_for_a_gain(pooled_variance):
         return Progress.GAIN
     loose = _bounds(log_ratios, pooled_variance, tail=FALSE_DROP)
     if loose is not None and loose[2] < goal:
@@ -160,15 +160,15 @@ def _margin(log_ratios: Sequence[float], pooled_variance: Pool | None, looks: in
     return float(stdtrit(freedom, 1 - _spend(looks, looks, false_gain))) * sd / math.sqrt(looks)
 
 
-def _enough_witnesses(n: int, pooled_variance: Pool | None) -> bool:
-    """False when fast and slow processes could have fallen so as to look like a steady gain.
+def fewest_for_a_gain(pooled_variance: Pool | None) -> int:
+    """Processes before which nothing is called a gain, however large it looks.
 
-    Let u <= 1/4 be the chance that a pair falls (slow, fast). Two pairs do so, and 4 A/A pairs all look quiet, in
-    u^2 (1 - 2u)^4 <= 0.55% of cases (two A/A triples: u^2 (1 - 3u)^2 <= 0.69%); four pairs without any pool in
-    u^4 <= 0.4%. Fewer would break the promised 1%.
+    Fast and slow processes could fall so as to look like a steady gain. Let u <= 1/4 be the chance that a pair falls
+    (slow, fast). Two pairs do so, and 4 A/A pairs all look quiet, in u^2 (1 - 2u)^4 <= 0.55% of cases (two A/A triples:
+    u^2 (1 - 3u)^2 <= 0.69%); four pairs without any pool in u^4 <= 0.4%. Fewer would break the promised 1%.
     """
-    freedom = n - 1 + (pooled_variance[1] if pooled_variance else 0)
-    return n >= 4 or (n >= 2 and freedom >= 4)
+    freedom = pooled_variance[1] if pooled_variance else 0
+    return min(4, max(2, 5 - freedom))
 
 
 def _bounds(

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from hotlap.experiment import PLANNED, Design, Effect, Executor, Rule, Stack, compare
-from hotlap.experiment.statistics import FEWEST_SHOWN, Progress
+from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
 from hotlap.experiment.total import never_shorter, too_late
 from hotlap.gate import Ruling
-from hotlap.record import Run, Trial, Verdict
+from hotlap.record import Run, Trial, Verdict, lever_title
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
-from hotlap.search.study_log import Key, StudyLog, facts
+from hotlap.search.study_log import Key, StudyLog, facts, key
 from hotlap.units import factor
 
 # A study goes on, where the budget is ours to choose, for what could take this part off a step: less is hardly shown on
@@ -86,10 +86,10 @@ class Search:
         """Of something that was tried it is known whether it gains: time was not over before, each time."""
         return any(self._is_decided(trial) for trial in self._log.study.trials if trial.scope != "none")
 
-    def _is_decided(self, trial: Trial) -> bool:
+    def _is_decided(self, trial: Trial, *, open_: Sequence[Progress] = (Progress.GO_ON,)) -> bool:
         if trial.failure is not None or trial.runs:
             return True
-        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope)) is not Progress.GO_ON
+        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope)) not in open_
 
     @property
     def worth_trying(self) -> bool:
@@ -104,12 +104,17 @@ class Search:
     @property
     def sighting(self) -> str | None:
         """What seemed to gain much, and could not be shown to, as a sentence; None where nothing did."""
-        best = max(self._candidates.doubtful(), key=lambda one: one.log_gain, default=None)
-        if best is None or best.log_gain < math.log(_SEEMS_MUCH):
+        trials = [trial for trial in self._log.study.trials if trial.scope != "none"]
+        doubts = (Progress.GO_ON, Progress.UNSHOWN)
+        decided = [key(trial.levers) for trial in trials if self._is_decided(trial, open_=doubts)]
+        latest = {key(trial.levers): trial for trial in trials}
+        doubtful = [trial for levers, trial in latest.items() if not any(levers <= others for others in decided)]
+        best = max(doubtful, key=lambda trial: trial.seen or 0.0, default=None)
+        if best is None or best.seen is None or best.seen < _SEEMS_MUCH:
             return None
         return (
-            f"{best.title} seemed to make a step {factor(math.exp(best.log_gain))} as fast, but too few processes were "
-            "timed to show that on this machine; raise --budget."
+            f"{' + '.join(map(lever_title, best.levers))} seemed to make a step {factor(best.seen)} as fast, but too "
+            "few processes were timed to show that on this machine; raise --budget."
         )
 
     def run(self) -> None:
@@ -304,7 +309,8 @@ class Search:
         others untried, as on a busy machine: what seems to gain is timed again."""
         seemed_to_gain = group[0].log_gain > 0.0 and not group[0].shown
         if not seemed_to_gain:
-            return PLANNED if self._leaves_time(group) else FEWEST_SHOWN
+            fewest = max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(group[0].scope)))
+            return PLANNED if self._leaves_time(group) else fewest
         left_s = self._log.budget.left_s - self.end_s - self._gate_s(group[0])
         return max(_PLANNED_LAST, min(_MOST_LAST, int(left_s / self._executor.estimate_s())))
 

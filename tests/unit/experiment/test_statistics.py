@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from hotlap.experiment.statistics import Progress, can_stop, contrasts, interval, pool, smallest_gain
+from hotlap.experiment.statistics import Progress, can_stop, contrasts, fewest_for_a_gain, interval, pool, smallest_gain
 from hotlap.experiment.table import MIN_ROUNDS, log_ratio_of_runs, log_ratios_of_arms
 from hotlap.experiment.total import break_even_step
 from hotlap.record import Run, Status
@@ -252,3 +252,12 @@ def test_the_contrast_of_two_is_their_log_ratio_and_of_one_there_is_none() -> No
     assert contrasts([0.0, 0.25]) == [pytest.approx(-0.25)]
     assert contrasts([0.0]) == []
     assert contrasts([]) == []
+
+
+@pytest.mark.parametrize("freedom", range(6))
+def test_an_obvious_gain_is_called_one_after_the_fewest_processes_and_not_before(freedom: int) -> None:
+    known = (0.01**2, freedom) if freedom else None
+    fewest = fewest_for_a_gain(known)
+    ratios = [math.log(180.0), math.log(179.0), math.log(181.0), math.log(180.0)]
+    found = [can_stop(ratios[:n], pooled_variance=known, planned=fewest) for n in range(1, fewest + 1)]
+    assert found == [Progress.GO_ON] * (fewest - 1) + [Progress.GAIN]

@@ -1,0 +1,45 @@
+"""What a search says of trials that were not decided."""
+
+import math
+from dataclasses import replace
+from typing import Any, cast
+
+from hotlap.record import Interval, LeverSpec, Noise, Plan, Trial, Verdict
+from hotlap.search import Candidates, Search, StudyLog
+from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
+
+CACHED, WORKERS = {"name": "cached-dataset"}, {"name": "workers", "num_workers": 2}
+PLAN = Plan(command=("train.py",), cwd="/", out="", steps=100, warmup=10)
+SAME = Interval(low=0.97, mid=1.0, high=1.03)
+NOISE = Noise(scope="process", speedup=SAME, smallest_gain=1.05, num_processes=3, log_ratios=(0.01, -0.02))
+
+
+def search(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> Search:
+    """One that has made these trials and has no time left."""
+    world = World(path="/home/ada/train.py", sha256="0" * 64)
+    options = replace(options_for(world.path), levers=("cached-dataset", "workers"), budget_s=0.001)
+    run = world.run(PLAN)
+    study = replace(new_study(options), baseline=(run,), trials=trials, noise=noise)
+    log = StudyLog(study, options, Silent(), now=world.now)
+    return Search(log, cast(Any, None), cast(Any, None), Candidates(log, MACHINE, together=8))
+
+
+def trial(*levers: LeverSpec, saw: tuple[float, ...]) -> Trial:
+    """Processes in which these levers were so much faster."""
+    return Trial(levers=levers, scope="process", log_ratios=tuple(map(math.log, saw)))
+
+
+def test_a_stack_that_seemed_to_gain_much_is_told_as_one_lever_is() -> None:
+    alone = trial(CACHED, saw=(1.37,))
+    told = search(alone, trial(CACHED, WORKERS, saw=(2.02,))).sighting
+    assert told is not None and told.startswith("cached-dataset + workers num_workers=2 seemed to make a step 2.02x")
+
+
+def test_what_seemed_to_gain_and_was_decided_since_is_told_no_more() -> None:
+    alone = trial(CACHED, saw=(2.5,))
+    slower = (0.90, 0.91, 0.92, 0.90)
+    assert search(alone).sighting is not None
+    assert search(alone, trial(CACHED, saw=slower)).sighting is None
+    assert search(alone, trial(CACHED, WORKERS, saw=slower)).sighting is None
+    run = World(path="/home/ada/train.py", sha256="0" * 64).run(PLAN)
+    assert search(replace(alone, runs=(run,), verdict=Verdict.HARMED)).sighting is None
