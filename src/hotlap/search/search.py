@@ -86,10 +86,13 @@ class Search:
         """Of something that was tried it is known whether it gains: time was not over before, each time."""
         return any(self._is_decided(trial) for trial in self._log.study.trials if trial.scope != "none")
 
-    def _is_decided(self, trial: Trial, *, open_: Sequence[Progress] = (Progress.GO_ON,)) -> bool:
+    def _is_decided(self, trial: Trial) -> bool:
         if trial.failure is not None or trial.runs:
             return True
-        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope)) not in open_
+        return self._progress(trial) is not Progress.GO_ON
+
+    def _progress(self, trial: Trial) -> Progress:
+        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope))
 
     @property
     def worth_trying(self) -> bool:
@@ -105,10 +108,12 @@ class Search:
     def sighting(self) -> str | None:
         """What seemed to gain much, and could not be shown to, as a sentence; None where nothing did."""
         trials = [trial for trial in self._log.study.trials if trial.scope != "none"]
-        doubts = (Progress.GO_ON, Progress.UNSHOWN)
-        decided = [key(trial.levers) for trial in trials if self._is_decided(trial, open_=doubts)]
+        settled = [trial for trial in trials if trial.failure is not None or trial.runs]
+        settled += [trial for trial in trials if self._progress(trial) is Progress.NO_GAIN]
         latest = {key(trial.levers): trial for trial in trials}
-        doubtful = [trial for levers, trial in latest.items() if not any(levers <= others for others in decided)]
+        doubtful = [
+            trial for levers, trial in latest.items() if not any(levers <= key(other.levers) for other in settled)
+        ]
         best = max(doubtful, key=lambda trial: trial.seen or 0.0, default=None)
         if best is None or best.seen is None or best.seen < _SEEMS_MUCH:
             return None

@@ -8,7 +8,8 @@ from hotlap.record import Interval, LeverSpec, Noise, Plan, Trial, Verdict
 from hotlap.search import Candidates, Search, StudyLog
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
-CACHED, WORKERS = {"name": "cached-dataset"}, {"name": "workers", "num_workers": 2}
+CACHED: LeverSpec = {"name": "cached-dataset"}
+WORKERS: LeverSpec = {"name": "workers", "num_workers": 2}
 PLAN = Plan(command=("train.py",), cwd="/", out="", steps=100, warmup=10)
 SAME = Interval(low=0.97, mid=1.0, high=1.03)
 NOISE = Noise(scope="process", speedup=SAME, smallest_gain=1.05, num_processes=3, log_ratios=(0.01, -0.02))
