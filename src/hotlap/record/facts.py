@@ -198,6 +198,10 @@ class Neighbour:
     """It trains as a part of the same command."""
 
 
+# Two counters of the kernel's, read one after the other, agree to a few percent.
+_ABOUT = 1.05
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
     """Processor time while the recorded steps went on."""
@@ -215,6 +219,17 @@ class CpuUse:
     """As `runnable`, of the one child process that has the most such threads; None without children."""
     neighbours: tuple[Neighbour, ...] = ()
     """Other processes that train, or other Python programs that compute, on the same cores."""
+
+    @property
+    def served(self) -> float | None:
+        """Part of the time in which its threads wanted a core and had one, in [0, 1].
+
+        None where that cannot be seen, and where they wait for something else than other programs: for each other, as
+        they wanted more cores than they may use, or for the cgroup's quota.
+        """
+        if self.runnable is None or not 0 < self.runnable <= _ABOUT * self.usable_cores or (self.throttled or 0) > 0.01:
+            return None
+        return min(1.0, (self.main + self.others) / self.runnable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,9 @@ _MANY_FORWARDS = 8
 # Ours: from so many times as many forward passes on, two steps are told to be different work.
 _OTHER_WORK = 1.25
 
+# Of the time in which training wants a core; from here on nobody takes much of it.
+_SERVED = 0.9
+
 # Of an error, which may be pages; all of it is in the JSON.
 _A_LINE = 100
 
@@ -121,7 +124,7 @@ def step_sentence(run: Run) -> str:
     """How long a step takes, where; and each forward pass, where it makes many."""
     if not run.step_s:
         return "No step was recorded."
-    return " ".join(filter(None, (_length_sentence(run), _forwards_sentence(run))))
+    return " ".join(filter(None, (_length_sentence(run), _busy_sentence(run), _forwards_sentence(run))))
 
 
 def _length_sentence(run: Run) -> str:
@@ -131,6 +134,17 @@ def _length_sentence(run: Run) -> str:
         sample = f"a sample of {plural(len(run.step_s), 'step')} from {run.long.num_steps:,}"
         return f"{usual} over {sample} on {run.device}{threads}."
     return f"{usual} over {plural(len(run.step_s), 'step')} on {run.device}{threads}."
+
+
+def _busy_sentence(run: Run) -> str | None:
+    """Others used the cores meanwhile; None where they did not, or nothing is known of it."""
+    served = run.cpu.served if run.cpu is not None else None
+    if served is None or served >= _SERVED:
+        return None
+    return (
+        f"The machine was busy: training had a core for {percent(served)} of the time in which it wanted one, so times "
+        "are longer here than alone."
+    )
 
 
 def _forwards_sentence(run: Run) -> str | None:

@@ -7,6 +7,7 @@ import pytest
 
 from hotlap.record import (
     Ceiling,
+    CpuUse,
     Finding,
     Interval,
     Noise,
@@ -181,6 +182,20 @@ def test_a_step_of_many_forward_passes_is_told_by_the_pass() -> None:
     assert "forward passes" not in story.step_sentence(few)
     alike = dataclasses.replace(run, num_forwards=(30,) * len(run.step_s))
     assert story.step_sentence(alike).endswith("A step makes 30 forward passes in the mean: 1.98 ms for each.")
+
+
+def test_a_machine_that_was_busy_is_named_beside_the_step() -> None:
+    def told(runnable: float | None = None, throttled: float = 0.0) -> bool:
+        cpu = CpuUse(usable_cores=2.0, main=0.5, others=0.2, runnable=runnable, throttled=throttled)
+        sentence = story.step_sentence(dataclasses.replace(samples.study_full().baseline[0], cpu=cpu))
+        assert ("had a core for 35% of the time" in sentence) == ("The machine was busy" in sentence)
+        return "The machine was busy" in sentence
+
+    assert told(runnable=2.0)
+    assert not told(), "the kernel does not count it"
+    assert not told(runnable=0.75)
+    assert not told(runnable=6.0), "its own threads wait for each other"
+    assert not told(runnable=2.0, throttled=0.3), "its quota holds it"
 
 
 def test_what_a_person_is_to_change_is_shown_in_every_report() -> None:
