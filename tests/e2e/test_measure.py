@@ -70,7 +70,7 @@ def test_any_kind_of_loop_is_measured(tmp_path: Path, words: list[str]) -> None:
     ("words", "code", "says"),
     [
         (["crash.py"], 3, "failed after 3 training steps: ValueError: the third step is too much"),
-        (["--timeout", "2s", "forever.py"], 4, "made no training step in 2 s"),
+        (["--timeout", "2s", "forever.py"], 4, "made no training step in time (2 s)"),
     ],
 )
 def test_what_cannot_be_measured_gets_a_sentence_and_a_code(

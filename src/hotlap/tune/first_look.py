@@ -108,8 +108,9 @@ def _no_step_sentence(run: Run, options: Options) -> str:
     if run.status is Status.HUNG:
         waited = min(options.timeout_s, options.budget_s)
         return (
-            f"{title} made no training step in {waited:.0f} s. If it builds a data set or loads a model first, raise "
-            "--timeout (and --budget); if it trains without torch's autograd, hotlap cannot see its steps."
+            f"{title} was ended: {run.error or 'it made no training step in time'} ({waited:.0f} s). If it builds a "
+            "data set or loads a model first, or does other long work between its steps, raise --timeout (and "
+            "--budget); if it trains without torch's autograd, hotlap cannot see its steps."
         )
     return (
         f"{title} ended without a training step: no optimizer stepped and nothing was propagated backward. "
