@@ -281,8 +281,8 @@ def test_claims_no_gain_between_equal_things(script: Path) -> None:
         ),
         (Run(status=Status.CRASHED, error="ValueError: no"), ScriptFailed, "before its first"),
         (Run(status=Status.ENDED), NoSteps, "without a training step"),
-        (Run(status=Status.HUNG), NoSteps, "made no training step in time (120 s)"),
-        (Run(status=Status.HUNG, error="it made 7 steps"), NoSteps, "was ended: it made 7 steps (120 s)"),
+        (Run(status=Status.HUNG), NoSteps, "made no training step in time"),
+        (Run(status=Status.HUNG, error="it made 7 steps"), NoSteps, "was ended: it made 7 steps"),
         (
             Run(status=Status.LAPSED, error="its time was over after 5 steps"),
             NoSteps,
