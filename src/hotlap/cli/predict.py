@@ -90,9 +90,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     from hotlap.cli import workbench
-    from hotlap.predict import catalogue
+    from hotlap.predict import catalogue, own_devices
 
-    extra = catalogue.load(Path(args.devices)) if args.devices else ()
+    extra = own_devices.load(Path(args.devices)) if args.devices else ()
     if args.list:
         for device in (*extra, *catalogue.devices()):
             print(device.name)

@@ -83,7 +83,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
         strong: several GPUs share the batch of one (strong scaling) instead of having it each.
         batch_factor: times the workload's batch, where memory there asks for another; the step is of that batch.
-        devices: of the user (see `catalogue.load`).
+        devices: of the user (see `own_devices.load`).
 
     Returns:
         Step time with an 80% interval. Its `assumptions` say what was taken for granted.

@@ -1,0 +1,48 @@
+"""A user's own devices, read from a file."""
+
+from pathlib import Path
+
+import pytest
+
+from hotlap.errors import UserError
+from hotlap.predict import own_devices
+from hotlap.predict.catalogue import Device, Link, resolve
+
+OWN = """
+[[device]]
+name = "Dream 1"
+fp32_tflops = 100
+bandwidth_gbs = 2000
+memory_gb = 48
+tensor_tflops = 400
+link = "nvswitch"
+link_gbs = 900
+"""
+
+
+def test_a_user_adds_a_device(tmp_path: Path) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_text(OWN)
+    extra = own_devices.load(path)
+    found = resolve("dream 1", extra=extra).device
+    assert isinstance(found, Device)
+    assert (found.fp32, found.bandwidth, found.link) == (100e12, 2000e9, Link.NVSWITCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "holds no"),
+        ("[[device]]\nname = 'x'\n", "fp32_tflops, bandwidth_gbs, memory_gb missing"),
+        (OWN + "speed = 3\n", "speed not known"),
+        (OWN.replace("= 100\n", "= 'fast'\n"), "not a number"),
+        (OWN.replace("= 100\n", "= -1\n"), "above 0"),
+        (OWN.replace("nvswitch", "string"), "link must be one of"),
+        ("[[device", "is not TOML"),
+    ],
+)
+def test_a_wrong_device_file_is_refused_with_the_reason(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "devices.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said):
+        own_devices.load(path)
