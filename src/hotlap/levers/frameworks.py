@@ -8,7 +8,7 @@ from string import Formatter
 
 from hotlap.errors import UserError
 from hotlap.record import CallSite, Run
-from hotlap.source import AddArgument, Edit, Script, scripts
+from hotlap.source import AddArgument, Edit, InsertBefore, Script, scripts
 
 Words = Mapping[str, str]
 """Keyword -> value, in which {name} stands for a setting of the lever; empty for what would contradict it."""
@@ -27,6 +27,9 @@ class _Framework:
     """How many arguments may be given by position: what comes first is none of the keywords."""
     imports: str = ""
     """For the names in the values."""
+    takers: re.Pattern[str] = re.compile(r"(?!)")
+    """Full names of what takes a data class of such arguments, second or as `args`: they may be read from the command
+    line, where no line makes them."""
 
 
 _FRAMEWORKS = (
@@ -50,6 +53,7 @@ _FRAMEWORKS = (
             },
         },
         positional=1,  # output_dir
+        takers=re.compile(r"transformers\.(\w+\.)*\w*Trainer"),
     ),
     _Framework(
         calls=re.compile(r"(lightning|lightning\.pytorch|pytorch_lightning)\.Trainer"),
@@ -85,15 +89,42 @@ def in_their_words(run: Run, lever: str, **settings: str) -> Sequence[Edit] | No
         return None
     for framework in _FRAMEWORKS:
         words = framework.words.get(lever, {})
-        places = [
-            (script, call)
-            for script in known
-            for call in script.all_calls()
-            if framework.calls.fullmatch(script.full_name(call.func) or "")
-        ]
+        places = _calls(framework.calls, known)
         if words and len(places) == 1:
             return tuple(_edits(*places[0], framework, words, settings))
+        takers = _calls(framework.takers, known)
+        if words and not places and len(takers) == 1 and ("optim" not in words or _is_adamw(run)):
+            return tuple(_replaced(*takers[0], words, settings)) or None
     return None
+
+
+def _is_adamw(run: Run) -> bool:
+    """What the command line chose is what Trainers have where nothing is chosen."""
+    return all(one.name.rpartition(".")[2] == "AdamW" for one in run.optimizers)
+
+
+def _calls(names: re.Pattern[str], known: Sequence[Script]) -> list[tuple[Script, ast.Call]]:
+    return [
+        (script, call)
+        for script in known
+        for call in script.all_calls()
+        if names.fullmatch(script.full_name(call.func) or "")
+    ]
+
+
+def _replaced(script: Script, call: ast.Call, words: Words, settings: Mapping[str, str]) -> Iterator[Edit]:
+    """`Trainer(model, training_args)` -> `training_args = dataclasses.replace(training_args, bf16=True)` before it."""
+    given = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "args")]
+    new = [
+        f"{word}={value.format(**settings)}" for word, value in words.items() if value and _named(value) <= {*settings}
+    ]
+    if new and given and isinstance(given[0], ast.Name):
+        name = given[0].id
+        yield InsertBefore(
+            site=script.site(call, calls=script.full_name(call.func) or ""),
+            code=f"{name} = dataclasses.replace({name}, {', '.join(new)})",
+            imports="import dataclasses",
+        )
 
 
 def _edits(

@@ -118,6 +118,38 @@ def test_what_may_be_chosen_by_position_is_left_alone(given: str, tmp_path: Path
     assert after(Bf16Autocast(), run_of(tmp_path, ACCELERATE, "True")) == 'True, mixed_precision="bf16"'
 
 
+@pytest.mark.parametrize("given", ["net(), args", "model=net(), args=args", "net(), args=args"])
+def test_arguments_from_the_command_line_are_replaced_where_a_trainer_takes_them(given: str, tmp_path: Path) -> None:
+    text = (
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "trainer = Trainer({})\n"
+        "trainer.train()\n"
+    )
+    run = run_of(tmp_path, text, given)
+    edits = (*Bf16Autocast().edits(run), *Workers(num_workers=4).edits(run))
+    (new,) = patch(edits, root=tmp_path).texts.values()
+    assert new == text.format(given).replace(
+        "trainer = ",
+        "args = dataclasses.replace(args, bf16=True)\n"
+        "args = dataclasses.replace(args, dataloader_num_workers=4)\n"
+        "trainer = ",
+    ).replace("\n", "\nimport dataclasses\n", 1)
+
+
+def test_an_optimizer_that_the_command_line_chose_is_left_alone(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "from transformers import Trainer\n\ntrainer = Trainer(net(), args)\n")
+    assert FusedOptimizer().rejects(run, machine()) is None
+    other = replace(run, optimizers=(replace(run.optimizers[0], name="torch.optim.SGD"),))
+    assert FusedOptimizer().rejects(other, machine()) is not None
+
+
+def test_where_the_arguments_of_a_trainer_have_no_name_they_are_left_alone(tmp_path: Path) -> None:
+    text = "from transformers import Trainer\n\ntrainer = Trainer({})\n"
+    for given in ("net()", "net(), parsed()[0]", "**settings"):
+        assert in_their_words(run_of(tmp_path, text, given), "bf16-autocast") is None
+
+
 def test_of_two_calls_neither_is_changed(tmp_path: Path) -> None:
     run = run_of(tmp_path, f"{TRAINER}other = TrainingArguments()\n".replace("{}", ""))
     assert in_their_words(run, "bf16-autocast") is None
