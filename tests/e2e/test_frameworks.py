@@ -119,6 +119,7 @@ def test_parts_of_a_lightning_module_are_compiled_where_the_script_names_them(
     assert patched["graphs"] >= len(compiled), "compile() of torch's own modules may do nothing, and say nothing"
 
 
+@pytest.mark.slow
 @needs("transformers", "accelerate")
 def test_hugging_faces_trainer_compiles_its_model_itself(launcher: Launcher, tmp_path: Path) -> None:
     patched, _ = compiled_and_not(

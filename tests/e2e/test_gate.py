@@ -43,6 +43,7 @@ def test_an_update_that_misses_rows_of_a_strided_parameter_is_refused(launcher: 
     assert same.verdict is Verdict.UNHARMED, "it is not the script that is refused"
 
 
+@pytest.mark.slow  # the same of recorded losses, under every contract: tests/unit/gate/test_gate.py
 def test_a_loss_that_is_nan_from_the_start_leaves_nothing_to_pass(launcher: Launcher) -> None:
     judging = gate_runs(launcher, "nan")
     ruling = judging.judge(({"name": "threads", "count": 2},))

@@ -9,8 +9,8 @@ import pytest
 
 from hotlap.launch import Launcher, starting
 from hotlap.launch.template import can_fork
-from hotlap.record import Plan, Run, Status, Study, Turn, load
-from tests.e2e.running import SCRIPTS, hotlap
+from hotlap.record import Plan, Run, Status, Turn
+from tests.e2e.running import SCRIPTS
 
 pytestmark = [
     pytest.mark.e2e,
@@ -214,14 +214,3 @@ def test_a_script_that_sets_what_libraries_read_is_started_afresh(tmp_path: Path
         assert launcher.why_afresh == "the script sets OMP_NUM_THREADS in its environment"
     assert not any(run.forked for run in runs)
     assert [run.num_threads for run in runs] == [1, 1]
-
-
-def test_a_study_says_once_why_nothing_was_forked(tmp_path: Path) -> None:
-    text = "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n" + SCRIPTS.joinpath("plain.py").read_text()
-    (tmp_path / "train.py").write_text(text)
-    done = hotlap("measure", "--no-sweep", "--steps", "40", "train.py", "100000", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (path,) = tmp_path.glob(".hotlap/*/study.json")
-    study = load(path, Study)
-    (warning,) = [warning for warning in study.warnings if "imports anew" in warning]
-    assert "the script sets OMP_NUM_THREADS in its environment" in warning

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from hotlap import cli
+from hotlap import cli, launch
 from hotlap.cli import shelf, workbench
+from hotlap.cli.target import Target
 from hotlap.errors import UserError
 from hotlap.record import State, Study, load, save
 from tests import samples
@@ -185,6 +186,34 @@ def test_a_disk_that_fills_later_costs_no_result(
     kept.close()
     assert "input-bound" in capsys.readouterr().out
     assert "input-bound" in (tmp_path / "page").read_text()
+
+
+def test_what_trials_could_not_share_and_could_not_be_kept_from_is_said_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Launcher:
+        why_afresh = "the script sets OMP_NUM_THREADS in its environment"
+        not_enclosed = "no user namespaces"
+
+        def __init__(self, **settings: object) -> None:
+            assert settings["templates"]
+
+        def __enter__(self) -> "Launcher":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return
+
+    monkeypatch.setattr(launch, "Launcher", Launcher)
+    kept = shelf.Shelf(tmp_path, "train.py", shelf.now())
+    args = argparse.Namespace(json=None, html=None, quiet=True, verbose=False, color="auto")
+    bench = workbench.Workbench(replace(samples.study_full(), warnings=()), kept, args)
+    with bench.launching(Target(command=("true",), title="true", script=None), timeout_s=1.0):
+        assert not bench.study.warnings
+    kept.close()
+    kept_from, shared = bench.study.warnings
+    assert "no user namespaces" in kept_from and "written for real" in kept_from
+    assert "imports anew" in shared and Launcher.why_afresh in shared
 
 
 def test_a_folder_that_the_training_deleted_is_not_made_again(tmp_path: Path) -> None:
