@@ -66,13 +66,16 @@ class EmulatedLink:
 
     def _serve(self) -> None:
         while True:
-            works, sent_at, seconds, buffer, arrived = self._lane.get()
-            try:
-                for work in works:
-                    work.wait()
-            except RuntimeError as error:  # another process is gone
-                arrived.set_exception(error)
-                continue
-            self._free_at = max(self._free_at, sent_at.item()) + seconds
-            time.sleep(max(0.0, self._free_at - time.perf_counter()))
-            arrived.set_result(buffer)
+            self._carry(*self._lane.get())
+
+    def _carry(self, works: Any, sent_at: torch.Tensor, seconds: float, buffer: torch.Tensor, arrived: Any) -> None:
+        """One bucket; nothing of it is held on to while the lane is empty."""
+        try:
+            for work in works:
+                work.wait()
+        except RuntimeError as error:  # another process is gone
+            arrived.set_exception(error)
+            return
+        self._free_at = max(self._free_at, sent_at.item()) + seconds
+        time.sleep(max(0.0, self._free_at - time.perf_counter()))
+        arrived.set_result(buffer)

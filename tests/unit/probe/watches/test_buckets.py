@@ -19,7 +19,10 @@ from hotlap.probe.watches.buckets import Buckets
 from hotlap.record import BucketPass, SightingKind
 from tests.ranks_as_threads import RANKS, on_each
 
-pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
+pytestmark = [
+    pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo"),
+    pytest.mark.usefixtures("sockets_closed"),
+]
 
 
 class Training:
