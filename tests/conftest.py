@@ -6,7 +6,6 @@ import random
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,22 +99,3 @@ def same_start() -> None:
     if torch is not None:
         torch.manual_seed(0)
         torch.set_num_threads(1)
-
-
-@pytest.fixture
-def sockets_closed() -> Iterator[None]:
-    """For tests that make process groups here: what stays open of them is a reason not to fork in every later test."""
-    before = _sockets()
-    yield
-    gc.collect()  # a traceback holds what its frames held
-    assert _sockets() <= before
-
-
-def _sockets() -> set[str]:
-    found = set()
-    for path in Path("/proc/self/fd").glob("*"):
-        try:
-            found.add(os.readlink(path))
-        except OSError:  # closed since
-            continue
-    return {name for name in found if name.startswith("socket:")}

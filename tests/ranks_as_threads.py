@@ -1,13 +1,23 @@
 """Processes that train together, as threads of this one: each has a process group of its own, of gloo."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore, PrefixStore
+
+VARIABLE = "HOTLAP_TESTS_MAKE_GROUPS"
+
+# Groups leave sockets open until some thread closes them, and nothing forks beside an open socket: in a worker that has
+# other tests to run, those of caches would see it.
+in_own_process = pytest.mark.skipif(
+    VARIABLE not in os.environ, reason="makes process groups: tests/unit/test_process_groups.py runs it by itself"
+)
 
 # A third has no exact float: dividing by three and multiplying by a third differ.
 RANKS = 3

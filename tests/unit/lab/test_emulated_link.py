@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 
 from hotlap.lab.child.link import SPEEDS, EmulatedLink, Speed
-from tests.ranks_as_threads import RANKS, on_each
+from tests.ranks_as_threads import RANKS, in_own_process, on_each
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo"),
-    pytest.mark.usefixtures("sockets_closed"),
+    in_own_process,
 ]
 
 

@@ -17,11 +17,11 @@ from hotlap.levers.lever import Patch
 from hotlap.probe.session import Session
 from hotlap.probe.watches.buckets import Buckets
 from hotlap.record import BucketPass, SightingKind
-from tests.ranks_as_threads import RANKS, on_each
+from tests.ranks_as_threads import RANKS, in_own_process, on_each
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo"),
-    pytest.mark.usefixtures("sockets_closed"),
+    in_own_process,
 ]
 
 
