@@ -27,7 +27,7 @@ class _Framework:
     """How many arguments may be given by position: what comes first is none of the keywords."""
     imports: str = ""
     """For the names in the values."""
-    takers: re.Pattern[str] = re.compile(r"(?!)")
+    takers: re.Pattern[str] | None = None
     """Full names of what takes a data class of such arguments, second or as `args`: they may be read from the command
     line, where no line makes them."""
 
@@ -92,7 +92,7 @@ def in_their_words(run: Run, lever: str, **settings: str) -> Sequence[Edit] | No
         places = _calls(framework.calls, known)
         if words and len(places) == 1:
             return tuple(_edits(*places[0], framework, words, settings))
-        takers = _calls(framework.takers, known)
+        takers = _calls(framework.takers, known) if framework.takers is not None else []
         if words and not places and len(takers) == 1 and ("optim" not in words or _is_adamw(run)):
             return tuple(_replaced(*takers[0], words, settings)) or None
     return None
