@@ -140,8 +140,8 @@ def _decoded(listed: bytes, title: str, *, only_cut: bool = False) -> list[Event
         UserError: with `only_cut`, where what is no JSON stands before the end, for then no other end will do.
     """
     reason = ""
-    for mend in (bytes, _repaired):
-        text = mend(listed)
+    for read_as in (bytes, _repaired):
+        text = read_as(listed)
         try:
             return _each(b"[" + text + b"]")
         except UnicodeDecodeError:
