@@ -3,14 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
-from hotlap.record import Plan
+from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan
 from hotlap.record.order import rounds
-
-# How many times `Plan.steps` a run may go on in order to see an epoch's end (`Plan.whole_epoch`).
-_STRETCH = 4
-
-# Steps recorded beyond an epoch's end, so that the new epoch's first batches are seen as well.
-_BEYOND_EPOCH = 10
 
 # Processes of a heat warm up in turns as well, of so many blocks each: two that compute at the same time slow each
 # other down by far more than two, because the threads of each wait for one another.
@@ -109,7 +103,7 @@ class Schedule:
     def _share(self) -> float:
         """Part of the planned steps that were made; 0 where nothing is planned, where it was an earlier loop's number,
         and while an epoch's end is waited for."""
-        waits = self._follows_epochs and self._epochs > 0 and self._after_epoch < _BEYOND_EPOCH
+        waits = self._follows_epochs and self._epochs > 0 and self._after_epoch < BEYOND_EPOCH
         if not self.num_planned or self._made > self.num_planned or (self._warm and waits):
             return 0.0
         return self._made / self.num_planned
@@ -194,4 +188,4 @@ class Schedule:
             return True
         if not self._epochs:
             return True  # no loader was started, so there are none to wait for
-        return self._after_epoch >= _BEYOND_EPOCH or self._recorded >= _STRETCH * self.wanted
+        return self._after_epoch >= BEYOND_EPOCH or self._recorded >= EPOCH_STRETCH * self.wanted

@@ -42,7 +42,7 @@ from hotlap.record.machine import (
 )
 from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
 from hotlap.record.operators import NO_OPERATORS, CopyWork, KernelWork, Operator, OperatorWindow, ShapedOperator
-from hotlap.record.plan import SCHEMA, LeverSpec, Plan, Scalar, Turn, lever_title
+from hotlap.record.plan import BEYOND_EPOCH, EPOCH_STRETCH, SCHEMA, LeverSpec, Plan, Scalar, Turn, lever_title
 from hotlap.record.ranklog import Bucket, BucketPass, Meeting, RankLog, RankStep
 from hotlap.record.run import Excerpt, Run, Span
 from hotlap.record.stretches import LongRun, Outlier, Stretch
@@ -65,6 +65,8 @@ from hotlap.record.study import (
 )
 
 __all__ = [
+    "BEYOND_EPOCH",
+    "EPOCH_STRETCH",
     "LEAST_GAIN",
     "NO_OPERATORS",
     "SCHEMA",

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 # Version of the JSON. 1: first.
 SCHEMA = 2
 
+# How many times `Plan.steps` a run may go on in order to see an epoch's end (`Plan.whole_epoch`), and the steps beyond
+# it that are recorded, so that the new epoch's first batches are seen as well.
+EPOCH_STRETCH, BEYOND_EPOCH = 4, 10
+
 Scalar = str | int | float | bool | None
 LeverSpec = Mapping[str, Scalar]
 """A lever as data: `{"name": "threads", "count": 1}`: the name, and each setting beside it."""
@@ -57,8 +61,8 @@ class Plan:
     warmup_max_s: float = 60.0
     """A lever that has not settled (a cache not yet filled) prolongs the warm-up, up to this time."""
     whole_epoch: bool = False
-    """Go on beyond `steps`, up to four times as many, until the first steps of the second epoch are recorded. Not where
-    no loader was started: then there are no epochs."""
+    """Go on beyond `steps`, up to `EPOCH_STRETCH` times as many, until the first `BEYOND_EPOCH` steps of the second
+    epoch are recorded. Not where no loader was started: then there are no epochs."""
     whole_epoch_s: float | None = None
     """Go on like that for at most so long after the first step; None: as long as the steps allow."""
     seed: int | None = 0

@@ -9,7 +9,7 @@ from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment import EditedScript, Pace, Runs, Sizes, Stack
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
-from hotlap.record import Plan, Run, Turn, Verdict
+from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Turn, Verdict
 from hotlap.search import Options
 
 Start = tuple[int, int]
@@ -28,8 +28,6 @@ _TURN_STEPS = 50
 
 # Part of the budget that one run may take beyond its steps, to see an epoch's end: a study makes three runs at least.
 _EPOCH_SHARE = 0.03
-# A run goes on for an end to so many times its steps, and so many steps beyond it (`Plan.whole_epoch`).
-_STRETCH, _BEYOND = 4, 10
 
 _ORDER = (levers.Numerics.EXACT, levers.Numerics.ROUNDING, levers.Numerics.STATISTICAL)
 
@@ -214,8 +212,8 @@ class GateRuns:
         steps, epoch = self._sizes.evidence_steps, self._sizes.epoch_steps
         if epoch is None:
             return True
-        beyond_s = self._sizes.evidence_s(epoch + _BEYOND) - self._sizes.evidence_s()
-        return epoch + _BEYOND <= _STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._options.budget_s
+        beyond_s = self._sizes.evidence_s(epoch + BEYOND_EPOCH) - self._sizes.evidence_s()
+        return epoch + BEYOND_EPOCH <= EPOCH_STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._options.budget_s
 
 
 def _seeds(numerics: levers.Numerics, *, again: bool) -> range:
