@@ -26,8 +26,9 @@ _NUMBER_OF_SEEDS = 5
 # share only the start and then take turns of this many steps.
 _TURN_STEPS = 50
 
-# Part of the budget that one run may take beyond its steps, to see an epoch's end: a study makes three runs at least.
-_EPOCH_SHARE = 0.03
+# Part of the budget that one run may take beyond its steps, to see an epoch's end: a study makes three runs at least,
+# and what is wrong with a data set often shows in its second epoch only.
+_EPOCH_SHARE = 0.06
 
 _ORDER = (levers.Numerics.EXACT, levers.Numerics.ROUNDING, levers.Numerics.STATISTICAL)
 
