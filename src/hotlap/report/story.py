@@ -46,8 +46,9 @@ _OTHER_WORK = 1.25
 # Of the time in which training wants a core; from here on nobody takes much of it.
 _SERVED = 0.9
 
-# Of an error, which may be pages; all of it is in the JSON.
-_A_LINE = 100
+# Characters of an error, which may be pages; all of it is in the JSON. A message of torch says what to do in its second
+# line or so.
+_A_LINE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
