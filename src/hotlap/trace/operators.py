@@ -51,15 +51,17 @@ def is_operator(name: str) -> bool:
     return _OPERATOR.match(name) is not None or name.startswith(COMPILED)
 
 
-def aggregate(events: Iterable[Event], *, num_steps: int, wall_s: float, on_device: bool) -> OperatorWindow:
-    """`wall_s`: of all `num_steps`. `on_device`: kernels must be seen."""
+def aggregate(
+    events: Iterable[Event], *, num_steps: int, wall_s: float, host_s: float = 0.0, on_device: bool
+) -> OperatorWindow:
+    """`wall_s`: of all `num_steps`; `host_s`: by the host, where that is longer. `on_device`: kernels must be seen."""
     # One that ends before it begins was never written to its end.
     events = [event for event in events if event.end_s >= event.begin_s]
     host = _Host([event for event in events if event.kind is Kind.OPERATOR])
     device = _Device(events) if on_device else None
     kernels_of = device.seconds_by_operator() if device else {}
     operators = host.operators(kernels_of, num_steps=num_steps, on_device=on_device)
-    reason = _empty(host, wall_s) or (device.why_not(wall_s=wall_s) if device else None)
+    reason = _empty(host, max(wall_s, host_s)) or (device.why_not(wall_s=wall_s) if device else None)
     return OperatorWindow(
         num_steps=num_steps,
         wall_s=wall_s / num_steps,

@@ -80,7 +80,7 @@ def reading(trace: Trace) -> Reading:
         step_s=tuple(np.diff(edges).tolist()),
         phase_s=told_s,
         device_phase_s=told_s,
-        operators=replace(window(trace, rows, done, edges, threads, who, on_device=True), idle_s=reasons),
+        operators=replace(window(trace, rows, done, told, edges, threads, who, on_device=True), idle_s=reasons),
         sightings=sightings.at_lines(trace, rows, told, found, threads, who, idle),
         rank=trace.rank or 0,
         world_size=trace.world_size,
@@ -116,6 +116,7 @@ def window(
     trace: Trace,
     rows: Mask,
     done: StepKernels | None,
+    told: Steps,
     edges: Floats,
     threads: frozenset[int],
     who: Callers,
@@ -126,11 +127,19 @@ def window(
     as many as have so many events."""
     calls = trace.which(Kind.OPERATOR, Kind.RUNTIME) | (trace.which(Kind.ANNOTATION) & trace.named(COMPILED))
     counted = np.flatnonzero((np.isin(trace.lane, list(threads)) & calls) | rows)
-    upto = np.searchsorted(trace.start[counted], edges)
+    # A step has what was launched in it: a host that is ahead of the device launches in one step what runs in the next.
+    called = np.where(trace.launch >= 0, trace.start[np.maximum(trace.launch, 0)], trace.start)
+    counted = counted[np.argsort(called[counted], kind="stable")]
+    upto = np.searchsorted(called[counted], told.edges)
     count = max(1, int(np.searchsorted(upto - upto[0], _MOST_EVENTS, side="right")) - 1)
     chosen = counted[upto[0] : upto[count]]
-    wall_s = float(edges[count] - edges[0])
-    found = aggregate(_events(trace, chosen, who), num_steps=count, wall_s=wall_s, on_device=on_device)
+    found = aggregate(
+        _events(trace, chosen, who),
+        num_steps=count,
+        wall_s=float(edges[count] - edges[0]),
+        host_s=float(told.edges[count] - told.edges[0]),
+        on_device=on_device,
+    )
     if done is None:
         return found
     return replace(

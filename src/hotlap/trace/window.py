@@ -40,7 +40,7 @@ def completed(run: Run, path: Path) -> Run:
     trained_there = device is not None or run.device_type not in (None, "cpu")
     who = callers(trace, threads)
     kernels = None if device is None else StepKernels(trace, rows, told, who)
-    seen = window(trace, rows, kernels, edges, threads, who, on_device=trained_there)
+    seen = window(trace, rows, kernels, told, edges, threads, who, on_device=trained_there)
     run = replace(
         run,
         operators=replace(seen, dispatch_s=counted.dispatch_s, flops=counted.flops, moved_bytes=counted.moved_bytes),

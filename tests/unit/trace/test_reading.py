@@ -191,6 +191,22 @@ def test_a_host_that_runs_ahead_does_not_shorten_steps(tmp_path: Path) -> None:
     assert {one.code for one in rules.check(found.run)} <= {"compute-bound", "memory-bound"}
 
 
+def test_of_a_long_trace_the_first_steps_have_what_they_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host is ahead of the device by two steps: nothing of what it launched is lost where the window ends."""
+    monkeypatch.setattr("hotlap.trace.reading._MOST_EVENTS", 100)
+    made = Written()
+    for number in range(STEPS):
+        made.step(number, number * 300, 300)
+        for kernel in range(10):
+            made.launch(number * 300 + kernel * 20, at=10 + number * LENGTH + kernel * 100, length=100)
+    window = made.read(tmp_path).run.operators
+    assert window is not None
+    assert window.complete, window.why_not
+    assert (window.num_steps, window.num_kernels) == (3, 10)
+
+
 @pytest.mark.parametrize(("kind", "stays"), [("Memcpy HtoD (Pinned -> Device)", False), ("Memcpy DtoD", True)])
 def test_copies_beside_kernels_are_hidden(kind: str, stays: bool, tmp_path: Path) -> None:
     made = training()
