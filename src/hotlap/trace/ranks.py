@@ -4,7 +4,7 @@ Of a collective all ranks leave together, so what one spends in it beyond the sh
 That needs no common clock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -16,14 +16,18 @@ from hotlap.trace.reading import Reading
 from hotlap.trace.table import Floats, Kind
 from hotlap.units import duration
 
+# A rank that causes less of all waiting is not named.
+_LEAST_SHARE = 0.05
+
 
 def joined(readings: Sequence[Reading]) -> Run:
     """The run of the rank that the others wait for most, with the facts of all; of one reading its own."""
     if len(readings) == 1:
         return readings[0].run
     step_s = median(float(np.mean(one.run.step_s)) for one in readings)
-    waits: Sequence[float | None] = _waits(readings) or [None] * len(readings)
-    facts = [_facts(one, number, step_s, waits[number]) for number, one in enumerate(readings)]
+    shared = _shared(readings)
+    waits = _waits(shared) if shared else [None] * len(readings)
+    facts = [_facts(one, step_s, wait_s) for one, wait_s in zip(readings, waits, strict=True)]
     slowest = max(range(len(readings)), key=lambda number: facts[number].compute_s)
     run = readings[slowest].run
     size = max(len(readings), run.world_size)
@@ -31,17 +35,18 @@ def joined(readings: Sequence[Reading]) -> Run:
         f"{len(readings)} ranks were read; steps and phases are those of rank {run.rank}, which the others wait for. "
         f"Ranks step together: {duration(step_s)} a step, the median of what they recorded."
     )
-    return replace(run, ranks=tuple(facts), world_size=size, notes=(note, *run.notes))
+    notes = (note, *_who_is_late(shared, [one.run.rank for one in readings]))
+    return replace(run, ranks=tuple(facts), world_size=size, notes=(*notes, *run.notes))
 
 
-def _facts(one: Reading, number: int, step_s: float, wait_s: float | None) -> RankFacts:
+def _facts(one: Reading, step_s: float, wait_s: float | None) -> RankFacts:
     """Means a step. Ranks step together: what a rank does not spend in collectives, of the step that all share, is its
     own; where the recording of each began says nothing."""
     count = len(one.run.step_s)
     window = np.array([[one.edges[0], one.edges[-1]]])
     communication_s = spans.length(spans.common(one.timeline.communication, window)) / count
     return RankFacts(
-        rank=one.trace.rank if one.trace.rank is not None else number,
+        rank=one.run.rank,
         host=one.run.device,
         step_s=step_s,
         compute_s=max(0.0, step_s - communication_s),
@@ -51,22 +56,36 @@ def _facts(one: Reading, number: int, step_s: float, wait_s: float | None) -> Ra
     )
 
 
-def _waits(readings: Sequence[Reading]) -> list[float] | None:
-    """Seconds a step that each rank waited in collectives, over the steps that all of them recorded with the same ones;
-    None without such a step."""
+def _shared(readings: Sequence[Reading]) -> list[Floats]:
+    """(R, C) lengths of the collectives of each step that all ranks recorded with the same ones."""
     made = [_collectives(one) for one in readings]
-    common = [
-        step
+    return [
+        np.array([other[step][1] for other in made])
         for step, (names, _) in made[0].items()
         if names and all(step in other and other[step][0] == names for other in made)
     ]
-    if not common:
-        return None
-    waits = np.zeros(len(readings))
-    for step in common:
-        lengths = np.array([other[step][1] for other in made])
-        waits += np.sum(lengths - lengths.min(axis=0), axis=1)
-    return [float(one) for one in waits / len(common)]
+
+
+def _waits(shared: Sequence[Floats]) -> list[float | None]:
+    """Seconds a step that each rank waits in collectives."""
+    return list(np.mean([(lengths - lengths.min(axis=0)).sum(axis=1) for lengths in shared], axis=0).tolist())
+
+
+def _who_is_late(shared: Sequence[Floats], numbers: Sequence[int]) -> Iterator[str]:
+    """Of each collective the rank that comes last, by what the others wait for it."""
+    lost, count = np.zeros(len(numbers)), np.zeros(len(numbers), int)
+    for lengths in shared:
+        last = lengths.argmin(axis=0)
+        others_wait = (lengths - lengths.min(axis=0)).sum(axis=0) / (len(numbers) - 1)
+        np.add.at(lost, last, others_wait / len(shared))
+        np.add.at(count, last, 1)
+    told = [
+        f"rank {numbers[at]} to {count[at]} (the others wait {duration(float(lost[at]))} a step for it)"
+        for at in np.argsort(-lost).tolist()
+        if lost[at] >= _LEAST_SHARE * lost.sum() > 0
+    ]
+    if told:
+        yield f"Of {count.sum()} collectives last to come: {', '.join(told)}."
 
 
 def _collectives(one: Reading) -> dict[int, tuple[tuple[str, ...], Floats]]:

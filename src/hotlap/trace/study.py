@@ -2,11 +2,14 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import hotlap
 from hotlap import rules
+from hotlap.errors import UserError
 from hotlap.record import Purpose, State, Study, escaped
 from hotlap.trace import files, ranks, table
 from hotlap.trace.ceilings import ceilings
@@ -24,9 +27,28 @@ def read(names: Sequence[str]) -> tuple[Study, tuple[Reading, ...]]:
     Raises:
         UserError: one cannot be read, is no trace, or holds no work of a device.
     """
-    found = [reading(table.read(file)) for file in files.find(list(names))]
-    found.sort(key=lambda one: (one.trace.rank is None, one.trace.rank or 0))
+    found = _ranked([reading(table.read(file)) for file in files.find(list(names))])
     return _study(names, found), tuple(found)
+
+
+def _ranked(found: list[Reading]) -> list[Reading]:
+    """In the order of their ranks; of their names, where not every trace tells its rank.
+
+    Raises:
+        UserError: two traces are of the same rank.
+    """
+    ranks = [one.trace.rank for one in found]
+    if None in ranks:
+        found = sorted(found, key=lambda one: [int(part) for part in re.findall(r"\d+", one.trace.title)])
+        return [replace(one, run=replace(one.run, rank=number)) for number, one in enumerate(found)]
+    first: dict[int, Reading] = {}
+    for one in found:
+        if (other := first.setdefault(one.run.rank, one)) is not one:
+            raise UserError(
+                f"{other.trace.title} and {one.trace.title} are both of rank {one.run.rank}, and several traces are "
+                "read as the ranks of one job. Give one of each rank; two recordings are for hotlap compare."
+            )
+    return [first[rank] for rank in sorted(first)]
 
 
 def shown(study: Study, readings: Sequence[Reading]) -> Reading:

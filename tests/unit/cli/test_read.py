@@ -50,6 +50,36 @@ def test_python_can_ask_the_same(trace: Path) -> None:
     assert [one.code for one in study.findings] == ["input-bound"]
 
 
+def two_ranks(folder: Path, *ranks: int | None) -> list[str]:
+    """The one that is named last comes late to the collective, which ends for both at once."""
+    names = ["host.9.json", "host.10.json"]
+    for name, rank, late in zip(names, ranks, (0, 400), strict=True):
+        made = training()
+        made.rank, made.world_size = rank, 2
+        for number in range(5):
+            at = number * 1000 + 310 + late
+            made.launch(at - 20, at=at, length=500 - late, name="ncclDevKernel_AllReduce_Sum_f32", stream=20)
+        made.save(folder / name)
+    return names
+
+
+def test_ranks_without_a_number_are_those_of_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (run,) = read_trace(*reversed(two_ranks(tmp_path, None, None))).baseline
+    assert [round(1e6 * (one.wait_s or 0)) for one in run.ranks] == [400, 0]
+    assert run.rank == 1
+    late = "Of 5 collectives last to come: rank 1 to 5 (the others wait 400 us a step for it)."
+    assert run.notes[1] == late
+
+
+def test_two_traces_of_one_rank_are_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["read", *two_ranks(tmp_path, 3, 3)]) == 2
+    assert "host.9.json and host.10.json are both of rank 3" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "words", "why"),
     [
