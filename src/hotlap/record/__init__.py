@@ -40,7 +40,17 @@ from hotlap.record.machine import (
     Unit,
     Weight,
 )
-from hotlap.record.moments import InputPart, NonFinite, Number, Phase, SightingKind, Status, as_float, as_number
+from hotlap.record.moments import (
+    IdleReason,
+    InputPart,
+    NonFinite,
+    Number,
+    Phase,
+    SightingKind,
+    Status,
+    as_float,
+    as_number,
+)
 from hotlap.record.operators import NO_OPERATORS, CopyWork, KernelWork, Operator, OperatorWindow, ShapedOperator
 from hotlap.record.plan import BEYOND_EPOCH, EPOCH_STRETCH, SCHEMA, LeverSpec, Plan, Scalar, Turn, lever_title
 from hotlap.record.ranklog import Bucket, BucketPass, Meeting, RankLog, RankStep
@@ -92,6 +102,7 @@ __all__ = [
     "Finding",
     "Gpu",
     "HotLine",
+    "IdleReason",
     "InputPart",
     "Interval",
     "KernelWork",

@@ -102,3 +102,15 @@ class SightingKind(StrEnum):
     """A backward pass averages gradients over the processes although more will be added to them before the update."""
     RECOMPILE = "recompile"
     """A compiled function is compiled again."""
+
+
+class IdleReason(StrEnum):
+    """What the device of a trace waited for."""
+
+    INPUT = "the loader"
+    SYNC = "the host, which had waited for the device and only then went on"
+    ALLOCATION = "memory to be allocated or freed"
+    CALLS = "the host to launch one kernel after the other"
+    OPERATORS = "operators on the host, beyond what a launch takes"
+    PYTHON = "the script's own Python"
+    LAUNCH = "work that was launched already (latency, another stream)"

@@ -95,6 +95,9 @@ class OperatorWindow:
     """Union of all kernels and copies."""
     idle_s: Mapping[str, float] = field(default_factory=dict)
     """What the device waited for while it was idle -> seconds a step; empty where only a trace would tell."""
+    held_up: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of these reasons, by name: operators, or lines of the user's source, that the host was in meanwhile, and those
+    whose kernels came next -> seconds a step; costliest first, and no more than the trace names."""
     copy_s: float | None = None
     """Union of copies between host and device."""
     copy_exposed_s: float | None = None

@@ -13,6 +13,7 @@ from hotlap.units import count, duration, percent, size
 MOST_LINES = 8
 MOST_OPERATORS = 8
 MOST_OUTLIERS = 5
+MOST_NAMED = 4
 # Ends of a run are compared by this part of it, so that one odd stretch decides nothing.
 _END_SHARE = 0.1
 
@@ -134,8 +135,14 @@ def _idle(run: Run) -> Section | None:
     if run.operators is None or not run.operators.idle_s:
         return None
     ranked = sorted(run.operators.idle_s.items(), key=lambda item: -item[1])
-    rows = tuple((_cost(run, seconds), f"for {why}") for why, seconds in ranked)
+    rows = tuple((_cost(run, seconds), f"for {why}{_named(run.operators, why)}") for why, seconds in ranked)
     return _detail("What the device waited for while it was idle", rows=rows)
+
+
+def _named(seen: OperatorWindow, why: str) -> str:
+    """In which operators and lines most of it was lost."""
+    most = list(seen.held_up.get(why, {}).items())[:MOST_NAMED]
+    return f": {', '.join(f'{name} {duration(seconds)}' for name, seconds in most)}" if most else ""
 
 
 def _kernels(run: Run) -> Section | None:

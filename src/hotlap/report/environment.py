@@ -11,7 +11,19 @@ from hotlap.units import duration, size
 def rows(study: Study) -> tuple[tuple[str, str], ...]:
     """Name and value; what is not known says so."""
     run = timed(study)
+    if run is not None and run.excerpt is not None:
+        return tuple(_trace(study, run))
     return (*_study(study), *(_run(run) if run else ()), *(_machine(study.machine) if study.machine else ()))
+
+
+def _trace(study: Study, run: Run) -> Iterator[tuple[str, str]]:
+    """A recorded trace tells little of where it was made."""
+    yield "Trace", script(study)
+    yield "Read", study.created or UNKNOWN
+    yield "hotlap", study.hotlap or UNKNOWN
+    yield "Device", run.device
+    if run.world_size > 1:
+        yield "Processes", str(run.world_size)
 
 
 def _study(study: Study) -> Iterator[tuple[str, str]]:

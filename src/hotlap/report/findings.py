@@ -19,8 +19,11 @@ def cost(study: Study, finding: Finding) -> str:
 
 
 def _bound(study: Study, finding: Finding) -> str | None:
-    """ "at most 2.10x": the measured upper bound where there is one, else by its share; None where it is the step."""
-    known = next((one for one in study.ceilings if _CEILING_OF.get(finding.code) == one.name), None)
+    """ "at most 2.10x": the measured upper bound where there is one, else by its share; None where it is the step, or
+    the model itself, which never is free."""
+    if finding.code == "compute-bound":
+        return None
+    known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
     if known is not None:
         return f"at most {factor(known.speedup.mid)}"
     return f"at most {factor(1 / (1 - finding.share))}" if 0 <= finding.share < _ALL_OF_IT else None
@@ -28,21 +31,24 @@ def _bound(study: Study, finding: Finding) -> str | None:
 
 # Above it the rest of the step is within what phases are measured to.
 _ALL_OF_IT = 0.99
-_CEILING_OF = {
-    "input-bound": "input",
-    "transfer-bound": "transfers",
-    "communication-bound": "communication",
-    "optimizer-bound": "optimizer",
-    "host-bound": "host",
-    "launch-bound": "launches",
+_CEILINGS_OF = {
+    "input-bound": ("input",),
+    "transfer-bound": ("transfers",),
+    "communication-bound": ("communication",),
+    "optimizer-bound": ("optimizer",),
+    "host-bound": ("host", "host work"),
+    "launch-bound": ("launches",),
+    "sync-bound": ("sync",),
 }
 
 
 def remedy(study: Study, finding: Finding) -> str:
     """What a change for it may cost, and the next command."""
-    tries = finding.try_levers and _can_run_again(study)
-    levers = f" --levers {','.join(finding.try_levers)} {script(study)}"
-    following = f"Next: hotlap tune{levers}" if tries else f"What helps: hotlap explain {finding.code}"
+    following = f"What helps: hotlap explain {finding.code}"
+    if finding.try_levers and _can_run_again(study):
+        following = f"Next: hotlap tune --levers {','.join(finding.try_levers)} {script(study)}"
+    elif finding.try_levers:
+        following = f"Levers to try in the training itself: {', '.join(finding.try_levers)}. {following}"
     return f"Risk: {finding.risk} {following}" if finding.risk else following
 
 

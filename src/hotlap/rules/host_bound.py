@@ -22,7 +22,7 @@ After:
         confusion += torch.bincount(at, minlength=num_classes**2).view(num_classes, num_classes)
 """
 
-from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.record import Finding, IdleReason, Machine, Phase, Run
 from hotlap.rules import distribution_checks
 from hotlap.rules.step import (
     at_line,
@@ -31,6 +31,7 @@ from hotlap.rules.step import (
     hottest,
     longer_than_seen,
     mean_step_s,
+    named,
     on_cpu,
     parts,
     share_of,
@@ -62,11 +63,17 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
 
 def _idled(run: Run, cost_s: float) -> str | None:
     """By a trace, which tells Python from operators on the host; None without one."""
-    if run.operators is None or not run.operators.idle_s:
+    seen = run.operators
+    if seen is None or not seen.idle_s:
         return None
+    parts = (
+        f"{duration(seen.idle_s[reason])} {where}{named(seen, reason)}"
+        for reason, where in _MEANWHILE.items()
+        if seen.idle_s.get(reason, 0.0) >= _LEAST_PART * cost_s
+    )
     return (
         f"The device idles {duration(cost_s)} ({percent(share_of(run, cost_s))} of each step) while the host does more "
-        f"than launch the next kernel, {duration(run.operators.idle_s.get(_OWN, 0.0))} of it in {_OWN}"
+        f"than launch the next kernel: {', '.join(parts)}"
     )
 
 
@@ -78,7 +85,13 @@ def _whose(run: Run) -> str:
 
 
 _OWN = "the script's own Python"
-"""Also among the reasons for which the device of a trace idled."""
+_MEANWHILE = {
+    IdleReason.PYTHON: f"in {_OWN}",
+    IdleReason.OPERATORS: "in operators on the host",
+    IdleReason.ALLOCATION: "allocating and freeing memory",
+}
+# Less than this part of it is not worth a clause.
+_LEAST_PART = 0.1
 
 
 def _checks(run: Run) -> str:

@@ -15,7 +15,7 @@ After:
     model = torch.compile(Net())
 """
 
-from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.record import Finding, IdleReason, Machine, OperatorWindow, Phase, Run
 from hotlap.rules.step import finding, launch_s, model_levers, on_cpu, parts, share_of
 from hotlap.units import duration, percent
 
@@ -64,6 +64,12 @@ def _on_device(run: Run) -> Finding | None:
         "launch-bound",
         cost_s,
         f"The device idles {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of each step){kernels} "
-        "because the host has not launched the next one.",
+        f"because the host has not launched the next one{_next(seen)}.",
         levers=("cuda-graphs",) if run.compiled else ("cuda-graphs", "compile"),
     )
+
+
+def _next(seen: OperatorWindow) -> str:
+    """Whose kernels it waits for most, where a trace tells."""
+    most = list(seen.held_up.get(IdleReason.CALLS, {}))[:3]
+    return f", most often of {', '.join(most)}" if most else ""

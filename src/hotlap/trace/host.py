@@ -44,6 +44,10 @@ class Host:
         """torch itself is at work, or the runtime for it: neither loading, nor waiting, nor allocating."""
         return spans.either(self.copying, self.backward, self.operators)
 
+    def known(self) -> Spans:
+        """All of it: what remains is Python between them."""
+        return spans.either(self.input, self.waits, self.allocating, self.optimizer, self.calling())
+
 
 def look(trace: Trace, threads: frozenset[int]) -> Host:
     """Reads it from names, as Kineto and torch give them on CUDA and HIP."""

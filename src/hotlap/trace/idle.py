@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
+from hotlap.record import IdleReason
 from hotlap.trace import spans
 from hotlap.trace.host import Host, wait_rows
 from hotlap.trace.nesting import Callers
@@ -16,30 +16,18 @@ from hotlap.trace.timeline import Timeline
 _AFTER_WAIT_S = 50e-6
 
 
-class Why(StrEnum):
-    """What the device waited for."""
-
-    INPUT = "the loader"
-    SYNC = "the host, which had waited for the device and only then went on"
-    ALLOCATION = "memory to be allocated or freed"
-    CALLS = "the host to launch one kernel after the other"
-    OPERATORS = "operators on the host, beyond what a launch takes"
-    PYTHON = "the script's own Python"
-    LAUNCH = "work that was launched already (latency, another stream)"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
     """(G,) stretches in which nothing ran on the device."""
 
     start: Floats
     end: Floats
-    why: Mapping[Why, Floats]
+    why: Mapping[IdleReason, Floats]
     """(G,) seconds each; all reasons together make the stretch."""
     next: Ints
     """(G,) row of the event that ends it; -1 where nothing does."""
 
-    def seconds(self, why: Why) -> float:
+    def seconds(self, why: IdleReason) -> float:
         """Of all stretches."""
         return float(self.why[why].sum())
 
@@ -59,18 +47,20 @@ def explain(
     ends_with = _next(trace, rows, end)
     late = _late_until(trace, ends_with, start, end)
     parts = {
-        Why.INPUT: spans.within(host.input, start, late),
-        Why.SYNC: spans.within(host.waits, start, late),
-        Why.ALLOCATION: spans.within(host.allocating, start, late),
-        Why.CALLS: spans.within(host.optimizer, start, late),
-        Why.OPERATORS: spans.within(host.calling(), start, late),
+        IdleReason.INPUT: spans.within(host.input, start, late),
+        IdleReason.SYNC: spans.within(host.waits, start, late),
+        IdleReason.ALLOCATION: spans.within(host.allocating, start, late),
+        IdleReason.CALLS: spans.within(host.optimizer, start, late),
+        IdleReason.OPERATORS: spans.within(host.calling(), start, late),
     }
-    parts[Why.PYTHON] = np.maximum(0.0, (late - start) - sum(parts.values()))
-    launching = np.minimum(parts[Why.OPERATORS] + parts[Why.PYTHON], launch_s(trace, rows, who))
-    parts[Why.CALLS] += _moved(parts, (Why.OPERATORS, Why.PYTHON), launching)
+    parts[IdleReason.PYTHON] = np.maximum(0.0, (late - start) - sum(parts.values()))
+    launching = np.minimum(parts[IdleReason.OPERATORS] + parts[IdleReason.PYTHON], launch_s(trace, rows, who))
+    parts[IdleReason.CALLS] += _moved(parts, (IdleReason.OPERATORS, IdleReason.PYTHON), launching)
     owed = _waited(trace, found, threads, start, late)
-    parts[Why.SYNC] += _moved(parts, (Why.ALLOCATION, Why.CALLS, Why.OPERATORS, Why.PYTHON), owed)
-    return Idle(start=start, end=end, next=ends_with, why={**parts, Why.LAUNCH: end - late})
+    parts[IdleReason.SYNC] += _moved(
+        parts, (IdleReason.ALLOCATION, IdleReason.CALLS, IdleReason.OPERATORS, IdleReason.PYTHON), owed
+    )
+    return Idle(start=start, end=end, next=ends_with, why={**parts, IdleReason.LAUNCH: end - late})
 
 
 def launch_s(trace: Trace, rows: Mask, who: Callers) -> float:
@@ -83,7 +73,7 @@ def launch_s(trace: Trace, rows: Mask, who: Callers) -> float:
     return float(np.median(each[which])) if len(calls) else 0.0
 
 
-def _moved(parts: dict[Why, Floats], sources: tuple[Why, ...], wanted: Floats) -> Floats:
+def _moved(parts: dict[IdleReason, Floats], sources: tuple[IdleReason, ...], wanted: Floats) -> Floats:
     """Takes up to so many seconds of each stretch from these reasons, in equal shares; how many it took."""
     possible = sum((parts[one] for one in sources), np.zeros_like(wanted))
     moved: Floats = np.minimum(wanted, possible)

@@ -11,7 +11,8 @@ from hotlap.trace.table import Kind, Mask, Trace
 _FRAME = re.compile(r"(?P<path>[^;()<>]+\.py)\((?P<line>\d+)\): (?P<function>[^;]+)")
 # Of a library, not of the user's: as Kineto shortens their paths, and as it does not.
 _LIBRARY = re.compile(
-    r"^(?:torch|torchvision|numpy|accelerate|transformers|lightning|pytorch_lightning|threading|contextlib|runpy)[/.]"
+    r"^(?:torch|torchvision|numpy|accelerate|transformers|lightning|pytorch_lightning|threading|contextlib|runpy"
+    r"|multiprocessing|concurrent|importlib|collections|dataclasses|functools|logging|weakref)[/.]"
     r"|site-packages|dist-packages|/lib/python\d"
 )
 
@@ -52,7 +53,7 @@ def callers(trace: Trace, threads: frozenset[int]) -> Callers:
 def _on_lane(trace: Trace, rows: Mask) -> Iterator[tuple[int, Caller]]:
     """Rows come in the order of their begins, the longer first: what is open then is around them."""
     chosen = np.flatnonzero(rows)
-    lines = {int(one): line for one in np.unique(trace.name[rows]) if (line := _line(trace.names[one])) is not None}
+    lines = {int(one): line for one in np.unique(trace.name[rows]) if (line := line_of(trace.names[one])) is not None}
     columns = (trace.start[chosen], trace.end[chosen], trace.kind[chosen], trace.name[chosen])
     operators: list[tuple[float, int]] = []
     frames: list[tuple[float, Line]] = []
@@ -74,11 +75,11 @@ def _written(trace: Trace, operator: int) -> Line | None:
     """From the stack that older versions wrote into the operator."""
     if operator < 0 or trace.stack[operator] < 0:
         return None
-    frames = (_line(frame) for frame in trace.stacks[trace.stack[operator]].split(";"))
+    frames = (line_of(frame) for frame in trace.stacks[trace.stack[operator]].split(";"))
     return next((one for one in frames if one is not None), None)
 
 
-def _line(name: str) -> Line | None:
+def line_of(name: str) -> Line | None:
     """A frame of the user's own code, as Kineto names it; None for all else."""
     found = _FRAME.match(name.strip())
     if found is None or _LIBRARY.search(found["path"]):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotlap.record import Phase
+from hotlap.record import IdleReason, Phase
 from hotlap.trace import spans
 from hotlap.trace.host import Host
-from hotlap.trace.idle import Idle, Why
+from hotlap.trace.idle import Idle
 from hotlap.trace.spans import Spans
 from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline
@@ -17,14 +17,14 @@ from hotlap.trace.timeline import Timeline
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.INPUT)
 
 # None: what the device waits for while the model or the optimizer is launched belongs to that phase.
-_IDLE_PHASE: Mapping[Why, Phase | None] = {
-    Why.INPUT: Phase.INPUT,
-    Why.SYNC: Phase.SYNC,
-    Why.ALLOCATION: Phase.OTHER,
-    Why.OPERATORS: Phase.OTHER,
-    Why.PYTHON: Phase.OTHER,
-    Why.CALLS: None,
-    Why.LAUNCH: None,
+_IDLE_PHASE: Mapping[IdleReason, Phase | None] = {
+    IdleReason.INPUT: Phase.INPUT,
+    IdleReason.SYNC: Phase.SYNC,
+    IdleReason.ALLOCATION: Phase.OTHER,
+    IdleReason.OPERATORS: Phase.OTHER,
+    IdleReason.PYTHON: Phase.OTHER,
+    IdleReason.CALLS: None,
+    IdleReason.LAUNCH: None,
 }
 
 

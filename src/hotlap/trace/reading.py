@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hotlap.errors import UserError
-from hotlap.record import OperatorWindow, Run, Status
-from hotlap.trace import excerpt, phases, sightings, steps
+from hotlap.record import IdleReason, OperatorWindow, Run, Status
+from hotlap.trace import excerpt, numbers, phases, sightings, steps
 from hotlap.trace import host as hosts
 from hotlap.trace import idle as idles
+from hotlap.trace.hold_ups import hold_ups
 from hotlap.trace.host import Host
-from hotlap.trace.idle import Idle, Why
+from hotlap.trace.idle import Idle
 from hotlap.trace.nesting import Callers, callers
 from hotlap.trace.operators import COMPILED, Event, aggregate, is_operator
 from hotlap.trace.phases import Launched
@@ -24,6 +25,7 @@ from hotlap.units import percent
 
 # Of copies, those that never leave the device.
 _STAYS = r"Memcpy (?:DtoD|PtoP)"
+_COMPILED = rf"{COMPILED}|Torch-Compiled Region|triton_(?:poi|red|per|tem)_"
 # Beyond, operators and kernels are counted in the first steps only.
 _MOST_EVENTS = 200_000
 
@@ -72,7 +74,12 @@ def reading(trace: Trace) -> Reading:
     launched = phases.launched(trace, rows, host)
     done = StepKernels(trace, rows, told, who)
     told_s = phases.seconds(launched, found, edges, idle)
-    reasons = {str(why): idle.seconds(why) / (len(edges) - 1) for why in Why if idle.seconds(why) > 0}
+    count = len(edges) - 1
+    reasons = {str(why): idle.seconds(why) / count for why in IdleReason if idle.seconds(why) > 0}
+    named = {
+        str(why): {name: seconds / count for name, seconds in found_in.items()}
+        for why, found_in in hold_ups(trace, idle, host, threads, who).items()
+    }
     run = Run(
         status=Status.COMPLETE,
         device=trace.devices.get(device, f"device {device}"),
@@ -80,8 +87,13 @@ def reading(trace: Trace) -> Reading:
         step_s=tuple(np.diff(edges).tolist()),
         phase_s=told_s,
         device_phase_s=told_s,
-        operators=replace(window(trace, rows, done, told, edges, threads, who, on_device=True), idle_s=reasons),
+        operators=replace(
+            window(trace, rows, done, told, edges, threads, who, on_device=True), idle_s=reasons, held_up=named
+        ),
         sightings=sightings.at_lines(trace, rows, told, found, threads, who, idle),
+        # What is computed in half precision already, and by torch.compile, needs no such lever.
+        autocast=numbers.precision(trace, done) in numbers.HALF,
+        compiled=trace.named(_COMPILED).any().item(),
         rank=trace.rank or 0,
         world_size=trace.world_size,
         excerpt=excerpt.drawn(edges, host, found, launched.computing),

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hotlap.record import Sighting, SightingKind
+from hotlap.record import IdleReason, Sighting, SightingKind
 from hotlap.trace import host as hosts
 from hotlap.trace import spans
-from hotlap.trace.idle import Idle, Why
+from hotlap.trace.idle import Idle
 from hotlap.trace.nesting import Caller, Callers, Line
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
@@ -50,7 +50,7 @@ def at_lines(
     count = len(told.edges) - 1
     exposed = spans.within(found.exposed_copies, trace.start[copies], trace.end[copies])
     return (
-        *_waits(trace, waits, who, cost_s=idle.seconds(Why.SYNC) / count, steps=count),
+        *_waits(trace, waits, who, cost_s=idle.seconds(IdleReason.SYNC) / count, steps=count),
         *_copies(trace, copies, exposed, who, steps=count),
     )
 

@@ -4,8 +4,6 @@ Operations of matrix products, convolutions and attention come from shapes, wher
 told by how long it took on the device that it ran on: bytes at a usual part of its bandwidth, operations of its peak.
 """
 
-import re
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
@@ -17,7 +15,7 @@ from hotlap.predict.catalogue import Device, resolve
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import Kind, Operator, Stage, Workload
 from hotlap.record import Phase
-from hotlap.trace import arguments, kernels
+from hotlap.trace import arguments, kernels, numbers
 from hotlap.trace.kernels import Work
 from hotlap.trace.phases import COMPUTING
 from hotlap.trace.reading import Reading
@@ -40,8 +38,6 @@ _KINDS = {
     Work.OTHER: Kind.ELEMENTWISE,
 }
 _STAGES = {Phase.BACKWARD: Stage.BACKWARD, Phase.OPTIMIZER: Stage.OPTIMIZER}
-_PRECISIONS = {"bfloat16": Precision.BF16, "float16": Precision.FP16, "float64": Precision.FP64}
-_BRAIN, _HALF = re.compile(r"bf16|BFloat16"), re.compile(r"f16|fp16|half|Half|hgemm|h884|h1688|h16816")
 _TO_DEVICE = r"Memcpy HtoD|CopyHostToDevice"
 # Usual parts of the peaks. A forecast is brought to the step that was measured, so they move only the balance.
 _OF_BANDWIDTH, _OF_PEAK = 0.75, 0.5
@@ -75,7 +71,7 @@ def workload(one: Reading, *, devices: Iterable[Device] = ()) -> Workload:
     groups = _groups(one)
     if not groups:
         raise UserError(f"{one.trace.title} holds no kernel that computes within its steps: nothing to forecast.")
-    precision = _precision(one)
+    precision = numbers.precision(one.trace, one.kernels)
     steps = len(one.run.step_s)
     input_s, workers = _input(one)
     notes = [f"read from a trace of {one.run.device}"]
@@ -150,27 +146,6 @@ def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision:
         written_bytes=moved / 3,
         count=count / steps,
     )
-
-
-def _precision(one: Reading) -> Precision:
-    """That most of the time of products is spent in, by types where they were recorded and else by names of kernels."""
-    trace, done = one.trace, one.kernels
-    seconds: dict[Precision, float] = defaultdict(float)
-    for name, operator, spent in zip(trace.name[done.rows], done.operators, done.seconds, strict=True):
-        kernel = trace.names[name]
-        on_cores = kernels.on_matrix_cores(kernel)
-        if on_cores is None:
-            continue
-        inputs = trace.inputs[operator] if operator >= 0 else -1
-        dtype = arguments.read(trace.arguments[inputs]).dtype if inputs >= 0 else ""
-        if dtype in _PRECISIONS:
-            found = _PRECISIONS[dtype]
-        elif not dtype and on_cores and (_BRAIN.search(kernel) or _HALF.search(kernel)):
-            found = Precision.BF16 if _BRAIN.search(kernel) else Precision.FP16
-        else:
-            found = Precision.TF32 if on_cores else Precision.IEEE
-        seconds[found] += spent
-    return max(seconds, key=lambda precision: seconds[precision], default=Precision.FP32)
 
 
 def step_s(one: Reading) -> float:

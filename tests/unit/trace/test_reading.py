@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from hotlap import rules
 from hotlap.errors import UserError
-from hotlap.record import Phase
+from hotlap.record import IdleReason, Phase
 from hotlap.trace import export, ranks
-from hotlap.trace.idle import Why
 from hotlap.units import duration
 from tests.unit.trace.test_parse import ODD
 from tests.unit.trace.written import Written
@@ -53,7 +52,7 @@ def test_steps_by_the_profilers_marks_and_the_device_by_its_clock(tmp_path: Path
 
 def test_a_device_that_starves_is_input_bound(tmp_path: Path) -> None:
     found = training(input_us=690).read(tmp_path)
-    assert per_step(found.idle.seconds(Why.INPUT)) == pytest.approx(690, rel=1e-3)
+    assert per_step(found.idle.seconds(IdleReason.INPUT)) == pytest.approx(690, rel=1e-3)
     assert found.run.mean_phase_s(Phase.INPUT) == pytest.approx(690 * US, rel=1e-3)
     assert rules.check(found.run)[0].code == "input-bound"
 
@@ -83,16 +82,32 @@ def test_loading_behind_queued_kernels_costs_nothing(tmp_path: Path) -> None:
         made.launch(at, at=at + 7, length=993)
         made.loading(at + 50, 600)
     found = made.read(tmp_path)
-    assert found.idle.seconds(Why.INPUT) == 0
+    assert found.idle.seconds(IdleReason.INPUT) == 0
     assert "input-bound" not in {one.code for one in rules.check(found.run)}
 
 
 def test_python_while_the_device_idles_is_host_bound(tmp_path: Path) -> None:
     found = training(python_us=600).read(tmp_path)
-    assert per_step(found.idle.seconds(Why.PYTHON)) == pytest.approx(1000 - 300 - 10, rel=0.02)
+    assert per_step(found.idle.seconds(IdleReason.PYTHON)) == pytest.approx(1000 - 300 - 10, rel=0.02)
     (finding,) = (one for one in rules.check(found.run) if one.code == "host-bound")
-    python_s = found.idle.seconds(Why.PYTHON) / STEPS
-    assert finding.evidence.endswith(f"{duration(python_s)} of it in the script's own Python.")
+    python_s = found.idle.seconds(IdleReason.PYTHON) / STEPS
+    assert finding.evidence.endswith(f"than launch the next kernel: {duration(python_s)} in the script's own Python.")
+
+
+def test_what_held_the_device_up_is_named_by_the_innermost_line_or_mark(tmp_path: Path) -> None:
+    """Of 600 us of Python 450 lie in a function of the user's; without stacks in a `record_function`."""
+    stacks, marks = training(python_us=600), training(python_us=600)
+    for number in range(STEPS):
+        stacks.host("python_function", "train.py(31): main", number * LENGTH, 900)
+        stacks.host("python_function", "data/mixing.py(9): mix", number * LENGTH + 100, 450)
+        stacks.host("python_function", "torch/random.py(9): seed", number * LENGTH + 200, 100)
+        marks.host("user_annotation", "augment", number * LENGTH + 100, 450)
+    by_line, by_mark = (made.read(tmp_path).run.operators for made in (stacks, marks))
+    assert by_line is not None and by_mark is not None
+    lines, marked = (one.held_up[IdleReason.PYTHON] for one in (by_line, by_mark))
+    assert list(lines) == ["data/mixing.py:9 mix", "train.py:31 main"]
+    assert lines["data/mixing.py:9 mix"] == pytest.approx(450 * US, rel=0.02)
+    assert marked == {"augment": pytest.approx(450 * US, rel=0.02)}
 
 
 def test_operators_that_keep_the_host_from_launching_are_host_bound(tmp_path: Path) -> None:
@@ -105,15 +120,18 @@ def test_operators_that_keep_the_host_from_launching_are_host_bound(tmp_path: Pa
         for kernel in range(40):
             made.launch(at + 600 + kernel * 10, at=at + 607 + kernel * 10, length=2)
     found = made.read(tmp_path)
-    assert per_step(found.idle.seconds(Why.OPERATORS)) == pytest.approx(600 - 10, rel=0.02)
-    assert per_step(found.idle.seconds(Why.PYTHON)) == pytest.approx(0, abs=5)
-    assert [one.code for one in rules.check(found.run)] == ["host-bound", "launch-bound"]
+    assert per_step(found.idle.seconds(IdleReason.OPERATORS)) == pytest.approx(600 - 10, rel=0.02)
+    assert per_step(found.idle.seconds(IdleReason.PYTHON)) == pytest.approx(0, abs=5)
+    host_bound, launch_bound = rules.check(found.run)
+    assert (host_bound.code, launch_bound.code) == ("host-bound", "launch-bound")
+    assert "in operators on the host (aten::sort 590 us)" in host_bound.evidence
+    assert launch_bound.evidence.endswith("has not launched the next one, most often of aten::mm.")
 
 
 def test_python_behind_a_wait_is_the_waits_as_far_as_that_cost_it(tmp_path: Path) -> None:
     """The host waits 297 us in each step, so it could have been ahead by so much."""
     found = training(python_us=200, wait=True).read(tmp_path)
-    assert per_step(found.idle.seconds(Why.SYNC)) == pytest.approx(297, rel=0.25)
+    assert per_step(found.idle.seconds(IdleReason.SYNC)) == pytest.approx(297, rel=0.25)
     (sighting,) = found.run.sightings
     assert (sighting.what, sighting.per_step) == ("aten::item", 1.0)
     assert "sync-bound" in {one.code for one in rules.check(found.run)}
@@ -127,7 +145,7 @@ def test_a_wait_for_a_device_that_is_done_costs_nothing(tmp_path: Path) -> None:
         made.launch(at, at=at + 7, length=100)
         made.host("cuda_runtime", "cudaStreamSynchronize", at + 900, 2)
     found = made.read(tmp_path)
-    assert per_step(found.idle.seconds(Why.SYNC)) == pytest.approx(2, rel=0.3)
+    assert per_step(found.idle.seconds(IdleReason.SYNC)) == pytest.approx(2, rel=0.3)
     assert "sync-bound" not in {one.code for one in rules.check(found.run)}
 
 
@@ -139,7 +157,9 @@ def test_small_kernels_that_are_launched_one_by_one_are_launch_bound(tmp_path: P
         for kernel in range(99):
             made.launch(at + kernel * 10, at=at + kernel * 10 + 7, length=2)
     found = made.read(tmp_path)
-    assert per_step(found.idle.seconds(Why.CALLS) + found.idle.seconds(Why.LAUNCH)) == pytest.approx(790, rel=0.05)
+    assert per_step(found.idle.seconds(IdleReason.CALLS) + found.idle.seconds(IdleReason.LAUNCH)) == pytest.approx(
+        790, rel=0.05
+    )
     assert rules.check(found.run)[0].code == "launch-bound"
 
 
@@ -148,7 +168,7 @@ def test_memory_that_is_allocated_anew(tmp_path: Path) -> None:
     for number in range(STEPS):
         made.host("cuda_runtime", "cudaMalloc", number * LENGTH + 400, 200, correlation=10_000 + number)
     found = made.read(tmp_path)
-    assert per_step(found.idle.seconds(Why.ALLOCATION)) == pytest.approx(200, rel=1e-3)
+    assert per_step(found.idle.seconds(IdleReason.ALLOCATION)) == pytest.approx(200, rel=1e-3)
 
 
 def test_the_line_of_a_wait_is_the_users_own(tmp_path: Path) -> None:
@@ -353,9 +373,9 @@ def test_reasons_make_up_what_the_device_idled(work: list[tuple[int, int]], load
         free = max(free, at + 7) + length
         made.launch(at, at=free - length, length=length)
     found = made.read(tmp_path)
-    idled = sum(found.idle.seconds(why) for why in Why)
+    idled = sum(found.idle.seconds(why) for why in IdleReason)
     assert idled == pytest.approx(float(np.sum(found.idle.end - found.idle.start)), abs=1e-9)
-    assert all(found.idle.seconds(why) >= 0 for why in Why)
+    assert all(found.idle.seconds(why) >= 0 for why in IdleReason)
 
 
 def test_an_optimizer_of_many_small_kernels_is_told_from_the_model(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.record import SightingKind, Study
+from hotlap.record import IdleReason, SightingKind, Study
 from hotlap.trace import export, files, read_trace, table
-from hotlap.trace.idle import Why
 from hotlap.trace.reading import Reading, reading
 
 TRACES = Path(__file__).parents[3].parent / "shared" / "data" / "traces"
@@ -88,6 +87,6 @@ def test_every_format_and_maker(name: str, steps: int, device: str, first: str) 
 def test_an_inference_has_one_step_and_is_launch_bound() -> None:
     found = told("h100-nsfw-inference")
     assert len(found.run.step_s) == 1
-    assert found.idle.seconds(Why.INPUT) == 0
+    assert found.idle.seconds(IdleReason.INPUT) == 0
     assert found.run.operators is not None
     assert found.run.operators.num_kernels == 154
