@@ -113,8 +113,6 @@ class Arm:
     """Without what all have: the baseline."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Texts to be compared as they are; the levers of such an arm are variables of the environment."""
-    warmup: int = 0
-    """At least so many steps before it is timed."""
 
 
 BASELINE = Arm(bare=True)
@@ -164,8 +162,7 @@ class Design:
         return [self._plan_of(arm, plan, under) for arm in self.arms]
 
     def _plan_of(self, arm: Arm, plan: Plan, under: Callable[[Plan, Stack], Plan]) -> Plan:
-        warmup = max(plan.warmup, arm.warmup)
-        plan = replace(plan, arms=(arm.installed,), free_input=arm.free_input, warmup=warmup)
+        plan = replace(plan, arms=(arm.installed,), free_input=arm.free_input)
         if arm.replaced:
             return replace(plan, always=arm.levers, replaced=arm.replaced)
         return under(plan, self.levers_of(arm))

@@ -35,10 +35,6 @@ class Candidate:
     """Logarithm of the speed-up that was seen; of a stack, if its levers' multiply."""
     shown: bool = False
     """It gained so clearly that it is no chance."""
-    on_top_of: Stack = ()
-    """What it was compared with."""
-    num_trials: int = 0
-    """Of it alone, so far as it is known from them."""
     trial: Trial | None = None
     """That comparison, as the study holds it; None where it was not made."""
     afresh: bool = False
@@ -191,7 +187,6 @@ class Candidates:
                 levers=tuple(map(levers.from_spec, trial.levers)),
                 log_gain=_log_seen(trial),
                 shown=True,
-                on_top_of=trial.on_top_of,
                 trial=trial,
                 afresh=self._is_afresh(),
             )
@@ -199,17 +194,13 @@ class Candidates:
             if trial.kind == "screening" and not all(map(self._was_accepted, trial.levers))
         ]
 
-    def doubtful(self) -> list[Candidate]:
-        """What seemed to gain alone when it was last compared, and could not be shown to."""
-        return [
-            self._alone(lever, log_gain=_log_seen(own[-1]), on_top_of=own[-1].on_top_of, num_trials=len(own))
-            for lever in self._not_rejected()
-            if (own := self._trials_of(lever)) and _may_gain(own[-1]) and not self._is_settled(lever)
-        ]
-
     def unshown(self) -> list[Candidate]:
-        """Of that, what was not compared again, by itself or with others."""
-        return [one for one in self.doubtful() if one.num_trials == 1]
+        """What seemed to gain alone, could not be shown to, and was not compared again, by itself or with others."""
+        return [
+            self._alone(lever, log_gain=_log_seen(own[0]))
+            for lever in self._not_rejected()
+            if len(own := self._trials_of(lever)) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
+        ]
 
     def is_refused(self, stack: Candidate) -> bool:
         """These were compared as one, or as what is left of one by now, and not accepted."""

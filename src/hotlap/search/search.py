@@ -256,7 +256,7 @@ class Search:
 
     def _is_compared(self, one: Candidate) -> bool:
         """It was shown to gain on top of what is accepted now."""
-        return one.trial is not None and bool(one.trial.runs) and one.on_top_of == self.stack
+        return one.trial is not None and bool(one.trial.runs) and one.trial.on_top_of == self.stack
 
     def _heats_s(self, one: Candidate) -> float:
         return 0.0 if self._is_compared(one) else _CLEAR * self._executor.estimate_s(switched=one.switched)
