@@ -92,7 +92,7 @@ class Search:
         return self._progress(trial) is not Progress.GO_ON
 
     def _progress(self, trial: Trial) -> Progress:
-        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope))
+        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope, without=trial))
 
     @property
     def worth_trying(self) -> bool:

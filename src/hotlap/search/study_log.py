@@ -75,10 +75,11 @@ class StudyLog:
         if sentence not in self.study.warnings:
             self.change("warnings", warnings=(*self.study.warnings, sentence))
 
-    def pooled(self, scope: str) -> Pool | None:
-        """Variance of all comparisons of this scope so far, those of equal things included."""
+    def pooled(self, scope: str, *, without: Trial | None = None) -> Pool | None:
+        """Variance of all comparisons of this scope so far, those of equal things included, and `without` left out: its
+        own spread must not count twice."""
         groups = [noise.log_ratios for noise in self.study.noise if noise.scope == scope]
-        groups += [trial.log_ratios for trial in self.study.trials if trial.scope == scope]
+        groups += [trial.log_ratios for trial in self.study.trials if trial.scope == scope and trial is not without]
         return pool(groups)
 
 

@@ -36,6 +36,10 @@ def test_a_stack_that_seemed_to_gain_much_is_told_as_one_lever_is() -> None:
     assert told is not None and told.startswith("cached-dataset + workers num_workers=2 seemed to make a step 2.02x")
 
 
+def test_what_three_processes_saw_is_not_decided_by_counting_their_spread_twice() -> None:
+    assert not search(trial(CACHED, saw=(1.30, 1.35, 1.40)), noise=()).decided
+
+
 def test_what_seemed_to_gain_and_was_decided_since_is_told_no_more() -> None:
     alone = trial(CACHED, saw=(2.5,))
     slower = (0.90, 0.91, 0.92, 0.90)
