@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotlap.experiment.table import PAUSES_SHARE
+from hotlap.experiment.table import usual_longest_s
 from hotlap.record import Interval
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def level(step_s: Sequence[float]) -> Level | None:
     if _num_batches(len(steps)) < 2 or not np.all(np.isfinite(steps)) or steps.min() <= 0:
         return None
     # Of so few that each is a batch nobody can tell which is rare.
-    rare = max(1, int(PAUSES_SHARE * len(steps))) if len(steps) >= 2 * MIN_BATCH else 0
-    longest = np.sort(steps)[-1 - rare]
-    mean_s, error_s, freedom = _mean(np.minimum(steps, longest))
+    if len(steps) >= 2 * MIN_BATCH:
+        steps = np.minimum(steps, usual_longest_s(steps))
+    mean_s, error_s, freedom = _mean(steps)
     return Level(mean_s=mean_s, log_error=error_s / mean_s, freedom=freedom)
 
 

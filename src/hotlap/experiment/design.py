@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from hotlap.experiment.edited import EditedScript, Stack
+from hotlap.experiment.table import mean_step_s
 from hotlap.record import Machine, Plan, Run, Turn
 from hotlap.record.order import whole_rounds
 
@@ -41,6 +42,7 @@ class Sizes:
     """How long to measure. Made from the first, timed run of the baseline."""
 
     step_s: float
+    """On average, rare pauses of the machine left out."""
     setup_s: float
     """From the start of a trial's process to its first step."""
     block: int
@@ -60,7 +62,7 @@ class Sizes:
     @classmethod
     def of(cls, run: Run, machine: Machine) -> "Sizes":
         """From the baseline on this machine."""
-        step_s = sum(run.step_s) / len(run.step_s)
+        step_s = mean_step_s(run)
         # Short blocks for long steps: rounds must stay affordable.
         block = 11 if step_s < 0.05 else 5 if step_s < 0.1 else 3
         rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_ARM_S / (block * step_s))))

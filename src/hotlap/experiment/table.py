@@ -134,7 +134,19 @@ def _mean_cost(parts: "Sequence[NDArray[np.float64]]") -> float:
     """Mean over blocks of their mean step, rare pauses cut down."""
     import numpy as np
 
-    steps = np.sort(np.concatenate(parts))
-    num_cut = max(1, int(PAUSES_SHARE * len(steps)))
-    longest = steps[-1 - num_cut]
-    return float(np.mean([np.minimum(part, longest).mean() for part in parts]))
+    longest_s = usual_longest_s(np.concatenate(parts))
+    return float(np.mean([np.minimum(part, longest_s).mean() for part in parts]))
+
+
+def usual_longest_s(step_s: "NDArray[np.float64]") -> float:
+    """To which rare pauses are cut down: the longest step but for `PAUSES_SHARE` of them, and for one at least."""
+    import numpy as np
+
+    return float(np.sort(step_s)[-1 - max(1, int(PAUSES_SHARE * len(step_s)))])
+
+
+def mean_step_s(run: Run) -> float:
+    """Of all its steps, rare pauses cut down: one in some hundreds would be taken for a part of each."""
+    import numpy as np
+
+    return _mean_cost([np.asarray(run.step_s, dtype=np.float64)])

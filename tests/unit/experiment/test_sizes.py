@@ -3,6 +3,8 @@
 import pytest
 
 from hotlap.experiment import Sizes
+from hotlap.record import Run, Status
+from tests.unit.tune.world import MACHINE
 
 FIRST = Sizes(step_s=0.01, setup_s=6.0, block=11, steps=100, warmup=20, evidence_steps=60, together=2, cores=2.0)
 
@@ -16,3 +18,12 @@ def test_the_confirmation_makes_the_imports_that_forks_need_not_make() -> None:
     sizes = FIRST.after([1.0], forked=True)
     assert sizes.heat_s(2) == pytest.approx(FIRST.heat_s(2) - 5.0)
     assert sizes.heat_s(2, afresh=True) == FIRST.heat_s(2)
+
+
+def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are() -> None:
+    def planned(*step_s: float) -> Sizes:
+        return Sizes.of(Run(status=Status.COMPLETE, device="cpu", step_s=step_s), MACHINE)
+
+    quiet = planned(*[0.01] * 200)
+    assert planned(*[0.01] * 199, 3.0) == quiet
+    assert planned(*[0.01, 0.01, 0.01, 0.05] * 50).step_s == pytest.approx(0.02)
