@@ -12,7 +12,7 @@ from hotlap.experiment.statistics import (
     FALSE_CONFIRMATION,
     FALSE_GAIN,
     Progress,
-    can_stop,
+    Rule,
     interval,
     pool,
     smallest_gain,
@@ -95,7 +95,7 @@ def test_two_equal_things_claim_a_gain_as_rarely_as_promised(
         known = pool([NOISES[name](rng, calibration)])
         drawn = NOISES[name](rng, planned)
         for n in range(1, planned + 1):
-            progress = can_stop(drawn[:n], pooled_variance=known, planned=planned, false_gain=false_gain)
+            progress = Rule(planned=planned, false_gain=false_gain).progress(drawn[:n], known)
             if progress is not Progress.GO_ON:
                 break
         if progress is Progress.GAIN:
@@ -113,7 +113,7 @@ def test_a_gain_well_above_the_noise_is_found() -> None:
         drawn = [x + math.log(1.10) for x in NOISES["quiet"](rng, 5)]
         progress = Progress.GO_ON
         for n in range(1, 6):
-            progress = can_stop(drawn[:n], pooled_variance=known, planned=5)
+            progress = Rule(planned=5).progress(drawn[:n], known)
             if progress is not Progress.GO_ON:
                 break
         found += progress is Progress.GAIN

@@ -2,9 +2,10 @@
 
 from hotlap.experiment.design import BASELINE, Arm, Design, Runs, Sizes
 from hotlap.experiment.edited import EditedScript, Stack
-from hotlap.experiment.effects import PLANNED, Effect, Rule, compare
+from hotlap.experiment.effects import Effect, compare
 from hotlap.experiment.exclusive import Exclusive
 from hotlap.experiment.executor import Executor, Heat, Pace
+from hotlap.experiment.statistics import PLANNED, Rule
 
 __all__ = [
     "BASELINE",

@@ -9,41 +9,13 @@ from hotlap.experiment import statistics
 from hotlap.experiment.design import Arm, Design
 from hotlap.experiment.executor import Executor, Heat
 from hotlap.experiment.failure import Failed
-from hotlap.experiment.statistics import Pool, Progress
+from hotlap.experiment.statistics import Pool, Progress, Rule
 from hotlap.experiment.total import break_even_step, one_time_s
-from hotlap.record import LEAST_GAIN, Failure, Interval, Run, of_arm
-
-# Heats at most for one comparison. Fewer when it is clear before.
-PLANNED = 5
+from hotlap.record import Failure, Interval, Run, of_arm
 
 # A heat whose base failed says nothing of the others, and one that was stopped before it had enough steps, as on a
 # machine that others began to use, says nothing at all: it is run again; not more often than this.
 _MOST_LOST = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """When a comparison ends; what each part does is said at `statistics.can_stop`."""
-
-    planned: int = PLANNED
-    """Heats at most. Said before the first, as looks are counted."""
-    line: float = LEAST_GAIN
-    false_gain: float = statistics.FALSE_GAIN
-    patient: bool = False
-    """An interval is wanted, so no fewer processes than that takes are timed, however clear it is."""
-
-    def progress(self, log_ratios: Sequence[float], pooled: Pool | None) -> Progress:
-        """Where a comparison stands that saw these."""
-        if self.patient and len(log_ratios) < statistics.FEWEST_SHOWN:
-            return Progress.GO_ON
-        return statistics.can_stop(
-            log_ratios,
-            pooled_variance=pooled,
-            planned=self.planned,
-            line=self.line,
-            patient=self.patient,
-            false_gain=self.false_gain,
-        )
 
 
 @dataclass(slots=True)

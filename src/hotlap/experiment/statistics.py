@@ -7,6 +7,7 @@ process step times share its memory layout, its clock and its neighbours, so its
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from hotlap.record import LEAST_GAIN, Interval
@@ -21,7 +22,7 @@ LEAST_SD = 0.005
 # A comparison whose own variance is this unlikely under the pool does not belong to it, and stands alone.
 FOREIGN_P = 0.01
 # What all looks of one trial together may spend on a false "gain". Half of the 1% that hotlap promises: the other
-# half is for noise that is not normal (see `can_stop`).
+# half is for noise that is not normal (see `Rule`).
 FALSE_GAIN = 0.005
 # The same for each of the two comparisons that confirm a study (the patched copy, and the levers if that fails), which
 # is of what gained already. If forty levers that bring nothing were tried, in a fifth of all studies (40 x FALSE_GAIN)
@@ -31,6 +32,10 @@ FALSE_CONFIRMATION = 0.0125
 FEWEST_SHOWN = 3
 # What one look may spend on dropping a lever that is worth it. Generous: a lever near the line is worth little.
 FALSE_DROP = 0.05
+
+
+# Heats at most for one comparison. Fewer when it is clear before.
+PLANNED = 5
 
 
 class Progress(StrEnum):
@@ -81,7 +86,7 @@ def interval(log_ratios: Sequence[float], *, pooled_variance: Pool | None = None
     (Student's t, 3 degrees) and for processes in a fast and a slow mode, from three processes on, or from two with a
     pool. It falls short for two processes in two modes without a pool (87%: both pairs may show the same false ratio,
     and nothing betrays it), and for one process with a pool of 4 (92% under heavy tails, 93% with a rare slow mode).
-    So a claim needs `can_stop`, which knows this.
+    So a claim needs a `Rule`, which knows this.
     """
     bounds = _bounds(log_ratios, pooled_variance, tail=0.025)
     if bounds is None:
@@ -105,39 +110,44 @@ def smallest_gain(log_ratios: Sequence[float], *, num_processes: int) -> float:
     return math.exp(min(reach * sd / math.sqrt(num_processes), 700.0))
 
 
-def can_stop(
-    log_ratios: Sequence[float],
-    *,
-    pooled_variance: Pool | None,
-    planned: int,
-    line: float = LEAST_GAIN,
-    patient: bool = False,
-    false_gain: float = FALSE_GAIN,
-) -> Progress:
-    """After each process of a trial: is it clear whether the speed-up is above `line`? `planned`: processes at most.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When a comparison ends: is it clear whether the speed-up is above `line`?
 
-    Each look spends a part of `false_gain`; look k gets twice as much as look k - 1 (less than that where more than
-    eight are planned), so a large gain stops early and most is left for the last look. The parts are simply added up
-    (Bonferroni), which holds however looks depend on one another. A trial that could not become a GAIN even if its
-    upper bound were the truth ends early as well, unless `patient`: then the interval counts, not only whether it is a
-    GAIN. Whatever is a GAIN here has a 95% interval above `line`; the reverse does not hold, so accept on GAIN only.
+    Each look, one after each process, spends a part of `false_gain`; look k gets twice as much as look k - 1 (less than
+    that where more than eight are planned), so a large gain stops early and most is left for the last look. The parts
+    are simply added up (Bonferroni), which holds however looks depend on one another. A trial that could not become a
+    GAIN even if its upper bound were the truth ends early as well. Whatever is a GAIN here has a 95% interval above
+    `line`; the reverse does not hold, so accept on GAIN only.
     """
-    n = len(log_ratios)
-    looks = max(planned, n, 1)
-    goal = math.log(line)
-    strict = _bounds(log_ratios, pooled_variance, tail=_spend(n, looks, false_gain))
-    if strict is not None and strict[0] > goal and n >= fewest_for_a_gain(pooled_variance):
-        return Progress.GAIN
-    loose = _bounds(log_ratios, pooled_variance, tail=FALSE_DROP)
-    if loose is not None and loose[2] < goal:
-        return Progress.NO_GAIN
-    hopeless = (
-        not patient
-        and n > 1
-        and loose is not None
-        and loose[2] < goal + _margin(log_ratios, pooled_variance, looks, false_gain)
-    )
-    return Progress.UNSHOWN if hopeless or n >= planned else Progress.GO_ON
+
+    planned: int = PLANNED
+    """Processes at most. Said before the first, as looks are counted."""
+    line: float = LEAST_GAIN
+    false_gain: float = FALSE_GAIN
+    patient: bool = False
+    """An interval is wanted, not only whether it is a GAIN: no fewer processes than that takes are timed."""
+
+    def progress(self, log_ratios: Sequence[float], pooled: Pool | None) -> Progress:
+        """Where a comparison stands that saw these."""
+        n = len(log_ratios)
+        if self.patient and n < FEWEST_SHOWN:
+            return Progress.GO_ON
+        looks = max(self.planned, n, 1)
+        goal = math.log(self.line)
+        strict = _bounds(log_ratios, pooled, tail=_spend(n, looks, self.false_gain))
+        if strict is not None and strict[0] > goal and n >= fewest_for_a_gain(pooled):
+            return Progress.GAIN
+        loose = _bounds(log_ratios, pooled, tail=FALSE_DROP)
+        if loose is not None and loose[2] < goal:
+            return Progress.NO_GAIN
+        hopeless = (
+            not self.patient
+            and n > 1
+            and loose is not None
+            and loose[2] < goal + _margin(log_ratios, pooled, looks, self.false_gain)
+        )
+        return Progress.UNSHOWN if hopeless or n >= self.planned else Progress.GO_ON
 
 
 def _spend(look: int, looks: int, false_gain: float) -> float:

@@ -12,7 +12,7 @@ from hotlap.tune.ceilings import ceilings, has_workers
 from hotlap.units import factor
 
 # Log-ratios of equal things (A/A) before anything is tried: they give the noise, and the variance that later heats
-# share. With four a trial whose outcome is clear needs two heats only (statistics.can_stop). Three equal processes in
+# share. With four a trial whose outcome is clear needs two heats only (statistics.Rule). Three equal processes in
 # a heat give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
 _RATIOS = 4
 EQUAL = 3

@@ -31,7 +31,7 @@ _LITTLE = 1.05
 _FEWEST_BATCHES = 8
 
 # Seeds, each once with the baseline's batches and once with larger ones. Four are the fewest that may show a gain
-# without a pool (statistics.can_stop).
+# without a pool (statistics.Rule).
 _SEEDS = 4
 # Steps of the baseline whose losses are compared, at least and at most.
 _LEAST_STEPS, _MOST_STEPS = 100, 4000
@@ -136,7 +136,7 @@ class Recipes:
 
     def _ruled(self, curve: tuple[BatchPoint, ...], size: int, seeds: Sequence[TimeToLoss]) -> Recipe:
         ratios = [math.log(one.before_s / one.after_s) for one in seeds]
-        accepted = statistics.can_stop(ratios, pooled_variance=None, planned=len(ratios)) is Progress.GAIN
+        accepted = Rule(planned=len(ratios)).progress(ratios, None) is Progress.GAIN
         before_s, after_s = fmean(one.before_s for one in seeds), fmean(one.after_s for one in seeds)
         loss = fmean(one.loss for one in seeds)
         told = f"A loss of {loss:.4g} was reached in {duration(after_s)} instead of {duration(before_s)} of training"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 
 from hotlap.experiment import Arm, Effect, Runs
-from hotlap.experiment.statistics import FALSE_CONFIRMATION, Progress, can_stop
+from hotlap.experiment.statistics import FALSE_CONFIRMATION, Progress, Rule
 from hotlap.levers.threads import Threads
 from hotlap.record import Result, Run, Verdict, WhatIf
 from hotlap.rules.thread_oversubscription import fair_threads, threads_of_all
@@ -22,7 +22,7 @@ _STEPS, _WARMUP = 60, 5
 _ENOUGH_S = 8.0
 
 PAIRS = 4
-"""Pairs of whole runs in which a gain can be shown though nothing else is known of the noise (`can_stop`)."""
+"""Pairs of whole runs in which a gain can be shown though nothing else is known of the noise (`Rule`)."""
 
 Pairs = Sequence[tuple[Run, Run]]
 """Whole runs one after the other: of the baseline, and with fewer threads in every process."""
@@ -91,7 +91,7 @@ def conclude(log: StudyLog, pairs: Pairs) -> None:
     spec = Threads(count=pairs[0][1].num_threads or 1).spec()
     ratios = [math.log(base.median_step_s() / other.median_step_s()) for base, other in pairs]
     effect = Effect(Arm(levers=(spec,)), ratios, runs=list(pairs))
-    progress = can_stop(ratios, pooled_variance=None, planned=PAIRS, patient=True, false_gain=FALSE_CONFIRMATION)
+    progress = Rule(planned=PAIRS, false_gain=FALSE_CONFIRMATION).progress(ratios, None)
     why = f"Whole runs were compared, one after the other. {_NOT_COMPARED}"
     log.add(replace(log.trial(effect, levers=(spec,)), why=why))
     speedup = effect.speedup(None)

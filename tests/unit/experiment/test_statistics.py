@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from hotlap.experiment.statistics import Progress, can_stop, contrasts, fewest_for_a_gain, interval, pool, smallest_gain
+from hotlap.experiment.statistics import Progress, Rule, contrasts, fewest_for_a_gain, interval, pool, smallest_gain
 from hotlap.experiment.table import MIN_ROUNDS, log_ratio_of_runs, log_ratios_of_arms
 from hotlap.experiment.total import break_even_step
 from hotlap.record import Run, Status
@@ -177,23 +177,23 @@ def test_the_smallest_gain_needs_a_measurement() -> None:
 
 
 def test_a_large_gain_stops_after_two_processes() -> None:
-    assert can_stop([1.2], pooled_variance=(1e-4, 4), planned=5) is Progress.GO_ON
-    assert can_stop([1.2, 1.19], pooled_variance=(1e-4, 4), planned=5) is Progress.GAIN
+    assert Rule(planned=5).progress([1.2], (1e-4, 4)) is Progress.GO_ON
+    assert Rule(planned=5).progress([1.2, 1.19], (1e-4, 4)) is Progress.GAIN
 
 
 def test_no_gain_is_seen_early_and_a_small_one_is_not_guessed() -> None:
     quiet = (1e-4, 6)
-    assert can_stop([0.0, 0.001], pooled_variance=quiet, planned=5) is Progress.NO_GAIN
-    assert can_stop([0.03, 0.02], pooled_variance=quiet, planned=5) is Progress.GO_ON
-    assert can_stop([0.03, 0.02, 0.025, 0.02, 0.03], pooled_variance=quiet, planned=5) is Progress.UNSHOWN
+    assert Rule(planned=5).progress([0.0, 0.001], quiet) is Progress.NO_GAIN
+    assert Rule(planned=5).progress([0.03, 0.02], quiet) is Progress.GO_ON
+    assert Rule(planned=5).progress([0.03, 0.02, 0.025, 0.02, 0.03], quiet) is Progress.UNSHOWN
 
 
 def test_what_could_hardly_become_a_gain_ends_early_and_what_could_does_not() -> None:
     noisy = (0.02, 4)
-    assert can_stop([-0.09, -0.06], pooled_variance=noisy, planned=5) is Progress.UNSHOWN
-    assert can_stop([-0.09, -0.06], pooled_variance=noisy, planned=5, patient=True) is Progress.GO_ON
-    assert can_stop([-0.09], pooled_variance=noisy, planned=5) is Progress.GO_ON, "one may be chance"
-    assert can_stop([0.12, 0.17], pooled_variance=noisy, planned=5) is Progress.GO_ON
+    assert Rule(planned=5).progress([-0.09, -0.06], noisy) is Progress.UNSHOWN
+    assert Rule(planned=5, patient=True).progress([-0.09, -0.06], noisy) is Progress.GO_ON
+    assert Rule(planned=5).progress([-0.09], noisy) is Progress.GO_ON, "one may be chance"
+    assert Rule(planned=5).progress([0.12, 0.17], noisy) is Progress.GO_ON
 
 
 def test_ending_early_hardly_ever_ends_what_would_have_become_a_gain() -> None:
@@ -202,7 +202,7 @@ def test_ending_early_hardly_ever_ends_what_would_have_become_a_gain() -> None:
     for _ in range(2000):
         known = pool([rng.normal(0, sd, 5).tolist()])
         drawn = rng.normal(math.log(1.06), sd, 5).tolist()
-        states = [can_stop(drawn[:n], pooled_variance=known, planned=5) for n in range(1, 6)]
+        states = [Rule(planned=5).progress(drawn[:n], known) for n in range(1, 6)]
         if Progress.GAIN in states:
             could += 1
             ended += Progress.UNSHOWN in states[: states.index(Progress.GAIN)]
@@ -211,14 +211,14 @@ def test_ending_early_hardly_ever_ends_what_would_have_become_a_gain() -> None:
 
 
 def test_two_processes_without_a_pool_are_too_few_witnesses() -> None:
-    assert can_stop([5.0, 5.0], pooled_variance=None, planned=5) is Progress.GO_ON
-    assert can_stop([5.0] * 3, pooled_variance=(1e-4, 1), planned=3) is Progress.UNSHOWN
-    assert can_stop([5.0] * 4, pooled_variance=None, planned=5) is Progress.GAIN
+    assert Rule(planned=5).progress([5.0, 5.0], None) is Progress.GO_ON
+    assert Rule(planned=3).progress([5.0] * 3, (1e-4, 1)) is Progress.UNSHOWN
+    assert Rule(planned=5).progress([5.0] * 4, None) is Progress.GAIN
 
 
 def test_nothing_measured_is_nothing_known() -> None:
-    assert can_stop([], pooled_variance=None, planned=3) is Progress.GO_ON
-    assert can_stop([], pooled_variance=(1e-4, 3), planned=0) is Progress.UNSHOWN
+    assert Rule(planned=3).progress([], None) is Progress.GO_ON
+    assert Rule(planned=0).progress([], (1e-4, 3)) is Progress.UNSHOWN
 
 
 def test_a_one_time_cost_pays_back_at_a_step_or_never() -> None:
@@ -259,5 +259,5 @@ def test_an_obvious_gain_is_called_one_after_the_fewest_processes_and_not_before
     known = (0.01**2, freedom) if freedom else None
     fewest = fewest_for_a_gain(known)
     ratios = [math.log(180.0), math.log(179.0), math.log(181.0), math.log(180.0)]
-    found = [can_stop(ratios[:n], pooled_variance=known, planned=fewest) for n in range(1, fewest + 1)]
+    found = [Rule(planned=fewest).progress(ratios[:n], known) for n in range(1, fewest + 1)]
     assert found == [Progress.GO_ON] * (fewest - 1) + [Progress.GAIN]
