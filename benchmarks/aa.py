@@ -12,7 +12,7 @@ from pathlib import Path
 
 import results_file
 from hotlap import machine
-from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import Arm, Design, Effect, Rule, Sizes, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.launch import Launcher
 from hotlap.record import Plan, Study
@@ -53,13 +53,18 @@ class Silent:
         """Something is known now."""
 
 
+def new_log(launcher: Launcher, options: Options) -> StudyLog:
+    """A study of which nothing is known yet."""
+    study = Study(command=options.command, cwd=options.cwd, created="", key="")
+    return StudyLog(study, options, machine.look(), launcher, Silent())
+
+
 def study(launcher: Launcher, options: Options) -> dict[str, object]:
     """One study; what it found about nothing."""
-    log = StudyLog(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
-    run = first_look(log, launcher)
+    log = new_log(launcher, options)
+    run = first_look(log)
     log.change("baseline", baseline=(run,))
-    sizes = Sizes.of(run, machine.look())
-    executor = Executor(launcher, options.plan, sizes)
+    executor = log.executor(Sizes.of(run, log.machine))
     calibrate(log, executor)
     row: dict[str, object] = {"step_s": run.median_step_s()}
     for scope in ("step", "process"):

@@ -26,13 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.unit.tune.world import MACHINE, World, new_study, options_for
 from tests.unit.tune.world import SCRIPT as OF_THE_WORLD
 
-from aa import Silent, launched
-from hotlap import machine
-from hotlap.experiment import Arm, Design, Executor, Sizes
+from aa import Silent, launched, new_log
+from hotlap.experiment import Arm, Design, Sizes
 from hotlap.experiment.table import blocks
-from hotlap.record import Plan, Run, Study, Verdict
+from hotlap.record import Plan, Run, Verdict
 from hotlap.search import StudyLog
-from hotlap.tune import Tuner
+from hotlap.tune import tuned
 from hotlap.tune.first_look import first_look
 
 STUDIES = 200
@@ -81,8 +80,10 @@ def record(num_heats: int) -> None:
     heats: list[list[Turns]] = []
     alone: list[Turns] = []
     with launched() as (launcher, options):
-        log = StudyLog(Study(command=options.command, cwd=options.cwd, created="", key=""), options, Silent())
-        executor = Executor(launcher, options.plan, Sizes.of(first_look(log, launcher), machine.look()))
+        log = new_log(launcher, options)
+        run = first_look(log)
+        log.change("baseline", baseline=(run,))
+        executor = log.executor(Sizes.of(run, log.machine))
         for k in range(num_heats):
             heat = [_turns(run) for run in executor.heat(Design(arms=(Arm(),) * TOGETHER)).runs]
             if not all(heat):
@@ -155,7 +156,7 @@ def _study(
         chance=random.Random(seed),
     )
     options = options_for(str(script), long_budget_s=540.0)
-    study = Tuner(world, options, MACHINE, Silent(), now=world.now).run(new_study(options))
+    study = tuned(StudyLog(new_study(options), options, MACHINE, world, Silent(), now=world.now))
     trials = [trial for trial in study.trials if trial.kind in ("lever", "screening") and trial.scope != "none"]
     accepted = {str(spec["name"]) for spec in study.result.levers} if study.result is not None else set()
     return {

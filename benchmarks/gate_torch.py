@@ -23,12 +23,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("PYTHONHASHSEED", "0")
 
 import results_file
+from aa import Silent
 from harms.planted import ALL_CONTRACTS, EVERY_SCRIPT, HARMLESS, HARMS, Change
 from harms.recording import Recorder
+from hotlap import machine
 from hotlap.experiment import Sizes
 from hotlap.gate import Ruling
-from hotlap.record import Verdict
-from hotlap.search import Options
+from hotlap.record import Study, Verdict
+from hotlap.search import Options, StudyLog
 from hotlap.tune.evidence import GateRuns
 
 HERE = Path(__file__).resolve().parent
@@ -76,7 +78,10 @@ class Bench:
         text = path.read_text(encoding="utf-8")
         if case.script not in self._gates:
             options = Options(command=(sys.executable, str(path)), cwd=str(SCRIPTS), title=path.name)
-            self._gates[case.script] = GateRuns(Recorder(self._records, {str(path): text}), options, self._sizes, [])
+            study = Study(command=options.command, cwd=options.cwd, created="", key="")
+            recorder = Recorder(self._records, {str(path): text})
+            log = StudyLog(study, options, machine.look(), recorder, Silent())
+            self._gates[case.script] = GateRuns(log, self._sizes)
         planting = (
             f"import sys; sys.path.insert(0, {str(HERE)!r}); from harms.planted import plant; plant({case.name!r})"
         )

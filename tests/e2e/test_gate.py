@@ -9,9 +9,10 @@ import pytest
 from hotlap.experiment import Sizes
 from hotlap.launch import Launcher
 from hotlap.record import Verdict, as_float
-from hotlap.tune import Options
+from hotlap.tune import Options, StudyLog
 from hotlap.tune.evidence import GateRuns
 from tests.e2e.running import SCRIPTS
+from tests.unit.tune.world import MACHINE, Silent, new_study
 
 pytestmark = pytest.mark.e2e
 
@@ -28,7 +29,11 @@ def launcher() -> Iterator[Launcher]:
 
 def gate_runs(launcher: Launcher, kind: str) -> GateRuns:
     options = Options(command=(sys.executable, str(SCRIPT), kind), cwd=str(SCRIPTS), title=SCRIPT.name)
-    return GateRuns(launcher, options, SIZES, ())
+    return gate_runs_of(launcher, options, SIZES)
+
+
+def gate_runs_of(launcher: Launcher, options: Options, sizes: Sizes) -> GateRuns:
+    return GateRuns(StudyLog(new_study(options), options, MACHINE, launcher, Silent()), sizes)
 
 
 def test_an_update_that_misses_rows_of_a_strided_parameter_is_refused(launcher: Launcher) -> None:
@@ -57,7 +62,7 @@ def test_a_loss_that_is_nan_from_the_start_leaves_nothing_to_pass(launcher: Laun
 def saving(launcher: Launcher) -> GateRuns:
     """Judges changes of a script that makes more than trained weights; its baseline runs are made once."""
     options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
-    return GateRuns(launcher, options, replace(SIZES, evidence_steps=60), ())
+    return gate_runs_of(launcher, options, replace(SIZES, evidence_steps=60))
 
 
 UNSEEN_IN_THE_LOSS = {

@@ -81,8 +81,7 @@ def _checked(args: argparse.Namespace) -> "Checked":
     from hotlap.launch import Launcher
     from hotlap.levers import Numerics
     from hotlap.record import Study
-    from hotlap.tune import Options
-    from hotlap.tune.referee import Referee
+    from hotlap.tune import Options, StudyLog, checked
 
     cwd = Path(os.getcwd())
     aim = target.parse([args.before, *args.tail], cwd=cwd, command="check")
@@ -113,10 +112,8 @@ def _checked(args: argparse.Namespace) -> "Checked":
             templates=True,
         ) as launcher,
     ):
-        referee = Referee(
-            launcher, options, machine.look(), _Told(live), texts=texts, weakest=Numerics(args.numerics), limit=limit
-        )
-        return referee.check(study)
+        log = StudyLog(study, options, machine.look(), launcher, _Told(live))
+        return checked(log, texts, weakest=Numerics(args.numerics), limit=limit)
 
 
 class _Told:

@@ -12,7 +12,7 @@ from hotlap.errors import UserError
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
     from hotlap.cli.workbench import Workbench
-    from hotlap.tune import Options, Scope
+    from hotlap.tune import Options, Wanted
 
 # A study without trials ends by itself; this only bounds what a script with slow steps may take (a quarter for the
 # first run).
@@ -88,16 +88,17 @@ def _check_together(args: argparse.Namespace) -> None:
 def _measure(args: argparse.Namespace, aim: "Target", cwd: Path) -> int:
     from hotlap import machine
     from hotlap.record import State
-    from hotlap.tune import Measurer
+    from hotlap.tune import StudyLog, measured
 
-    options, scope = _wishes(args, aim, cwd)
+    options, wanted = _wishes(args, aim, cwd)
     bench = _bench(args, aim, cwd)
     bench.interrupt.listen()
     code = 0
     with bench.showing(budget_s=None):
         try:
             with bench.launching(aim, timeout_s=options.timeout_s) as launcher:
-                bench.study = Measurer(launcher, options, machine.look(), bench, scope=scope).run(bench.study)
+                log = StudyLog(bench.study, options, machine.look(), launcher, bench)
+                bench.study = measured(log, wanted, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
         except KeyboardInterrupt:
             bench.study = replace(bench.study, state=State.INTERRUPTED)
             code = 130
@@ -105,9 +106,9 @@ def _measure(args: argparse.Namespace, aim: "Target", cwd: Path) -> int:
     return code
 
 
-def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Options, Scope]":
+def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Options, Wanted]":
     """What is measured, and how."""
-    from hotlap.tune import WATCHES, Options, Scope, Wanted
+    from hotlap.tune import WATCHES, Options, Wanted
 
     options = Options(
         command=aim.command,
@@ -124,7 +125,7 @@ def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Option
         watches=WATCHES,
         epoch_end=True,
     )
-    return options, Scope(wanted=wanted, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
+    return options, wanted
 
 
 def _bench(args: argparse.Namespace, aim: "Target", cwd: Path) -> "Workbench":

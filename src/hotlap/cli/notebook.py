@@ -21,7 +21,7 @@ from hotlap.errors import HotlapError, UserError
 from hotlap.launch import Launcher
 from hotlap.record import Purpose, Study
 from hotlap.report import html, terminal
-from hotlap.tune import WATCHES, Measurer, Options, Scope, Tuner, Wanted
+from hotlap.tune import WATCHES, Options, StudyLog, Wanted, measured, tuned
 
 Command = str | Path | Sequence[str]
 # A study without trials ends by itself; this only bounds what a script with slow steps may take.
@@ -73,10 +73,9 @@ def measure(
     aim, options = _asked(command, budget_s=_MEASURE_S, timeout_s=timeout_s, seed=seed, name="measure")
     options = replace(options, more_time="raise timeout_s")
     wanted = Wanted(steps=steps, warmup=warmup, watches=WATCHES, epoch_end=True)
-    scope = Scope(wanted=wanted, repeat=not quick, sweep=sweep and not quick)
 
-    def work(launcher: Launcher, observer: "_Keeper") -> Study:
-        return Measurer(launcher, options, machine.look(), observer, scope=scope).run(observer.study)
+    def work(log: StudyLog) -> Study:
+        return measured(log, wanted, repeat=not quick, sweep=sweep and not quick)
 
     return _studied(aim, options, work, purpose=Purpose.MEASURE)
 
@@ -107,11 +106,7 @@ def tune(
         by_name(name)
     aim, options = _asked(command, budget_s=budget_s, timeout_s=timeout_s, seed=seed, name="tune")
     options = replace(options, levers=None if levers is None else tuple(levers), more_time="raise budget_s")
-
-    def work(launcher: Launcher, observer: "_Keeper") -> Study:
-        return Tuner(launcher, options, machine.look(), observer).run(observer.study)
-
-    return _studied(aim, options, work, purpose=Purpose.TUNE)
+    return _studied(aim, options, tuned, purpose=Purpose.TUNE)
 
 
 def _asked(
@@ -132,9 +127,8 @@ def _asked(
 class _Keeper:
     """Observes a study: keeps it on its shelf as it grows, and tells what is being done."""
 
-    def __init__(self, study: Study, place: shelf.Shelf, shown: live.Live) -> None:
-        self.study = study
-        self.place = place
+    def __init__(self, place: shelf.Shelf, shown: live.Live) -> None:
+        self._place = place
         self._shown = shown
 
     def doing(self, text: str) -> None:
@@ -143,13 +137,12 @@ class _Keeper:
 
     def changed(self, study: Study, part: str) -> None:
         """Saved; what cannot be saved now may be at the end."""
-        self.study = study
         with suppress(UserError):
-            self.place.save(study)
+            self._place.save(study)
 
 
 def _studied(
-    aim: target.Target, options: Options, work: Callable[[Launcher, _Keeper], Study], *, purpose: Purpose
+    aim: target.Target, options: Options, work: Callable[[StudyLog], Study], *, purpose: Purpose
 ) -> ShownStudy:
     cwd, created = Path(options.cwd), shelf.now()
     study = Study(
@@ -168,7 +161,8 @@ def _studied(
         Launcher(environment=levers_environment, folders=folders, timeout_s=options.timeout_s) as launcher,
     ):
         place.check()
-        found = shown_study(work(launcher, _Keeper(study, place, shown)))
+        log = StudyLog(study, options, machine.look(), launcher, _Keeper(place, shown))
+        found = shown_study(work(log))
         try:
             place.save(found)
             place.write("report.html", html.render(found))

@@ -176,12 +176,12 @@ class _Tuning:
 
     def _tune(self) -> None:
         from hotlap import machine
-        from hotlap.tune import Tuner
+        from hotlap.tune import StudyLog, tuned
 
         bench, options = self._bench, self._options
         seen = replace(machine.look(), memory_limit_bytes=options.memory_bytes)
         with bench.launching(self._aim, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes) as launcher:
-            bench.study = Tuner(launcher, options, seen, bench).run(bench.study)
+            bench.study = tuned(StudyLog(bench.study, options, seen, launcher, bench))
 
     def _show_known(self, study: "Study") -> None:
         for part in ("baseline", "findings", "ceilings", "noise"):

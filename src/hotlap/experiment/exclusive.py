@@ -18,10 +18,10 @@ _TAKEN = re.compile(
 class Exclusive:
     """A launcher that starts one process after the other once two of a heat were in each other's way.
 
-    `several`: each of them is a job of several processes, some of which may have met those of the other job.
+    `several`: is each of them a job of several processes, some of which may have met those of the other job?
     """
 
-    def __init__(self, runs: Runs, warn: Callable[[str], None], *, several: bool = False) -> None:
+    def __init__(self, runs: Runs, warn: Callable[[str], None], *, several: Callable[[], bool]) -> None:
         self._runs = runs
         self._warn = warn
         self._several = several
@@ -33,7 +33,7 @@ class Exclusive:
             return self._runs(plans, limit_s=limit_s)
         if not self._alone:
             found = self._runs(plans, limit_s=limit_s)
-            reason = _in_the_way(found, several=self._several)
+            reason = _in_the_way(found, several=self._several())
             if reason is None:
                 return found
             self._alone = True

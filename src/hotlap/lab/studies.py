@@ -18,7 +18,7 @@ from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
 from hotlap.record import Interval, Phase, Purpose, Result, Run, State, Study
 from hotlap.search import Options
-from hotlap.tune import WATCHES, Measurer, Scope, Tuner, Wanted
+from hotlap.tune import WATCHES, StudyLog, Wanted, measured, tuned
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 # A run that makes no step for so long is given up.
@@ -83,15 +83,15 @@ class Bench:
             purpose=Purpose.MEASURE,
         )
         options = replace(self.options, budget_s=_MEASURE_S)
-        scope = Scope(wanted=wanted, sweep=not quick, repeat=repeat)
-        return Measurer(self.launcher, options, machine.look(), self, scope=scope).run(study)
+        log = StudyLog(study, options, machine.look(), self.launcher, self)
+        return measured(log, wanted, sweep=not quick, repeat=repeat)
 
     def tuned(self, study: Study, *, budget_s: float) -> Study:
         """With levers tried, as `hotlap tune` tries them."""
         options = replace(self.options, budget_s=budget_s)
         study = replace(study, purpose=Purpose.TUNE, state=State.RUNNING, budget_s=budget_s, elapsed_s=0.0)
         study = replace(study, total_steps=options.total_steps or study.baseline[0].planned_steps)
-        return Tuner(self.launcher, options, machine.look(), self).run(study)
+        return tuned(StudyLog(study, options, machine.look(), self.launcher, self))
 
     def traced(self) -> Traced:
         """Some steps, and one of them operator by operator; a run of its own.

@@ -137,9 +137,9 @@ def alternative(name: str, taken: Iterable[str]) -> str | None:
 class Candidates:
     """Reads from the study what was tried, so it goes on where it stopped. `together`: processes that may be alive."""
 
-    def __init__(self, log: StudyLog, machine: Machine, *, together: int) -> None:
+    def __init__(self, log: StudyLog, *, together: int) -> None:
         self._log = log
-        self._machine = machine
+        self._machine = log.machine
         self._together = together
         self._passed: tuple[Study, list[Lever]] | None = None
 

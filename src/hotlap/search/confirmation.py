@@ -124,7 +124,6 @@ class Confirmation:
             after=effect.run,
             patch=patched.diff or None,
             changes=patched.changes,
-            baseline=(self._log.study.baseline[0], *self._gate.known),
         )
 
     def _comes_too_late(self, effect: Effect, total: Interval | None) -> str | None:

@@ -16,7 +16,7 @@ from hotlap.experiment import PLANNED, Design, Effect, Executor, Rule, Stack, co
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
 from hotlap.experiment.total import never_shorter, too_late
 from hotlap.gate import Ruling
-from hotlap.record import Run, Trial, Verdict, lever_title
+from hotlap.record import Trial, Verdict, lever_title
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
 from hotlap.search.study_log import Key, StudyLog, facts, key
@@ -46,9 +46,6 @@ _CONFIRMING = 3
 
 class Gate(Protocol):
     """Is training unharmed? Makes the runs that it takes to say so."""
-
-    known: list[Run]
-    """Runs of the baseline, with evidence."""
 
     def judge(self, stack: Stack) -> Ruling:
         """The script under `stack` against the baseline."""
@@ -110,11 +107,13 @@ class Search:
         trials = [trial for trial in self._log.study.trials if trial.scope != "none"]
         settled = [trial for trial in trials if trial.failure is not None or trial.runs]
         settled += [trial for trial in trials if self._progress(trial) is Progress.NO_GAIN]
-        latest = {key(trial.levers): trial for trial in trials}
-        doubtful = [
-            trial for levers, trial in latest.items() if not any(levers <= key(other.levers) for other in settled)
-        ]
-        best = max(doubtful, key=lambda trial: trial.seen or 0.0, default=None)
+        doubtful: dict[Key, Trial] = {}
+        for trial in trials:
+            levers = key(trial.levers)
+            if not any(levers <= key(other.levers) for other in settled):
+                earlier = doubtful[levers].log_ratios if levers in doubtful else ()
+                doubtful[levers] = replace(trial, log_ratios=(*earlier, *trial.log_ratios))
+        best = max(doubtful.values(), key=lambda trial: trial.seen or 0.0, default=None)
         if best is None or best.seen is None or best.seen < _SEEMS_MUCH:
             return None
         return (
@@ -347,7 +346,7 @@ class Search:
         ruling = self._gate.judge((*self.stack, *one.specs))
         accepted = ruling.verdict is Verdict.UNHARMED
         judged = replace(one.trial, kind="lever", verdict=ruling.verdict, accepted=accepted, why=ruling.why)
-        self._log.add(judged, known=self._gate.known)
+        self._log.add(judged)
 
     def _drop_excluded(self) -> None:
         """What gained, and is excluded by what was accepted since."""

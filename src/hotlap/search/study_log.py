@@ -1,12 +1,12 @@
-"""The study that is being written, and who is told of it."""
+"""A study under way: what is known, what it may take, what makes its runs, and who is told of it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
-from hotlap.experiment import Effect, Stack
+from hotlap.experiment import EditedScript, Effect, Exclusive, Executor, Runs, Sizes, Stack
 from hotlap.experiment.statistics import Pool, pool
-from hotlap.record import Run, Study, Trial
+from hotlap.record import Machine, Run, Study, Trial
 from hotlap.search.budget import Budget
 from hotlap.search.options import Observer, Options
 
@@ -22,12 +22,35 @@ class StudyLog:
     """Shared by the stages of a study. `now` is a clock in seconds (a fake one in tests)."""
 
     def __init__(
-        self, study: Study, options: Options, observer: Observer, *, now: Callable[[], float] = time.monotonic
+        self,
+        study: Study,
+        options: Options,
+        machine: Machine,
+        runs: Runs,
+        observer: Observer,
+        *,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.study = study
         self.options = options
-        self._observer = observer
+        self.machine = machine
+        self.runs: Runs = Exclusive(runs, self.warn, several=lambda: self.study.baseline[0].world_size > 1)
+        self.script = EditedScript(lambda: facts(self.study), cwd=options.cwd)
+        self.now = now
         self.budget = Budget(options.budget_s, longer_s=options.long_budget_s, spent_s=study.elapsed_s, now=now)
+        self._observer = observer
+
+    def executor(self, sizes: Sizes) -> Executor:
+        """What compares within this study."""
+        return Executor(
+            self.runs,
+            self.options.plan,
+            sizes,
+            script=self.script,
+            last_seed=max((seed for trial in self.study.trials for seed in trial.order_seeds), default=0),
+            limit=self.budget.limit_s,
+            now=self.now,
+        )
 
     def change(self, part: str, **fields: object) -> None:
         """The study knows more now."""
@@ -49,14 +72,10 @@ class StudyLog:
             failure=effect.failure.kind if effect.failure else None,
         )
 
-    def add(self, trial: Trial, *, known: Sequence[Run] = ()) -> None:
-        """One thing was tried. What became of a gain takes the place of its screening.
-
-        `known`: runs of the baseline with evidence, where there may be new ones.
-        """
-        baseline = (self.study.baseline[0], *known) if known else self.study.baseline
+    def add(self, trial: Trial) -> None:
+        """One thing was tried. What became of a gain takes the place of its screening."""
         others = [one for one in self.study.trials if not _is_screening_of(one, trial)]
-        self.change("trial", trials=(*others, trial), baseline=baseline)
+        self.change("trial", trials=(*others, trial))
 
     def extend(self) -> bool:
         """The study is one that needs the longer budget, where the user left the choice to us: True if it has it now

@@ -1,8 +1,9 @@
-"""Studies from their first look to their end: `Tuner` tries levers, `Measurer` only measures."""
+"""Studies to their end: `tuned` tries levers, `measured` only measures, `checked` judges an edit."""
 
-from hotlap.search import Options
+from hotlap.search import Options, StudyLog
 from hotlap.tune.first_look import Wanted
-from hotlap.tune.measuring import FULL, LOOKING, WATCHES, Measurer, Scope
-from hotlap.tune.tuner import Tuner
+from hotlap.tune.measuring import FULL, LOOKING, WATCHES, measured
+from hotlap.tune.referee import checked
+from hotlap.tune.tuner import tuned
 
-__all__ = ["FULL", "LOOKING", "WATCHES", "Measurer", "Options", "Scope", "Tuner", "Wanted"]
+__all__ = ["FULL", "LOOKING", "WATCHES", "Options", "StudyLog", "Wanted", "checked", "measured", "tuned"]

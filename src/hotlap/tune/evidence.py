@@ -1,16 +1,15 @@
 """Runs whose losses, samples and updates are compared: is training unharmed under these levers?"""
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment import EditedScript, Pace, Runs, Sizes, Stack
+from hotlap.experiment import Pace, Sizes, Stack
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Turn, Verdict
-from hotlap.search import Options
+from hotlap.search import StudyLog
 
 Start = tuple[int, int]
 """What a run of the baseline begins with: what is added to its seed, and which nudge."""
@@ -39,27 +38,16 @@ def numerics_of(stack: Stack) -> levers.Numerics:
 
 
 class GateRuns:
-    """Makes the runs that the gate needs, keeps those of the baseline for all cases, and asks the gate."""
+    """Makes the runs that the gate needs, keeps those of the baseline in the study, and asks the gate."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        options: Options,
-        sizes: Sizes,
-        known: Sequence[Run],
-        *,
-        script: EditedScript | None = None,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._runs = runs
-        self._options = options
+    def __init__(self, log: StudyLog, sizes: Sizes) -> None:
+        self._log = log
         self._sizes = sizes
-        self._script = script or EditedScript(lambda: self._baseline()[0], cwd=options.cwd)
-        self._now = now
         self._pace = Pace()
         self._found: list[Run] = []
-        self.known: list[Run] = [run for run in known if run.batch_digest is not None]
-        """Runs of the baseline, with evidence; the study keeps them."""
+        self._timed = log.study.baseline[:1]
+        self.known = [run for run in log.study.baseline if run.batch_digest is not None]
+        """Runs of the baseline, with evidence."""
 
     def look(self) -> None:
         """One run of the baseline, with evidence: it also tells what levers must know of its loaders."""
@@ -73,10 +61,10 @@ class GateRuns:
                 f"{plan.steps}, and do not see an epoch's end."
             )
             run = replace(run, notes=(*run.notes, note))
-        self.known.append(run)
+        self._keep([run])
 
     def judge(
-        self, stack: Stack, *, replaced: dict[str, str] | None = None, numerics: levers.Numerics | None = None
+        self, stack: Stack, *, replaced: Mapping[str, str] | None = None, numerics: levers.Numerics | None = None
     ) -> Ruling:
         """The script under `stack` against the baseline.
 
@@ -86,7 +74,7 @@ class GateRuns:
         numerics = numerics or numerics_of(stack)
         self.look()
         try:
-            replaced = dict(self._script.texts(stack)) if replaced is None else replaced
+            replaced = dict(self._log.script.texts(stack) if replaced is None else replaced)
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
         first = self._compare(stack, replaced, numerics)
@@ -128,7 +116,12 @@ class GateRuns:
     def _prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
         """Make the runs of the baseline that this contract needs and that are not there yet."""
         missing = self._missing(_baseline_starts(numerics, again=again))
-        self.known += self._in_pairs([self._plan(seed, nudge) for seed, nudge in missing])
+        if missing:
+            self._keep(self._in_pairs([self._plan(seed, nudge) for seed, nudge in missing]))
+
+    def _keep(self, runs: Sequence[Run]) -> None:
+        self.known += runs
+        self._log.change("evidence", baseline=(*self._timed, *self.known))
 
     def _missing(self, wanted: "Counter[Start]") -> list[Start]:
         return list((wanted - Counter((run.reseed, run.nudge) for run in self.known)).elements())
@@ -176,18 +169,18 @@ class GateRuns:
             group = list(plans[start : start + size])
             if len(group) > 1:
                 group = [replace(plan, turn=Turn(steps=_TURN_STEPS, ready="", go="")) for plan in group]
-            begun = self._now()
+            begun = self._log.now()
             limit_s = sum(4 * self._expected_s(plan) + 10 for plan in group)
-            runs = self._runs(group, limit_s=limit_s)
+            runs = self._log.runs(group, limit_s=limit_s)
             expected_s = sum(self._sizes.evidence_s(len(run.step_index)) for run in runs)
-            self._pace.note(expected_s=expected_s, took_s=self._now() - begun)
+            self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
             found += runs
         return found
 
     def _plan(self, reseed: int = 0, nudge: int = 0) -> Plan:
         """Of a run that begins like that."""
         plan = replace(
-            self._options.plan,
+            self._log.options.plan,
             steps=self._sizes.evidence_steps,
             warmup=0,
             evidence=True,
@@ -197,7 +190,7 @@ class GateRuns:
         base = self._baseline()
         if not base:
             # How long an epoch is may be known only where one ends.
-            patience_s = self._sizes.evidence_s() - self._sizes.setup_s + _EPOCH_SHARE * self._options.budget_s
+            patience_s = self._sizes.evidence_s() - self._sizes.setup_s + _EPOCH_SHARE * self._log.options.budget_s
             return replace(plan, whole_epoch=self._is_end_near(), whole_epoch_s=patience_s)
         if not saw_epoch_end(base):
             # Other seeds would not show one either.
@@ -214,7 +207,7 @@ class GateRuns:
         if epoch is None:
             return True
         beyond_s = self._sizes.evidence_s(epoch + BEYOND_EPOCH) - self._sizes.evidence_s()
-        return epoch + BEYOND_EPOCH <= EPOCH_STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._options.budget_s
+        return epoch + BEYOND_EPOCH <= EPOCH_STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._log.options.budget_s
 
 
 def _seeds(numerics: levers.Numerics, *, again: bool) -> range:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from hotlap.errors import NoSteps, ScriptFailed
-from hotlap.experiment import Runs
 from hotlap.record import Plan, Run, Status
 from hotlap.search import Options, StudyLog
 
@@ -33,7 +32,7 @@ class Wanted:
     """Go on for a while to see one: starting workers anew, and a validation, come with it."""
 
 
-def first_look(log: StudyLog, runs: Runs, wanted: Wanted = Wanted()) -> Run:
+def first_look(log: StudyLog, wanted: Wanted = Wanted()) -> Run:
     """Time the baseline.
 
     Raises:
@@ -43,13 +42,13 @@ def first_look(log: StudyLog, runs: Runs, wanted: Wanted = Wanted()) -> Run:
     limit_s = max(options.timeout_s + 5.0, _SHARE * options.budget_s)
     limit_s = min(limit_s, options.budget_s)
     plan = look_plan(options.plan, wanted, limit_s=limit_s)
-    (run,) = runs([plan], limit_s=limit_s)
+    (run,) = log.runs([plan], limit_s=limit_s)
     thrown = min(wanted.warmup, len(run.first_steps_s))
     few = len(run.step_s) < thrown and wanted.warmup <= thrown + len(run.step_s) + FEWEST_STEPS
     if few and run.status in (Status.ENDED, Status.LAPSED):
         # A short script, or a slow one: throw away less.
         log.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
-        (run,) = runs([replace(plan, warmup=min(_SHORT_WARMUP, wanted.warmup))], limit_s=limit_s)
+        (run,) = log.runs([replace(plan, warmup=min(_SHORT_WARMUP, wanted.warmup))], limit_s=limit_s)
     return _usable(run, options)
 
 

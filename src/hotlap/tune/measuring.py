@@ -1,20 +1,19 @@
 """One study without trials: the baseline, where the time of a step goes, and what could be gained at best."""
 
 import math
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from hotlap import rules
 from hotlap.errors import NoSteps, ScriptFailed
-from hotlap.experiment import Arm, Design, Executor, Heat, Runs, Sizes
+from hotlap.experiment import Arm, Design, Executor, Heat, Sizes
 from hotlap.experiment.batches import level
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.machine import cores, threads
-from hotlap.record import NO_OPERATORS, Machine, Noise, Phase, Run, State, Status, Study
-from hotlap.search import Observer, Options, StudyLog
+from hotlap.record import NO_OPERATORS, Noise, Phase, Run, State, Status, Study
+from hotlap.search import StudyLog
 from hotlap.tune.ceilings import ceilings, input_matters
 from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
 from hotlap.tune.noise import noise_of
@@ -66,121 +65,92 @@ _SWEPT_SHARE = 0.5
 _SWEEP_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """How much is measured."""
+def measured(log: StudyLog, wanted: Wanted, *, sweep: bool = True, repeat: bool = True) -> Study:
+    """Complete the study.
 
-    wanted: Wanted
-    sweep: bool = True
-    """Try the step with other numbers of threads, where the CPU's arithmetic is what takes the time."""
-    repeat: bool = True
-    """Run the script again: for the ceiling of free batches, and to know how far one run differs from the next."""
+    Arguments:
+        wanted: what is recorded of the baseline.
+        sweep: try the step with other numbers of threads, where the CPU's arithmetic is what takes the time.
+        repeat: run the script again: for the ceiling of free batches, and to know how far one run differs from the
+            next.
+
+    Raises:
+        ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
+    """
+    log.doing(f"running {log.options.title} as it is")
+    run = first_look(log, wanted)
+    if run.status is not Status.COMPLETE:
+        run = _with_windows(log, wanted, run)
+    run = with_fewer_threads(run, whole_runs(log, run))
+    log.change("baseline", baseline=(run,), machine=log.machine)
+    log.change("findings", findings=rules.check(run, log.machine))
+    alone = trainers(run) == 1
+    sizes = Sizes.of(run, log.machine)
+    free = _repeat(log, run, log.executor(sizes)) if repeat and alone else []
+    log.change("ceilings", ceilings=ceilings(run, free=free))
+    if sweep and alone:
+        _sweep(log, run, log.executor(replace(sizes, steps=BLOCKS * sizes.block)))
+    log.change("end", state=State.COMPLETE)
+    return log.study
 
 
-class Measurer:
-    """Makes the study. `now` is a clock in seconds (a fake one in tests)."""
+def _with_windows(log: StudyLog, wanted: Wanted, run: Run) -> Run:
+    """The script was over before every watch had its steps: run it again, and record fewer."""
+    made = len(run.first_steps_s) + len(run.step_s)
+    steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
+    # One process alone has recorded no more than was needed before its time was over: it would lapse again.
+    again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
+    # One that saw its end coming has cut the recording short: it has left the watches as many steps already.
+    foreseen = len(run.step_s) < wanted.steps and run.operators is not None
+    if not wanted.watches or not again or foreseen or steps >= made:
+        return run
+    log.doing(f"{log.options.title} makes few steps; running it again to look closer")
+    shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))
+    try:
+        return _completed(run, first_look(log, shorter))
+    except (ScriptFailed, NoSteps) as error:
+        log.warn(f"What needs steps of its own was not seen: {error}")
+        return run
 
-    def __init__(
-        self,
-        runs: Runs,
-        options: Options,
-        machine: Machine,
-        observer: Observer,
-        *,
-        scope: Scope,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._runs = runs
-        self._options = options
-        self._machine = machine
-        self._observer = observer
-        self._scope = scope
-        self._now = now
 
-    def run(self, study: Study) -> Study:
-        """Complete `study`.
+def _repeat(log: StudyLog, run: Run, executor: Executor) -> list[float]:
+    """Log-ratios of free batches; the noise between one run and the next is written into the study."""
+    with_free = input_matters(run)
+    arms = (Arm(), Arm(free_input=True)) if with_free else (Arm(),)
+    if FEWEST_SHOWN * executor.estimate_s(len(arms)) > _MOST_S:
+        log.warn(
+            "The script takes too long to start to be run again: the ceilings rest on its phases alone, and how "
+            "far one run differs from the next is not known."
+        )
+        return []
+    heats: list[Heat] = []
+    begun = log.now()
+    while len(heats) < _ROUNDS:
+        late_s = log.now() - begun + executor.estimate_s(len(arms))
+        if len(heats) >= FEWEST_SHOWN and late_s > _ROUNDS_S:
+            break
+        what = "with and without its loader" if with_free else "again, to know how far runs differ"
+        log.doing(f"running {log.options.title} {what} ({len(heats) + 1} of {_ROUNDS})")
+        heats.append(executor.heat(Design(arms=arms)))
+    noise = _noise_between([heat.runs[0] for heat in heats])
+    if noise is not None:
+        log.change("noise", noise=(noise,))
+    return [ratio for heat in heats for ratio in heat.log_ratios if ratio is not None]
 
-        Raises:
-            ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
-        """
-        log = StudyLog(study, self._options, self._observer, now=self._now)
-        log.doing(f"running {self._options.title} as it is")
-        run = first_look(log, self._runs, self._scope.wanted)
-        if run.status is not Status.COMPLETE:
-            run = self._with_windows(log, run)
-        run = with_fewer_threads(run, whole_runs(log, self._runs, run))
-        log.change("baseline", baseline=(run,), machine=self._machine)
-        log.change("findings", findings=rules.check(run, self._machine))
-        alone = trainers(run) == 1
-        free = self._repeat(log, run) if self._scope.repeat and alone else []
-        log.change("ceilings", ceilings=ceilings(run, free=free))
-        if self._scope.sweep and alone:
-            self._sweep(log, run)
-        log.change("end", state=State.COMPLETE)
-        return log.study
 
-    def _with_windows(self, log: StudyLog, run: Run) -> Run:
-        """The script was over before every watch had its steps: run it again, and record fewer."""
-        wanted = self._scope.wanted
-        made = len(run.first_steps_s) + len(run.step_s)
-        steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
-        # One process alone has recorded no more than was needed before its time was over: it would lapse again.
-        again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
-        # One that saw its end coming has cut the recording short: it has left the watches as many steps already.
-        foreseen = len(run.step_s) < wanted.steps and run.operators is not None
-        if not wanted.watches or not again or foreseen or steps >= made:
-            return run
-        log.doing(f"{self._options.title} makes few steps; running it again to look closer")
-        shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))
-        try:
-            return _completed(run, first_look(log, self._runs, shorter))
-        except (ScriptFailed, NoSteps) as error:
-            log.warn(f"What needs steps of its own was not seen: {error}")
-            return run
-
-    def _executor(self, log: StudyLog, sizes: Sizes) -> Executor:
-        return Executor(self._runs, self._options.plan, sizes, limit=log.budget.limit_s, now=self._now)
-
-    def _repeat(self, log: StudyLog, run: Run) -> list[float]:
-        """Log-ratios of free batches; the noise between one run and the next is written into the study."""
-        executor = self._executor(log, Sizes.of(run, self._machine))
-        with_free = input_matters(run)
-        arms = (Arm(), Arm(free_input=True)) if with_free else (Arm(),)
-        if FEWEST_SHOWN * executor.estimate_s(len(arms)) > _MOST_S:
-            log.warn(
-                "The script takes too long to start to be run again: the ceilings rest on its phases alone, and how "
-                "far one run differs from the next is not known."
-            )
-            return []
-        heats: list[Heat] = []
-        begun = self._now()
-        while len(heats) < _ROUNDS:
-            late_s = self._now() - begun + executor.estimate_s(len(arms))
-            if len(heats) >= FEWEST_SHOWN and late_s > _ROUNDS_S:
-                break
-            what = "with and without its loader" if with_free else "again, to know how far runs differ"
-            log.doing(f"running {self._options.title} {what} ({len(heats) + 1} of {_ROUNDS})")
-            heats.append(executor.heat(Design(arms=arms)))
-        noise = _noise_between([heat.runs[0] for heat in heats])
-        if noise is not None:
-            log.change("noise", noise=(noise,))
-        return [ratio for heat in heats for ratio in heat.log_ratios if ratio is not None]
-
-    def _sweep(self, log: StudyLog, run: Run) -> None:
-        """The step at other numbers of threads: why are the cores as busy as they are, and would fewer do?"""
-        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
-        if run.device != "cpu" or sum(run.share(phase) or 0.0 for phase in phases) < _SWEPT_SHARE:
-            return
-        sizes = Sizes.of(run, self._machine)
-        executor = self._executor(log, replace(sizes, steps=BLOCKS * sizes.block))
-        here = cores.look()
-        counts = threads.counts(here)
-        if len(counts) < 2 or executor.estimate_s(len(counts), switched=True) > _SWEEP_S:
-            return
-        log.doing(f"running {self._options.title} with {', '.join(map(str, counts))} threads in turns")
-        found = thread_sweep(executor, counts, here, default_threads=run.num_threads)
-        if len(found.times) > 1:
-            log.change("sweep", sweep=found)
+def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:
+    """The step at other numbers of threads: why are the cores as busy as they are, and would fewer do?"""
+    phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+    if run.device != "cpu" or sum(run.share(phase) or 0.0 for phase in phases) < _SWEPT_SHARE:
+        return
+    here = cores.look()
+    counts = threads.counts(here)
+    if len(counts) < 2 or executor.estimate_s(len(counts), switched=True) > _SWEEP_S:
+        return
+    log.doing(f"running {log.options.title} with {', '.join(map(str, counts))} threads in turns")
+    found = thread_sweep(executor, counts, here, default_threads=run.num_threads)
+    if len(found.times) > 1:
+        log.change("sweep", sweep=found)
 
 
 def _noise_between(runs: Sequence[Run]) -> Noise | None:

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from hotlap.experiment import Arm, Design, EditedScript, Effect, Executor, Rule, Runs, Sizes, compare, statistics
+from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare, statistics
 from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
 from hotlap.levers.batch_size import batch_size_of, rate_factor
-from hotlap.record import LEAST_GAIN, BatchPoint, LeverSpec, Machine, Recipe, Run
+from hotlap.record import LEAST_GAIN, BatchPoint, LeverSpec, Recipe, Run
 from hotlap.search import StudyLog, facts
 from hotlap.tune.time_to_loss import TimeToLoss, times_to_loss
 from hotlap.units import duration
@@ -45,19 +45,18 @@ _STRIDE = 4
 class Recipes:
     """One study of batch sizes, on top of the levers that were accepted."""
 
-    def __init__(self, log: StudyLog, runs: Runs, sizes: Sizes, machine: Machine, script: EditedScript) -> None:
+    def __init__(self, log: StudyLog, sizes: Sizes) -> None:
         self._log = log
-        self._script = script
         self._sizes = sizes
         self._executor = Executor(
-            runs,
+            log.runs,
             log.options.plan,
             replace(sizes, block=_TURN, steps=_STEPS, warmup=_WARMUP),
-            script=script,
+            script=log.script,
             limit=lambda _: max(_LEAST_LIMIT_S, log.budget.left_s),
         )
         self._known = facts(log.study)
-        self._rejected = BatchSize().rejects(self._known, machine)
+        self._rejected = BatchSize().rejects(self._known, log.machine)
         self._before = batch_size_of(self._known) or 0
         result = log.study.result
         self._stack = result.levers if result is not None else ()
@@ -163,7 +162,7 @@ class Recipes:
         return min(_MOST_STEPS, int(each_s / step_s))
 
     def _seed(self, size: int, num_steps: int, seed: int) -> TimeToLoss | str:
-        common = self._script.plan(replace(self._log.options.plan, warmup=0, reseed=seed), self._stack)
+        common = self._log.script.plan(replace(self._log.options.plan, warmup=0, reseed=seed), self._stack)
         fewer = math.ceil(_MORE_SAMPLES * num_steps * self._before / size)
         plans = [replace(common, steps=num_steps), replace(common, steps=fewer, arms=((self._spec(size),),))]
         limit_s = 2 * (2 * self._sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * self._sizes.step_s) + 30.0

@@ -1,19 +1,18 @@
 """Two versions of a script -> does the second one train the same, and is it not slower?"""
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from hotlap.errors import ScriptFailed
-from hotlap.experiment import Arm, Design, Effect, Exclusive, Executor, Rule, Runs, Sizes, compare
+from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, Progress
 from hotlap.experiment.total import total_speedup
 from hotlap.gate import Ruling
 from hotlap.levers import Numerics
-from hotlap.record import Failure, Interval, Machine, Run, Study, Verdict
-from hotlap.search import Observer, Options, StudyLog
+from hotlap.record import Failure, Interval, Run, Verdict
+from hotlap.search import StudyLog
 from hotlap.tune.evidence import GateRuns
 from hotlap.tune.first_look import Wanted, first_look
 
@@ -59,97 +58,80 @@ class Checked:
     warnings: tuple[str, ...] = ()
 
 
-class Referee:
-    """Judges. `texts`: path of a source file of the first version -> its text in the second. `weakest`: what the second
-    may be held to at least. `now` is a clock in seconds (a fake one in tests)."""
+def checked(
+    log: StudyLog, texts: Mapping[str, str], *, weakest: Numerics = Numerics.STATISTICAL, limit: float = 0.02
+) -> Checked:
+    """Look at the first version, time both in turns, and hold the second to what it keeps.
 
-    def __init__(
-        self,
-        runs: Runs,
-        options: Options,
-        machine: Machine,
-        observer: Observer,
-        *,
-        texts: Mapping[str, str],
-        weakest: Numerics = Numerics.STATISTICAL,
-        limit: float = 0.02,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._runs = runs
-        self._options = options
-        self._machine = machine
-        self._observer = observer
-        self._texts = dict(texts)
-        self._contracts = CONTRACTS[: CONTRACTS.index(weakest) + 1]
-        self._limit = limit
-        self._now = now
+    Arguments:
+        texts: path of a source file of the first version -> its text in the second.
+        weakest: what the second may be held to at least.
+        limit: the regression that is tolerated.
 
-    def check(self, study: Study) -> Checked:
-        """Look at the first version, time both in turns, and hold the second to what it keeps.
+    Raises:
+        ScriptFailed: one of them fails. NoSteps: the first makes no, or too few, training steps.
+    """
+    log.doing(f"running {log.options.title} as it is")
+    run = first_look(log, Wanted(enough_s=_FIRST_LOOK_S))
+    log.change("baseline", baseline=(run,), machine=log.machine)
+    sizes = Sizes.of(run, log.machine)
+    effect = _timed(log, log.executor(sizes), texts, limit)
+    contract, ruling = _judged(log, GateRuns(log, sizes), texts, CONTRACTS[: CONTRACTS.index(weakest) + 1])
+    return Checked(
+        verdict=ruling.verdict,
+        contract=str(contract),
+        why=ruling.why,
+        speed=_speed(effect, limit),
+        step=effect.speedup(None),
+        total=_total(effect.pairs, run) if len(effect.pairs) >= FEWEST_SHOWN else None,
+        limit=limit,
+        warnings=log.study.warnings,
+    )
 
-        Raises:
-            ScriptFailed: one of them fails. NoSteps: the first makes no, or too few, training steps.
-        """
-        log = StudyLog(study, self._options, self._observer, now=self._now)
-        log.doing(f"running {self._options.title} as it is")
-        run = first_look(log, self._runs, Wanted(enough_s=_FIRST_LOOK_S))
-        log.change("baseline", baseline=(run,), machine=self._machine)
-        sizes = Sizes.of(run, self._machine)
-        runs = Exclusive(self._runs, log.warn, several=run.world_size > 1)
-        effect = self._timed(log, Executor(runs, self._options.plan, sizes, limit=log.budget.limit_s, now=self._now))
-        gate = GateRuns(runs, self._options, sizes, (), now=self._now)
-        contract, ruling = self._judged(log, gate)
-        pairs = effect.pairs
-        return Checked(
-            verdict=ruling.verdict,
-            contract=str(contract),
-            why=ruling.why,
-            speed=self._speed(effect),
-            step=effect.speedup(None),
-            total=_total(pairs, run) if len(pairs) >= FEWEST_SHOWN else None,
-            limit=self._limit,
-            warnings=log.study.warnings,
-        )
 
-    def _timed(self, log: StudyLog, executor: Executor) -> Effect:
-        log.doing("timing both versions in turns, in processes of their own")
-        affordable = int(_FOR_TIMES * log.budget.left_s / executor.estimate_s(afresh=True))
-        effect = Effect(Arm(replaced=self._texts))
-        rule = Rule(
-            planned=max(FEWEST_SHOWN + 1, min(_MOST_PAIRS, affordable)),
-            line=1 / (1 + self._limit),
-            false_gain=FALSE_CONFIRMATION,
-            patient=True,
-        )
-        compare([effect], executor, Design(arms=(Arm(),), afresh=True), pooled=None, rule=rule)
-        if effect.failure is not None and effect.failure.kind is not Failure.TOO_FEW_STEPS:
-            raise ScriptFailed(f"The second version cannot be compared: {effect.failure.why}.")
-        return effect
+def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: float) -> Effect:
+    log.doing("timing both versions in turns, in processes of their own")
+    affordable = int(_FOR_TIMES * log.budget.left_s / executor.estimate_s(afresh=True))
+    effect = Effect(Arm(replaced=texts))
+    rule = Rule(
+        planned=max(FEWEST_SHOWN + 1, min(_MOST_PAIRS, affordable)),
+        line=1 / (1 + limit),
+        false_gain=FALSE_CONFIRMATION,
+        patient=True,
+    )
+    compare([effect], executor, Design(afresh=True), pooled=None, rule=rule)
+    if effect.failure is not None and effect.failure.kind is not Failure.TOO_FEW_STEPS:
+        raise ScriptFailed(f"The second version cannot be compared: {effect.failure.why}.")
+    return effect
 
-    def _speed(self, effect: Effect) -> Speed:
-        seen = effect.speedup(None)
-        if seen is None:
-            return Speed.INCONCLUSIVE
-        if effect.progress is Progress.GAIN:
-            return Speed.FASTER if seen.low > 1 else Speed.NOT_SLOWER
-        return Speed.SLOWER if seen.high < 1 / (1 + self._limit) else Speed.INCONCLUSIVE
 
-    def _judged(self, log: StudyLog, gate: GateRuns) -> tuple[Numerics, Ruling]:
-        """The strictest contract that holds; where none does, what the weakest that could be tried says."""
-        contract, ruling = self._contracts[0], Ruling(verdict=Verdict.UNDECIDED, why="Nothing was compared.")
-        for contract in self._contracts:
-            needed_s = gate.estimate_s((), contract)
-            if contract is not self._contracts[0] and not log.budget.affords(needed_s):
-                why = f"The budget was over before it could be held to less ({contract}): raise --budget. {ruling.why}"
-                return contract, Ruling(verdict=Verdict.UNDECIDED, why=why)
-            log.doing(f"checking that both train the same ({contract})")
-            ruling = gate.judge((), replaced=self._texts, numerics=contract)
-            if ruling.verdict is Verdict.UNHARMED:
-                break
-            certain = gate.harm_by_any()
-            if certain is not None:
-                return self._contracts[-1], certain
-        return contract, ruling
+def _speed(effect: Effect, limit: float) -> Speed:
+    seen = effect.speedup(None)
+    if seen is None:
+        return Speed.INCONCLUSIVE
+    if effect.progress is Progress.GAIN:
+        return Speed.FASTER if seen.low > 1 else Speed.NOT_SLOWER
+    return Speed.SLOWER if seen.high < 1 / (1 + limit) else Speed.INCONCLUSIVE
+
+
+def _judged(
+    log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contracts: Sequence[Numerics]
+) -> tuple[Numerics, Ruling]:
+    """The strictest contract that holds; where none does, what the weakest that could be tried says."""
+    contract, ruling = contracts[0], Ruling(verdict=Verdict.UNDECIDED, why="Nothing was compared.")
+    for contract in contracts:
+        needed_s = gate.estimate_s((), contract)
+        if contract is not contracts[0] and not log.budget.affords(needed_s):
+            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {ruling.why}"
+            return contract, Ruling(verdict=Verdict.UNDECIDED, why=why)
+        log.doing(f"checking that both train the same ({contract})")
+        ruling = gate.judge((), replaced=texts, numerics=contract)
+        if ruling.verdict is Verdict.UNHARMED:
+            break
+        certain = gate.harm_by_any()
+        if certain is not None:
+            return contracts[-1], certain
+    return contract, ruling
 
 
 def _total(pairs: Sequence[tuple[Run, Run]], run: Run) -> Interval | None:

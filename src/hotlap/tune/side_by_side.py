@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from hotlap.experiment import Arm, Effect, Runs
+from hotlap.experiment import Arm, Effect
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, Progress, Rule
 from hotlap.levers.threads import Threads
 from hotlap.record import Result, Run, Verdict, WhatIf
@@ -39,7 +39,7 @@ def trainers(run: Run) -> int:
     return 1 + len(ours)
 
 
-def whole_runs(log: StudyLog, runs: Runs, run: Run, *, most: int = 1) -> list[tuple[Run, Run]]:
+def whole_runs(log: StudyLog, run: Run, *, most: int = 1) -> list[tuple[Run, Run]]:
     """Up to so many pairs, as far as there is time; none where `run`, the first look, shows no need."""
     fair = fair_threads(run)
     if fair is None or trainers(run) == 1:
@@ -59,7 +59,7 @@ def whole_runs(log: StudyLog, runs: Runs, run: Run, *, most: int = 1) -> list[tu
         )
         # The first look was at the baseline; after it each is first in turn.
         order = (fewer, baseline) if len(found) % 2 == 0 else (baseline, fewer)
-        made = [runs([plan], limit_s=limit_s)[0] for plan in order]
+        made = [log.runs([plan], limit_s=limit_s)[0] for plan in order]
         base, other = made[::-1] if len(found) % 2 == 0 else made
         if other.num_threads != fair or min(len(base.step_s), len(other.step_s)) < FEWEST_STEPS:
             break

@@ -4,25 +4,13 @@ Each stage looks at what the study holds already and does the rest, so a study t
 stopped.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from hotlap import rules
-from hotlap.experiment import EditedScript, Exclusive, Executor, Runs, Sizes
+from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
-from hotlap.record import Machine, Run, State, Status, Study
-from hotlap.search import (
-    Candidates,
-    Confirmation,
-    Observer,
-    Options,
-    Search,
-    StudyLog,
-    facts,
-    leave_each_out,
-    nothing_tried,
-)
+from hotlap.record import Run, State, Status, Study
+from hotlap.search import Candidates, Confirmation, Search, StudyLog, leave_each_out, nothing_tried
 from hotlap.tune.evidence import GateRuns
 from hotlap.tune.first_look import Wanted, first_look
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
@@ -51,108 +39,81 @@ _LATER_STARTS = 1 / 3
 _FOR_RECIPES = 0.4
 
 
-class Tuner:
-    """Runs studies to their end. `now` is a clock in seconds (a fake one in tests)."""
+def tuned(log: StudyLog) -> Study:
+    """Complete the study.
 
-    def __init__(
-        self,
-        runs: Runs,
-        options: Options,
-        machine: Machine,
-        observer: Observer,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._runs = runs
-        self._options = options
-        self._machine = machine
-        self._observer = observer
-        self._now = now
+    Raises:
+        ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
+    """
+    executor = log.executor(_look(log))
+    recipes = _wants_recipes(log)
+    log.budget.later_s = _FOR_RECIPES * log.options.budget_s if recipes else 0.0
+    _find_levers(log, executor)
+    if recipes:
+        log.budget.later_s = 0.0
+        Recipes(log, executor.sizes).study()
+    log.change("end", state=State.COMPLETE)
+    return log.study
 
-    def run(self, study: Study) -> Study:
-        """Complete `study`.
 
-        Raises:
-            ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
-        """
-        log = StudyLog(study, self._options, self._observer, now=self._now)
-        sizes = self._look(log)
-        runs = Exclusive(self._runs, log.warn, several=log.study.baseline[0].world_size > 1)
-        script = EditedScript(lambda: facts(log.study), cwd=self._options.cwd)
-        executor = Executor(
-            runs,
-            self._options.plan,
-            sizes,
-            script=script,
-            last_seed=max((seed for trial in log.study.trials for seed in trial.order_seeds), default=0),
-            limit=log.budget.limit_s,
-            now=self._now,
-        )
-        recipes = self._wants_recipes(log)
-        log.budget.later_s = _FOR_RECIPES * self._options.budget_s if recipes else 0.0
-        self._find_levers(log, executor, runs, script)
-        if recipes:
-            log.budget.later_s = 0.0
-            Recipes(log, runs, executor.sizes, self._machine, script).study()
-        log.change("end", state=State.COMPLETE)
-        return log.study
+def _wants_recipes(log: StudyLog) -> bool:
+    if BatchSize.name not in log.options.allow or log.study.recipe is not None:
+        return False
+    if log.study.baseline[0].world_size > 1:
+        log.warn("Other batch sizes are not tried where several processes train together.")
+        return False
+    return True
 
-    def _wants_recipes(self, log: StudyLog) -> bool:
-        if BatchSize.name not in self._options.allow or log.study.recipe is not None:
-            return False
-        if log.study.baseline[0].world_size > 1:
-            log.warn("Other batch sizes are not tried where several processes train together.")
-            return False
-        return True
 
-    def _find_levers(self, log: StudyLog, executor: Executor, runs: Runs, script: EditedScript) -> None:
-        """Levers that leave training as it is."""
-        several = _why_not_several(log.study.baseline[0])
-        if several is not None:
-            log.warn(several)
-            if log.study.result is None:
-                log.change("result", result=nothing_tried(several))
-        elif log.study.trials or log.budget.affords(_least_s(log, executor.sizes)):
-            calibrate(log, executor)
-            gate = GateRuns(runs, self._options, executor.sizes, log.study.baseline, script=script, now=self._now)
-            log.doing("recording what the script trains on, and with which numbers")
-            gate.look()
-            log.change("evidence", baseline=(log.study.baseline[0], *gate.known))
-            self._search(log, executor, gate)
-        else:
-            log.warn(
-                f"What was left of the budget ({duration(max(0.0, log.budget.left_s))}) is too short to try anything "
-                "in; raise --budget."
-            )
-            log.change("result", result=nothing_tried())
-
-    def _search(self, log: StudyLog, executor: Executor, gate: GateRuns) -> None:
-        candidates = Candidates(log, self._machine, together=executor.sizes.together)
-        search = Search(log, executor, gate, candidates)
+def _find_levers(log: StudyLog, executor: Executor) -> None:
+    """Levers that leave training as it is."""
+    several = _why_not_several(log.study.baseline[0])
+    if several is not None:
+        log.warn(several)
         if log.study.result is None:
-            search.run()
-            leave_each_out(log, executor, candidates, end_s=search.end_s)
-            if not search.stack:
-                search.use_the_rest()
-            Confirmation(log, executor, gate, search).run()
-        search.use_the_rest()
+            log.change("result", result=nothing_tried(several))
+    elif log.study.trials or log.budget.affords(_least_s(log, executor.sizes)):
+        calibrate(log, executor)
+        gate = GateRuns(log, executor.sizes)
+        log.doing("recording what the script trains on, and with which numbers")
+        gate.look()
+        _search(log, executor, gate)
+    else:
+        log.warn(
+            f"What was left of the budget ({duration(max(0.0, log.budget.left_s))}) is too short to try anything "
+            "in; raise --budget."
+        )
+        log.change("result", result=nothing_tried())
 
-    def _look(self, log: StudyLog) -> Sizes:
-        """The baseline, timed: where does a step's time go?"""
-        if not log.study.baseline:
-            log.doing(f"running {self._options.title} as it is")
-            run = first_look(log, self._runs, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))
-            # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
-            pairs = whole_runs(log, self._runs, run, most=PAIRS) if run.world_size == 1 else []
-            run = with_fewer_threads(run, pairs)
-            total_steps = self._options.total_steps or _length(run) or run.planned_steps
-            log.change("baseline", baseline=(run,), machine=self._machine, total_steps=total_steps)
-            log.change("findings", findings=rules.check(run, self._machine))
-            conclude(log, pairs)
-        sizes = Sizes.of(log.study.baseline[0], self._machine)
-        if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:
-            log.extend()
-        return sizes
+
+def _search(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
+    candidates = Candidates(log, together=executor.sizes.together)
+    search = Search(log, executor, gate, candidates)
+    if log.study.result is None:
+        search.run()
+        leave_each_out(log, executor, candidates, end_s=search.end_s)
+        if not search.stack:
+            search.use_the_rest()
+        Confirmation(log, executor, gate, search).run()
+    search.use_the_rest()
+
+
+def _look(log: StudyLog) -> Sizes:
+    """The baseline, timed: where does a step's time go?"""
+    if not log.study.baseline:
+        log.doing(f"running {log.options.title} as it is")
+        run = first_look(log, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))
+        # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
+        pairs = whole_runs(log, run, most=PAIRS) if run.world_size == 1 else []
+        run = with_fewer_threads(run, pairs)
+        total_steps = log.options.total_steps or _length(run) or run.planned_steps
+        log.change("baseline", baseline=(run,), machine=log.machine, total_steps=total_steps)
+        log.change("findings", findings=rules.check(run, log.machine))
+        conclude(log, pairs)
+    sizes = Sizes.of(log.study.baseline[0], log.machine)
+    if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:
+        log.extend()
+    return sizes
 
 
 def _least_s(log: StudyLog, sizes: Sizes) -> float:

@@ -9,6 +9,7 @@ import pytest
 from hotlap import cli, launch
 from hotlap.cli import tune
 from hotlap.record import Plan, Study
+from hotlap.search import StudyLog
 
 
 class Noted(Exception):  # noqa: N818 - ends the study where it would begin
@@ -34,18 +35,15 @@ def test_the_processes_of_a_study_are_told_and_the_levers_see_it(
         def __exit__(self, *_: object) -> None:
             return
 
-    class Tuner:
-        def __init__(self, launcher: object, options: object, machine: Any, observer: object) -> None:
-            seen["machine"] = machine
-
-        def run(self, study: Study) -> Study:
-            raise Noted
+    def tuned(log: StudyLog) -> Study:
+        seen["machine"] = log.machine
+        raise Noted
 
     (tmp_path / "train.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOTLAP_MEMORY", raising=False)
     monkeypatch.setattr(launch, "Launcher", Launcher)
-    monkeypatch.setattr("hotlap.tune.Tuner", Tuner)
+    monkeypatch.setattr("hotlap.tune.tuned", tuned)
     with pytest.raises(Noted):
         cli.main(["tune", *words, "train.py"])
     assert seen["machine"].memory_limit_bytes == given

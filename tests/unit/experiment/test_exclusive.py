@@ -23,6 +23,6 @@ def test_two_jobs_that_both_failed_over_one_port_are_started_one_after_the_other
 
     told: list[str] = []
     plan = Plan(command=("torchrun",), cwd="/", out="")
-    found = Exclusive(runs, told.append, several=several)([plan, replace(plan, order_seed=1)], limit_s=10.0)
+    found = Exclusive(runs, told.append, several=lambda: several)([plan, replace(plan, order_seed=1)], limit_s=10.0)
     assert [run.status for run in found] == [Status.COMPLETE if several else Status.CRASHED] * 2
     assert len(told) == several

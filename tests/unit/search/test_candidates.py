@@ -55,7 +55,7 @@ def candidates(*trials: Trial, together: int = 8, wanted: tuple[str, ...] | None
     options = replace(options_for(world.path), levers=wanted)
     run = world.run(_plan(options.command))
     study = replace(new_study(options), baseline=(run,), trials=trials)
-    return Candidates(StudyLog(study, options, Silent(), now=world.now), MACHINE, together=together)
+    return Candidates(StudyLog(study, options, MACHINE, world, Silent(), now=world.now), together=together)
 
 
 def _plan(command: tuple[str, ...]) -> Plan:

@@ -21,8 +21,8 @@ def search(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> Search:
     options = replace(options_for(world.path), levers=("cached-dataset", "workers"), budget_s=0.001)
     run = world.run(PLAN)
     study = replace(new_study(options), baseline=(run,), trials=trials, noise=noise)
-    log = StudyLog(study, options, Silent(), now=world.now)
-    return Search(log, cast(Any, None), cast(Any, None), Candidates(log, MACHINE, together=8))
+    log = StudyLog(study, options, MACHINE, world, Silent(), now=world.now)
+    return Search(log, cast(Any, None), cast(Any, None), Candidates(log, together=8))
 
 
 def trial(*levers: LeverSpec, saw: tuple[float, ...]) -> Trial:
@@ -34,6 +34,11 @@ def test_a_stack_that_seemed_to_gain_much_is_told_as_one_lever_is() -> None:
     alone = trial(CACHED, saw=(1.37,))
     told = search(alone, trial(CACHED, WORKERS, saw=(2.02,))).sighting
     assert told is not None and told.startswith("cached-dataset + workers num_workers=2 seemed to make a step 2.02x")
+
+
+def test_what_seemed_to_gain_is_told_from_all_processes_that_timed_it() -> None:
+    told = search(trial(CACHED, saw=(2.0, 1.7, 3.0)), trial(CACHED, saw=(1.4,)), noise=()).sighting
+    assert told is not None and "seemed to make a step 1.94x as fast" in told
 
 
 def test_what_three_processes_saw_is_not_decided_by_counting_their_spread_twice() -> None:

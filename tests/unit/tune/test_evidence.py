@@ -6,8 +6,9 @@ import pytest
 
 from hotlap.experiment import Sizes
 from hotlap.record import LeverSpec, Plan, Run, Verdict
+from hotlap.search import Options, StudyLog
 from hotlap.tune.evidence import GateRuns
-from tests.unit.tune.world import AnyScript, World, options_for
+from tests.unit.tune.world import MACHINE, AnyScript, Silent, World, new_study, options_for
 
 EXACT: tuple[LeverSpec, ...] = ({"name": "cached-dataset"},)
 OTHER_NUMBERS: tuple[LeverSpec, ...] = ({"name": "bf16-autocast"},)
@@ -16,7 +17,13 @@ SIZES = Sizes(step_s=0.003, setup_s=4.0, block=11, steps=110, warmup=20, evidenc
 
 
 def gate_runs_of(world: World) -> GateRuns:
-    return GateRuns(world, options_for(world.path), SIZES, (), script=AnyScript(), now=world.now)
+    return gate_runs_in(world, SIZES, options_for(world.path))
+
+
+def gate_runs_in(world: World, sizes: Sizes, options: Options) -> GateRuns:
+    log = StudyLog(new_study(options), options, MACHINE, world, Silent(), now=world.now)
+    log.script = AnyScript()
+    return GateRuns(log, sizes)
 
 
 @pytest.mark.parametrize("stack", [EXACT, OTHER_NUMBERS])
@@ -112,8 +119,7 @@ def test_a_run_goes_on_for_an_epochs_end_only_where_that_is_near(
     """200 steps are wanted, and such a run goes on to 800 at most; one step takes 9 ms with its digests."""
     world = Endless(path="/train.py", sha256="0" * 64)
     sizes = replace(SIZES, epoch_steps=epoch_steps)
-    options = options_for(world.path, budget_s=budget_s)
-    gate = GateRuns(world, options, sizes, (), script=AnyScript(), now=world.now)
+    gate = gate_runs_in(world, sizes, options_for(world.path, budget_s=budget_s))
     gate.look()
     ((plan,), (run,)) = world.plans, gate.known
     assert plan.whole_epoch is goes_on

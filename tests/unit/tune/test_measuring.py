@@ -21,7 +21,7 @@ from hotlap.record import (
     Status,
     Study,
 )
-from hotlap.tune import Measurer, Scope, Wanted
+from hotlap.tune import StudyLog, Wanted, measured
 from tests.unit.tune.world import MACHINE, PHASES, Silent, World, new_study, options_for
 
 WINDOW = OperatorWindow(
@@ -34,9 +34,9 @@ def measure(
     world: World, *, wanted: Wanted | None = None, repeat: bool = True, observer: Silent | None = None
 ) -> Study:
     options = options_for(world.path, more_time="raise --timeout")
-    scope = Scope(wanted=wanted or Wanted(watches=("operators",)), repeat=repeat)
-    measurer = Measurer(world, options, MACHINE, observer or Silent(), scope=scope, now=world.now)
-    return measurer.run(replace(new_study(options), purpose=Purpose.MEASURE))
+    study = replace(new_study(options), purpose=Purpose.MEASURE)
+    log = StudyLog(study, options, MACHINE, world, observer or Silent(), now=world.now)
+    return measured(log, wanted or Wanted(watches=("operators",)), repeat=repeat)
 
 
 def world(**settings: object) -> World:

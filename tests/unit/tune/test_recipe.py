@@ -71,8 +71,9 @@ def study_batches(
         setup_s=4.0,
     )
     study: Study = replace(new_study(options), baseline=(first,))
-    log = StudyLog(study, options, Silent(), now=lambda: world.clock)
-    Recipes(log, world, replace(Sizes.of(first, MACHINE), together=together), MACHINE, AnyScript()).study()
+    log = StudyLog(study, options, MACHINE, world, Silent(), now=lambda: world.clock)
+    log.script = AnyScript()
+    Recipes(log, replace(Sizes.of(first, MACHINE), together=together)).study()
     assert log.study.recipe is not None
     return log.study.recipe
 

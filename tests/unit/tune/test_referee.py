@@ -7,7 +7,8 @@ import pytest
 from hotlap.errors import ScriptFailed
 from hotlap.levers import Numerics
 from hotlap.record import Plan, Run, Status, Study, Verdict
-from hotlap.tune.referee import Checked, Referee, Speed
+from hotlap.search import StudyLog
+from hotlap.tune.referee import Checked, Speed, checked
 from tests.unit.tune.test_side_by_side import Silent
 from tests.unit.tune.world import MACHINE, World, options_for
 
@@ -19,33 +20,34 @@ def world(**fields: object) -> World:
     return World(path="/train.py", sha256="0" * 64, **fields)  # type: ignore[arg-type]
 
 
-def checked(of: World, *, weakest: Numerics = Numerics.STATISTICAL) -> Checked:
+def check(of: World, *, weakest: Numerics = Numerics.STATISTICAL) -> Checked:
     study = Study(command=("train.py",), cwd="/", created="", key="")
     options = options_for(of.path)
-    return Referee(of, options, MACHINE, Silent(), texts={of.path: EDIT}, weakest=weakest, now=of.now).check(study)
+    log = StudyLog(study, options, MACHINE, of, Silent(), now=of.now)
+    return checked(log, {of.path: EDIT}, weakest=weakest)
 
 
 def test_a_faster_step_with_the_same_losses_passes() -> None:
-    found = checked(world(costs={LEVER: 0.5}))
+    found = check(world(costs={LEVER: 0.5}))
     assert (found.verdict, found.speed, found.contract) == (Verdict.UNHARMED, Speed.FASTER, "exact")
     assert found.step is not None
     assert found.step.low < 2.0 < found.step.high
 
 
 def test_a_slower_step_is_told_though_it_trains_the_same() -> None:
-    found = checked(world(costs={LEVER: 1.5}))
+    found = check(world(costs={LEVER: 1.5}))
     assert (found.verdict, found.speed) == (Verdict.UNHARMED, Speed.SLOWER)
 
 
 def test_an_equal_step_is_not_slower_where_the_noise_lets_it_be_told() -> None:
-    assert checked(world(process_sd=0.001, block_sd=0.001)).speed in (Speed.NOT_SLOWER, Speed.FASTER)
-    assert checked(world(process_sd=0.3)).speed is Speed.INCONCLUSIVE
+    assert check(world(process_sd=0.001, block_sd=0.001)).speed in (Speed.NOT_SLOWER, Speed.FASTER)
+    assert check(world(process_sd=0.3)).speed is Speed.INCONCLUSIVE
 
 
 def test_other_losses_fail_every_contract_that_may_be_tried() -> None:
-    found = checked(world(harms={LEVER: 0.5}))
+    found = check(world(harms={LEVER: 0.5}))
     assert (found.verdict, found.contract) == (Verdict.HARMED, "statistical")
-    strict = checked(world(harms={LEVER: 0.5}), weakest=Numerics.EXACT)
+    strict = check(world(harms={LEVER: 0.5}), weakest=Numerics.EXACT)
     assert (strict.verdict, strict.contract) == (Verdict.HARMED, "exact")
 
 
@@ -56,14 +58,14 @@ def test_another_training_by_its_bookkeeping_fails_at_once() -> None:
             return replace(run, num_updates=(1, 0) * (len(run.step_s) // 2)) if plan.replaced else run
 
     skipping = Skipping(path="/train.py", sha256="0" * 64)
-    assert checked(skipping).verdict is Verdict.HARMED
+    assert check(skipping).verdict is Verdict.HARMED
     seeds = {plan.reseed for plan in skipping.plans}
     assert seeds == {0}, "no other seeds are wanted to see it"
 
 
 def test_the_second_text_runs_in_the_place_of_the_first() -> None:
     seen = world()
-    checked(seen)
+    check(seen)
     texts = [dict(plan.replaced) for plan in seen.plans]
     assert {} in texts
     assert all(text in ({}, {seen.path: EDIT}) for text in texts)
@@ -77,4 +79,4 @@ def test_a_version_that_fails_is_no_verdict() -> None:
             return super().run(plan)
 
     with pytest.raises(ScriptFailed, match=r"The second version cannot be compared: .*planted"):
-        checked(Crashing(path="/train.py", sha256="0" * 64))
+        check(Crashing(path="/train.py", sha256="0" * 64))

@@ -11,6 +11,7 @@ from hotlap.report.outcome import conclusion, start_commands
 from hotlap.search import Options, StudyLog
 from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
 from tests.rule_runs import healthy
+from tests.unit.tune.world import MACHINE
 
 HOGWILD = replace(
     healthy(step_s=0.9),
@@ -46,14 +47,15 @@ class Silent:
     def changed(self, study: Study, part: str) -> None: ...
 
 
-def log() -> StudyLog:
+def log(runs: Runs) -> StudyLog:
     study = Study(command=("main.py",), cwd="/", created="", key="")
-    return StudyLog(study, Options(command=("python", "main.py"), cwd="/", title="main.py"), Silent(), now=lambda: 0.0)
+    options = Options(command=("python", "main.py"), cwd="/", title="main.py")
+    return StudyLog(study, options, MACHINE, runs, Silent(), now=lambda: 0.0)
 
 
 def test_fewer_threads_are_timed_in_all_processes_between_two_baseline_runs() -> None:
     runs = Runs()
-    (seen,) = with_fewer_threads(HOGWILD, whole_runs(log(), runs, HOGWILD)).what_ifs
+    (seen,) = with_fewer_threads(HOGWILD, whole_runs(log(runs), HOGWILD)).what_ifs
     assert [plan.arms[0] for plan in runs.plans] == [({"name": "threads", "count": 1},), ()]
     assert all(plan.turn is None for plan in runs.plans), "they would wait for one another's turns"
     assert (seen.now, seen.other) == (2, 1)
@@ -62,8 +64,9 @@ def test_fewer_threads_are_timed_in_all_processes_between_two_baseline_runs() ->
 
 
 def test_pairs_of_whole_runs_are_a_trial_and_the_result_is_a_command_line() -> None:
-    known, runs = log(), Runs()
-    pairs = whole_runs(known, runs, HOGWILD, most=PAIRS)
+    runs = Runs()
+    known = log(runs)
+    pairs = whole_runs(known, HOGWILD, most=PAIRS)
     assert [len(plan.arms[0]) for plan in runs.plans] == [1, 0, 0, 1, 1, 0, 0, 1], "each is first as often"
     conclude(known, pairs)
     (trial,) = known.study.trials
@@ -78,12 +81,12 @@ def test_pairs_of_whole_runs_are_a_trial_and_the_result_is_a_command_line() -> N
 
 
 def test_two_pairs_or_none_that_gains_are_no_result() -> None:
-    known = log()
-    conclude(known, whole_runs(known, Runs(), HOGWILD, most=2))
+    known = log(Runs())
+    conclude(known, whole_runs(known, HOGWILD, most=2))
     assert len(known.study.trials) == 1
     assert known.study.trials[0].speedup is None
     assert known.study.result is None
-    equal = log()
+    equal = log(Runs())
     conclude(equal, [(healthy(step_s=0.9), replace(healthy(step_s=0.9), num_threads=1))] * PAIRS)
     assert equal.study.result is None
 
@@ -98,24 +101,24 @@ def test_no_pair_is_begun_that_does_not_fit_into_the_budget() -> None:
 
     study = Study(command=("main.py",), cwd="/", created="", key="")
     options = Options(command=("python", "main.py"), cwd="/", title="main.py", budget_s=300.0)
-    known = StudyLog(study, options, Silent(), now=lambda: clock[0])
-    assert len(whole_runs(known, Slow(), HOGWILD, most=PAIRS)) == 2
+    known = StudyLog(study, options, MACHINE, Slow(), Silent(), now=lambda: clock[0])
+    assert len(whole_runs(known, HOGWILD, most=PAIRS)) == 2
 
 
 def test_nothing_is_said_of_a_lever_that_did_not_reach_the_processes() -> None:
-    assert whole_runs(log(), Runs(reaches=False), HOGWILD) == []
+    assert whole_runs(log(Runs(reaches=False)), HOGWILD) == []
     assert with_fewer_threads(HOGWILD, []) is HOGWILD
 
 
 def test_one_process_is_not_run_again() -> None:
     runs = Runs()
     for run in (healthy(), replace(HOGWILD, num_threads=1)):
-        assert whole_runs(log(), runs, run) == []
+        assert whole_runs(log(runs), run) == []
     assert not runs.plans
 
 
 def test_tune_says_why_it_tries_no_levers_and_what_helps() -> None:
     assert why_not(healthy()) is None
-    sentence = why_not(with_fewer_threads(HOGWILD, whole_runs(log(), Runs(), HOGWILD))) or ""
+    sentence = why_not(with_fewer_threads(HOGWILD, whole_runs(log(Runs()), HOGWILD))) or ""
     assert sentence.startswith("2 processes train side by side here")
     assert "OMP_NUM_THREADS=1 in front of the command, 100 ms a step in place of 900 ms." in sentence

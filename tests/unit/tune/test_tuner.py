@@ -16,7 +16,7 @@ from hotlap.levers import Numerics
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import conclusion
-from hotlap.tune import Options, Tuner
+from hotlap.tune import Options, StudyLog, tuned
 from tests.unit.tune.world import MACHINE, SCRIPT, Silent, World, new_study, options_for
 
 
@@ -34,8 +34,7 @@ def world_of(script: Path, **settings: object) -> World:
 
 def tune(world: World, *, study: Study | None = None, observer: Silent | None = None, **changes: object) -> Study:
     options = options_for(world.path, **changes)
-    tuner = Tuner(world, options, MACHINE, observer or Silent(), now=world.now)
-    return tuner.run(study or new_study(options))
+    return tuned(StudyLog(study or new_study(options), options, MACHINE, world, observer or Silent(), now=world.now))
 
 
 def accepted(study: Study) -> list[object]:
@@ -301,9 +300,9 @@ def test_a_script_that_cannot_be_studied_gets_a_sentence(
     script: Path, run: Run, error: type[Exception], says: str
 ) -> None:
     options = options_for(str(script))
-    tuner = Tuner(lambda plans, *, limit_s: [run for _ in plans], options, MACHINE, Silent())
+    log = StudyLog(new_study(options), options, MACHINE, lambda plans, *, limit_s: [run for _ in plans], Silent())
     with pytest.raises(error, match=says):
-        tuner.run(new_study(options))
+        tuned(log)
 
 
 def test_runs_a_short_script_again_with_a_shorter_warm_up(script: Path) -> None:
@@ -322,7 +321,7 @@ def test_runs_a_short_script_again_with_a_shorter_warm_up(script: Path) -> None:
             return [Run(status=Status.ENDED, first_steps_s=(0.003,) * 20, step_s=(0.003,) * 4)]
         return short(plans, limit_s=limit_s)
 
-    Tuner(first, options, MACHINE, Silent(), now=world.now).run(new_study(options))  # type: ignore[arg-type]
+    tuned(StudyLog(new_study(options), options, MACHINE, first, Silent(), now=world.now))  # type: ignore[arg-type]
     assert warmups[:2] == [20, 2]
 
 
