@@ -30,6 +30,8 @@ STAMP_TORCH := $(VENV)/.torch-$(CHOICE)
 STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
 STAMP_TEST := $(VENV)/.test-$(CHOICE)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Python compiles what is imported, when it is: of the files of torch and transformers, few are.
+INSTALL := $(PIP) install --no-compile
 
 # The versions that are tested, so that a new release of others breaks nothing here; CONSTRAINTS= takes the newest.
 CONSTRAINTS ?= constraints.txt
@@ -99,17 +101,17 @@ $(STAMP_TORCH):
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade 'pip>=25.1'  # the first that knows --group
-	$(PIP) install $(TORCH)
+	$(INSTALL) $(TORCH)
 	touch $@
 
 # Editable: changes of Python files in the clone count at once; the native core is built here, once. Without a compiler
 # the install succeeds all the same, and hotlap.small says that it uses torch.
 $(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
-	$(PIP) install --quiet --editable '.[examples]'
+	$(INSTALL) --quiet --editable '.[examples]'
 	touch $@
 
 $(STAMP_TEST): $(STAMP_DEMO) pyproject.toml $(CONSTRAINTS)
-	$(PIP) install --quiet --group dev --group docs --group frameworks
+	$(INSTALL) --quiet --group dev --group docs --group frameworks
 	touch $@
 
 clean:
