@@ -30,7 +30,8 @@ STAMP_TORCH := $(VENV)/.torch-$(CHOICE)
 STAMP_DEMO := $(VENV)/.demo-$(CHOICE)
 STAMP_TEST := $(VENV)/.test-$(CHOICE)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Python compiles what is imported, when it is: of the files of torch and transformers, few are.
+# pip would compile every file on one core. What a training imports is compiled below, on all; what the tests' frameworks
+# bring is compiled when it is imported, which most of it never is.
 INSTALL := $(PIP) install --no-compile
 
 # The versions that are tested, so that a new release of others breaks nothing here; CONSTRAINTS= takes the newest.
@@ -108,6 +109,7 @@ $(STAMP_TORCH):
 # the install succeeds all the same, and hotlap.small says that it uses torch.
 $(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
 	$(INSTALL) --quiet --editable '.[examples]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some ship files of other Pythons
 	touch $@
 
 $(STAMP_TEST): $(STAMP_DEMO) pyproject.toml $(CONSTRAINTS)
