@@ -5,99 +5,31 @@
 Errors are |log(predicted / measured)| of the time for each item. Beside the model: the plain geometric mean of the
 ratios of peak and bandwidth. Where batches differ, the one that fills the memory of the device asked about counts.
 
-Nothing is judged on what it was fitted to: for each device (architecture, source) that is predicted, the constants are
-fitted again without any pair that it takes part in, and the spread of intervals from pairs without it.
+The model has no fitted constants, so its errors are the same whatever is held out. The widths of its intervals are
+fitted: for each device (architecture, source) that is predicted, by pairs that it has no part in.
 """
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
 from math import hypot, log
 from pathlib import Path
 
 import calibrate
 import measurements
 import numpy as np
-from calibrate import Noted, Values
+from calibrate import Pair
 from measurements import Point
 
 from hotlap.predict import forecast
-from hotlap.predict.catalogue import Device
 
 RESULTS = Path(__file__).with_name("results") / "judge.json"
 NEW = frozenset({"ga100", "ga102", "ada", "hopper"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """One pair of measured devices, predicted."""
-
-    here: Point
-    there: Point
-    error: float
-    """log(predicted / measured), of the time for each item."""
-    plain: float
-    """The same of the geometric mean of peaks."""
-    kind: str
-    """Of pair, as a spread is fitted for it."""
-    halves: tuple[float, float]
-    """Of the interval that the draws give, below and above the middle."""
-
-    @property
-    def devices(self) -> tuple[Device, Device]:
-        return calibrate.device(self.here.device), calibrate.device(self.there.device)
-
-    @property
-    def needed(self) -> calibrate.Needed:
-        """What widens its interval must come to."""
-        return calibrate.Needed(
-            kind=self.kind, error=abs(self.error), half=self.halves[self.error < 0], batches=self.batches
-        )
-
-    @property
-    def batches(self) -> float:
-        """Logarithm of the batch there over that here."""
-        return log(self.there.batch / self.here.batch)
-
-
-def predicted(a: Point, b: Point, values: Values) -> Pair:
-    """With these constants, and no spread on top of the draws."""
-    noted = Noted()
-    with calibrate.constants(values | {"spread": noted}):
-        found = forecast(
-            a.workload(), target=b.device, precision=b.precision, measured_on=a.device, measured_step_s=a.step_s,
-            batch_factor=b.batch / a.batch,
-        ).step_s  # fmt: skip
-    ratio = calibrate.plain_rate(a) / calibrate.plain_rate(b)
-    return Pair(
-        here=a, there=b, error=log(found.mid / b.step_s), plain=log(ratio * a.step_s / a.batch / (b.step_s / b.batch)),
-        kind=noted.asked, halves=(log(found.mid / found.low), log(found.high / found.mid)),
-    )  # fmt: skip
-
-
-def _architecture(point: Point) -> str:
-    return calibrate.device(point.device).family
-
-
-def _source(point: Point) -> str:
-    return point.suite.split(",")[0]
-
-
+LEAST_HALF = 0.02
 SPLITS: dict[str, Callable[[Point], str]] = {
-    "device": lambda point: point.device, "architecture": _architecture, "source": _source,
-}  # fmt: skip
-
-
-@cache
-def predictions(held_out: str) -> tuple[Pair, ...]:
-    """Every pair, each predicted with constants that what is held out had no part in."""
-    part, known = SPLITS[held_out], calibrate.points()
-    found: list[Pair] = []
-    for name in sorted({part(point) for point in known}):
-        values = calibrate.fitted([point for point in known if part(point) != name])
-        found += [predicted(a, b, values) for a, b in calibrate.couples(known) if part(b) == name]
-    return tuple(found)
+    "device": lambda point: point.device,
+    "architecture": lambda point: calibrate.device(point.device).family,
+    "source": lambda point: point.suite.split(",")[0],
+}
 
 
 def _families(pair: Pair) -> set[str]:
@@ -170,50 +102,51 @@ def other_precision() -> dict[str, float]:
     }  # fmt: skip
 
 
-def summary(found: Sequence[Pair], widths: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """`widths`: half intervals of each, below and above."""
-
-    def size(values: list[float]) -> tuple[float, float]:
-        return tuple(round(float(np.percentile(np.abs(values), at)), 3) for at in (50, 90))  # type: ignore[return-value]
-
-    (median, p90), (plain, plain_p90) = size([one.error for one in found]), size([one.plain for one in found])
-    inside = [-above <= one.error <= below for one, (below, above) in zip(found, widths, strict=True)]
-    return {
-        "num": len(found), "median": median, "p90": p90, "plain_median": plain, "plain_p90": plain_p90,
-        "bias": round(float(np.median([one.error for one in found])), 3),
-        "coverage": round(float(np.mean(inside)), 3),
-        "width": round(float(np.median([below + above for below, above in widths])), 3),
-    }  # fmt: skip
-
-
-def judged(held_out: str) -> dict[str, dict[str, float]]:
-    """Group -> its errors; each interval as wide as pairs need that what is held out has no part in."""
-    found, part = predictions(held_out), SPLITS[held_out]
-    others = predictions("architecture")
+def widened(found: Sequence[Pair], part: Callable[[Point], str]) -> list[tuple[float, float]]:
+    """Half intervals of each pair, below and above: as wide as pairs need that have no part in what it asks about."""
     spreads = {
-        name: calibrate.spread([one.needed for one in others if name not in (part(one.here), part(one.there))])
+        name: calibrate.spread([one for one in found if name not in (part(one.here), part(one.there))])
         for name in {part(one.there) for one in found}
     }
 
-    def widened(one: Pair) -> tuple[float, float]:
+    def halves(one: Pair) -> tuple[float, float]:
         table = spreads[part(one.there)]
         sigma = hypot(table[one.kind], table["batch"] * one.batches)
-        below, above = (max(0.02, calibrate.half_width(half, sigma)) for half in one.halves)
+        below, above = (max(LEAST_HALF, calibrate.half_width(half, sigma)) for half in one.halves)
         return below, above
 
-    members = {name: [pair for pair in found if belongs(pair)] for name, belongs in GROUPS.items()}
-    return {name: summary(pairs, [widened(one) for one in pairs]) for name, pairs in members.items() if pairs}
+    return [halves(one) for one in found]
+
+
+def judged() -> dict[str, dict[str, float]]:
+    """Group -> its errors, and by what was held out: the part of truths inside, and the median width."""
+    found = calibrate.pairs()
+    intervals = {name: widened(found, part) for name, part in SPLITS.items()}
+    result = {}
+    for group, belongs in GROUPS.items():
+        rows = [row for row, one in enumerate(found) if belongs(one)]
+        result[group] = {"num": len(rows)} | _sizes("", [found[row].error for row in rows])
+        result[group] |= _sizes("plain_", [found[row].plain for row in rows])
+        result[group]["bias"] = round(float(np.median([found[row].error for row in rows])), 3)
+        for name, halves in intervals.items():
+            inside = [-halves[row][1] <= found[row].error <= halves[row][0] for row in rows]
+            result[group][f"inside, {name} held out"] = round(float(np.mean(inside)), 3)
+            result[group][f"width, {name} held out"] = round(float(np.median([sum(halves[row]) for row in rows])), 3)
+    return result
+
+
+def _sizes(prefix: str, errors: list[float]) -> dict[str, float]:
+    median, p90 = (round(float(np.percentile(np.abs(errors), at)), 3) for at in (50, 90))
+    return {f"{prefix}median": median, f"{prefix}p90": p90}
 
 
 def main() -> None:
-    result = {f"{name} held out": judged(name) for name in SPLITS}
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    before = json.loads(RESULTS.read_text())["before"]
+    groups = judged()
     two = {"two cards, no peer access": two_cards(), "TF32 -> AMP": other_precision()}
-    RESULTS.write_text(json.dumps({"before": known.get("before", known.get("today"))} | result | two, indent=1) + "\n")
-    for name, groups in (result | {"": two}).items():
-        print(name)
-        for group, row in groups.items():
-            print(f"  {group:52}", *(f"{key} {value:g}" for key, value in row.items()))
+    RESULTS.write_text(json.dumps({"before": before, "groups": groups} | two, indent=1) + "\n")
+    for group, row in (groups | two).items():
+        print(f"{group:52}", *(f"{key} {value:g}" for key, value in row.items()))
 
 
 if __name__ == "__main__":

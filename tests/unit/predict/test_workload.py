@@ -76,3 +76,14 @@ def test_a_larger_batch_leaves_the_optimizer_alone() -> None:
     twice = work.scaled(2.0)
     assert (twice.flop, twice.memory_bytes) == (20.0, 15.0)
     assert (twice.batch_bytes, twice.batch_size) == (6.0, 16)
+
+
+def test_of_totals_a_larger_batch_leaves_what_moves_the_parameters() -> None:
+    twice = totals().scaled(2.0)
+    assert twice.flop == pytest.approx(6e12, rel=1e-6)
+    assert twice.memory_bytes == pytest.approx(2 * 2e10 - workload.PARAMETER_PASSES * 1e8, rel=1e-6)
+
+
+def test_parameters_that_move_all_bytes_are_no_fault() -> None:
+    work = Workload.from_totals(flop=1e12, memory_bytes=1e8, num_kernels=1, parameter_bytes=1e8)
+    assert (work.flop, work.memory_bytes) == (pytest.approx(1e12), pytest.approx(1e8))
