@@ -32,8 +32,8 @@ _SLICE_UNITS = {"ga100": 14, "hopper": 16, "gb100": 18}
 # By CUDA's compute capability; from 9.4 on by the number that ROCm gives in its place.
 _FAMILIES = {
     (6, 0): "gp100", (6, 1): "gp102", (7, 0): "volta", (7, 5): "turing", (8, 0): "ga100", (8, 6): "ga102",
-    (8, 9): "ada", (9, 0): "hopper", (10, 0): "gb100", (10, 3): "gb100", (12, 0): "gb202", (9, 4): "cdna3",
-    (9, 5): "cdna4",
+    (8, 7): "ga10b", (8, 9): "ada", (9, 0): "hopper", (10, 0): "gb100", (10, 3): "gb100", (12, 0): "gb202",
+    (12, 1): "gb202", (9, 4): "cdna3", (9, 5): "cdna4",
 }  # fmt: skip
 # Of its memory a driver leaves programs so much: error correction takes up to a sixteenth, its own tables some more.
 _USABLE = 0.9

@@ -129,6 +129,12 @@ def test_cards_for_inference_and_export_have_the_rates_of_their_data_sheets() ->
     assert h20.bandwidth == pytest.approx(4.0e12, rel=0.01)
 
 
+def test_a_module_that_shares_its_memory_has_the_rates_of_its_brief() -> None:
+    orin = resolve("Jetson AGX Orin 64GB").device
+    assert (orin.fp32, orin.tensor, orin.bandwidth) == pytest.approx((5.3e12, 42.5e12, 204.8e9), rel=0.01)
+    assert resolve("NVIDIA GB10").device.tensor == pytest.approx(125e12, rel=0.06)
+
+
 def test_a_die_of_several_on_a_board_has_its_part_of_the_boards_power() -> None:
     assert [resolve(name).device.power_w for name in ("Tesla K80", "Tesla M60", "A16")] == [150, 150, 62.5]
 
@@ -172,6 +178,7 @@ def test_derived_rates_are_within_three_percent_of_the_quoted_ones() -> None:
     [
         ("NVIDIA Graphics Device", 132, 79.1, (9, 0), "H100 SXM5 80GB"),
         ("H100", 114, 79.1, (9, 0), "H100 PCIe 80GB"),
+        ("Orin", 14, 29.9, (8, 7), "Jetson AGX Orin 32GB"),
         ("NVIDIA A100-SXM4-80GB", 0, 0.0, (0, 0), "NVIDIA A100-SXM4-80GB"),
         ("Some GPU", 132, 12.0, (9, 0), "Some GPU"),
         ("Some GPU", -1, -1.0, (-1, -1), "Some GPU"),
