@@ -86,4 +86,4 @@ def test_of_totals_a_larger_batch_leaves_what_moves_the_parameters() -> None:
 
 def test_parameters_that_move_all_bytes_are_no_fault() -> None:
     work = Workload.from_totals(flop=1e12, memory_bytes=1e8, num_kernels=1, parameter_bytes=1e8)
-    assert (work.flop, work.memory_bytes) == (pytest.approx(1e12), pytest.approx(1e8))
+    assert (work.flop, work.memory_bytes) == pytest.approx((1e12, 1e8))
