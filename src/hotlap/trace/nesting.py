@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hotlap.trace import host
 from hotlap.trace.table import Kind, Mask, Trace
 
 _FRAME = re.compile(r"(?P<path>[^;()<>]+\.py)\((?P<line>\d+)\): (?P<function>[^;]+)")
@@ -42,8 +43,10 @@ Callers = Mapping[int, Caller]
 
 
 def callers(trace: Trace, threads: frozenset[int]) -> Callers:
-    """Row of each runtime call on these threads -> who made it."""
-    wanted = trace.which(Kind.OPERATOR, Kind.RUNTIME, Kind.PYTHON)
+    """Row of each runtime call on these threads that launched something, or waited -> who made it."""
+    wanted = host.wait_rows(trace, threads)
+    wanted[trace.launch[trace.launch >= 0]] = True
+    wanted |= trace.which(Kind.OPERATOR, Kind.PYTHON)
     found: dict[int, Caller] = {}
     for lane in threads:
         found.update(_on_lane(trace, wanted & (trace.lane == lane)))

@@ -36,7 +36,7 @@ def without(ours: Spans, taken: Spans) -> Spans:
     if len(edges) < 2:
         return ours
     middle = (edges[:-1] + edges[1:]) / 2
-    kept = _holds(ours, middle) & ~_holds(taken, middle)
+    kept = holds(ours, middle) & ~holds(taken, middle)
     return union(edges[:-1][kept], edges[1:][kept])
 
 
@@ -67,7 +67,8 @@ def shared(
     return inside
 
 
-def _holds(spans: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
+def holds(spans: Spans, moments: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of the moments lie in one of the spans, begins included and ends not."""
     if not len(spans):
         return np.zeros(len(moments), bool)
     at = np.searchsorted(spans[:, 0], moments, side="right") - 1

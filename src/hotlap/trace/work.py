@@ -180,7 +180,7 @@ def _launched_again(trace: Trace, lane: int) -> Iterator[int]:
     is_gradient = [name.startswith("aten::") and "backward" in name for name in trace.names]
     nodes: list[_Node] = []
     around: list[tuple[float, _Node | None, bool]] = []
-    rows = np.flatnonzero((trace.lane == lane) & trace.which(Kind.OPERATOR, Kind.RUNTIME))
+    rows = _in_nodes_with_forward(trace, lane, np.array(is_node), np.array(is_forward))
     columns = (trace.start[rows], trace.end[rows], trace.kind[rows], trace.name[rows])
     for row, start, end, kind, name in zip(rows.tolist(), *(one.tolist() for one in columns), strict=True):
         while around and around[-1][0] <= start:
@@ -198,3 +198,14 @@ def _launched_again(trace: Trace, lane: int) -> Iterator[int]:
         around.append((end, node, in_gradient or is_gradient[name]))
     for node in nodes:
         yield from (row for row in node.launches if trace.start[row] < node.until)
+
+
+def _in_nodes_with_forward(trace: Trace, lane: int, is_node: Mask, is_forward: Mask) -> Ints:
+    """Operators and calls of the lane in such nodes, the nodes included: mostly none, and then nobody looks closer."""
+    ours = (trace.lane == lane) & trace.which(Kind.OPERATOR, Kind.RUNTIME)
+    of_operators = ours & (trace.kind == Kind.OPERATOR)
+    forward, nodes = (of_operators & named[trace.name] for named in (is_forward, is_node))
+    forward_starts = np.append(trace.start[forward], np.inf)
+    around = np.flatnonzero(nodes)
+    around = around[forward_starts[np.searchsorted(forward_starts, trace.start[around])] < trace.end[around]]
+    return np.flatnonzero(ours & spans.holds(spans.union(trace.start[around], trace.end[around]), trace.start))
