@@ -5,10 +5,12 @@ Kineto calls the same things by other names from version to version ("Kernel" an
 
 import math
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,8 +60,6 @@ _ON_DEVICE = int(Kind.KERNEL)
 _ANNOTATED = re.compile(r"^(?:ProfilerStep#|Optimizer\.|enumerate\(|## )")
 _COMMUNICATES = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 _LATEST_US = 4e18
-# Of events that last: as torch writes them, and those whose end stands elsewhere, or nowhere.
-_LAST = ("X", "B")
 
 
 class Written(NamedTuple):
@@ -131,6 +131,7 @@ def read(file: TraceFile) -> Trace:
     columns = _Columns()
     for some in events(file.pieces(), file.title, header):
         columns.add(some)
+    columns.add(columns.joined())
     if not columns.parts:
         raise UserError(f"{file.title} holds no event that torch.profiler writes: nothing to tell of.")
     return _table(columns, file.title, header)
@@ -153,11 +154,14 @@ class _Columns:
         self.names, self.stacks, self.arguments = _Index(), _Index(), _Index()
         self.lanes = _Index()
         """(on a device, process, thread, device, stream), as they stand in the file."""
+        self.edges: list[Event] = []
+        """Begins and ends that stand apart."""
         self.odd = 0
 
     def add(self, some: list[Event]) -> None:
         """Keep those of a kind that is known that have a name, a begin and an end."""
-        events = [one for one in some if one.ph in _LAST and one.cat in _KINDS]
+        self.edges += [one for one in some if one.ph in ("B", "E") and abs(_number(one.ts)) <= _LATEST_US]
+        events = [one for one in some if one.ph == "X" and one.cat in _KINDS]
         start, length = _numbers([one.ts for one in events]), _numbers([one.dur for one in events])
         usable = (np.abs(start) <= _LATEST_US) & (length >= 0) & (length <= _LATEST_US)
         usable &= np.array([isinstance(one.name, str) for one in events], bool)
@@ -184,6 +188,23 @@ class _Columns:
         num_bytes = np.array([_whole(one.bytes) for one in args], np.int64)
         integers = (np.array(column, np.int32) for column in columns)
         self.parts.append((start, start + length, kind, correlation, num_bytes, *integers))
+
+    def joined(self) -> list[Event]:
+        """Begins with their ends: of those that are open on a thread, the innermost of that name. What has no end has
+        no length."""
+        found: list[Event] = []
+        open_ = defaultdict[object, list[Event]](list)
+        for edge in sorted(self.edges, key=lambda one: _number(one.ts)):
+            begun = open_[edge.pid, edge.tid]
+            if edge.ph == "B":
+                begun.append(msgspec.structs.replace(edge, ph="X", dur=None))
+                found.append(begun[-1])
+                continue
+            ended = (at for at in reversed(range(len(begun))) if edge.name in (None, begun[at].name))
+            if (at := next(ended, None)) is not None:
+                one = begun.pop(at)
+                one.dur = _number(edge.ts) - _number(one.ts)
+        return found
 
     def _argument(self, args: Args) -> int:
         return self.arguments[Written(bytes(args.dims), bytes(args.types), bytes(args.values))]

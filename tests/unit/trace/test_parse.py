@@ -162,7 +162,7 @@ _NOT: dict[str, list[Any]] = {
     "ts": [None, "soon", "nan", [], [1], {}, 10**400],
     "dur": [None, "soon", [1], -1],
 }
-ODD: list[Any] = [3, None, [], "event", KERNEL | {"ph": "B", "dur": None}]
+ODD: list[Any] = [3, None, [], "event", KERNEL | {"ph": "B", "tid": 99}]
 ODD += [KERNEL | {field: value} for field, values in _NOT.items() for value in values]
 """None of them is an event as torch.profiler writes them, with a name, a begin and an end."""
 
@@ -175,6 +175,19 @@ def test_odd_events_are_passed_over_and_counted(tmp_path: Path) -> None:
     assert trace.start.tolist() == pytest.approx([0.0, 0.0, 0.0, 2.5e-6])
     assert trace.lanes == (("0", "7"),)
     assert trace.notes == (f"{len(ODD)} events without a name, a begin or an end were left out.",)
+
+
+def test_begins_and_ends_that_stand_apart_are_joined(tmp_path: Path) -> None:
+    """In any order; one end is missing, one begin is missing, and ends may be without a name."""
+    begun = [KERNEL | {"ph": "B", "name": name, "ts": ts} for name, ts in (("outer", 0), ("lost", 1), ("inner", 2))]
+    ended = [{"ph": "E", "pid": 0, "tid": 7, "ts": ts} | named for ts, named in ((9, {"name": "outer"}), (4, {}))]
+    ended.append({"ph": "E", "pid": 0, "tid": 7, "ts": 5, "name": "never begun"})
+    path = tmp_path / "apart.json"
+    path.write_text(json.dumps({"traceEvents": [*ended, *begun]}))
+    trace = table.read(files.TraceFile(path))
+    told = {trace.text(row): (trace.start[row], trace.end[row]) for row in range(len(trace.start))}
+    assert told == {"outer": pytest.approx((0, 9e-6)), "inner": pytest.approx((2e-6, 4e-6))}
+    assert trace.notes == ("1 events without a name, a begin or an end were left out.",)
 
 
 def test_a_gpu_whose_name_says_little_is_told_by_its_figures(tmp_path: Path) -> None:
