@@ -247,6 +247,12 @@ def _pages(args: argparse.Namespace) -> Mapping[Path, Render]:
     return {Path(path): render for path, render in named if path is not None}
 
 
+def _opened_by(render: Render) -> str:
+    from hotlap.report import trace
+
+    return ": open it at https://ui.perfetto.dev" if render is trace.render else ""
+
+
 def _stream(args: argparse.Namespace) -> TextIO:
     return sys.stderr if args.json == "-" else sys.stdout
 
@@ -261,7 +267,7 @@ def hand_out(args: argparse.Namespace, study: "Study") -> None:
         console.show(sys.stdout, terminal.sections(study), color=args.color)
     for target, render in _pages(args).items():
         write_text(target, render(study))
-        print(f"{target} was written.", file=sys.stderr)
+        print(f"{target} was written{_opened_by(render)}.", file=sys.stderr)
     if args.json == "-":
         print(encode(study).decode())
     elif args.json is not None:

@@ -1,7 +1,8 @@
 """Study -> a trace of its steps for Perfetto (ui.perfetto.dev) or chrome://tracing: lanes loader, copy, host.
 
-The JSON trace format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. The record holds
-how long each phase of a step took, not when it came: they are drawn one after the other in the usual order.
+The JSON trace format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Of a measured
+run the record holds how long each phase of a step took, not when it came: they are drawn one after the other in the
+usual order. Of a recorded trace it holds some steps as they were.
 """
 
 import json
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import inf, isfinite, nextafter
 from typing import Any
 
-from hotlap.record import MemorySample, Phase, Run, Study, as_float
+from hotlap.record import Excerpt, MemorySample, Phase, Run, Study, as_float
 from hotlap.report import outcome, story
 from hotlap.report.clean import clean_line, last_lines
 from hotlap.report.document import OUTPUT_LINES
@@ -18,6 +19,8 @@ from hotlap.report.lanes import DRAWN_ORDER
 Event = Mapping[str, Any]
 
 _LOADER, _COPY, _HOST, _STEPS = range(1, 5)
+_IN_ORDER = "phases of a step are drawn in their usual order; recorded is how long each took"
+_AS_RECORDED = "some steps of a trace, each phase where it was; pauses too short to be seen are closed"
 _THREADS = {_STEPS: "steps", _LOADER: "loader", _COPY: "copy", _HOST: "host"}
 _LANE_OF = {Phase.INPUT: _LOADER, Phase.TRANSFER: _COPY}
 # Beyond a year a time is damaged data; microseconds in a float are exact to here.
@@ -29,7 +32,9 @@ def render(study: Study) -> str:
     events: list[Event] = []
     run = story.timed(study)
     for number, (name, side) in enumerate((("baseline", run), ("optimized", study.after)), 1):
-        if side is not None and side.step_s:
+        if side is not None and side.excerpt is not None:
+            events += _recorded(number, side, side.excerpt)
+        elif side is not None and side.step_s:
             events += _process(number, name, side)
     conclusion = outcome.conclusion(study)
     document = {
@@ -41,7 +46,7 @@ def render(study: Study) -> str:
             "findings": "; ".join(clean_line(f"{one.code}: {one.evidence}") for one in study.findings),
             "verdict": _verdict(study),
             "output": last_lines(run.output, OUTPUT_LINES) if run is not None else "",
-            "how to read": "phases of a step are drawn in their usual order; recorded is how long each took",
+            "how to read": _AS_RECORDED if run is not None and run.excerpt is not None else _IN_ORDER,
         },
     }
     return json.dumps(document, indent=None, separators=(",", ":")) + "\n"
@@ -56,11 +61,34 @@ def _verdict(study: Study) -> str:
     return f"{study.result.verdict.value}: {study.result.speedup.mid:.2f}x ({speedup}) with {levers}"
 
 
-def _process(number: int, name: str, run: Run) -> Iterator[Event]:
+def _names(number: int, name: str, threads: Mapping[int, str]) -> Iterator[Event]:
     yield {"ph": "M", "pid": number, "tid": 0, "name": "process_name", "args": {"name": name}}
-    for order, (thread, title) in enumerate(_THREADS.items()):
+    for order, (thread, title) in enumerate(threads.items()):
         yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_name", "args": {"name": title}}
         yield {"ph": "M", "pid": number, "tid": thread, "name": "thread_sort_index", "args": {"sort_index": order}}
+
+
+def _recorded(number: int, run: Run, excerpt: Excerpt) -> Iterator[Event]:
+    """Steps of a trace, which knows when each phase came."""
+    lanes = {lane: thread for thread, lane in enumerate(dict.fromkeys(span.lane for span in excerpt.spans), _STEPS + 1)}
+    yield from _names(
+        number, "recorded", {_STEPS: "steps"} | {thread: clean_line(lane) for lane, thread in lanes.items()}
+    )
+    end_s = 0.0
+    for index in range(excerpt.first, min(excerpt.first + excerpt.num_steps, len(run.step_s))):
+        begin_s, end_s = end_s, end_s + run.step_s[index]
+        yield _slice(number, _STEPS, f"step {index}", begin_s, end_s, {"step": index})
+    free_s = dict.fromkeys(lanes, 0.0)
+    for span in sorted(excerpt.spans, key=lambda one: one.begin_s):
+        # Closed pauses may hold another phase: slices of one lane must not cross.
+        begin_s = max(span.begin_s, free_s[span.lane])
+        if begin_s < span.end_s < _LONGEST_S:
+            free_s[span.lane] = span.end_s
+            yield _slice(number, lanes[span.lane], span.phase.value, begin_s, span.end_s, {})
+
+
+def _process(number: int, name: str, run: Run) -> Iterator[Event]:
+    yield from _names(number, name, _THREADS)
     starts = set(run.epoch_starts)
     memory = {sample.step: sample for sample in run.memory}
     now_s = 0.0

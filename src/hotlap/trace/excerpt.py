@@ -8,18 +8,23 @@ import numpy as np
 from hotlap.record import Excerpt, Phase, Span
 from hotlap.trace import spans
 from hotlap.trace.host import Host
+from hotlap.trace.phases import COMPUTING, Launched
 from hotlap.trace.spans import Spans
-from hotlap.trace.table import Floats
+from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline
 
 _MOST_STEPS = 6
 # Pauses shorter than this part of the excerpt cannot be seen in a picture of it, and would make it a book.
 _LEAST_SHARE = 0.0005
+# Streams with less of the computing are not drawn.
+_MOST_STREAMS, _LEAST_OF_WORK = 4, 0.01
+# Letters of a stream's name, which is a number.
+_LONGEST = 4
 
 Lanes = Mapping[str, Mapping[Phase, Spans]]
 
 
-def drawn(edges: Floats, host: Host, found: Timeline, computing: Mapping[Phase, Spans]) -> Excerpt:
+def drawn(trace: Trace, rows: Mask, edges: Floats, host: Host, found: Timeline, launched: Launched) -> Excerpt:
     """The steps that are closest to the median ones."""
     lanes: Lanes = {
         "loader": {Phase.INPUT: host.input},
@@ -31,7 +36,7 @@ def drawn(edges: Floats, host: Host, found: Timeline, computing: Mapping[Phase, 
             Phase.BACKWARD: host.backward,
             Phase.FORWARD: host.operators,
         },
-        "device": computing,
+        **_computing(trace, rows, launched),
         "copies": {Phase.TRANSFER: found.copies},
         "network": {Phase.COMMUNICATION: found.communication},
     }
@@ -40,6 +45,27 @@ def drawn(edges: Floats, host: Host, found: Timeline, computing: Mapping[Phase, 
     first = int(np.argmin(np.abs(lengths - count * median(np.diff(edges)))))
     begin, end = float(edges[first]), float(edges[first + count])
     return Excerpt(first=first, num_steps=count, spans=tuple(_spans(lanes, begin, end)))
+
+
+def _computing(trace: Trace, rows: Mask, launched: Launched) -> Lanes:
+    """A lane for each stream that computes; of a single one it is the device's."""
+    computes = rows & trace.which(Kind.KERNEL, Kind.MEMSET)
+    lengths = trace.end[computes] - trace.start[computes]
+    worked = np.bincount(trace.lane[computes], lengths, len(trace.lanes))
+    busiest = np.argsort(-worked, kind="stable")[:_MOST_STREAMS]
+    streams = [int(lane) for lane in busiest if worked[lane] >= _LEAST_OF_WORK * lengths.sum() > 0]
+    if len(streams) < 2:
+        return {"device": launched.computing}
+    lanes: dict[str, dict[Phase, Spans]] = {}
+    for lane in sorted(streams):
+        ours = {
+            number: computes & (trace.lane == lane) & (launched.phases == number) for number in range(len(COMPUTING))
+        }
+        lanes[f"stream {trace.lanes[lane][1][:_LONGEST]}"] = {
+            phase: spans.union(trace.start[ours[number]], trace.end[ours[number]])
+            for number, phase in enumerate(COMPUTING)
+        }
+    return lanes
 
 
 def _spans(lanes: Lanes, begin: float, end: float) -> Iterator[Span]:

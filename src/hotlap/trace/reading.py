@@ -96,7 +96,7 @@ def reading(trace: Trace) -> Reading:
         compiled=trace.named(_COMPILED).any().item(),
         rank=trace.rank or 0,
         world_size=trace.world_size,
-        excerpt=excerpt.drawn(edges, host, found, launched.computing),
+        excerpt=excerpt.drawn(trace, rows, edges, host, found, launched),
         notes=(f"Steps were told apart by {told.how}.", *_others(trace, work), *trace.notes),
     )
     return Reading(

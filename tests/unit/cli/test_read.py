@@ -7,6 +7,7 @@ import pytest
 
 from hotlap import cli, read_trace
 from hotlap.record import Study, load
+from tests import trace_format
 from tests.unit.trace.test_reading import training
 
 
@@ -28,11 +29,26 @@ def test_it_says_what_the_device_waited_for(trace: Path, capsys: pytest.CaptureF
 
 
 def test_it_writes_what_is_asked_for_and_no_study(trace: Path, tmp_path: Path) -> None:
-    words = ["--json", "s.json", "--html", "p.html", "--markdown", "p.md", "--gpu-timeline", "t.csv"]
+    words = [
+        "--json",
+        "s.json",
+        "--html",
+        "p.html",
+        "--markdown",
+        "p.md",
+        "--gpu-timeline",
+        "t.csv",
+        "--perfetto",
+        "p.json",
+    ]
     assert cli.main(["read", "trace.json.gz", *words]) == 0
     assert load(tmp_path / "s.json", Study).findings[0].code == "input-bound"
     assert "input-bound" in (tmp_path / "p.html").read_text()
     assert "input-bound" in (tmp_path / "p.md").read_text()
+    steps = (tmp_path / "p.json").read_text()
+    assert trace_format.faults(steps) == []
+    lanes = {one["args"]["name"] for one in json.loads(steps)["traceEvents"] if one["name"] == "thread_name"}
+    assert lanes == {"steps", "loader", "host", "device"}
     name, value, _ = (tmp_path / "t.csv").read_text().splitlines()[1].split(",")
     assert name == "computation_time"
     assert float(value) == pytest.approx(1.5)
