@@ -49,8 +49,8 @@ class Comparison:
     base_step_s: float
     """Mean step, rare pauses cut down."""
     other_step_s: float
-    ratio: Interval
-    """Step of `other` over step of `base`: above 1 it is slower."""
+    ratio: Interval | None
+    """Step of `other` over step of `base`: above 1 it is slower. None of recorded traces with too few steps for it."""
     between_runs: float | None
     """Standard deviation of the logarithm of the ratio of two equal runs, which the interval covers; None: not known,
     and the interval covers only what varies within the two runs."""

@@ -16,13 +16,12 @@ def text(comparison: Comparison) -> str:
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
-    ratio = comparison.ratio
     yield f"{clean_line(comparison.base)} -> {clean_line(comparison.other)}"
     for difference in comparison.differences:
         yield f"  differs, and was allowed to: {clean_line(difference)}"
     yield (
         f"  step           {duration(comparison.base_step_s):>9} -> {duration(comparison.other_step_s):>9}  "
-        f"{ratio.mid - 1:+7.1%}  (95% interval {ratio.low - 1:+.1%} to {ratio.high - 1:+.1%})"
+        f"{_change(comparison)}"
     )
     for change in comparison.phases:
         if _matters(change, comparison):
@@ -30,11 +29,19 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     for part in comparison.parts:
         if abs(part.other_s - part.base_s) >= _LEAST_SHARE * comparison.base_step_s:
             yield f"  {'on the device':<13}  {duration(part.base_s):>9} -> {duration(part.other_s):>9}  {part.name}"
-    if comparison.between_runs is None:
+    if comparison.ratio is not None and comparison.between_runs is None:
         yield "  The interval covers what varies within each run; how far one run differs from the next is not known."
-    else:
+    elif comparison.between_runs is not None:
         yield f"  From one run to the next the step differs by about {percent(comparison.between_runs)}; that is in it."
     yield verdict(comparison)
+
+
+def _change(comparison: Comparison) -> str:
+    ratio = comparison.ratio
+    if ratio is None:
+        change = f"{comparison.other_step_s / comparison.base_step_s - 1:+7.1%}" if comparison.base_step_s > 0 else ""
+        return f"{change}  (too few steps to tell it from chance)"
+    return f"{ratio.mid - 1:+7.1%}  (95% interval {ratio.low - 1:+.1%} to {ratio.high - 1:+.1%})"
 
 
 def verdict(comparison: Comparison) -> str:
@@ -46,7 +53,8 @@ def verdict(comparison: Comparison) -> str:
             Change.UNDECIDED: "Undecided: no change can be told from chance here.",
         }
         if comparison.change is Change.WITHIN:
-            return "Faster." if comparison.ratio.high < 1 else words[Change.WITHIN]
+            faster = comparison.ratio is not None and comparison.ratio.high < 1
+            return "Faster." if faster else words[Change.WITHIN]
         return words[comparison.change]
     limit = percent(comparison.limit)
     return {

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from statistics import median
+from statistics import mean, median
 
 from hotlap.errors import UserError
 from hotlap.experiment import batches
@@ -27,17 +27,17 @@ def contrast(base: Study, other: Study, *, names: tuple[str, str], limit: float 
     Raises:
         UserError: one of the studies has too few steps.
     """
-    levels = [_level(study, name) for study, name in zip((base, other), names, strict=True)]
+    one, two = (_level(study, name) for study, name in zip((base, other), names, strict=True))
     between = _between(base, other)
-    ratio = batches.ratio(*levels, between=between)
+    ratio = batches.ratio(one, two, between=between) if one is not None and two is not None else None
     return Comparison(
         base=names[0],
         other=names[1],
-        base_step_s=levels[0].mean_s,
-        other_step_s=levels[1].mean_s,
+        base_step_s=mean(base.baseline[0].step_s) if one is None else one.mean_s,
+        other_step_s=mean(other.baseline[0].step_s) if two is None else two.mean_s,
         ratio=ratio,
         between_runs=math.sqrt(between[0]) if between is not None else None,
-        change=_change(ratio, limit),
+        change=Change.UNDECIDED if ratio is None else _change(ratio, limit),
         limit=limit,
         phases=tuple(_phases(base.baseline[0], other.baseline[0])),
         parts=_parts(base.baseline[0], other.baseline[0]),
@@ -66,9 +66,10 @@ def _change(ratio: Interval, limit: float | None) -> Change:
     return Change.WITHIN if ratio.high <= line else Change.UNDECIDED
 
 
-def _level(study: Study, name: str) -> batches.Level:
+def _level(study: Study, name: str) -> batches.Level | None:
+    """None for a recorded trace of very few steps: what changed on the device says something all the same."""
     found = batches.level(study.baseline[0].step_s) if study.baseline else None
-    if found is None:
+    if found is None and not (study.baseline and study.baseline[0].excerpt):
         raise UserError(f"{name} holds too few steps to compare. Measure more of them.")
     return found
 

@@ -14,6 +14,7 @@ from hotlap.record import Change, Comparison, Study, decode, save
 from tests.sample_measured import study_measured
 from tests.samples import run_with, study_empty, study_full
 from tests.unit.trace.test_workload import document
+from tests.unit.trace.written import Written
 
 
 def study(step_s: float, *, seed: int = 0, spread: tuple[float, ...] = (0.004, -0.006, 0.003)) -> Study:
@@ -110,6 +111,7 @@ def test_json_goes_where_it_was_asked_for_and_nothing_else_does(
     out, err = capsys.readouterr()
     found = decode(out.encode(), Comparison)
     assert found.change is Change.SLOWER
+    assert found.ratio is not None
     assert found.ratio.mid == pytest.approx(1.25, rel=0.03)
     assert "Slower" in err
     assert compare(folder, study(0.010), study(0.010), "--json", "c.json") == 0
@@ -154,3 +156,18 @@ def test_traces_are_compared_by_their_steps_and_their_kernels(
     assert re.search(r"input +\S+( \w+)? -> +3\d\d us", said), said
     assert "idle, for the loader" in said
     assert "matrix products" not in said, "it takes as long as before"
+
+
+def test_traces_of_one_step_are_compared_without_an_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, length in (("before", 300), ("after", 450)):
+        made = Written()
+        made.launch(0, at=7, length=length)
+        made.save(tmp_path / f"{name}.json")
+    assert cli.main(["compare", "before.json", "after.json"]) == 0
+    said = capsys.readouterr().out
+    assert "(too few steps to tell it from chance)" in said
+    assert re.search(r"300 us -> +450 us  matrix products", said), said
+    assert said.endswith("Undecided: no change can be told from chance here.\n")
