@@ -82,7 +82,6 @@ def test_a_difference_as_large_as_the_margin_is_called_equal_in_one_case_of_twen
             "loss",
             mean=float(difference.mean()),
             error=float(difference.std(ddof=1)) / num_seeds**0.5,
-            freedom=num_seeds - 1,
             spread=float(base.std(ddof=1)),
             num_seeds=num_seeds,
             progress=0.0,

@@ -85,14 +85,6 @@ class Evidence:
                 pairs.append(Pair(match, run))
         return tuple(pairs)
 
-    def base_by_seed(self) -> tuple[Run, ...]:
-        """Baseline runs, each seed once."""
-        return _distinct((*self.base[:1], *self.base_seeds))
-
-    def lever_by_seed(self) -> tuple[Run, ...]:
-        """Runs with the lever, each seed once."""
-        return _distinct((*self.lever[:1], *self.lever_seeds))
-
     def baseline(self) -> tuple[Run, ...]:
         """All runs without the lever: whatever they differ in among themselves is no harm of the lever's."""
         return (*self.base, *self.perturbed, *self.base_seeds)

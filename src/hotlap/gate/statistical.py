@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotlap.gate import prints
-from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,11 +46,9 @@ class Gap:
     name: str
     mean: float
     error: float
-    freedom: int
     spread: float
     """Standard deviation over the baseline's seeds: `SEED_MARGIN` of it is allowed."""
     num_seeds: int
-    """That it is from."""
     progress: float
     """Allowed where seeds hardly matter."""
     trifle: float
@@ -62,7 +60,7 @@ class Gap:
 
     def is_equal(self) -> bool:
         """The interval lies within the margin."""
-        reach = abs(self.mean) + _quantile(self.freedom, EQUAL_TAIL) * self.error
+        reach = abs(self.mean) + _quantile(self.num_seeds - 1, EQUAL_TAIL) * self.error
         return reach < self.progress or self._within_spread(reach)
 
     def _within_spread(self, reach: float) -> bool:
@@ -78,30 +76,26 @@ class Gap:
 
     def is_harm(self) -> bool:
         """The interval lies beyond what is a trifle."""
-        return abs(self.mean) - _quantile(self.freedom, HARM_TAIL) * self.error > self.trifle
+        return abs(self.mean) - _quantile(self.num_seeds - 1, HARM_TAIL) * self.error > self.trifle
 
     def text(self) -> str:
         """The numbers, as a part of a sentence."""
-        half = _quantile(self.freedom, EQUAL_TAIL) * self.error
+        half = _quantile(self.num_seeds - 1, EQUAL_TAIL) * self.error
         return f"{self.name} {self.mean:+.2g} +- {half:.2g} (allowed: {self.margin:.2g})"
 
 
-def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
+def judge(pairs: Sequence[Pair]) -> Ruling:
     """Compare two summaries of the loss over seeds: its mean over the window, and over the last third."""
-    base_runs, lever_runs = evidence.base_by_seed(), evidence.lever_by_seed()
-    paired = len(pairs) == len(lever_runs)
-    if paired:
-        base_runs, lever_runs = tuple(p.base for p in pairs), tuple(p.lever for p in pairs)
-    if min(len(base_runs), len(lever_runs)) < MIN_SEEDS:
+    if len(pairs) < MIN_SEEDS:
         return undecided(
-            f"It takes {MIN_SEEDS} seeds on both sides to tell harm from chance; "
-            f"there are {len(base_runs)} in the baseline and {len(lever_runs)} with the lever."
+            f"It takes {MIN_SEEDS} seeds, each on both sides, to tell harm from chance; there are {len(pairs)}."
         )
-    steps, losses = loss_matrix([*base_runs, *lever_runs])
-    base, lever = losses[: len(base_runs)], losses[len(base_runs) :]
+    lever_runs = [pair.lever for pair in pairs]
+    steps, losses = loss_matrix([*(pair.base for pair in pairs), *lever_runs])
+    base, lever = losses[: len(pairs)], losses[len(pairs) :]
     fall = _fall(base)
     gaps = [
-        _gap(name, base[:, part].mean(axis=1), lever[:, part].mean(axis=1), paired=paired, fall=fall)
+        _gap(name, base[:, part].mean(axis=1), lever[:, part].mean(axis=1), fall=fall)
         for name, part in (
             ("loss over the window", slice(None)),
             ("loss over its last third", slice(-(len(steps) // 3), None)),
@@ -114,29 +108,29 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     if ruling:
         return ruling
     if not all(gap.is_equal() for gap in gaps):
-        return undecided(f"{len(lever_runs)} seeds do not settle whether training is equal: {told}.")
+        return undecided(f"{len(pairs)} seeds do not settle whether training is equal: {told}.")
     if fall == 0.0 and not _same_batches(pairs):
         return undecided(
             "In the baseline the loss does not fall beyond its noise in the window, so equal losses prove little."
         )
-    how = f"{len(lever_runs)} seeds{', each on both sides' if paired else ''}, {extent(len(steps), lever_runs)}"
+    how = f"{len(pairs)} seeds, each on both sides, {extent(len(steps), lever_runs)}"
     flat = " The loss does not fall in the window; this rests on equal samples and updates." if fall == 0.0 else ""
     return unharmed(f"Equal within the spread over seeds ({how}): {told}.{flat}")
 
 
-def _gap(name: str, base: "Losses", lever: "Losses", *, paired: bool, fall: float) -> Gap:
-    """Summaries of the runs on both sides -> their difference and the margin for it."""
+def _gap(name: str, base: "Losses", lever: "Losses", *, fall: float) -> Gap:
+    """Summaries of the runs on both sides, seed by seed -> their difference and the margin for it."""
     spread = float(base.std(ddof=1))
-    if paired:
-        difference = lever - base
-        mean, freedom = float(difference.mean()), len(difference) - 1
-        error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    else:
-        mean, freedom = float(lever.mean() - base.mean()), min(len(base), len(lever)) - 1
-        error = math.sqrt(base.var(ddof=1) / len(base) + lever.var(ddof=1) / len(lever))
-    progress = PROGRESS_MARGIN * fall
-    trifle = TRIFLE * fall if fall else SEED_MARGIN * spread
-    return Gap(name, mean, error, freedom, spread=spread, num_seeds=len(base), progress=progress, trifle=trifle)
+    difference = lever - base
+    return Gap(
+        name,
+        mean=float(difference.mean()),
+        error=float(difference.std(ddof=1)) / math.sqrt(len(difference)),
+        spread=spread,
+        num_seeds=len(base),
+        progress=PROGRESS_MARGIN * fall,
+        trifle=TRIFLE * fall if fall else SEED_MARGIN * spread,
+    )
 
 
 def _fall(base: "Losses") -> float:

@@ -342,14 +342,11 @@ def test_seeds_are_equal_where_their_interval_lies_within_the_margin_not_their_m
     assert judge("statistical", replace(e, lever_seeds=shifted)).verdict is verdict
 
 
-def test_seeds_that_do_not_coincide_are_compared_unpaired() -> None:
+def test_seeds_that_do_not_coincide_prove_nothing() -> None:
     e = evidence(PLAIN, num_seeds=6)
     others = tuple(train(Training(seed=5000 + k)) for k in range(5))
     ruling = judge("statistical", replace(e, lever_seeds=others))
-    assert ruling.verdict is not Verdict.HARMED
-    wrong = tuple(train(Training(seed=5000 + k, rate_times=0.3)) for k in range(5))
-    slow = replace(e, lever=(train(replace(PLAIN, rate_times=0.3)),), lever_seeds=wrong)
-    assert judge("statistical", slow).verdict is Verdict.HARMED
+    assert ruling.verdict is Verdict.UNDECIDED
 
 
 def test_a_loss_that_does_not_fall_proves_little_unless_samples_are_equal() -> None:
