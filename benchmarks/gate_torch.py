@@ -3,7 +3,7 @@
     python benchmarks/gate_torch.py [--scripts NAMES] [--changes NAMES] [--contracts NAMES] [--records DIR]
 
 Six scripts (`benchmarks/harms/scripts`), each under every change of `benchmarks/harms/planted.py` that concerns it, by
-way of the real probe and the real plans of `hotlap tune` (`hotlap.tune.evidence.GateRuns`): 400 steps, as the
+way of the real probe and the real plans of `hotlap tune` (`hotlap.search.gate_runs.GateRuns`): 400 steps, as the
 default budget gives to steps below 12.5 ms, and as many runs and seeds as a study makes. Writes
 `benchmarks/results/gate_torch.json`, in which what was not asked for stays as it is; a script takes about ten minutes a
 contract. With `--records` the runs are kept in a folder, and only what is not there is run.
@@ -30,8 +30,7 @@ from hotlap import machine
 from hotlap.experiment import Sizes
 from hotlap.gate import Ruling
 from hotlap.record import Study, Verdict
-from hotlap.search import Options, StudyLog
-from hotlap.tune.evidence import GateRuns
+from hotlap.search import GateRuns, Options, StudyLog
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE / "harms" / "scripts"

@@ -22,9 +22,9 @@ from hotlap.levers import Lever, Numerics
 from hotlap.levers.loaders import NESTING
 from hotlap.record import LeverSpec, Run, State, Study
 from hotlap.search.candidates import alternative
+from hotlap.search.gate_runs import numerics_of
 from hotlap.source import Patched, WrapArgument, patch, patching, tree
 from hotlap.source.disk import PatchFiles
-from hotlap.tune.evidence import numerics_of
 from tests.conformance.patched_runs import Outcome, run_all
 from tests.conformance.recorded import OWN, SCRIPTS, machines, run_of
 

@@ -9,8 +9,8 @@ import pytest
 from hotlap.experiment import Sizes
 from hotlap.launch import Launcher
 from hotlap.record import Verdict, as_float
+from hotlap.search import GateRuns
 from hotlap.tune import Options, StudyLog
-from hotlap.tune.evidence import GateRuns
 from tests.e2e.running import SCRIPTS
 from tests.unit.tune.world import MACHINE, Silent, new_study
 

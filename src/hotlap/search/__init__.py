@@ -3,9 +3,10 @@
 from hotlap.search.budget import Budget
 from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.confirmation import Confirmation, nothing_tried
+from hotlap.search.gate_runs import GateRuns
 from hotlap.search.leave_one_out import leave_each_out
 from hotlap.search.options import Observer, Options
-from hotlap.search.search import Gate, Search
+from hotlap.search.search import Search
 from hotlap.search.study_log import StudyLog, facts
 
 __all__ = [
@@ -13,7 +14,7 @@ __all__ = [
     "Candidate",
     "Candidates",
     "Confirmation",
-    "Gate",
+    "GateRuns",
     "Observer",
     "Options",
     "Search",

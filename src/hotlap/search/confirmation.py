@@ -10,7 +10,8 @@ from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.experiment.total import too_late, total_speedup
 from hotlap.gate import Ruling
 from hotlap.record import LEAST_GAIN, Interval, Result, Verdict
-from hotlap.search.search import Gate, Search
+from hotlap.search.gate_runs import GateRuns
+from hotlap.search.search import Search
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.units import factor
 
@@ -43,7 +44,7 @@ def nothing_tried(why: str = TIME_OVER) -> Result:
 class Confirmation:
     """Says what the study comes to, once the search is over."""
 
-    def __init__(self, log: StudyLog, executor: Executor, gate: Gate, search: Search) -> None:
+    def __init__(self, log: StudyLog, executor: Executor, gate: GateRuns, search: Search) -> None:
         self._log = log
         self._executor = executor
         self._gate = gate

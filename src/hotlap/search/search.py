@@ -10,15 +10,14 @@ more, levers are timed all the same, so that the user knows what more time would
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from hotlap.experiment import PLANNED, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
 from hotlap.experiment.total import never_shorter, too_late
-from hotlap.gate import Ruling
 from hotlap.record import Trial, Verdict, lever_title
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
+from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import Key, StudyLog, facts, key
 from hotlap.units import factor
 
@@ -44,23 +43,11 @@ _CLEAR = 2
 _CONFIRMING = 3
 
 
-class Gate(Protocol):
-    """Is training unharmed? Makes the runs that it takes to say so."""
-
-    def judge(self, stack: Stack) -> Ruling:
-        """The script under `stack` against the baseline."""
-        ...
-
-    def estimate_s(self, stack: Stack) -> float:
-        """About what `judge` will take."""
-        ...
-
-
 class Search:
     """What was tried is read from the study, so it goes on where it stopped. What gains is a trial of it at once (a
     screening), and another one takes its place when the gate has judged it."""
 
-    def __init__(self, log: StudyLog, executor: Executor, gate: Gate, candidates: Candidates) -> None:
+    def __init__(self, log: StudyLog, executor: Executor, gate: GateRuns, candidates: Candidates) -> None:
         self._log = log
         self._executor = executor
         self._gate = gate

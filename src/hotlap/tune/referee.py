@@ -12,8 +12,7 @@ from hotlap.experiment.total import total_speedup
 from hotlap.gate import Ruling
 from hotlap.levers import Numerics
 from hotlap.record import Failure, Interval, Run, Verdict
-from hotlap.search import StudyLog
-from hotlap.tune.evidence import GateRuns
+from hotlap.search import GateRuns, StudyLog
 from hotlap.tune.first_look import Wanted, first_look
 
 # Where steps are long, the first look ends about so long after the first one.

@@ -10,8 +10,7 @@ from hotlap import rules
 from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import Candidates, Confirmation, Search, StudyLog, leave_each_out, nothing_tried
-from hotlap.tune.evidence import GateRuns
+from hotlap.search import Candidates, Confirmation, GateRuns, Search, StudyLog, leave_each_out, nothing_tried
 from hotlap.tune.first_look import Wanted, first_look
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
 from hotlap.tune.recipe import Recipes

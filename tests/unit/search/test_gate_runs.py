@@ -7,7 +7,7 @@ import pytest
 from hotlap.experiment import Sizes
 from hotlap.record import LeverSpec, Plan, Run, Verdict
 from hotlap.search import Options, StudyLog
-from hotlap.tune.evidence import GateRuns
+from hotlap.search.gate_runs import GateRuns
 from tests.unit.tune.world import MACHINE, AnyScript, Silent, World, new_study, options_for
 
 EXACT: tuple[LeverSpec, ...] = ({"name": "cached-dataset"},)

@@ -9,7 +9,7 @@ from hotlap.errors import UserError
 from hotlap.experiment import Pace, Sizes, Stack
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
 from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Turn, Verdict
-from hotlap.search import StudyLog
+from hotlap.search.study_log import StudyLog
 
 Start = tuple[int, int]
 """What a run of the baseline begins with: what is added to its seed, and which nudge."""
