@@ -62,7 +62,7 @@ def new_log(launcher: Launcher, options: Options) -> StudyLog:
 def study(launcher: Launcher, options: Options) -> dict[str, object]:
     """One study; what it found about nothing."""
     log = new_log(launcher, options)
-    run = first_look(log)
+    run = first_look(log, options.plan)
     log.change("baseline", baseline=(run,))
     executor = log.executor(Sizes.of(run, log.machine))
     calibrate(log, executor)

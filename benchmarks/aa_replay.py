@@ -81,7 +81,7 @@ def record(num_heats: int) -> None:
     alone: list[Turns] = []
     with launched() as (launcher, options):
         log = new_log(launcher, options)
-        run = first_look(log)
+        run = first_look(log, options.plan)
         log.change("baseline", baseline=(run,))
         executor = log.executor(Sizes.of(run, log.machine))
         for k in range(num_heats):

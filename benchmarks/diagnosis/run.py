@@ -20,8 +20,8 @@ import results_file  # noqa: E402 - it stands one folder above
 from hotlap import machine, rules  # noqa: E402
 from hotlap.launch import Launcher  # noqa: E402
 from hotlap.record import Plan, Run, save  # noqa: E402
-from hotlap.tune import WATCHES, Wanted  # noqa: E402
-from hotlap.tune.first_look import look_plan  # noqa: E402
+from hotlap.tune import WATCHES  # noqa: E402
+from hotlap.tune.first_look import EPOCH_S  # noqa: E402
 
 VARIATIONS = 3
 LIMIT_S = 90.0
@@ -80,9 +80,16 @@ def measure(script: Path, *words: str, steps: int) -> Run:
     ):
         # Epochs of a hundred steps and more are looked for only where there is time.
         epoch_end = steps >= 100 or script.stem.startswith(("epoch", "wasted_v"))
-        plan = Plan(command=(sys.executable, str(script), *words), cwd=folder, out="")
-        wanted = Wanted(steps=steps, watches=WATCHES, epoch_end=epoch_end)
-        plan = look_plan(plan, wanted, limit_s=LIMIT_S)
+        plan = Plan(
+            command=(sys.executable, str(script), *words),
+            cwd=folder,
+            out="",
+            steps=steps,
+            watches=WATCHES,
+            whole_epoch=epoch_end,
+            whole_epoch_s=EPOCH_S,
+            limit_s=LIMIT_S,
+        )
         return run([plan], limit_s=LIMIT_S)[0]
 
 

@@ -17,8 +17,7 @@ from typing import Any
 from hotlap import machine, rules
 from hotlap.launch import Launcher
 from hotlap.record import Plan, Run
-from hotlap.tune import WATCHES, Wanted
-from hotlap.tune.first_look import look_plan
+from hotlap.tune import WATCHES
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 CODES = {"communication-bound", "straggler", "unequal-work", "accumulation-syncs"}
@@ -32,8 +31,15 @@ def measure(script: Path, *, count: int, steps: int) -> Run:
         tempfile.TemporaryDirectory() as folder,
         Launcher(environment=lambda plan: {}, folders=(), timeout_s=60) as run,
     ):
-        plan = Plan(command=(*launch, str(script)), cwd=folder, out="")
-        plan = look_plan(plan, Wanted(steps=steps, warmup=5, watches=WATCHES), limit_s=LIMIT_S)
+        plan = Plan(
+            command=(*launch, str(script)),
+            cwd=folder,
+            out="",
+            steps=steps,
+            warmup=5,
+            watches=WATCHES,
+            limit_s=LIMIT_S,
+        )
         return run([plan], limit_s=LIMIT_S)[0]
 
 

@@ -12,7 +12,8 @@ from hotlap.errors import UserError
 if TYPE_CHECKING:
     from hotlap.cli.target import Target
     from hotlap.cli.workbench import Workbench
-    from hotlap.tune import Options, Wanted
+    from hotlap.record import Plan
+    from hotlap.tune import Options
 
 # A study without trials ends by itself; this only bounds what a script with slow steps may take (a quarter for the
 # first run).
@@ -90,7 +91,7 @@ def _measure(args: argparse.Namespace, aim: "Target", cwd: Path) -> int:
     from hotlap.record import State
     from hotlap.tune import StudyLog, measured
 
-    options, wanted = _wishes(args, aim, cwd)
+    options, plan = _wishes(args, aim, cwd)
     bench = _bench(args, aim, cwd)
     bench.interrupt.listen()
     code = 0
@@ -98,7 +99,7 @@ def _measure(args: argparse.Namespace, aim: "Target", cwd: Path) -> int:
         try:
             with bench.launching(aim, timeout_s=options.timeout_s) as launcher:
                 log = StudyLog(bench.study, options, machine.look(), launcher, bench)
-                bench.study = measured(log, wanted, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
+                bench.study = measured(log, plan, repeat=not args.quick, sweep=not (args.quick or args.no_sweep))
         except KeyboardInterrupt:
             bench.study = replace(bench.study, state=State.INTERRUPTED)
             code = 130
@@ -106,9 +107,9 @@ def _measure(args: argparse.Namespace, aim: "Target", cwd: Path) -> int:
     return code
 
 
-def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Options, Wanted]":
+def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Options, Plan]":
     """What is measured, and how."""
-    from hotlap.tune import WATCHES, Options, Wanted
+    from hotlap.tune import WATCHES, Options
 
     options = Options(
         command=aim.command,
@@ -119,13 +120,14 @@ def _wishes(args: argparse.Namespace, aim: "Target", cwd: Path) -> "tuple[Option
         seed=words.whole_number(args.seed or "0", "--seed"),
         more_time="raise --timeout",
     )
-    wanted = Wanted(
+    plan = replace(
+        options.plan,
         steps=words.whole_number(args.steps or "200", "--steps", least=8),
         warmup=words.whole_number(args.warmup or "20", "--warmup"),
         watches=WATCHES,
-        epoch_end=True,
+        whole_epoch=True,
     )
-    return options, wanted
+    return options, plan
 
 
 def _bench(args: argparse.Namespace, aim: "Target", cwd: Path) -> "Workbench":

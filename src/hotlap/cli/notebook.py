@@ -21,7 +21,7 @@ from hotlap.errors import HotlapError, UserError
 from hotlap.launch import Launcher
 from hotlap.record import Purpose, Study
 from hotlap.report import html, terminal
-from hotlap.tune import WATCHES, Options, StudyLog, Wanted, measured, tuned
+from hotlap.tune import WATCHES, Options, StudyLog, measured, tuned
 
 Command = str | Path | Sequence[str]
 # A study without trials ends by itself; this only bounds what a script with slow steps may take.
@@ -72,10 +72,10 @@ def measure(
         raise UserError(f"steps={steps}, warmup={warmup}: at least 8 steps are needed, and no negative warm-up.")
     aim, options = _asked(command, budget_s=_MEASURE_S, timeout_s=timeout_s, seed=seed, name="measure")
     options = replace(options, more_time="raise timeout_s")
-    wanted = Wanted(steps=steps, warmup=warmup, watches=WATCHES, epoch_end=True)
+    plan = replace(options.plan, steps=steps, warmup=warmup, watches=WATCHES, whole_epoch=True)
 
     def work(log: StudyLog) -> Study:
-        return measured(log, wanted, repeat=not quick, sweep=sweep and not quick)
+        return measured(log, plan, repeat=not quick, sweep=sweep and not quick)
 
     return _studied(aim, options, work, purpose=Purpose.MEASURE)
 

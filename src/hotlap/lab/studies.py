@@ -18,7 +18,7 @@ from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
 from hotlap.record import Interval, Phase, Purpose, Result, Run, State, Study
 from hotlap.search import Options
-from hotlap.tune import WATCHES, StudyLog, Wanted, measured, tuned
+from hotlap.tune import WATCHES, StudyLog, measured, tuned
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 # A run that makes no step for so long is given up.
@@ -73,7 +73,6 @@ class Bench:
 
     def measured(self, *, quick: bool, watches: Sequence[str] = WATCHES, repeat: bool = False) -> Study:
         """The baseline: phases, findings, threads; with `repeat` also ceilings with their intervals."""
-        wanted = Wanted(steps=12 if quick else 60, warmup=3 if quick else 10, watches=tuple(watches))
         study = Study(
             command=self.options.command[1:],
             cwd=self.options.cwd,
@@ -83,8 +82,10 @@ class Bench:
             purpose=Purpose.MEASURE,
         )
         options = replace(self.options, budget_s=_MEASURE_S)
+        steps, warmup = (12, 3) if quick else (60, 10)
+        plan = replace(options.plan, steps=steps, warmup=warmup, watches=tuple(watches))
         log = StudyLog(study, options, machine.look(), self.launcher, self)
-        return measured(log, wanted, sweep=not quick, repeat=repeat)
+        return measured(log, plan, sweep=not quick, repeat=repeat)
 
     def tuned(self, study: Study, *, budget_s: float) -> Study:
         """With levers tried, as `hotlap tune` tries them."""

@@ -1,6 +1,6 @@
 """The baseline, timed for the first time: is there anything to study, and where does a step's time go?"""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.record import Plan, Run, Status
@@ -12,28 +12,16 @@ FEWEST_STEPS = 8
 # Part of the budget that the first look may take.
 _SHARE = 0.25
 
-# So long after the first step the first look may go on beyond its steps, to see an epoch's end.
-_EPOCH_S = 20.0
+# So long after the first step the first look may go on beyond its steps, to see an epoch's end: starting workers anew,
+# and a validation, come with it.
+EPOCH_S = 20.0
 
 # A short warm-up, for scripts that make few steps.
 _SHORT_WARMUP = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be recorded."""
-
-    steps: int = 200
-    warmup: int = 20
-    watches: tuple[str, ...] = ()
-    enough_s: float | None = None
-    """After so long fewer steps will do, where they are long."""
-    epoch_end: bool = False
-    """Go on for a while to see one: starting workers anew, and a validation, come with it."""
-
-
-def first_look(log: StudyLog, wanted: Wanted = Wanted()) -> Run:
-    """Time the baseline.
+def first_look(log: StudyLog, plan: Plan) -> Run:
+    """Time the baseline. `plan`: what is to be recorded of it.
 
     Raises:
         ScriptFailed, NoSteps: with a sentence that says what happened and what to do.
@@ -41,29 +29,15 @@ def first_look(log: StudyLog, wanted: Wanted = Wanted()) -> Run:
     options = log.options
     limit_s = max(options.timeout_s + 5.0, _SHARE * options.budget_s)
     limit_s = min(limit_s, options.budget_s)
-    plan = look_plan(options.plan, wanted, limit_s=limit_s)
+    plan = replace(plan, whole_epoch_s=EPOCH_S, limit_s=limit_s)
     (run,) = log.runs([plan], limit_s=limit_s)
-    thrown = min(wanted.warmup, len(run.first_steps_s))
-    few = len(run.step_s) < thrown and wanted.warmup <= thrown + len(run.step_s) + FEWEST_STEPS
+    thrown = min(plan.warmup, len(run.first_steps_s))
+    few = len(run.step_s) < thrown and plan.warmup <= thrown + len(run.step_s) + FEWEST_STEPS
     if few and run.status in (Status.ENDED, Status.LAPSED):
         # A short script, or a slow one: throw away less.
         log.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
-        (run,) = log.runs([replace(plan, warmup=min(_SHORT_WARMUP, wanted.warmup))], limit_s=limit_s)
+        (run,) = log.runs([replace(plan, warmup=min(_SHORT_WARMUP, plan.warmup))], limit_s=limit_s)
     return _usable(run, options)
-
-
-def look_plan(plan: Plan, wanted: Wanted, *, limit_s: float) -> Plan:
-    """The plan, for `limit_s` seconds at most."""
-    return replace(
-        plan,
-        steps=wanted.steps,
-        warmup=wanted.warmup,
-        enough_s=wanted.enough_s,
-        watches=wanted.watches,
-        whole_epoch=wanted.epoch_end,
-        whole_epoch_s=_EPOCH_S,
-        limit_s=limit_s,
-    )
 
 
 def _usable(run: Run, options: Options) -> Run:

@@ -12,10 +12,10 @@ from hotlap.experiment.batches import level
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.machine import cores, threads
-from hotlap.record import NO_OPERATORS, Noise, Phase, Run, State, Status, Study
+from hotlap.record import NO_OPERATORS, Noise, Phase, Plan, Run, State, Status, Study
 from hotlap.search import StudyLog
 from hotlap.tune.ceilings import ceilings, input_matters
-from hotlap.tune.first_look import FEWEST_STEPS, Wanted, first_look
+from hotlap.tune.first_look import FEWEST_STEPS, first_look
 from hotlap.tune.noise import noise_of
 from hotlap.tune.side_by_side import trainers, whole_runs, with_fewer_threads
 
@@ -65,11 +65,11 @@ _SWEPT_SHARE = 0.5
 _SWEEP_S = 60.0
 
 
-def measured(log: StudyLog, wanted: Wanted, *, sweep: bool = True, repeat: bool = True) -> Study:
+def measured(log: StudyLog, plan: Plan, *, sweep: bool = True, repeat: bool = True) -> Study:
     """Complete the study.
 
     Arguments:
-        wanted: what is recorded of the baseline.
+        plan: what is recorded of the baseline.
         sweep: try the step with other numbers of threads, where the CPU's arithmetic is what takes the time.
         repeat: run the script again: for the ceiling of free batches, and to know how far one run differs from the
             next.
@@ -78,9 +78,9 @@ def measured(log: StudyLog, wanted: Wanted, *, sweep: bool = True, repeat: bool 
         ScriptFailed: the baseline fails. NoSteps: it makes no, or too few, training steps.
     """
     log.doing(f"running {log.options.title} as it is")
-    run = first_look(log, wanted)
+    run = first_look(log, plan)
     if run.status is not Status.COMPLETE:
-        run = _with_windows(log, wanted, run)
+        run = _with_windows(log, plan, run)
     run = with_fewer_threads(run, whole_runs(log, run))
     log.change("baseline", baseline=(run,), machine=log.machine)
     log.change("findings", findings=rules.check(run, log.machine))
@@ -94,18 +94,18 @@ def measured(log: StudyLog, wanted: Wanted, *, sweep: bool = True, repeat: bool 
     return log.study
 
 
-def _with_windows(log: StudyLog, wanted: Wanted, run: Run) -> Run:
+def _with_windows(log: StudyLog, plan: Plan, run: Run) -> Run:
     """The script was over before every watch had its steps: run it again, and record fewer."""
     made = len(run.first_steps_s) + len(run.step_s)
     steps = max(FEWEST_STEPS, made // _SHORT_SHARE)
     # One process alone has recorded no more than was needed before its time was over: it would lapse again.
     again = run.status is Status.ENDED or (run.status is Status.LAPSED and run.world_size > 1)
     # One that saw its end coming has cut the recording short: it has left the watches as many steps already.
-    foreseen = len(run.step_s) < wanted.steps and run.operators is not None
-    if not wanted.watches or not again or foreseen or steps >= made:
+    foreseen = len(run.step_s) < plan.steps and run.operators is not None
+    if not plan.watches or not again or foreseen or steps >= made:
         return run
     log.doing(f"{log.options.title} makes few steps; running it again to look closer")
-    shorter = replace(wanted, steps=steps, warmup=min(2, wanted.warmup))
+    shorter = replace(plan, steps=steps, warmup=min(2, plan.warmup))
     try:
         return _completed(run, first_look(log, shorter))
     except (ScriptFailed, NoSteps) as error:

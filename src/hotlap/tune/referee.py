@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hotlap.errors import ScriptFailed
@@ -13,7 +13,7 @@ from hotlap.gate import Ruling
 from hotlap.levers import Numerics
 from hotlap.record import Failure, Interval, Run, Verdict
 from hotlap.search import GateRuns, StudyLog
-from hotlap.tune.first_look import Wanted, first_look
+from hotlap.tune.first_look import first_look
 
 # Where steps are long, the first look ends about so long after the first one.
 _FIRST_LOOK_S = 15.0
@@ -71,7 +71,7 @@ def checked(
         ScriptFailed: one of them fails. NoSteps: the first makes no, or too few, training steps.
     """
     log.doing(f"running {log.options.title} as it is")
-    run = first_look(log, Wanted(enough_s=_FIRST_LOOK_S))
+    run = first_look(log, replace(log.options.plan, enough_s=_FIRST_LOOK_S))
     log.change("baseline", baseline=(run,), machine=log.machine)
     sizes = Sizes.of(run, log.machine)
     effect = _timed(log, log.executor(sizes), texts, limit)

@@ -14,7 +14,7 @@ from hotlap.levers.threads import Threads
 from hotlap.record import Result, Run, Verdict, WhatIf
 from hotlap.rules.thread_oversubscription import fair_threads, threads_of_all
 from hotlap.search import StudyLog
-from hotlap.tune.first_look import FEWEST_STEPS, Wanted, look_plan
+from hotlap.tune.first_look import FEWEST_STEPS
 from hotlap.units import duration
 
 _STEPS, _WARMUP = 60, 5
@@ -45,9 +45,8 @@ def whole_runs(log: StudyLog, run: Run, *, most: int = 1) -> list[tuple[Run, Run
     if fair is None or trainers(run) == 1:
         return []
     options = log.options
-    wanted = Wanted(steps=_STEPS, warmup=_WARMUP, enough_s=_ENOUGH_S)
     limit_s = max(60.0, options.timeout_s)
-    baseline = look_plan(options.plan, wanted, limit_s=limit_s)
+    baseline = replace(options.plan, steps=_STEPS, warmup=_WARMUP, enough_s=_ENOUGH_S, limit_s=limit_s)
     fewer = replace(baseline, arms=((Threads(count=fair).spec(),),))
     found: list[tuple[Run, Run]] = []
     took_s = 0.0

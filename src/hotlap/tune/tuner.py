@@ -11,7 +11,7 @@ from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
 from hotlap.search import Candidates, Confirmation, GateRuns, Search, StudyLog, leave_each_out, nothing_tried
-from hotlap.tune.first_look import Wanted, first_look
+from hotlap.tune.first_look import first_look
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
@@ -101,7 +101,7 @@ def _look(log: StudyLog) -> Sizes:
     """The baseline, timed: where does a step's time go?"""
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
-        run = first_look(log, Wanted(watches=_WATCHES, enough_s=_FIRST_LOOK_S))
+        run = first_look(log, replace(log.options.plan, watches=_WATCHES, enough_s=_FIRST_LOOK_S))
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
         pairs = whole_runs(log, run, most=PAIRS) if run.world_size == 1 else []
         run = with_fewer_threads(run, pairs)

@@ -21,7 +21,7 @@ from hotlap.record import (
     Status,
     Study,
 )
-from hotlap.tune import StudyLog, Wanted, measured
+from hotlap.tune import StudyLog, measured
 from tests.unit.tune.world import MACHINE, PHASES, Silent, World, new_study, options_for
 
 WINDOW = OperatorWindow(
@@ -31,12 +31,13 @@ WINDOW = OperatorWindow(
 
 
 def measure(
-    world: World, *, wanted: Wanted | None = None, repeat: bool = True, observer: Silent | None = None
+    world: World, *, steps: int = 200, warmup: int = 20, repeat: bool = True, observer: Silent | None = None
 ) -> Study:
     options = options_for(world.path, more_time="raise --timeout")
     study = replace(new_study(options), purpose=Purpose.MEASURE)
     log = StudyLog(study, options, MACHINE, world, observer or Silent(), now=world.now)
-    return measured(log, wanted or Wanted(watches=("operators",)), repeat=repeat)
+    plan = replace(options.plan, steps=steps, warmup=warmup, watches=("operators",))
+    return measured(log, plan, repeat=repeat)
 
 
 def world(**settings: object) -> World:
@@ -117,7 +118,7 @@ def test_a_loader_that_cannot_gain_is_not_run_without(
 
 def test_more_steps_can_be_wanted() -> None:
     here = world()
-    study = measure(here, wanted=Wanted(steps=500, warmup=5), repeat=False)
+    study = measure(here, steps=500, warmup=5, repeat=False)
     assert len(study.baseline[0].step_s) == 500
     assert here.plans[0].warmup == 5
 
