@@ -83,7 +83,7 @@ class Confirmation:
 
     def _without_levers(self) -> None:
         if self._search.in_vain:
-            self._nothing(" ".join(self._search.in_vain.values()), Verdict.UNDECIDED)
+            self._nothing(" ".join(self._search.in_vain), Verdict.UNDECIDED)
         elif (sighting := self._search.sighting) is not None:
             self._nothing(sighting, Verdict.UNDECIDED)
         elif self._search.begun and not self._search.decided:

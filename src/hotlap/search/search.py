@@ -52,8 +52,6 @@ class Search:
         self._executor = executor
         self._gate = gate
         self._candidates = candidates
-        self.in_vain: dict[Key, str] = {}
-        """What gained and found no time for its gate, with the budget that it takes."""
 
     @property
     def stack(self) -> Stack:
@@ -79,13 +77,20 @@ class Search:
         return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope, without=trial))
 
     @property
+    def in_vain(self) -> list[str]:
+        """Of each gain that found no time for its gate, what is told of it."""
+        return [one.trial.why for one in self._shown() if one.trial is not None]
+
+    @property
     def worth_trying(self) -> bool:
         """A lever is left that promises something."""
         return bool(self._candidates.open())
 
     @property
     def end_s(self) -> float:
-        """What the end of the study takes: heats of the baseline and its patched copy, and the gate."""
+        """What the end of the study takes: heats of the baseline and its patched copy, and the gate; 0 once it was."""
+        if self._log.study.result is not None:
+            return 0.0
         return _CONFIRMING * self._executor.estimate_s(afresh=True) + self._gate.estimate_s(self.stack) + 5.0
 
     @property
@@ -113,22 +118,16 @@ class Search:
         self._make_rounds()
         if self._is_worth_more_time() and self._log.extend():
             self._make_rounds()
-        self._look_for_gains_in_vain()
         for trial in self._candidates.rejected():
             self._log.add(trial)
 
     def use_the_rest(self) -> None:
         """What is left of the budget times what was not tried, and the user is told of it."""
+        self._tell_gains_in_vain()
         while self._time_more():
             pass
-        self._look_for_gains_in_vain()
+        self._tell_gains_in_vain()
         self._tell_untried()
-        waiting = {one.key: one.trial for one in self._candidates.shown()}
-        for levers, why in self.in_vain.items():
-            self._log.warn(why)
-            trial = waiting.get(levers)
-            if trial is not None and trial.why != why:
-                self._log.add(replace(trial, why=why))
 
     def _tell_untried(self) -> None:
         """Each lever once, whatever its settings."""
@@ -159,7 +158,7 @@ class Search:
 
     def _time_more(self) -> bool:
         """Times alone, where what they may call for does not fit into the budget any more. False where nothing does."""
-        keep_s = self.end_s if self.stack and self._log.study.result is None else 0.0
+        keep_s = self.end_s if self.stack else 0.0
 
         def affords(group: Sequence[Candidate]) -> bool:
             return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
@@ -343,12 +342,15 @@ class Search:
             if other is not None and one.trial is not None:
                 self._log.add(replace(one.trial, kind="lever", runs=(), why=reasons.excluded(one.names, other)))
 
-    def _look_for_gains_in_vain(self) -> None:
+    def _tell_gains_in_vain(self) -> None:
+        """What gained and found no time for its gate, with the budget that it takes."""
         budget = self._log.budget
         for one in self._shown():
-            if one.key not in self.in_vain:
+            if one.trial is not None and one.trial.why == reasons.GAINED:
                 needs_s = budget.total_s - budget.left_s + self._gate_s(one) + self.end_s
-                self.in_vain[one.key] = (
+                why = (
                     f"{one.title} gained {factor(math.exp(one.log_gain))}, and the budget was over before training "
                     f"under it could be compared: that takes --budget {math.ceil(needs_s / 60)}m or more."
                 )
+                self._log.warn(why)
+                self._log.add(replace(one.trial, why=why))
