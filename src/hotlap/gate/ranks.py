@@ -4,15 +4,12 @@ Its own batches make a rank's share of the global batch, so where each rank trai
 global batch is the same as a set.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
+from hotlap.gate import states
 from hotlap.gate.evidence import Evidence, Ruling, harmed, undecided
 from hotlap.record import Run, Verdict
-
-Key = tuple[int, str]
-"""(step, name of the class)."""
 
 
 def of_each(evidence: Evidence) -> tuple[Evidence, ...]:
@@ -55,22 +52,8 @@ def _apart(evidence: Evidence) -> Ruling | None:
     return None
 
 
-def _differing(run: Run) -> list[Key]:
-    """Objects of one class are compared as a set, and only where all ranks have as many."""
-    mine, *others = (_parameters(one) for one in (run, *run.peers))
-    return [
-        key
-        for key, found in mine.items()
-        if any(len(other.get(key, ())) == len(found) and other[key] != found for other in others)
-    ]
-
-
-def _parameters(run: Run) -> dict[Key, list[str]]:
-    found: dict[Key, list[str]] = defaultdict(list)
-    for state in run.states or ():
-        if state.parameters:
-            found[state.step, state.name].append(state.parameters)
-    return {key: sorted(digests) for key, digests in found.items()}
+def _differing(run: Run) -> list[states.Key]:
+    return [key for peer in run.peers for key in states.differing(run, peer, lambda state: state.parameters)]
 
 
 def _of_rank(evidence: Evidence, rank: int) -> Evidence:

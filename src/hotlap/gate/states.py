@@ -23,21 +23,21 @@ def other_counts(pairs: Sequence[Pair], baseline: Sequence[Run]) -> Ruling | Non
 
 def differ(a: Run, b: Run) -> bool:
     """True if anything differs."""
-    return any(_differing(a, b, lambda state: state.digest))
+    return any(differing(a, b, lambda state: state.digest))
 
 
 def _other(
     pairs: Sequence[Pair], baseline: Sequence[Run], value: Callable[[StateDigest], str], what: str
 ) -> Ruling | None:
-    own = {key for a, b in combinations(baseline, 2) for key in _differing(a, b, value)}
+    own = {key for a, b in combinations(baseline, 2) for key in differing(a, b, value)}
     for pair in pairs:
-        for step, name in _differing(pair.base, pair.lever, value):
+        for step, name in differing(pair.base, pair.lever, value):
             if (step, name) not in own:
                 return harmed(f"{name} has other {what} than the baseline after step {step}.")
     return None
 
 
-def _differing(a: Run, b: Run, value: Callable[[StateDigest], str]) -> Iterator[Key]:
+def differing(a: Run, b: Run, value: Callable[[StateDigest], str]) -> Iterator[Key]:
     """Objects of one class are compared as a set, and only where there are as many: a lever may add some of its own."""
     mine, other = _by_key(a, value), _by_key(b, value)
     return (key for key in mine if len(mine[key]) == len(other.get(key, ())) and mine[key] != other[key])
