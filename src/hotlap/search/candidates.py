@@ -202,6 +202,18 @@ class Candidates:
             if len(own := self._trials_of(lever)) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
         ]
 
+    def beside_each_other(self) -> Candidate | None:
+        """What is switched, and alone brought nothing and cost nothing that counts, as one: some levers help only
+        together. None where that is less than two, or was compared already."""
+        harmless = [
+            self._alone(lever, log_gain=_log_seen(own[-1]))
+            for lever in self._not_rejected()
+            if (own := self._trials_of(lever)) and _may_gain(own[-1], least=1 / LEAST_GAIN)
+        ]
+        one = stacked(compatible(one for one in harmless if one.switched and not one.other_numbers))
+        known = any(one.key <= key(trial.levers) for trial in self._trials())
+        return None if known or len(one.levers) < 2 else replace(one, log_gain=0.0)
+
     def is_refused(self, stack: Candidate) -> bool:
         """These were compared as one, or as what is left of one by now, and not accepted."""
         accepted = key(self.stack)
@@ -286,6 +298,6 @@ def _log_seen(trial: Trial) -> float:
     return math.log(trial.seen) if trial.seen else 0.0
 
 
-def _may_gain(trial: Trial) -> bool:
+def _may_gain(trial: Trial, *, least: float = LEAST_GAIN) -> bool:
     """With runs of its own it gained, and waits for the gate or was refused; with a cost it gained, and too late."""
-    return trial.failure is None and not trial.runs and trial.one_time_s is None and (trial.seen or 0.0) >= LEAST_GAIN
+    return trial.failure is None and not trial.runs and trial.one_time_s is None and (trial.seen or 0.0) >= least

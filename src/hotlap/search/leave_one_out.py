@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hotlap import levers
 from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compare
-from hotlap.experiment.statistics import FEWEST_SHOWN
+from hotlap.experiment.statistics import FEWEST_SHOWN, Progress
 from hotlap.levers import Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Trial
 from hotlap.search.candidates import Candidates
@@ -61,6 +61,10 @@ def _was_shown(spec: LeverSpec, trials: Sequence[Trial]) -> bool:
     return any(trial.kind == "screening" or (trial.kind == "lever" and trial.accepted) for trial in alone)
 
 
+def _seemed_to_gain(spec: LeverSpec, trials: Sequence[Trial]) -> bool:
+    return any((trial.seen or 0.0) >= LEAST_GAIN for trial in trials if trial.levers == (spec,))
+
+
 def _leave_out(group: Sequence[LeverSpec], log: StudyLog, executor: Executor, stack: Stack, end_s: float) -> None:
     switched = _is_switched(group[0], log)
     scope = "step" if switched else "process"
@@ -82,7 +86,12 @@ def _leave_out(group: Sequence[LeverSpec], log: StudyLog, executor: Executor, st
         others = tuple(one for one in stack if one != spec)
         trial = log.trial(brings, levers=(spec,), on_top_of=others, kind="leave-one-out", scope=scope)
         # What gained alone goes only if it is shown to cost here. What was accepted with others because alone it could
-        # not be shown must at least seem to gain.
-        shown = _was_shown(spec, log.study.trials)
-        stays = not effect.gained if shown else effect.mean < 0.0
-        log.add(replace(trial, accepted=stays, why=left_out(brings, stays=stays, shown=shown)))
+        # not be shown must at least seem to gain; what did not even seem to must be shown to.
+        if _was_shown(spec, log.study.trials):
+            stays, goes = not effect.gained, "it costs, so it goes"
+        elif _seemed_to_gain(spec, log.study.trials):
+            stays, goes = effect.mean < 0.0, "it seems to cost, so it goes"
+        else:
+            stays = _RULE.progress(brings.log_ratios, log.pooled(scope)) is Progress.GAIN
+            goes = "alone it brought nothing, and here that could not be told from nothing, so it goes"
+        log.add(replace(trial, accepted=stays, why=left_out(brings, "it stays" if stays else goes)))

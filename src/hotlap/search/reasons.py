@@ -8,12 +8,11 @@ from hotlap.record import LEAST_GAIN
 from hotlap.units import factor
 
 
-def left_out(effect: Effect, *, stays: bool, shown: bool) -> str:
-    """What became of a lever that was left out once. `shown`: its own trial showed a gain."""
+def left_out(effect: Effect, then: str) -> str:
+    """What a lever that was left out once brings, and what became of it."""
     brings = "nothing could be measured"
     if effect.seen is not None:
         brings = f"it brings {factor(effect.seen)} on top of the others"
-    then = "it stays" if stays else "it costs, so it goes" if shown else "it seems to cost, so it goes"
     return f"Left out once: {brings}; {then}."
 
 

@@ -3,7 +3,8 @@
 A round compares what promises most, in as few designs as there are ways to compare (switched within a process, or in
 processes that take turns). What gained is stacked; the stack is compared once with what is accepted so far, and held
 to the gate once; where either refuses it, it is halved until what is to blame stands alone. What only seemed to gain is
-stacked as well once nothing else is left, and must be shown together. Where there is no time for the gate's runs any
+stacked as well once nothing else is left, and must be shown together; and so, once, is all that is switched and helped
+nothing alone, for some levers help only together. Where there is no time for the gate's runs any
 more, levers are timed all the same, so that the user knows what more time would bring.
 """
 
@@ -142,7 +143,7 @@ class Search:
     # What to do
 
     def _make_rounds(self) -> None:
-        while self._prove() or self._screen() or self._prove(late=True) or self._time_more():
+        while self._prove() or self._screen() or self._prove(late=True) or self._combine() or self._time_more():
             pass
 
     def _screen(self) -> bool:
@@ -155,6 +156,14 @@ class Search:
             return self._log.budget.affords(heats_s, max(map(self._gate_s, group)), keep_s=keep_s)
 
         return self._time_groups(affords, keep_s=self.end_s)
+
+    def _combine(self) -> bool:
+        """Compare, once, what helped nothing alone as one. False where it was, or the budget does not suffice."""
+        one = self._candidates.beside_each_other()
+        if one is None or self._candidates.open() or not self._affordable([one], self.end_s):
+            return False
+        self._time([one], keep_s=self.end_s)
+        return True
 
     def _time_more(self) -> bool:
         """Times alone, where what they may call for does not fit into the budget any more. False where nothing does."""

@@ -853,3 +853,15 @@ def test_what_seemed_to_gain_much_and_could_not_be_shown_is_said_in_the_headline
     seen = [one for one in told if "cached-dataset seemed to make a step" in one.sentence]
     assert seen and all(one.title == "Nothing proven" and "raise --budget" in one.sentence for one in seen)
     assert not any(one.title == "No gain" for one in told)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_levers_that_help_only_together_are_found_and_nothing_rides_on_them(script: Path, seed: int) -> None:
+    pair = ("fused-optimizer", "threads")
+    world = world_of(script, together={frozenset(pair): 0.8}, seed=seed)
+    study = tune(world, levers=(*pair, "native-step"), budget_s=900.0)
+    assert set(accepted(study)) == set(pair)
+    assert [one.accepted for one in study.trials if one.kind == "leave-one-out"].count(False) == 1
+    nothing = tune(world_of(script, seed=seed), levers=(*pair, "native-step"), budget_s=900.0)
+    assert accepted(nothing) == []
+    assert [len(one.levers) for one in nothing.trials if one.scope != "none"].count(3) == 1, "compared once"
