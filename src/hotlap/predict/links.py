@@ -54,8 +54,6 @@ def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fa
         UserError: the device has no such link.
     """
     link, assumptions = _link(device, count, interconnect)
-    if link is Link.PCIE and count > 8:
-        assumptions = (*assumptions, "more than eight GPUs: taken as one machine with the same bus for each")
     one_way = device.link_bytes_s / 2
     latency_s = BASE_LATENCY_S + HOP_LATENCY_S * log2(max(count, 2))
     rate, sigma = {
@@ -102,11 +100,10 @@ def _at(shares: dict[int, float], count: int) -> float:
     return shares[min((known for known in shares if known >= count), default=max(shares))]
 
 
-def all_reduce_s(num_bytes: float, count: int, over: Fabric, *, rate: float = 1.0) -> float:
-    """Seconds of one all-reduce of `num_bytes` on each of `count` GPUs; `rate` is a factor on the bus."""
+def all_reduce_s(num_bytes: float, count: int, over: Fabric) -> float:
+    """Seconds of one all-reduce of `num_bytes` on each of `count` GPUs."""
     if count < 2 or num_bytes <= 0:
         return 0.0
-    bus = over.bus_bytes_s * rate
     half = HALF_RATE_BYTES * over.bus_bytes_s / HALF_RATE_BUS
     reached: float = num_bytes**RAMP / (num_bytes**RAMP + half**RAMP)
-    return over.latency_s + 2 * (count - 1) / count * num_bytes / (bus * reached)
+    return over.latency_s + 2 * (count - 1) / count * num_bytes / (over.bus_bytes_s * reached)

@@ -41,17 +41,14 @@ class Chance:
     jitter: Array
 
 
-def communication_s(gradient_bytes: float, count: int, over: Fabric, *, rate: float = 1.0) -> float:
+def communication_s(gradient_bytes: float, count: int, over: Fabric) -> float:
     """Seconds that all buckets take together if nothing hides them."""
     whole, rest = divmod(gradient_bytes, BUCKET_BYTES)
-    full = all_reduce_s(BUCKET_BYTES, count, over, rate=rate)
-    return whole * full + all_reduce_s(rest, count, over, rate=rate)
+    return whole * all_reduce_s(BUCKET_BYTES, count, over) + all_reduce_s(rest, count, over)
 
 
 def together(step_s: Array, *, gradient_bytes: float, count: int, over: Fabric, chance: Chance) -> Array:
     """(D,) step time of `count` GPUs, each with the batch that one has (weak scaling)."""
-    if count == 1:
-        return step_s
     rates = np.exp(over.sigma * chance.bus)
     # Latency does not scale with the rate: two points of the line are enough.
     at_one = communication_s(gradient_bytes, count, over)

@@ -159,7 +159,6 @@ class Columns:
     """(K,) columns of a workload, made once and used for every device."""
 
     flop: Array
-    """(K,); or (D, K), where each draw has a workload of its own. `moved` and `count` likewise."""
     moved: Array
     count: Array
     kinds: tuple[Kind, ...]
@@ -174,7 +173,7 @@ def columns(workload: Workload) -> Columns:
             groups.setdefault(operator.kind, []).append(operator)
     members = list(groups.values())
     return Columns(
-        flop=np.array([math.fsum(one.done_flop * one.count for one in group) for group in members]),
+        flop=np.array([math.fsum(one.flop * one.count for one in group) for group in members]),
         moved=np.array([math.fsum(one.moved_bytes * one.count for one in group) for group in members]),
         count=np.array([math.fsum(one.count for one in group) for group in members]),
         kinds=tuple(groups),
@@ -190,8 +189,8 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
         byte_factor: on all bytes, where `precision` is not the one that the workload was recorded in.
     """
     shape = draws.compute.shape
-    moved = workload.moved.sum(axis=-1) * draws.memory * byte_factor * MOVED
-    num_operators = workload.count.sum(axis=-1)
+    moved = workload.moved.sum() * draws.memory * byte_factor * MOVED
+    num_operators = workload.count.sum()
     gap_s = CPU_OPERATOR_S if device.kind == "cpu" else GAP_S
     return Parts(
         compute_s=_compute(workload, device, precision, draws),

@@ -32,20 +32,18 @@ _NO_KERNEL = frozenset([
     "_unsafe_view", "_reshape_alias", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "t_", "transpose_",
     "squeeze_", "unsqueeze_", "as_strided_",
 ])  # fmt: skip
-_KINDS: Mapping[Kind, tuple[str, ...]] = {
-    Kind.MATMUL: ("mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul", "_scaled_mm"),
-    Kind.CONV: ("convolution", "convolution_backward", "convolution_overrideable", "_convolution", "conv1d", "conv2d"),
-    Kind.INDEX: ("embedding", "embedding_dense_backward", "index", "index_put", "index_put_", "index_select", "gather",
-                 "scatter", "scatter_add", "scatter_add_", "index_add", "index_add_", "_index_put_impl_", "take",
-                 "embedding_bag", "_embedding_bag", "select_backward", "slice_backward", "nll_loss_forward",
-                 "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
-    Kind.SOFTMAX: ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"),
-    Kind.REDUCTION: ("sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "std", "argmax", "argmin", "prod",
-                     "norm", "linalg_vector_norm", "logsumexp", "any", "all", "cumsum", "mse_loss", "topk", "sort"),
-    Kind.COPY: ("_to_copy", "copy_", "clone", "cat", "stack", "constant_pad_nd", "fill_", "zero_", "zeros", "ones",
-                "zeros_like", "ones_like", "full", "full_like", "contiguous", "repeat", "arange", "new_zeros"),
+_MATMUL = frozenset([
+    "mm", "addmm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "linear", "matmul", "_scaled_mm",
+])  # fmt: skip
+_CONV = frozenset([
+    "convolution", "convolution_backward", "convolution_overrideable", "_convolution", "conv1d", "conv2d",
+])  # fmt: skip
+# Parts of the names of others that are not all alike.
+_PARTS = {
+    "attention": Kind.ATTENTION, "rnn": Kind.RECURRENT, "lstm": Kind.RECURRENT, "gru": Kind.RECURRENT,
+    "fused_ad": Kind.OPTIMIZER, "fused_sgd": Kind.OPTIMIZER,
 }  # fmt: skip
-_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+_COPIES = frozenset({"_to_copy", "copy_"})
 # Layers that run as one operator over all time steps; where its weights are among its arguments.
 _RECURRENT: Mapping[str, int | slice] = {"mkldnn_rnn_layer": slice(1, 3), "_cudnn_rnn": 1, "miopen_rnn": 1}
 # Read only where an index points: what is written stands for what is read.
@@ -54,17 +52,11 @@ _SPARSE_READS = frozenset({"embedding", "index", "index_select", "gather", "take
 
 def kind_of(name: str, *, grouped: bool = False) -> Kind:
     """aten's name without prefix, "addmm" -> what it does; `grouped`: a convolution of few channels a group."""
-    if name in _KIND_OF:
-        kind = _KIND_OF[name]
-        return Kind.DEPTHWISE if grouped and kind is Kind.CONV else kind
-    for part, kind in (
-        ("attention", Kind.ATTENTION), ("norm", Kind.NORM), ("rnn", Kind.RECURRENT), ("lstm", Kind.RECURRENT),
-        ("gru", Kind.RECURRENT), ("pool", Kind.POOL), ("upsample", Kind.POOL), ("fused_ad", Kind.OPTIMIZER),
-        ("fused_sgd", Kind.OPTIMIZER), ("softmax", Kind.SOFTMAX),
-    ):  # fmt: skip
-        if part in name:
-            return kind
-    return Kind.ELEMENTWISE
+    if name in _MATMUL:
+        return Kind.MATMUL
+    if name in _CONV:
+        return Kind.VECTOR if grouped else Kind.CONV
+    return next((kind for part, kind in _PARTS.items() if part in name), Kind.VECTOR)
 
 
 def _is_view(func: Any) -> bool:
@@ -164,7 +156,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in ("zero_", "fill_", "copy_"):
             read = _bytes(inputs[1:])
         kind = kind_of(name, grouped=_grouped(name, args))
-        if kind is Kind.COPY and _crosses(inputs, outputs):
+        if name in _COPIES and _crosses(inputs, outputs):
             self._seen.batch_bytes += written
             kind = Kind.TRANSFER
         kernels = _kernels(name, args)
@@ -175,7 +167,6 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             shapes=tuple(tuple(tensor.shape) for tensor in inputs[:4]),
             dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
             flop=flop / kernels,
-            overcounted=_overcounted(name, args, flop),
             read_bytes=read / kernels,
             written_bytes=written / kernels,
         )
@@ -184,7 +175,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
     """Operations as torch.utils.flop_counter counts them. It is blind to recurrent layers and to a CPU's attention:
-    those are counted as it counts the products that they are made of, and a GPU's attention."""
+    those are counted as it counts the products that they are made of, and a GPU's attention. In gradients of grouped
+    convolutions it takes every input channel for every output channel (torch 2.13): they are counted here."""
     name = func._overloadpacket.__name__
     if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
         return _attention_flop(args, backward=name.endswith("_backward"))
@@ -192,6 +184,10 @@ def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) ->
         samples: float = args[0].numel() / args[0].shape[-1]
         once = 2.0 * samples * sum(weight.numel() for weight in _recurrent_weights(name, args))
         return float(once * (2 if name.endswith("_backward") else 1))
+    if name == "convolution_backward":
+        transposed, wanted = args[7], args[-1]
+        spread = args[1] if transposed else args[0]
+        return float(2 * spread.numel() * math.prod(args[2].shape[1:]) * (int(wanted[0]) + int(wanted[1])))
     count = flop_registry.get(func._overloadpacket)
     return float(count(*args, **kwargs, out_val=out)) if count else 0.0
 
@@ -202,18 +198,6 @@ def _attention_flop(args: tuple[Any, ...], *, backward: bool) -> float:
     scores = 2.0 * math.prod(query.shape[:-1]) * key.shape[-2]
     of_keys, of_values = (3, 2) if backward else (1, 1)
     return float(scores * (of_keys * query.shape[-1] + of_values * value.shape[-1]))
-
-
-def _overcounted(name: str, args: tuple[Any, ...], flop: float) -> float:
-    """How many times what is computed `flop` is: in the backward pass of grouped convolutions the counter of torch 2.13
-    takes every input channel for every output channel, which overstates a MobileNet by a factor of 10."""
-    if name != "convolution_backward" or int(args[-2]) == 1 or not flop:
-        return 1.0
-    grad_output, weight = args[0], args[2]
-    spread = args[1] if args[7] else grad_output
-    one_way = 2.0 * spread.numel() * math.prod(weight.shape[1:])
-    done = float(one_way) * (int(args[-1][0]) + int(args[-1][1]))
-    return flop / done if done else 1.0
 
 
 def _crosses(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
@@ -354,7 +338,7 @@ def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:
     """What was seen -> what a GPU runs."""
     updates: dict[tuple[str, str], list[tuple[Operator, int]]] = {}
     for one, count in counts.items():
-        if one.stage is Stage.OPTIMIZER and one.kind in (Kind.ELEMENTWISE, Kind.COPY):
+        if one.stage is Stage.OPTIMIZER and one.kind is Kind.VECTOR:
             updates.setdefault((one.name, one.dtype), []).append((one, count))
         else:
             yield replace(one, count=float(count))

@@ -19,20 +19,18 @@ class Kind(StrEnum):
 
     MATMUL = "matmul"
     CONV = "conv"
-    DEPTHWISE = "depthwise"
-    """Grouped convolution with few channels a group: no matrix unit helps."""
+    """But for grouped convolution with few channels a group: no matrix unit helps that."""
     ATTENTION = "attention"
     RECURRENT = "recurrent"
-    NORM = "norm"
-    SOFTMAX = "softmax"
-    ELEMENTWISE = "elementwise"
-    REDUCTION = "reduction"
-    POOL = "pool"
-    INDEX = "index"
-    """Embedding, gather, scatter."""
-    COPY = "copy"
+    VECTOR = "vector"
+    """All that runs on lanes: elementwise, norms, reductions, gathers, copies."""
     OPTIMIZER = "optimizer"
     TRANSFER = "transfer"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Kind":
+        """Older files tell apart what runs on lanes."""
+        return cls.VECTOR
 
     @property
     def on_matrix_units(self) -> bool:
@@ -63,8 +61,6 @@ class Operator:
     """Of the first tensor argument."""
     flop: float = 0.0
     """Multiplications and additions, counted as two, as torch.utils.flop_counter does."""
-    overcounted: float = 1.0
-    """How many times what is really computed `flop` is; above 1 for gradients of grouped convolutions."""
     read_bytes: float = 0.0
     written_bytes: float = 0.0
     count: float = 1.0
@@ -74,11 +70,6 @@ class Operator:
     def moved_bytes(self) -> float:
         """Read and written."""
         return self.read_bytes + self.written_bytes
-
-    @property
-    def done_flop(self) -> float:
-        """Operations that are really computed."""
-        return self.flop / self.overcounted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +171,7 @@ class Workload:
             )
 
         work = (flop, memory_bytes - fixed_bytes, num_kernels - updates)
-        operators = [operator(Kind.MATMUL if flop else Kind.ELEMENTWISE, Stage.UNKNOWN, *work)]
+        operators = [operator(Kind.MATMUL if flop else Kind.VECTOR, Stage.UNKNOWN, *work)]
         if fixed_bytes:
             operators.append(operator(Kind.OPTIMIZER, Stage.OPTIMIZER, 0.0, fixed_bytes, updates))
         return cls(
@@ -205,10 +196,6 @@ class Workload:
             for value in (operator.flop, operator.read_bytes, operator.written_bytes, operator.count):
                 if not math.isfinite(value) or value < 0:
                     raise UserError(f"The workload is damaged: {operator.name or operator.kind} holds {value}.")
-            if not (math.isfinite(operator.overcounted) and operator.overcounted > 0):
-                raise UserError(
-                    f"The workload is damaged: {operator.name} is overcounted {operator.overcounted} times."
-                )
         if not self.operators:
             raise UserError("The workload is empty: no operator was recorded.")
         return self

@@ -21,21 +21,13 @@ from hotlap.trace.phases import COMPUTING
 from hotlap.trace.reading import Reading
 from hotlap.trace.table import Kind as What
 
+# All others run on lanes.
 _KINDS = {
     Work.ATTENTION: Kind.ATTENTION,
     Work.CONVOLUTION: Kind.CONV,
     Work.MATRIX: Kind.MATMUL,
     Work.RECURRENT: Kind.RECURRENT,
-    Work.NORMALISATION: Kind.NORM,
     Work.UPDATE: Kind.OPTIMIZER,
-    Work.EMBEDDING: Kind.INDEX,
-    Work.SOFTMAX: Kind.SOFTMAX,
-    Work.POOL: Kind.POOL,
-    Work.LAYOUT: Kind.COPY,
-    Work.SORT: Kind.INDEX,
-    Work.REDUCTION: Kind.REDUCTION,
-    Work.ELEMENTWISE: Kind.ELEMENTWISE,
-    Work.OTHER: Kind.ELEMENTWISE,
 }
 _STAGES = {Phase.BACKWARD: Stage.BACKWARD, Phase.OPTIMIZER: Stage.OPTIMIZER}
 _TO_DEVICE = r"Memcpy HtoD|CopyHostToDevice"
@@ -123,7 +115,7 @@ def _groups(one: Reading) -> dict[_Key, _Group]:
 
 def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision: Precision, steps: int) -> Operator:
     name, inputs, stage, _ = key
-    kind = _KINDS[group.work]
+    kind = _KINDS.get(group.work, Kind.VECTOR)
     count = len(group.operators) or group.kernels
     each_s = group.seconds / count
     given = arguments.read(one.trace.arguments[inputs]) if inputs >= 0 else arguments.Arguments((), "", ())

@@ -84,16 +84,12 @@ def model(name: str) -> tuple[nn.Module, torch.Tensor]:
             nn.Sequential(nn.EmbeddingBag(50, 16), nn.Linear(16, 5)),
             torch.randint(50, (4, 6)),
         ),
-        "grouped": lambda: (
-            nn.Sequential(nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 16, 3, groups=2)),
-            images(8, 9, 9),
-        ),
     }
     return made[name]()
 
 
 MODELS = ("mlp", "convolutions", "strided", "residual", "transposed", "series", "volume", "transformer", "attention",
-          "recurrent", "embedding", "grouped")  # fmt: skip
+          "recurrent", "embedding")  # fmt: skip
 
 
 def training_step(net: nn.Module, batch: torch.Tensor) -> Callable[[], None]:
@@ -150,9 +146,8 @@ def test_attention_with_dropout_is_one_fused_operator_as_on_a_gpu() -> None:
     ]
     found = [trace.record(step) for step in steps]
     for work in found:
-        kinds = {one.kind for one in work.operators}
-        assert Kind.ATTENTION in kinds
-        assert Kind.SOFTMAX not in kinds
+        assert Kind.ATTENTION in {one.kind for one in work.operators}
+        assert not any("softmax" in one.name for one in work.operators)
     assert len({work.flop for work in found}) == 1
 
 
@@ -219,13 +214,11 @@ def test_updates_of_many_tensors_share_kernels() -> None:
     assert updates < 100
 
 
-def test_what_the_counter_overstates_of_grouped_convolutions_is_known() -> None:
+def test_gradients_of_grouped_convolutions_are_not_overstated() -> None:
     net, batch = nn.Conv2d(16, 16, 3, groups=16, bias=False), torch.randn(2, 16, 8, 8, requires_grad=True)
     work = trace.record(lambda: net(batch).sum().backward())
-    forward = 2 * 2 * 16 * 6 * 6 * 9
-    assert sum(one.done_flop * one.count for one in work.operators) == pytest.approx(3 * forward)
-    assert work.flop > 3 * forward
-    assert any(operator.kind is Kind.DEPTHWISE for operator in work.operators)
+    assert work.flop == pytest.approx(3 * 2 * 2 * 16 * 6 * 6 * 9)
+    assert not any(one.kind is Kind.CONV for one in work.operators), "no matrix unit helps one channel a group"
 
 
 def test_autocast_is_seen_in_the_types_of_the_products() -> None:
@@ -256,9 +249,9 @@ def test_models_without_data_can_be_traced() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("addmm", Kind.MATMUL), ("native_layer_norm", Kind.NORM), ("_softmax", Kind.SOFTMAX), ("max_pool2d", Kind.POOL),
-     ("_scaled_dot_product_flash_attention_for_cpu", Kind.ATTENTION), ("relu", Kind.ELEMENTWISE),
-     ("_fused_adamw_", Kind.OPTIMIZER), ("embedding", Kind.INDEX), ("sum", Kind.REDUCTION)],
+    [("addmm", Kind.MATMUL), ("convolution", Kind.CONV), ("native_layer_norm", Kind.VECTOR),
+     ("_scaled_dot_product_flash_attention_for_cpu", Kind.ATTENTION), ("relu", Kind.VECTOR),
+     ("_fused_adamw_", Kind.OPTIMIZER), ("embedding", Kind.VECTOR), ("mkldnn_rnn_layer", Kind.RECURRENT)],
 )  # fmt: skip
 def test_operators_are_told_apart_by_name(name: str, kind: Kind) -> None:
     assert kind_of(name) is kind

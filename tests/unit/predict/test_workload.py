@@ -87,3 +87,9 @@ def test_of_totals_a_larger_batch_leaves_what_moves_the_parameters() -> None:
 def test_parameters_that_move_all_bytes_are_no_fault() -> None:
     work = Workload.from_totals(flop=1e12, memory_bytes=1e8, num_kernels=1, parameter_bytes=1e8)
     assert (work.flop, work.memory_bytes) == pytest.approx((1e12, 1e8))
+
+
+def test_a_file_of_more_kinds_of_operators_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "work.json"
+    path.write_text('{"schema": 1, "operators": [{"kind": "softmax", "read_bytes": 4.0}, {"kind": "conv"}]}')
+    assert [one.kind for one in workload.load(path).operators] == [Kind.VECTOR, Kind.CONV]

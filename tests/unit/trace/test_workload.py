@@ -47,7 +47,7 @@ def test_products_by_their_shapes_and_all_else_by_time(tmp_path: Path) -> None:
     product, add = step.operators
     assert (product.kind, product.stage, product.count) == (Kind.MATMUL, Stage.FORWARD, 1.0)
     assert product.flop == 2.0 * 1000 * 100 * 500
-    assert add.kind is Kind.ELEMENTWISE
+    assert add.kind is Kind.VECTOR
     # 900 GB/s for 200 us, three quarters of it.
     assert add.moved_bytes == pytest.approx(0.75 * 900e9 * 200 * US, rel=0.01)
     assert step.precision is Precision.IEEE
@@ -56,7 +56,7 @@ def test_products_by_their_shapes_and_all_else_by_time(tmp_path: Path) -> None:
 def test_the_exchange_of_ranks_is_left_out(tmp_path: Path) -> None:
     one = traced(tmp_path, talk_us=90)
     assert workload.step_s(one) == pytest.approx(910 * US)
-    assert {operator.kind for operator in workload.workload(one).operators} == {Kind.MATMUL, Kind.ELEMENTWISE}
+    assert {operator.kind for operator in workload.workload(one).operators} == {Kind.MATMUL, Kind.VECTOR}
 
 
 def test_batches_are_what_is_copied_within_the_steps(tmp_path: Path) -> None:
