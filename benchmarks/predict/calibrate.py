@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
-from math import hypot, log, sqrt
+from math import hypot, log
 from unittest.mock import patch
 
 import measurements
 import numpy as np
 from measurements import Point
 
-from hotlap.predict import beliefs, forecast, prediction, resolve
+from hotlap.predict import beliefs, forecast, prediction, resolve, timing
 from hotlap.predict.catalogue import Device
-from hotlap.predict.precision import matrix_rate, parse
+from hotlap.predict.precision import parse
 
 INSIDE = 0.82
 KINDS = ("lanes", "other")
@@ -114,9 +114,7 @@ def _predicted(a: Point, b: Point) -> Pair:
 
 
 def _plain_rate(point: Point) -> float:
-    """A speed, in a unit of its own."""
-    target = device(point.device)
-    return sqrt(matrix_rate(target, parse(point.precision), tf32=False) * target.bandwidth)
+    return timing.plain_rate(device(point.device), parse(point.precision), tf32=False)
 
 
 def spread(found: Sequence[Pair]) -> dict[str, float]:

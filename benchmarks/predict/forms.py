@@ -19,6 +19,9 @@ RESULTS = Path(__file__).with_name("results") / "forms.json"
 # What each sets, in place of what is kept.
 FORMS: Mapping[str, Mapping[str, float]] = {
     "kept": {},
+    "geometric mean of peak and bandwidth alone": {"MODEL_WEIGHT": 0.0},
+    "three quarters of the model": {"MODEL_WEIGHT": 0.75},
+    "the model alone": {"MODEL_WEIGHT": 1.0},
     "power of the board left out": {"JOULES_POWER": 0.0},
     "half its weight": {"JOULES_POWER": 0.1},
     "twice its weight": {"JOULES_POWER": 0.4},

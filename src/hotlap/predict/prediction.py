@@ -25,7 +25,7 @@ HALF = 1.2816
 UNMEASURED_SIGMA = 0.24
 # Standard deviation of the logarithm that a pair of devices adds: of one architecture in one precision, on FP32 lanes,
 # or any other; and another batch than was measured, for each factor of e (benchmarks/predict/calibrate.py).
-SPREAD = {"same": 0.05, "lanes": 0.15, "other": 0.09, "batch": 0.15}
+SPREAD = {"same": 0.05, "lanes": 0.16, "other": 0.09, "batch": 0.14}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
@@ -227,6 +227,7 @@ def _one_device(question: _Question, believed: Beliefs) -> _One:
         there_s = _with_input(parts.step_s, question.share, target)
         weights = beliefs.weigh(ratio**CPU_WEIGHT)
         return _One(parts=parts, step_s=there_s * ratio**CPU_WEIGHT, weights=weights, spread=CPU_SIGMA)
+    parts = _carried(question, here, parts, believed)
     there_s = _with_input(parts.step_s, question.share, target)
     weights = beliefs.weigh(ratio)
     if here == target and workload.precision is question.precision and question.share is workload:
@@ -234,6 +235,21 @@ def _one_device(question: _Question, believed: Beliefs) -> _One:
         same = np.full_like(there_s, question.measured_step_s)
         return _One(parts=parts, step_s=same, weights=weights, spread=_spread(question, here))
     return _One(parts=parts, step_s=there_s * ratio, weights=weights, spread=_spread(question, here))
+
+
+def _carried(question: _Question, here: Device, there: Parts, believed: Beliefs) -> Parts:
+    """What the model says of the target, less its boldness: see `timing.carried`."""
+    recorded, wanted, draws = question.workload.precision, question.precision, believed.here
+
+    def plain(*, tf32: bool) -> float:
+        rate_here, rate_there = (
+            timing.plain_rate(here, recorded, tf32=tf32),
+            timing.plain_rate(question.target, wanted, tf32=tf32),
+        )
+        return rate_here / rate_there * math.sqrt(timing.byte_factor(recorded, wanted))
+
+    same_work = timing.step(timing.columns(question.share), here, precision=recorded, draws=draws)
+    return timing.carried(there, same_work, np.where(draws.tf32, plain(tf32=True), plain(tf32=False)))
 
 
 def _spread(question: _Question, here: Device) -> float:

@@ -7,7 +7,7 @@ Shape letters: D draws, K operators (groups of equal ones).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from statistics import median
 
@@ -29,11 +29,14 @@ MOVED = 0.6
 GAP_S = 5e-6
 # Matrix peak over bandwidth (operations a byte), and board power over matrix peak (joules an operation), of that A100.
 # With more operations for each byte tiles wait for their operands; with fewer watts for each operation the clock falls.
-# Pairs are predicted equally well by powers from 0.5 to 0.6, and from 0.1 to 0.2.
+# Pairs are predicted equally well by powers from 0.5 to 0.65, and from 0.1 to 0.25.
 BALANCE = 150.0
-BALANCE_POWER = 0.55
+BALANCE_POWER = 0.6
 JOULES_A_FLOP = 400 / 312e12
 JOULES_POWER = 0.2
+# Of the logarithm of how much faster a device is; the rest is the geometric mean of the ratios of peak and bandwidth,
+# which knows no workload and is never far off, not even for devices unlike all in the tables. 0.8 to 0.9 do as well.
+MODEL_WEIGHT = 0.85
 # Bytes a second that one multiprocessor asks of memory beyond its own caches, at 1.5 GHz: what it has in flight over
 # the latency of memory. Between 14e9 and 30e9 held-out devices are predicted equally well.
 IN_FLIGHT_BYTES_S = 20e9
@@ -198,6 +201,17 @@ def step(workload: Columns, device: Device, *, precision: Precision, draws: Draw
         gap_s=np.broadcast_to(gap_s * num_operators, shape),
         host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
     )
+
+
+def plain_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
+    """Geometric mean of peak and bandwidth: a speed, in a unit of its own."""
+    return math.sqrt(matrix_rate(device, precision, tf32=tf32) * device.bandwidth)
+
+
+def carried(there: Parts, here: Parts, plain: Array) -> Parts:
+    """`there` with its device's time drawn towards `plain` times that of `here`, the same work on another device."""
+    by = (plain * here.device_s / there.device_s) ** (1 - MODEL_WEIGHT)
+    return replace(there, compute_s=by * there.compute_s, memory_s=by * there.memory_s, gap_s=by * there.gap_s)
 
 
 def _compute(workload: Columns, device: Device, precision: Precision, draws: Draws) -> Array:
