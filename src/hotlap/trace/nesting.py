@@ -9,7 +9,7 @@ import numpy as np
 from hotlap.trace import host
 from hotlap.trace.table import Kind, Mask, Trace
 
-_FRAME = re.compile(r"(?P<path>[^;()<>]+\.py)\((?P<line>\d+)\): (?P<function>[^;]+)")
+_FRAME = re.compile(r"(?P<path>[^;()<>]+\.py)\((?P<line>\d{1,9})\): (?P<function>[^;]+)")
 # Of a library, not of the user's: as Kineto shortens their paths, and as it does not.
 _LIBRARY = re.compile(
     r"^(?:torch|torchvision|numpy|accelerate|transformers|lightning|pytorch_lightning|threading|contextlib|runpy"

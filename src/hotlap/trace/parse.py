@@ -146,6 +146,8 @@ def _decoded(listed: bytes, title: str, *, only_cut: bool = False) -> list[Event
             return _each(b"[" + text + b"]")
         except UnicodeDecodeError:
             continue
+        except RecursionError:
+            raise UserError(f"{title} is no trace: lists stand within lists without end in it.") from None
         except msgspec.DecodeError as error:
             reason = str(error)
         at = _AT.search(reason)
@@ -178,19 +180,22 @@ def _repaired(text: bytes) -> bytes:
 
 
 def _is_object(text: bytes) -> bool:
-    try:
-        _FIELDS.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return True
+    return _object(text) is not None
 
 
 def _fields(text: bytes) -> Mapping[str, Any]:
-    """What stands beside the events; nothing where that is no JSON (some versions write paths with backslashes)."""
-    try:
-        return _FIELDS.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
+    """What stands beside the events; nothing where that is no JSON."""
+    return _object(text) or {}
+
+
+def _object(text: bytes) -> dict[str, Any] | None:
+    """Some versions write paths with backslashes, and numbers that are none."""
+    for read_as in (bytes, _repaired):
+        try:
+            return _FIELDS.decode(read_as(text))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+    return None
 
 
 def _check_size(buffer: bytes, title: str) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 from hotlap.trace.table import ON_DEVICE, Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import launched
 
-_PROFILED = r"ProfilerStep#\d+"
+# No training makes so many steps that their number is longer.
+_PROFILED = r"ProfilerStep#\d{1,18}(?!\d)"
 _UPDATE = r"Optimizer\.step#"
 # Steps at the beginning that take more than this many times the median are still a start.
 _USUAL = 3.0

@@ -60,6 +60,8 @@ _ON_DEVICE = int(Kind.KERNEL)
 _ANNOTATED = re.compile(r"^(?:ProfilerStep#|Optimizer\.|enumerate\(|## )")
 _COMMUNICATES = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 _LATEST_US = 4e18
+# Kernels of nested templates have names of a thousand letters; no report shows more.
+_LONGEST_NAME = 2000
 
 
 class Written(NamedTuple):
@@ -179,7 +181,7 @@ class _Columns:
         ]
         names, stacks, lane = self.names, self.stacks, self.lanes
         columns = (
-            [names[one.name] for one in events],
+            [names[one.name[:_LONGEST_NAME]] for one in events],  # type: ignore[index] # `usable` are texts
             [lane[key] for key in lanes],
             [stacks[one.stack] if isinstance(one.stack, str) and one.stack else -1 for one in args],
             [-1 if one.dims is NOT_TOLD else self._argument(one) for one in args],

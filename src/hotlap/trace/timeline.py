@@ -1,5 +1,6 @@
 """What the device did: computing, communication and copies beside it, idle; as TraceLens tells it, by its columns."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +55,9 @@ class Timeline:
             "total_comm_time": spans.length(self.communication),
             "total_memcpy_time": spans.length(self.copies),
         }
-        return [(name, 1e3 * one, 100 * one / self.total_s) for name, one in seconds.items()]
+        # Of work without a length no part is told.
+        total_s = self.total_s or math.inf
+        return [(name, 1e3 * one, 100 * one / total_s) for name, one in seconds.items()]
 
 
 def launched(trace: Trace) -> Mask:

@@ -9,6 +9,7 @@ from hotlap import cli, read_trace
 from hotlap.record import Study, load
 from tests import trace_format
 from tests.unit.trace.test_reading import training
+from tests.unit.trace.written import Written
 
 
 @pytest.fixture
@@ -119,6 +120,31 @@ def test_what_cannot_be_read_is_one_sentence(
     assert out == ""
     assert why in err
     assert len(err.splitlines()) == 1
+
+
+def test_lists_without_end_are_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep.json").write_text('{"traceEvents": [{"args": ' + "[" * 10**5 + "]" * 10**5 + "}]}")
+    assert cli.main(["read", "deep.json"]) == 2
+    assert capsys.readouterr().err == "hotlap: deep.json is no trace: lists stand within lists without end in it.\n"
+
+
+def test_a_trace_that_nobody_would_write_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work without a length, numbers of a thousand digits, a header that is no JSON."""
+    monkeypatch.chdir(tmp_path)
+    made = Written()
+    made.step(0, 0, 10)
+    made.host("user_annotation", "ProfilerStep#" + "9" * 5000, 0, 10)
+    made.host("python_function", f"train.py({'9' * 5000}): main", 0, 10)
+    made.launch(0, at=5, length=0)
+    header = '"traceName": "C:\\here", "deviceProperties": [{"id": 0, "name": "Some GPU", "size": Infinity}], '
+    text = json.dumps({"traceEvents": made.events})
+    (tmp_path / "odd.json").write_text(text[:1] + header + text[1:])
+    assert cli.main(["read", "odd.json", "--html", "p.html", "--gpu-timeline", "t.csv"]) == 0
+    assert "Some GPU" in (tmp_path / "p.html").read_text()
+    assert "busy_time,0.0,0.0" in (tmp_path / "t.csv").read_text()
 
 
 def test_names_that_try_to_steer_a_terminal_or_a_page_are_shown_harmless(
