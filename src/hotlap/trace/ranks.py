@@ -93,8 +93,7 @@ def _collectives(one: Reading) -> dict[int, tuple[tuple[str, ...], Floats]]:
     first or the last."""
     trace, count = one.trace, len(one.steps.edges) - 1
     rows = np.flatnonzero(one.rows & trace.which(Kind.COMMUNICATION))
-    called = np.where(trace.launch[rows] >= 0, trace.start[np.maximum(trace.launch[rows], 0)], trace.start[rows])
-    steps = np.clip(np.searchsorted(one.steps.edges, called, side="right") - 1, 0, count - 1)
+    steps = np.clip(np.searchsorted(one.steps.edges, trace.called()[rows], side="right") - 1, 0, count - 1)
     found = {}
     for step in np.unique(steps).tolist():
         chosen = rows[steps == step]

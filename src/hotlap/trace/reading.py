@@ -140,7 +140,7 @@ def window(
     calls = trace.which(Kind.OPERATOR, Kind.RUNTIME) | (trace.which(Kind.ANNOTATION) & trace.named(COMPILED))
     counted = np.flatnonzero((np.isin(trace.lane, list(threads)) & calls) | rows)
     # A step has what was launched in it: a host that is ahead of the device launches in one step what runs in the next.
-    called = np.where(trace.launch >= 0, trace.start[np.maximum(trace.launch, 0)], trace.start)
+    called = trace.called()
     counted = counted[np.argsort(called[counted], kind="stable")]
     upto = np.searchsorted(called[counted], told.edges)
     count = max(1, int(np.searchsorted(upto - upto[0], _MOST_EVENTS, side="right")) - 1)

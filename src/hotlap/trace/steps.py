@@ -74,7 +74,7 @@ def on_device(trace: Trace, steps: Steps, rows: Mask) -> Floats:
     The host may run ahead of the device: its own steps are as long as launching takes then, and say little.
     """
     run = np.flatnonzero(rows)
-    called = trace.start[np.maximum(trace.launch[run], 0)]
+    called = trace.called()[run]
     order = np.argsort(called, kind="stable")
     done = np.maximum.accumulate(trace.end[run][order])
     upto = np.searchsorted(called[order], steps.edges)

@@ -118,6 +118,10 @@ class Trace:
         found: Mask = matching[self.name]
         return found
 
+    def called(self) -> Floats:
+        """(N,) when each was launched; where that was not recorded, and on the host, when it began."""
+        return np.where(self.launch >= 0, self.start[np.maximum(self.launch, 0)], self.start)
+
     def text(self, row: int) -> str:
         """The name of an event."""
         return self.names[int(self.name[row])]

@@ -9,6 +9,9 @@ from hotlap.trace import spans
 from hotlap.trace.spans import Spans
 from hotlap.trace.table import ON_DEVICE, Kind, Mask, Trace
 
+# Of a recording little is older than its beginning.
+_MOST = 0.5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
@@ -61,10 +64,12 @@ class Timeline:
 
 
 def launched(trace: Trace) -> Mask:
-    """Events on a device whose launch was recorded; all of them where no launch was (a trace of the device alone)."""
+    """Events on a device whose launch was recorded; all of them where most launches were not (a trace of the device
+    alone, or one whose numbers of launches do not fit)."""
     on_device = trace.which(*ON_DEVICE)
     known = on_device & (trace.launch >= 0)
-    return known if known.any() else on_device
+    lengths = trace.end - trace.start
+    return known if known.any() and lengths[known].sum() >= _MOST * lengths[on_device].sum() else on_device
 
 
 def by_work(trace: Trace) -> dict[str, float]:

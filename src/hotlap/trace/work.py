@@ -32,7 +32,7 @@ class StepKernels:
 
     def __init__(self, trace: Trace, rows: Mask, told: Steps, who: Callers) -> None:
         """`rows`: events of the device that count."""
-        starts = np.where(trace.launch >= 0, trace.start[np.maximum(trace.launch, 0)], trace.start)
+        starts = trace.called()
         counted = rows & (starts >= told.start) & (starts < told.end)
         self._trace, self._steps, self._who = trace, len(told.edges) - 1, who
         self._copies = counted & trace.which(Kind.COPY)

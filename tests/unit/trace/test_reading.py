@@ -194,11 +194,24 @@ def test_the_start_of_an_unscheduled_trace_is_left_out(tmp_path: Path) -> None:
 def test_work_from_before_the_recording_is_not_counted(tmp_path: Path) -> None:
     made = training()
     made.events.append(
-        {"ph": "X", "cat": "kernel", "name": "old", "ts": -5000, "dur": 4000, "pid": 0, "tid": 7, "args": {"stream": 7}}
+        {"ph": "X", "cat": "kernel", "name": "old", "ts": -5000, "dur": 1000, "pid": 0, "tid": 7, "args": {"stream": 7}}
     )
     rows = {name: found for name, found, _ in made.read(tmp_path).timeline.rows()}
     assert rows["computation_time"] == pytest.approx(0.3 * STEPS)
     assert rows["total_time"] == pytest.approx((4 * LENGTH + 300) / 1e3)
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_kernels_whose_launches_were_not_recorded_count_by_their_begin(known: int, tmp_path: Path) -> None:
+    """None fits, or a single one does."""
+    made = training(input_us=690)
+    for event in made.events:
+        if event["cat"] == "kernel":
+            event["args"]["correlation"] += 0 if known and event["ts"] < LENGTH else 1000
+    found = made.read(tmp_path)
+    assert found.run.step_s == pytest.approx([1000 * US] * STEPS, rel=0.01)
+    assert {name: value for name, value, _ in found.timeline.rows()}["busy_time"] == pytest.approx(0.3 * STEPS)
+    assert rules.check(found.run)[0].code == "input-bound"
 
 
 def test_a_host_that_runs_ahead_does_not_shorten_steps(tmp_path: Path) -> None:
@@ -326,10 +339,10 @@ def test_ranks_that_wait_for_one_whatever_their_clocks_say(
 
 def apart(event: Any) -> tuple[Any, ...]:
     """As two events, a begin and an end, where it has a length."""
-    if not isinstance(event, dict) or event.get("ph") != "X" or not isinstance(event.get("dur"), int | float):
+    if not isinstance(event, dict) or event.get("ph") != "X" or not isinstance(event.get("name"), str):
         return (event,)
     try:
-        end = float(event["ts"]) + event["dur"]
+        end = float(event["ts"]) + float(event["dur"])
     except (TypeError, ValueError, OverflowError):
         return (event,)
     return event | {"ph": "B"}, {"ph": "E", "ts": end, **{key: event.get(key) for key in ("name", "pid", "tid")}}
