@@ -31,14 +31,14 @@ class KernelWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyWork:
-    """Copies of one kind."""
+    """Copies or collectives of one kind."""
 
     name: str
-    """"Memcpy HtoD (Pageable -> Device)"."""
+    """"Memcpy HtoD (Pageable -> Device)", "AllReduce"."""
     device_s: float
     """Seconds a step."""
     hidden_s: float
-    """Of these, beside a kernel."""
+    """Of these, beside a kernel that computes, or of copies also one that communicates."""
     per_step: float
     num_bytes: float
     """A step; 0 where not told."""
@@ -109,6 +109,8 @@ class OperatorWindow:
     work: tuple[KernelWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
     copies: tuple[CopyWork, ...] = ()
+    """By kind, costliest first; empty where only a trace would tell."""
+    collectives: tuple[CopyWork, ...] = ()
     """By kind, costliest first; empty where only a trace would tell."""
     graphs: tuple[KernelWork, ...] = ()
     """Launches of whole graphs, by what they run and where they were launched; costliest first."""

@@ -1,7 +1,7 @@
 """Run -> what was seen besides the phases, as titled rows that every format shows: lines, operators, memory, drift."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hotlap.record import CopyWork, HotLine, InputPart, OperatorWindow, Run, ShapedOperator, Sighting, Study, Sweep
 from hotlap.report.document import Row, Section
@@ -156,13 +156,22 @@ def _kernels(run: Run) -> Section | None:
 
 
 def _copies(run: Run) -> Section | None:
-    if run.operators is None or not run.operators.copies:
+    return _beside_kernels("Copies of a step", run.operators.copies if run.operators is not None else ())
+
+
+def _collectives(run: Run) -> Section | None:
+    return _beside_kernels("Collectives of a step", run.operators.collectives if run.operators is not None else ())
+
+
+def _beside_kernels(title: str, work: Sequence[CopyWork]) -> Section | None:
+    if not work:
         return None
-    rows = tuple((f"{duration(one.device_s)}, {count(one.per_step)} x", _copy(one)) for one in run.operators.copies)
-    return _detail("Copies of a step", rows=rows)
+    return _detail(
+        title, rows=tuple((f"{duration(one.device_s)}, {count(one.per_step)} x", _hidden(one)) for one in work)
+    )
 
 
-def _copy(one: CopyWork) -> str:
+def _hidden(one: CopyWork) -> str:
     moved = f", {size(one.num_bytes)}" if one.num_bytes else ""
     return f"{one.name}{moved}: {percent(one.hidden_s / one.device_s if one.device_s else 0.0)} of it beside kernels"
 
@@ -343,6 +352,7 @@ _LOOKS: tuple[Callable[[Run], Section | None], ...] = (
     _operators,
     _kernels,
     _copies,
+    _collectives,
     _graphs,
     _by_shape,
     _what_ifs,

@@ -40,8 +40,15 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         "communication-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on exchanging "
-        f"gradients among {run.world_size} processes{_buckets(run)}.",
+        f"{_collectives(run) or 'gradients'} among {run.world_size} processes{_buckets(run)}.",
     )
+
+
+def _collectives(run: Run) -> str:
+    """What nothing hides, by kind, where a trace tells."""
+    seen = run.operators.collectives if run.operators is not None else ()
+    exposed = sorted(((one.device_s - one.hidden_s, one.name) for one in seen), reverse=True)[:3]
+    return f"data ({', '.join(f'{name} {duration(seconds)}' for seconds, name in exposed)})" if exposed else ""
 
 
 def _buckets(run: Run) -> str:

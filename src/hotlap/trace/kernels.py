@@ -71,6 +71,7 @@ _CORES = re.compile(
 _PLAIN = re.compile(r"ffma|simt|sgemm|dgemm|scudnn", re.IGNORECASE)
 # Triton's own and MIOpen's solvers in assembler do not tell; others help a product and are none.
 _SILENT = re.compile(r"triton_|miopenSp3|winograd|splitKreduce|offsets|transpose", re.IGNORECASE)
+_COLLECTIVE = re.compile(r"nccl(?:Dev)?Kernel_([A-Za-z]+)")
 
 
 # A trace holds the same few hundred names again and again.
@@ -100,3 +101,9 @@ def on_matrix_cores(kernel: str) -> bool | None:
     if _CORES.search(kernel):
         return True
     return None if _SILENT.search(kernel) else False
+
+
+def collective(kernel: str) -> str:
+    """ "AllReduce", of a kernel of NCCL or RCCL; its library where one kernel does for all kinds."""
+    found = _COLLECTIVE.match(kernel)
+    return found[1] if found is not None and found[1] != "Generic" else "NCCL"

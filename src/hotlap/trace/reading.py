@@ -158,6 +158,7 @@ def window(
         found,
         work=done.kinds(),
         copies=done.copies(),
+        collectives=done.collectives(),
         graphs=done.graphs(),
         shaped=done.shapes(),
         recomputed_s=done.recomputed_s(threads),

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,8 +12,9 @@ from hotlap.record import CopyWork, KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels, spans
 from hotlap.trace.nesting import Callers
 from hotlap.trace.peaks import matrix_peak
+from hotlap.trace.spans import Spans
 from hotlap.trace.steps import Steps
-from hotlap.trace.table import Ints, Kind, Mask, Trace
+from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
 
 # Of the shapes only the costliest are told.
 _MOST_SHAPES = 20
@@ -35,7 +36,7 @@ class StepKernels:
         starts = trace.called()
         counted = rows & (starts >= told.start) & (starts < told.end)
         self._trace, self._steps, self._who = trace, len(told.edges) - 1, who
-        self._copies = counted & trace.which(Kind.COPY)
+        self._copies = np.flatnonzero(counted & trace.which(Kind.COPY))
         self.rows = np.flatnonzero(counted & trace.which(Kind.KERNEL, Kind.COMMUNICATION))
         self.seconds = trace.end[self.rows] - trace.start[self.rows]
         operators = {launch: caller.operator for launch, caller in who.items()}
@@ -58,19 +59,36 @@ class StepKernels:
 
     def copies(self) -> tuple[CopyWork, ...]:
         """Costliest first."""
+        return self._beside(spans.union(*self._moments(self.rows)), self._copies, {})
+
+    def collectives(self) -> tuple[CopyWork, ...]:
+        """By kind, beside kernels that compute; costliest first."""
+        talks = self._trace.kind[self.rows] == Kind.COMMUNICATION
+        computing = spans.union(*self._moments(self.rows[~talks]))
+        names = np.unique(self._trace.name[self.rows[talks]]).tolist()
+        return self._beside(
+            computing, self.rows[talks], {name: kernels.collective(self._trace.names[name]) for name in names}
+        )
+
+    def _moments(self, rows: Ints) -> tuple[Floats, Floats]:
+        return self._trace.start[rows], self._trace.end[rows]
+
+    def _beside(self, computing: Spans, rows: Ints, titles: Mapping[int, str]) -> tuple[CopyWork, ...]:
+        """What these events take, and how much of that kernels hide; by the titles of their names."""
         trace, steps = self._trace, self._steps
-        computing = spans.union(trace.start[self.rows], trace.end[self.rows])
+        named: dict[str, list[int]] = defaultdict(list)
+        for row, name in zip(rows.tolist(), trace.name[rows].tolist(), strict=True):
+            named[titles.get(name, trace.names[name])].append(row)
         found = []
-        for name in np.unique(trace.name[self._copies]).tolist():
-            rows = self._copies & (trace.name == name)
-            start, end = trace.start[rows], trace.end[rows]
+        for title, ours in named.items():
+            start, end = self._moments(np.array(ours))
             found.append(
                 CopyWork(
-                    name=trace.names[name],
+                    name=title,
                     device_s=float(np.sum(end - start)) / steps,
                     hidden_s=float(np.sum(spans.within(computing, start, end))) / steps,
                     per_step=len(start) / steps,
-                    num_bytes=float(np.sum(np.maximum(trace.num_bytes[rows], 0))) / steps,
+                    num_bytes=float(np.sum(np.maximum(trace.num_bytes[ours], 0))) / steps,
                 )
             )
         return tuple(sorted(found, key=lambda one: -one.device_s))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from hotlap import rules
 from hotlap.trace import peaks
 from hotlap.trace.arguments import Arguments, flop, read
-from hotlap.trace.kernels import Work, on_matrix_cores, work_of
+from hotlap.trace.kernels import Work, collective, on_matrix_cores, work_of
 from hotlap.trace.table import Written as Given
 from tests.unit.trace.written import Written
 
@@ -136,3 +137,36 @@ def test_kernels_of_a_graph_are_told_together_and_where_it_was_launched(tmp_path
         ("a graph of 1 kernel, launched at train.py:7", 1.0),
     ]
     assert [one.device_s for one in operators.graphs] == pytest.approx([130e-6, 20e-6])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "AllReduce"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ReduceScatter"),
+        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "NCCL"),
+        ("void mscclKernel", "NCCL"),
+    ],
+)
+def test_collectives_by_kind(kernel: str, kind: str) -> None:
+    assert collective(kernel) == kind
+
+
+def test_what_hides_a_collective_is_computing_alone(tmp_path: Path) -> None:
+    """A gather of 200 us, half of it beside a kernel, and beside a copy and a reduction that hide nothing."""
+    made = Written(rank=0, world_size=2)
+    for number in range(2):
+        at = number * 1000
+        made.step(number, at, 1000)
+        made.launch(at, at=at + 300, length=300)
+        made.launch(at + 20, at=at + 500, length=200, name="ncclDevKernel_AllGather_RING_LL", stream=20)
+        made.launch(at + 40, at=at + 650, length=120, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL", stream=24)
+        made.launch(at + 60, at=at + 600, length=100, name="Memcpy HtoD", category="gpu_memcpy", stream=30)
+    run = made.read(tmp_path).run
+    assert run.operators is not None
+    gather, reduction = run.operators.collectives
+    assert (gather.name, gather.per_step) == ("AllGather", 1.0)
+    assert (gather.device_s, gather.hidden_s) == pytest.approx((200 * US, 100 * US))
+    assert (reduction.name, round(reduction.hidden_s, 9)) == ("AllReduce", 0.0)
+    (found,) = (one for one in rules.check(run) if one.code == "communication-bound")
+    assert "exchanging data (AllReduce 120 us, AllGather 1" in found.evidence
