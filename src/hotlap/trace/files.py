@@ -83,7 +83,8 @@ def find(names: list[str]) -> list[TraceFile]:
 
 def _of(path: Path) -> list[TraceFile]:
     if path.is_dir():
-        found = [TraceFile(one) for one in sorted(path.iterdir()) if one.name.endswith(_ENDINGS) and one.is_file()]
+        # Or of a folder for each rank.
+        found = _in_folder(path) or [file for folder in sorted(path.iterdir()) for file in _in_folder(folder)]
         return found or _none_in(path)
     if not path.is_file():
         raise UserError(f"{path}: there is no such file. Give a trace that torch.profiler wrote.")
@@ -92,6 +93,12 @@ def _of(path: Path) -> list[TraceFile]:
             members = sorted(one.name for one in archive if one.isfile() and one.name.endswith(_ENDINGS))
         return [TraceFile(path, name) for name in members] or _none_in(path)
     return [TraceFile(path)]
+
+
+def _in_folder(path: Path) -> list[TraceFile]:
+    if not path.is_dir():
+        return []
+    return [TraceFile(one) for one in sorted(path.iterdir()) if one.name.endswith(_ENDINGS) and one.is_file()]
 
 
 def _none_in(path: Path) -> list[TraceFile]:

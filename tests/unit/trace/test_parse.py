@@ -133,6 +133,13 @@ def test_folders_and_archives_are_looked_through(tmp_path: Path) -> None:
     assert b"".join(members[0].pieces()).startswith(b"{")
 
 
+def test_ranks_may_have_a_folder_each(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        (tmp_path / f"rank{rank}").mkdir()
+        Written().save(tmp_path / f"rank{rank}" / "host.pt.trace.json.gz")
+    assert [one.path.parent.name for one in files.find([str(tmp_path)])] == ["rank0", "rank1"]
+
+
 @pytest.mark.parametrize("name", ["missing.json", "."])
 def test_nothing_to_read_is_told(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no such file|holds no trace"):
