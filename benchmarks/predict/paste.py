@@ -35,6 +35,12 @@ def judged(found: dict[str, Any]) -> str:
         f"From TF32 to AMP on one device, {amp['num']} trainings: {_errors(amp)}, {amp['coverage']:.0%} inside an "
         f"interval of {amp['width']:.2f}.",
     ]
+    alone = found["no measured step"]
+    lines += [
+        "",
+        f"Without a measured step, from totals alone, {alone['num']} families of nets: {_errors(alone)}, "
+        f"{alone['coverage']:.0%} inside the interval. The usual excess over the model was read off these.",
+    ]
     return "\n".join(lines)
 
 

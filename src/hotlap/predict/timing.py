@@ -3,10 +3,12 @@
 Per operator: a gap, computing, and moving bytes. The host dispatches operators while the device works; a step takes as
 long as the slower of the two.
 
-Shape letters: D draws, K operators (groups of equal ones).
+Shape letter: D draws.
 """
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from statistics import median
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from hotlap.predict.catalogue import Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
-from hotlap.predict.workload import Kind, Operator, Workload
+from hotlap.predict.workload import Kind, Workload
 
 Array = NDArray[np.float64]
 
@@ -64,10 +66,8 @@ HOST_S = 1.5e-5
 class Draws:
     """(D,) factors on what is not known of a workload; 1 is the best guess."""
 
-    compute: Array
-    """On the efficiency of matrix work."""
     memory: Array
-    """On the bytes that really travel."""
+    """On the bytes that really travel, for each operation that is computed."""
     host_s: Array
     """Seconds of host time for each operator."""
     tf32: NDArray[np.bool_]
@@ -93,15 +93,12 @@ class Parts:
         """The slower of host and device."""
         return np.maximum(self.device_s, self.host_s)
 
-    def bound_by(self, weights: Array) -> str:
+    @property
+    def bound_by(self) -> str:
         """What takes most of the time: "compute", "memory", "launch" (gaps between small operators) or "host"."""
-
-        def mean(values: Array) -> float:
-            return float(np.average(values, weights=weights))
-
-        if mean(self.host_s) > mean(self.device_s):
+        if self.host_s.mean() > self.device_s.mean():
             return "host"
-        shares = {"compute": mean(self.compute_s), "memory": mean(self.memory_s), "launch": mean(self.gap_s)}
+        shares = {"compute": self.compute_s.mean(), "memory": self.memory_s.mean(), "launch": self.gap_s.mean()}
         return max(shares, key=lambda name: shares[name])
 
 
@@ -158,48 +155,50 @@ def memory_rate(device: Device) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """(K,) columns of a workload, made once and used for every device."""
+class Sums:
+    """What a step does in all, made once and used for every device."""
 
-    flop: Array
-    moved: Array
-    count: Array
-    kinds: tuple[Kind, ...]
+    flop: Mapping[Kind, float]
+    moved_bytes: float
+    num_operators: float
 
 
 @lru_cache(maxsize=8)
-def columns(workload: Workload) -> Columns:
-    """The operators of a workload as columns; those of one kind share a row, since times of equal kinds add up."""
-    groups: dict[Kind, list[Operator]] = {}
-    for operator in workload.operators:
-        if operator.kind is not Kind.TRANSFER and operator.count > 0:
-            groups.setdefault(operator.kind, []).append(operator)
-    members = list(groups.values())
-    return Columns(
-        flop=np.array([math.fsum(one.flop * one.count for one in group) for group in members]),
-        moved=np.array([math.fsum(one.moved_bytes * one.count for one in group) for group in members]),
-        count=np.array([math.fsum(one.count for one in group) for group in members]),
-        kinds=tuple(groups),
+def sums(workload: Workload) -> Sums:
+    """Of all operators but transfers, which are told by the bytes of a batch."""
+    work = [operator for operator in workload.operators if operator.kind is not Kind.TRANSFER]
+    flop: dict[Kind, float] = defaultdict(float)
+    for operator in work:
+        flop[operator.kind] += operator.flop * operator.count
+    return Sums(
+        flop=flop,
+        moved_bytes=math.fsum(operator.moved_bytes * operator.count for operator in work),
+        num_operators=math.fsum(operator.count for operator in work),
     )
 
 
-def step(workload: Columns, device: Device, *, precision: Precision, draws: Draws, byte_factor: float = 1.0) -> Parts:
+def step(work: Sums, device: Device, *, precision: Precision, draws: Draws, byte_factor: float = 1.0) -> Parts:
     """Seconds of one step on `device`, by part.
 
     Arguments:
-        workload: its operators.
+        work: its operators.
         precision: computed in.
         byte_factor: on all bytes, where `precision` is not the one that the workload was recorded in.
     """
-    shape = draws.compute.shape
-    moved = workload.moved.sum() * draws.memory * byte_factor * MOVED
-    num_operators = workload.count.sum()
-    gap_s = CPU_OPERATOR_S if device.kind == "cpu" else GAP_S
+    cpu = device.kind == "cpu"
+    with_tf32_s, without_s = (_compute_s(work, device, precision, tf32=tf32) for tf32 in (True, False))
     return Parts(
-        compute_s=_compute(workload, device, precision, draws),
-        memory_s=moved / memory_rate(device),
-        gap_s=np.broadcast_to(gap_s * num_operators, shape),
-        host_s=draws.host_s * num_operators if device.kind == "gpu" else np.zeros(shape),
+        compute_s=np.where(draws.tf32, with_tf32_s, without_s),
+        memory_s=work.moved_bytes * MOVED * byte_factor / memory_rate(device) * draws.memory,
+        gap_s=np.full_like(draws.memory, work.num_operators * (CPU_OPERATOR_S if cpu else GAP_S)),
+        host_s=np.zeros_like(draws.memory) if cpu else work.num_operators * draws.host_s,
+    )
+
+
+def _compute_s(work: Sums, device: Device, precision: Precision, *, tf32: bool) -> float:
+    # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
+    return math.fsum(
+        flop / compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind, flop in work.flop.items()
     )
 
 
@@ -212,17 +211,3 @@ def carried(there: Parts, here: Parts, plain: Array) -> Parts:
     """`there` with its device's time drawn towards `plain` times that of `here`, the same work on another device."""
     by = (plain * here.device_s / there.device_s) ** (1 - MODEL_WEIGHT)
     return replace(there, compute_s=by * there.compute_s, memory_s=by * there.memory_s, gap_s=by * there.gap_s)
-
-
-def _compute(workload: Columns, device: Device, precision: Precision, draws: Draws) -> Array:
-    """(D,) seconds of computing."""
-
-    def rates(*, tf32: bool) -> Array:
-        # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
-        return np.array(
-            [compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind in workload.kinds]
-        )
-
-    on_matrix_units = np.array([kind.on_matrix_units for kind in workload.kinds], dtype=bool)
-    each_s = np.where(draws.tf32[:, None], workload.flop / rates(tf32=True), workload.flop / rates(tf32=False))
-    return np.asarray((each_s / np.where(on_matrix_units, draws.compute[:, None], 1.0)).sum(axis=1))
