@@ -110,6 +110,10 @@ def findings(study: Study) -> Section:
     return Section(name="findings", title="Findings", lead=lead, rows=rows, notes=(other,) if other else ())
 
 
+# As bounds of a recorded trace ask for (experiment.batches).
+_FEWEST_BOUNDED = 3
+
+
 def ceilings(study: Study) -> Section:
     """How much could be gained at best."""
     rows = tuple(
@@ -120,7 +124,12 @@ def ceilings(study: Study) -> Section:
         )
         for one in study.ceilings
     )
-    return Section(name="ceilings", title="Upper bounds", lead="" if rows else "Not measured.", rows=rows)
+    run = story.timed(study)
+    none = "Not measured."
+    if run is not None and run.excerpt is not None:
+        few = len(run.step_s) < _FEWEST_BOUNDED
+        none = "Fewer than three steps are too few for bounds." if few else "Nothing is found that would gain 1%."
+    return Section(name="ceilings", title="Upper bounds", lead="" if rows else none, rows=rows)
 
 
 def noise(study: Study) -> Section:

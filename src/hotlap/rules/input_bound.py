@@ -15,7 +15,7 @@ After:
     loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4, persistent_workers=True)
 """
 
-from hotlap.record import Finding, InputPart, LoaderFacts, Machine, Phase, Run
+from hotlap.record import Finding, IdleReason, InputPart, LoaderFacts, Machine, Phase, Run
 from hotlap.rules.step import device_s, finding, share_of
 from hotlap.units import duration, percent
 
@@ -53,9 +53,19 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         run,
         "input-bound",
         wait_s,
-        f"Each step waits {duration(wait_s)} ({percent(share)} of it) for its batch{how}{_largest(run, wait_s)}.",
+        f"Each step waits {duration(wait_s)} ({percent(share)} of it) for its batch{how or _by_trace(run)}"
+        f"{_largest(run, wait_s)}.",
         levers=_levers(loader, _part(run)),
     )
+
+
+def _by_trace(run: Run) -> str:
+    """By the marks of torch's loaders, and lines of the user's where stacks were recorded."""
+    names = list(run.operators.held_up.get(IdleReason.INPUT, {})) if run.operators is not None else []
+    lines = [name for name in names if not name.startswith("enumerate(DataLoader)")]
+    how = ", made by the training process itself" if any("_SingleProcess" in name for name in names) else ""
+    how = " from workers" if any("_MultiProcessing" in name for name in names) else how
+    return f"{how}, most of it in {lines[0]}" if lines and lines[0] == names[0] else how
 
 
 def _part(run: Run) -> InputPart | None:

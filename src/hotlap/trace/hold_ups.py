@@ -7,7 +7,7 @@ import numpy as np
 
 from hotlap.record import IdleReason
 from hotlap.trace import spans
-from hotlap.trace.host import Host
+from hotlap.trace.host import LOADS, Host
 from hotlap.trace.idle import Idle
 from hotlap.trace.nesting import Callers, line_of
 from hotlap.trace.spans import Spans
@@ -30,9 +30,11 @@ def hold_ups(
     ours = np.isin(trace.lane, list(threads))
     operators, frames = ours & trace.which(Kind.OPERATOR), ours & trace.which(Kind.PYTHON)
     frames &= np.array([line_of(name) is not None for name in trace.names])[trace.name]
+    loading = frames | (ours & trace.which(Kind.ANNOTATION) & trace.named(LOADS))
     if not frames.any():
         frames = ours & trace.which(Kind.ANNOTATION) & ~trace.named(_MARKS)
     found = {
+        IdleReason.INPUT: _innermost(trace, loading, idle, IdleReason.INPUT, spans.common(late, host.input)),
         IdleReason.CALLS: _launched_next(trace, idle, who),
         IdleReason.OPERATORS: _innermost(
             trace, operators, idle, IdleReason.OPERATORS, spans.common(late, host.calling())

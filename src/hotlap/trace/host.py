@@ -10,7 +10,7 @@ from hotlap.trace import spans
 from hotlap.trace.spans import Spans
 from hotlap.trace.table import Kind, Mask, Trace
 
-_LOADS = r"enumerate\(DataLoader\)|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
+LOADS = r"enumerate\(DataLoader\)|.*torch/utils/data/dataloader\.py\(\d+\): __next__"
 _UPDATES = r"Optimizer\.(?:step|zero_grad)#"
 # Before torch 1.10 the nodes themselves, "CudnnConvolutionBackward".
 _BACKWARD = r"autograd::engine::evaluate_function|torch::autograd::|\w+Backward\d*$"
@@ -63,7 +63,7 @@ def look(trace: Trace, threads: frozenset[int]) -> Host:
     blocking = trace.launch[trace.which(Kind.COPY) & trace.named(PAGEABLE) & (trace.launch >= 0)]
     copies = trace.launch[trace.which(Kind.COPY) & (trace.launch >= 0)]
     sets = {
-        "input": of(ours & trace.which(Kind.ANNOTATION, Kind.PYTHON) & trace.named(_LOADS)),
+        "input": of(ours & trace.which(Kind.ANNOTATION, Kind.PYTHON) & trace.named(LOADS)),
         "waits": of(waits | (_only(blocking, len(ours)) & ours)),
         "allocating": of(calls & trace.named(_ALLOCATES)),
         "copying": of(_only(copies, len(ours)) & ours),

@@ -62,6 +62,7 @@ _COMMUNICATES = re.compile(r"nccl|rccl|msccl", re.IGNORECASE)
 _LATEST_US = 4e18
 # Kernels of nested templates have names of a thousand letters; no report shows more.
 _LONGEST_NAME = 2000
+_LONGEST_DEVICE = 100
 
 
 class Written(NamedTuple):
@@ -330,7 +331,11 @@ def _devices(header: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     for one in listed if isinstance(listed, list) else ():
         if not isinstance(one, dict) or not one.get("name"):
             continue
-        given, units, memory = str(one["name"]), _whole(one.get("numSms")), _whole(one.get("totalGlobalMem"))
+        given, units, memory = (
+            str(one["name"])[:_LONGEST_DEVICE],
+            _whole(one.get("numSms")),
+            _whole(one.get("totalGlobalMem")),
+        )
         capability = (_whole(one.get("computeMajor")), _whole(one.get("computeMinor")))
         name = found[str(one.get("id"))] = known_name(given, units=units, memory=memory, capability=capability)
         if name != given:

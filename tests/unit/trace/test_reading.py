@@ -54,7 +54,17 @@ def test_a_device_that_starves_is_input_bound(tmp_path: Path) -> None:
     found = training(input_us=690).read(tmp_path)
     assert per_step(found.idle.seconds(IdleReason.INPUT)) == pytest.approx(690, rel=1e-3)
     assert found.run.mean_phase_s(Phase.INPUT) == pytest.approx(690 * US, rel=1e-3)
-    assert rules.check(found.run)[0].code == "input-bound"
+    (finding,) = rules.check(found.run)
+    assert finding.code == "input-bound"
+    assert finding.evidence == "Each step waits 690 us (69% of it) for its batch, made by the training process itself."
+
+
+def test_the_line_that_loads_is_named(tmp_path: Path) -> None:
+    made = training(input_us=690)
+    for number in range(STEPS):
+        made.host("python_function", "train.py(31): main", number * LENGTH - 1, 900)
+        made.host("python_function", "data/images.py(9): __getitem__", number * LENGTH + 100, 500)
+    assert "itself, most of it in data/images.py:9 __getitem__." in rules.check(made.read(tmp_path).run)[0].evidence
 
 
 def test_of_two_devices_the_one_with_more_work_is_told_and_the_other_named(tmp_path: Path) -> None:
