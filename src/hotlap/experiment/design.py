@@ -86,7 +86,8 @@ class Sizes:
     def after(self, starts_s: Sequence[float], *, forked: bool) -> "Sizes":
         """With starts of later processes: the first one of all may have read torch from the disk, or compiled it."""
         setup_s = min(self.setup_s, statistics.median(starts_s))
-        return replace(self, setup_s=setup_s, afresh_setup_s=self.setup_s if forked else None)
+        afresh_s = self.afresh_setup_s or (self.setup_s if forked else None)
+        return replace(self, setup_s=setup_s, afresh_setup_s=afresh_s)
 
     def heat_s(self, num_arms: int, *, switched: bool = False, afresh: bool = False) -> float:
         """What one heat takes on a quiet machine, the base among its arms; `afresh`: none of its processes is a

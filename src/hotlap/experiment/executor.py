@@ -71,8 +71,6 @@ class Executor:
         self._now = now
         self._pace = Pace()
         self._order_seed = last_seed
-        self._last: tuple[Design, Sequence[Run], float] | None = None
-        """The last heat, and seconds that it took."""
         self.sizes = sizes
         """What heats are planned by."""
 
@@ -100,8 +98,7 @@ class Executor:
         plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
         begun = self._now()
         runs = self.together(plans, turn=self.sizes.block, limit_s=limit_s)
-        self._last = design, runs, self._now() - begun
-        self._learn()
+        self._learn(design, runs, took_s=self._now() - begun)
         return _of_arms(runs[0], design) if design.switched else _of_processes(runs)
 
     def together(self, plans: Sequence[Plan], *, turn: int, limit_s: float) -> list[Run]:
@@ -115,19 +112,12 @@ class Executor:
         alone = {k: self._runs([plans[k]], limit_s=limit_s / len(plans))[0] for k in order}
         return [alone[k] for k in range(len(plans))]
 
-    def settle(self) -> None:
-        """From now on starts are taken to be as long as those of the last heat."""
-        runs = self._last[1] if self._last is not None else ()
+    def _learn(self, design: Design, runs: Sequence[Run], *, took_s: float) -> None:
+        """Starts first: the pace is what else takes longer than expected."""
         starts_s = [run.setup_s for run in runs if run.setup_s is not None]
         if starts_s:
             self.sizes = self.sizes.after(starts_s, forked=any(run.forked for run in runs))
-            self._pace = Pace()
-            self._learn()
-
-    def _learn(self) -> None:
-        if self._last is not None:
-            design, _, took_s = self._last
-            self._pace.note(expected_s=self._expected_s(design), took_s=took_s)
+        self._pace.note(expected_s=self._expected_s(design), took_s=took_s)
 
     def _expected_s(self, design: Design) -> float:
         return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)

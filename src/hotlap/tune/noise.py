@@ -49,7 +49,6 @@ def calibrate(log: StudyLog, executor: Executor) -> None:
         free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
         blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
     log.change("ceilings", ceilings=ceilings(run, free=free))
-    executor.settle()
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     log.change("noise", noise=tuple(part for part in noise if part is not None))
     if noise[0] is not None and noise[0].smallest_gain > _MUCH_NOISE:
