@@ -8,7 +8,7 @@ from typing import Any
 from hotlap import levers
 from hotlap.experiment import Arm, Stack
 from hotlap.levers import Lever, Numerics, Scope
-from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Study, Trial
+from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial
 from hotlap.search.study_log import Key, StudyLog, facts, key
 from hotlap.units import percent
 
@@ -141,7 +141,6 @@ class Candidates:
         self._log = log
         self._machine = log.machine
         self._together = together
-        self._passed: tuple[Study, list[Lever]] | None = None
 
     @property
     def stack(self) -> Stack:
@@ -188,7 +187,7 @@ class Candidates:
                 log_gain=_log_seen(trial),
                 shown=True,
                 trial=trial,
-                afresh=self._is_afresh(),
+                afresh=self._log.several,
             )
             for trial in self._trials()
             if trial.kind == "screening" and not all(map(self._was_accepted, trial.levers))
@@ -239,10 +238,7 @@ class Candidates:
             yield Trial(levers=({"name": kind.name},), on_top_of=self.stack, scope="none", why=f"Not tried. {reason}")
 
     def _alone(self, lever: Lever, **known: Any) -> Candidate:
-        return Candidate(levers=(lever,), afresh=self._is_afresh(), **known)
-
-    def _is_afresh(self) -> bool:
-        return self._log.study.baseline[0].world_size > 1
+        return Candidate(levers=(lever,), afresh=self._log.several, **known)
 
     def _was_accepted(self, spec: LeverSpec) -> bool:
         """Also where it is left out since."""
@@ -260,15 +256,9 @@ class Candidates:
         alone = (trial.seen for trial in self._trials() if _names(trial.levers) == [name])
         return max((seen for seen in alone if seen), default=1.0)
 
-    def _not_rejected(self) -> list[Lever]:
-        """What fits the script and the levers accepted so far; the same as long as the study is."""
-        study = self._log.study
-        if self._passed is None or self._passed[0] is not study:
-            self._passed = study, list(self._fitting(self.profile()))
-        return self._passed[1]
-
-    def _fitting(self, profile: Run) -> Iterator[Lever]:
-        taken = _names(self.stack)
+    def _not_rejected(self) -> Iterator[Lever]:
+        """What fits the script and the levers accepted so far."""
+        profile, taken = self.profile(), _names(self.stack)
         for kind in levers.ALL:
             if kind.name in taken or alternative(kind.name, taken) is not None or not self._wanted(kind.name):
                 continue

@@ -42,7 +42,7 @@ def _groups(log: StudyLog, stack: Stack, *, beside: int) -> Iterator[list[LeverS
 
 def _is_switched(spec: LeverSpec, log: StudyLog) -> bool:
     """Within a process; several that train together have it from their start."""
-    return levers.from_spec(spec).scope is Scope.STEP and log.study.baseline[0].world_size == 1
+    return levers.from_spec(spec).scope is Scope.STEP and not log.several
 
 
 def _is_doubtful(spec: LeverSpec, trials: Sequence[Trial]) -> bool:

@@ -34,11 +34,16 @@ class StudyLog:
         self.study = study
         self.options = options
         self.machine = machine
-        self.runs: Runs = Exclusive(runs, self.warn, several=lambda: self.study.baseline[0].world_size > 1)
+        self.runs: Runs = Exclusive(runs, self.warn, several=lambda: self.several)
         self.script = EditedScript(lambda: facts(self.study), cwd=options.cwd)
         self.now = now
         self.budget = Budget(options.budget_s, longer_s=options.long_budget_s, spent_s=study.elapsed_s, now=now)
         self._observer = observer
+
+    @property
+    def several(self) -> bool:
+        """Several processes train together."""
+        return self.study.baseline[0].world_size > 1
 
     def executor(self, sizes: Sizes) -> Executor:
         """What compares within this study."""

@@ -16,6 +16,9 @@ _SHARE = 0.25
 # and a validation, come with it.
 EPOCH_S = 20.0
 
+# Where steps are long, and what follows needs the time more, the first look ends about so long after the first step.
+ENOUGH_S = 15.0
+
 # A short warm-up, for scripts that make few steps.
 _SHORT_WARMUP = 2
 

@@ -47,7 +47,6 @@ class Recipes:
 
     def __init__(self, log: StudyLog, sizes: Sizes) -> None:
         self._log = log
-        self._sizes = sizes
         self._executor = Executor(
             log.runs,
             log.options.plan,
@@ -77,7 +76,7 @@ class Recipes:
         # A curve alone says nothing about training: the other half of the time is for the losses.
         for_losses_s = self._log.budget.left_s / 2
         for size in self._sizes_to_try():
-            if self._log.budget.left_s < for_losses_s + num_heats * self._sizes.heat_s(2):
+            if self._log.budget.left_s < for_losses_s + num_heats * self._executor.estimate_s():
                 return tuple(points), "; the time for more sizes was over"
             self._log.doing(f"timing batches of {size}")
             effect = Effect(Arm(installed=(self._spec(size),)))
@@ -156,16 +155,17 @@ class Recipes:
 
     def _affordable_steps(self) -> int:
         """The baseline's steps for each seed, so that all seeds of a size fit into what is left, and one more."""
-        each_s = self._log.budget.left_s / (_SEEDS + 1) - 2 * self._sizes.setup_s
+        each_s = self._log.budget.left_s / (_SEEDS + 1) - 2 * self._executor.sizes.setup_s
         # In the worst case the larger batches are no faster a sample, and see all samples that they may.
-        step_s = self._sizes.step_s * (1 + _MORE_SAMPLES)
+        step_s = self._executor.sizes.step_s * (1 + _MORE_SAMPLES)
         return min(_MOST_STEPS, int(each_s / step_s))
 
     def _seed(self, size: int, num_steps: int, seed: int) -> TimeToLoss | str:
         common = self._log.script.plan(replace(self._log.options.plan, warmup=0, reseed=seed), self._stack)
         fewer = math.ceil(_MORE_SAMPLES * num_steps * self._before / size)
         plans = [replace(common, steps=num_steps), replace(common, steps=fewer, arms=((self._spec(size),),))]
-        limit_s = 2 * (2 * self._sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * self._sizes.step_s) + 30.0
+        sizes = self._executor.sizes
+        limit_s = 2 * (2 * sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * sizes.step_s) + 30.0
         base, larger = self._executor.together(plans, turn=_LONG_TURN, limit_s=limit_s)
         for name, run in (("the baseline", base), (f"batches of {size}", larger)):
             fell = failed(run)

@@ -13,10 +13,8 @@ from hotlap.gate import Ruling
 from hotlap.levers import Numerics
 from hotlap.record import Failure, Interval, Run, Verdict
 from hotlap.search import GateRuns, StudyLog
-from hotlap.tune.first_look import first_look
+from hotlap.tune.first_look import ENOUGH_S, first_look
 
-# Where steps are long, the first look ends about so long after the first one.
-_FIRST_LOOK_S = 15.0
 # Part of the budget that the comparison of times may take; the rest is the gate's.
 _FOR_TIMES = 0.6
 # Pairs of processes at most. More narrow the interval by little.
@@ -71,7 +69,7 @@ def checked(
         ScriptFailed: one of them fails. NoSteps: the first makes no, or too few, training steps.
     """
     log.doing(f"running {log.options.title} as it is")
-    run = first_look(log, replace(log.options.plan, enough_s=_FIRST_LOOK_S))
+    run = first_look(log, replace(log.options.plan, enough_s=ENOUGH_S))
     log.change("baseline", baseline=(run,), machine=log.machine)
     sizes = Sizes.of(run, log.machine)
     effect = _timed(log, log.executor(sizes), texts, limit)

@@ -11,7 +11,7 @@ from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
 from hotlap.search import Candidates, Confirmation, GateRuns, Search, StudyLog, leave_each_out, nothing_tried
-from hotlap.tune.first_look import first_look
+from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
@@ -20,9 +20,6 @@ from hotlap.units import duration
 # What levers must know beside: each only looks, but for the last three, which want some steps where there is a device
 # (names of hotlap.probe.watches.known.ALL, which only the child may import).
 _WATCHES = ("switches", "shapes", "modules", "gradients", "cpu", "device", "kernels", "syncs")
-
-# Where steps are long, the first look ends about so long after the first one: the trials need the time more.
-_FIRST_LOOK_S = 15.0
 
 # No lever can be shown to help in less: two heats of one trial, two of the confirmation, each with the baseline,
 # and runs for the gate: of the baseline, under the lever, patched.
@@ -58,7 +55,7 @@ def tuned(log: StudyLog) -> Study:
 def _wants_recipes(log: StudyLog) -> bool:
     if BatchSize.name not in log.options.allow or log.study.recipe is not None:
         return False
-    if log.study.baseline[0].world_size > 1:
+    if log.several:
         log.warn("Other batch sizes are not tried where several processes train together.")
         return False
     return True
@@ -101,7 +98,7 @@ def _look(log: StudyLog) -> Sizes:
     """The baseline, timed: where does a step's time go?"""
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
-        run = first_look(log, replace(log.options.plan, watches=_WATCHES, enough_s=_FIRST_LOOK_S))
+        run = first_look(log, replace(log.options.plan, watches=_WATCHES, enough_s=ENOUGH_S))
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
         pairs = whole_runs(log, run, most=PAIRS) if run.world_size == 1 else []
         run = with_fewer_threads(run, pairs)
