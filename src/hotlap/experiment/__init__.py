@@ -1,6 +1,6 @@
 """Is B faster than A? Designs of arms that take turns -> heats -> log-ratios -> effects with intervals."""
 
-from hotlap.experiment.design import BASELINE, Arm, Design, Runs, Sizes
+from hotlap.experiment.design import Arm, Design, Runs, Sizes
 from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.effects import Effect, compare
 from hotlap.experiment.exclusive import Exclusive
@@ -8,7 +8,6 @@ from hotlap.experiment.executor import Executor, Heat, Pace
 from hotlap.experiment.statistics import PLANNED, Rule
 
 __all__ = [
-    "BASELINE",
     "PLANNED",
     "Arm",
     "Design",

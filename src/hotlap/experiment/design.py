@@ -1,7 +1,7 @@
 """What is compared, and how long: sets of levers, and sizes of runs -> plans."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -112,13 +112,8 @@ class Arm:
     installed: Stack = ()
     """Levers that are no edit of the script: they are installed in its process."""
     free_input: bool = False
-    bare: bool = False
-    """Without what all have: the baseline."""
     replaced: Mapping[str, str] = field(default_factory=dict)
-    """Texts to be compared as they are; the levers of such an arm are variables of the environment."""
-
-
-BASELINE = Arm(bare=True)
+    """Texts to be compared as they are, in place of levers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +131,8 @@ class Design:
     afresh: bool = False
     """Each process is started as the user starts the script, so that its start is timed as well."""
 
-    def plans(self, common: Plan, sizes: Sizes, script: EditedScript | None, *, order_seed: int) -> list[Plan]:
-        """One for each process. `common`: what all have, the command foremost. `script`: None where no process has
-        levers that are not switched.
+    def plans(self, common: Plan, sizes: Sizes, script: EditedScript, *, order_seed: int) -> list[Plan]:
+        """One for each process. `common`: what all have, the command foremost.
 
         Raises:
             UserError: levers cannot be written.
@@ -153,26 +147,15 @@ class Design:
             afresh=self.afresh,
             order_seed=order_seed,
         )
-
-        def under(plan: Plan, stack: Stack) -> Plan:
-            if not stack:
-                return plan
-            assert script is not None, "levers need a script that they are written into"
-            return script.plan(plan, stack)
-
         if self.switched:
-            return [replace(under(plan, self.stack), arms=tuple(arm.levers for arm in self.arms))]
-        return [self._plan_of(arm, plan, under) for arm in self.arms]
+            return [replace(script.plan(plan, self.stack), arms=tuple(arm.levers for arm in self.arms))]
+        return [self._plan_of(arm, plan, script) for arm in self.arms]
 
-    def _plan_of(self, arm: Arm, plan: Plan, under: Callable[[Plan, Stack], Plan]) -> Plan:
+    def _plan_of(self, arm: Arm, plan: Plan, script: EditedScript) -> Plan:
         plan = replace(plan, arms=(arm.installed,), free_input=arm.free_input)
         if arm.replaced:
-            return replace(plan, always=arm.levers, replaced=arm.replaced)
-        return under(plan, self.levers_of(arm))
-
-    def levers_of(self, arm: Arm) -> Stack:
-        """All that one of the arms has."""
-        return arm.levers if arm.bare else (*self.stack, *arm.levers)
+            return replace(plan, replaced=arm.replaced)
+        return script.plan(plan, (*self.stack, *arm.levers))
 
 
 def in_turns(plans: Sequence[Plan], steps: int) -> list[Plan]:

@@ -48,9 +48,9 @@ def _patient(estimate_s: float) -> float:
 class Executor:
     """Runs heats of the right size.
 
-    `common`: what all plans have, the command foremost. `script`: what its levers make of it; None where none but
-    switched ones are compared. `last_seed`: of the order of turns, in what was compared before. `limit`: seconds that a
-    heat should take -> after which it is ended. `now`: a clock in seconds (a fake one in tests).
+    `common`: what all plans have, the command foremost. `script`: what levers make of it. `last_seed`: of the order of
+    turns, in what was compared before. `limit`: seconds that a heat should take -> after which it is ended. `now`: a
+    clock in seconds (a fake one in tests).
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Executor:
         common: Plan,
         sizes: Sizes,
         *,
-        script: EditedScript | None = None,
+        script: EditedScript,
         last_seed: int = 0,
         limit: Callable[[float], float] = _patient,
         now: Callable[[], float] = time.monotonic,
@@ -81,8 +81,7 @@ class Executor:
     def unwritten(self, design: Design, arm: Arm) -> Failed | None:
         """Why the levers of an arm cannot be handed over as an edit: such a lever is of no use to anybody."""
         try:
-            if self._script is not None and not arm.replaced:
-                self._script.texts(design.levers_of(arm))
+            self._script.texts((*design.stack, *arm.levers))
         except UserError as error:
             return Failed(Failure.NOT_INSTALLED, str(error).rstrip("."))
         return None

@@ -13,7 +13,7 @@ from hotlap import machine
 from hotlap.cli import shelf, target
 from hotlap.cli.traced import Traced, trace
 from hotlap.cli.workbench import levers_environment
-from hotlap.experiment import BASELINE, Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import Arm, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.total import total_s, total_speedup
 from hotlap.launch import Launcher
 from hotlap.record import Interval, Phase, Purpose, Result, Run, State, Study
@@ -106,9 +106,10 @@ class Bench:
     def compared(self, texts: Mapping[str, str], *, base: Run, pairs: int) -> Compared:
         """The script beside the same with other texts (by path): fresh processes that take turns."""
         self.doing("comparing the baseline with its edited copy")
-        effect = Effect(Arm(bare=True, replaced=texts))
-        executor = Executor(self.launcher, self.options.plan, Sizes.of(base, machine.look()))
-        design = Design(arms=(BASELINE,), epoch_end=True, afresh=True)
+        effect = Effect(Arm(replaced=texts))
+        script = EditedScript(lambda: base, cwd=self.options.cwd)
+        executor = Executor(self.launcher, self.options.plan, Sizes.of(base, machine.look()), script=script)
+        design = Design(epoch_end=True, afresh=True)
         compare([effect], executor, design, pooled=None, rule=Rule(planned=pairs, patient=True))
         if not effect.pairs:
             return Compared(run=None, step=None, total=None, failure=effect.failure.why if effect.failure else "")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hotlap import levers, source
-from hotlap.experiment import BASELINE, Arm, Design, Effect, Executor, Rule, compare
+from hotlap.experiment import Arm, Design, Effect, Executor, Rule, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.experiment.total import too_late, total_speedup
 from hotlap.gate import Ruling
@@ -150,11 +150,11 @@ class Confirmation:
         """Processes of their own, and as many of them as there is time for."""
         epoch = facts(self._log.study).epoch_steps()
         epoch_end = epoch is not None and epoch <= _EPOCHS_OF * self._executor.sizes.steps
-        effect = Effect(Arm())
+        effect = Effect(Arm(levers=self._stack))
         compare(
             [effect],
             self._executor,
-            Design(arms=(BASELINE,), stack=self._stack, epoch_end=epoch_end, afresh=True),
+            Design(epoch_end=epoch_end, afresh=True),
             pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=self._make_room,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment import BASELINE, Arm, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import Arm, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
 from hotlap.record import Failure, LeverSpec, Plan, Run, Status
 from tests.unit.tune.world import AnyScript, World
 
@@ -59,13 +59,6 @@ def test_arms_that_are_switched_share_a_process_and_others_have_their_own() -> N
     assert here.plans[0].arms == ((), (FUSED,), (THREADS,))
     assert here.plans[0].steps % (3 * SIZES.block) == 0, "each arm stands at each place equally often"
     assert len({plan.order_seed for plan in here.plans}) == 2, "each heat has an order of its own"
-
-
-def test_what_all_have_is_left_out_of_the_baseline_alone() -> None:
-    here = world()
-    executor_in(here).heat(Design(stack=(FUSED,), arms=(BASELINE, Arm(levers=(THREADS,)))))
-    assert [plan.always for plan in here.plans] == [(), (FUSED, THREADS)]
-    assert all(plan.turn is not None for plan in here.plans)
 
 
 def test_where_memory_does_not_hold_them_they_run_one_after_the_other_and_none_is_always_first() -> None:

@@ -10,6 +10,7 @@ from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.launch import ReplayedLauncher
 from hotlap.levers.threads import Threads
 from hotlap.record import Cores, Plan, Run, Status, Sweep
+from tests.unit.tune.world import AnyScript
 
 EIGHT = Cores(logical=8, allowed=8, physical=8, fast=8)
 COUNTS = (1, 2, 3, 4, 6, 8)
@@ -19,7 +20,7 @@ SIZES = Sizes(
 
 
 def swept(launcher: ReplayedLauncher, counts: tuple[int, ...] = COUNTS) -> Sweep:
-    executor = Executor(launcher, Plan(command=("python", "train.py"), cwd=".", out=""), SIZES)
+    executor = Executor(launcher, Plan(command=("python", "train.py"), cwd=".", out=""), SIZES, script=AnyScript())
     return thread_sweep(executor, counts, EIGHT, default_threads=8)
 
 
