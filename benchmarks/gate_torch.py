@@ -80,7 +80,7 @@ class Bench:
             study = Study(command=options.command, cwd=options.cwd, created="", key="")
             recorder = Recorder(self._records, {str(path): text})
             log = StudyLog(study, options, machine.look(), recorder, Silent())
-            self._gates[case.script] = GateRuns(log, self._sizes)
+            self._gates[case.script] = GateRuns(log, log.executor(self._sizes))
         planting = (
             f"import sys; sys.path.insert(0, {str(HERE)!r}); from harms.planted import plant; plant({case.name!r})"
         )

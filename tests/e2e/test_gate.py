@@ -33,7 +33,8 @@ def gate_runs(launcher: Launcher, kind: str) -> GateRuns:
 
 
 def gate_runs_of(launcher: Launcher, options: Options, sizes: Sizes) -> GateRuns:
-    return GateRuns(StudyLog(new_study(options), options, MACHINE, launcher, Silent()), sizes)
+    log = StudyLog(new_study(options), options, MACHINE, launcher, Silent())
+    return GateRuns(log, log.executor(sizes))
 
 
 def test_an_update_that_misses_rows_of_a_strided_parameter_is_refused(launcher: Launcher) -> None:

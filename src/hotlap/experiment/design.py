@@ -7,7 +7,7 @@ from typing import Protocol
 
 from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.table import mean_step_s
-from hotlap.record import Machine, Plan, Run, Turn
+from hotlap.record import Machine, Plan, Run
 from hotlap.record.order import whole_rounds
 
 # Time measured for each arm of each process. Longer does not help: the noise is between processes (docs/measuring.md).
@@ -156,8 +156,3 @@ class Design:
         if arm.replaced:
             return replace(plan, replaced=arm.replaced)
         return script.plan(plan, (*self.stack, *arm.levers))
-
-
-def in_turns(plans: Sequence[Plan], steps: int) -> list[Plan]:
-    """The plans as those of processes that are alive together, each making so many steps in its turn."""
-    return [replace(plan, turn=Turn(steps=steps, ready="", go="")) for plan in plans]

@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment.design import Arm, Design, Runs, Sizes, in_turns
+from hotlap.experiment.design import Arm, Design, Runs, Sizes
 from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.failure import Failed, failed
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
-from hotlap.record import Failure, LeverSpec, Plan, Run
+from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
 
 # A run that ended early still counts when it has this many steps of each arm.
@@ -106,7 +106,8 @@ class Executor:
         if len(plans) == 1:
             return self._runs(plans, limit_s=limit_s)
         if len(plans) <= self.sizes.together:
-            return self._runs(in_turns(plans, turn), limit_s=limit_s)
+            taking_turns = [replace(plan, turn=Turn(steps=turn, ready="", go="")) for plan in plans]
+            return self._runs(taking_turns, limit_s=limit_s)
         order = next(rounds(len(plans), self._order_seed))
         alone = {k: self._runs([plans[k]], limit_s=limit_s / len(plans))[0] for k in order}
         return [alone[k] for k in range(len(plans))]

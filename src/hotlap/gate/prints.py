@@ -7,8 +7,9 @@ are times, speeds and amounts of memory, which levers are there to change.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
+from statistics import fmean
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
 from hotlap.record import Run
@@ -150,14 +151,9 @@ def _gaps(matched: Values) -> dict[Slot, tuple[float, float]]:
         numbers = [(float(mine), float(other)) for _, mine, other in values]
         known = [(mine, other) for mine, other in numbers if math.isfinite(mine)]
         if known:
-            gap = _mean(other - mine for mine, other in known)
-            found[slot] = gap, _mean(abs(mine) for mine, _ in known)
+            gap = fmean(other - mine for mine, other in known)
+            found[slot] = gap, fmean(abs(mine) for mine, _ in known)
     return found
-
-
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed)
 
 
 def _resolution(run: Run, slot: Slot) -> float:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment import Pace, Sizes, Stack
+from hotlap.experiment import Executor, Pace, Sizes, Stack
 from hotlap.gate import Evidence, Ruling, judge, saw_epoch_end
-from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Turn, Verdict
+from hotlap.record import BEYOND_EPOCH, EPOCH_STRETCH, Plan, Run, Verdict
 from hotlap.search.study_log import StudyLog
 
 Start = tuple[int, int]
@@ -40,14 +40,18 @@ def numerics_of(stack: Stack) -> levers.Numerics:
 class GateRuns:
     """Makes the runs that the gate needs, keeps those of the baseline in the study, and asks the gate."""
 
-    def __init__(self, log: StudyLog, sizes: Sizes) -> None:
+    def __init__(self, log: StudyLog, executor: Executor) -> None:
         self._log = log
-        self._sizes = sizes
+        self._executor = executor
         self._pace = Pace()
         self._found: list[Run] = []
         self._timed = log.study.baseline[:1]
         self.known = [run for run in log.study.baseline if run.batch_digest is not None]
         """Runs of the baseline, with evidence."""
+
+    @property
+    def _sizes(self) -> Sizes:
+        return self._executor.sizes
 
     def look(self) -> None:
         """One run of the baseline, with evidence: it also tells what levers must know of its loaders."""
@@ -166,12 +170,10 @@ class GateRuns:
         size = 2 if self._sizes.together >= 2 else 1
         found: list[Run] = []
         for start in range(0, len(plans), size):
-            group = list(plans[start : start + size])
-            if len(group) > 1:
-                group = [replace(plan, turn=Turn(steps=_TURN_STEPS, ready="", go="")) for plan in group]
+            group = plans[start : start + size]
             begun = self._log.now()
             limit_s = sum(4 * self._expected_s(plan) + 10 for plan in group)
-            runs = self._log.runs(group, limit_s=limit_s)
+            runs = self._executor.together(group, turn=_TURN_STEPS, limit_s=limit_s)
             expected_s = sum(self._sizes.evidence_s(len(run.step_index)) for run in runs)
             self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
             found += runs

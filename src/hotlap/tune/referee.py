@@ -71,9 +71,9 @@ def checked(
     log.doing(f"running {log.options.title} as it is")
     run = first_look(log, replace(log.options.plan, enough_s=ENOUGH_S))
     log.change("baseline", baseline=(run,), machine=log.machine)
-    sizes = Sizes.of(run, log.machine)
-    effect = _timed(log, log.executor(sizes), texts, limit)
-    contract, ruling = _judged(log, GateRuns(log, sizes), texts, CONTRACTS[: CONTRACTS.index(weakest) + 1])
+    executor = log.executor(Sizes.of(run, log.machine))
+    effect = _timed(log, executor, texts, limit)
+    contract, ruling = _judged(log, GateRuns(log, executor), texts, CONTRACTS[: CONTRACTS.index(weakest) + 1])
     return Checked(
         verdict=ruling.verdict,
         contract=str(contract),

@@ -70,7 +70,7 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
             log.change("result", result=nothing_tried(several))
     elif log.study.trials or log.budget.affords(_least_s(log, executor.sizes)):
         calibrate(log, executor)
-        gate = GateRuns(log, executor.sizes)
+        gate = GateRuns(log, executor)
         log.doing("recording what the script trains on, and with which numbers")
         gate.look()
         _search(log, executor, gate)

@@ -23,7 +23,7 @@ def gate_runs_of(world: World) -> GateRuns:
 def gate_runs_in(world: World, sizes: Sizes, options: Options) -> GateRuns:
     log = StudyLog(new_study(options), options, MACHINE, world, Silent(), now=world.now)
     log.script = AnyScript()
-    return GateRuns(log, sizes)
+    return GateRuns(log, log.executor(sizes))
 
 
 @pytest.mark.parametrize("stack", [EXACT, OTHER_NUMBERS])
