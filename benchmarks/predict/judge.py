@@ -20,7 +20,7 @@ import numpy as np
 from calibrate import Pair
 from measurements import Point
 
-from hotlap.predict import forecast
+from hotlap.predict import Workload, forecast
 
 RESULTS = Path(__file__).with_name("results") / "judge.json"
 NEW = frozenset({"ga100", "ga102", "ada", "hopper"})
@@ -118,6 +118,21 @@ def widened(found: Sequence[Pair], part: Callable[[Point], str]) -> list[tuple[f
     return [halves(one) for one in found]
 
 
+def not_told() -> dict[str, float]:
+    """FP32-only to Ampere and later and back, where "fp32" is said and not whether that is TF32."""
+    errors, inside = [], []
+    for a, b in calibrate.couples(list(measurements.lambda_points())):
+        if {a.precision, b.precision} != {"fp32-ieee", "tf32"}:
+            continue
+        step_s = forecast(
+            Workload.from_totals(**a.totals, precision="fp32"), target=b.device, precision="fp32",
+            measured_on=a.device, measured_step_s=a.step_s, batch_factor=b.batch / a.batch,
+        ).step_s  # fmt: skip
+        errors.append(log(step_s.mid / b.step_s))
+        inside.append(step_s.low <= b.step_s <= step_s.high)
+    return {"num": len(errors), "coverage": round(float(np.mean(inside)), 3)} | _sizes("", errors)
+
+
 def unmeasured() -> dict[str, float]:
     """Forecasts from totals alone, without a measured step; each family of nets in each source counts once."""
     families: dict[tuple[str, str], list[tuple[float, bool]]] = {}
@@ -159,6 +174,7 @@ def main() -> None:
     groups = judged()
     two = {
         "two cards, no peer access": two_cards(), "TF32 -> AMP": other_precision(), "no measured step": unmeasured(),
+        "TF32 not told": not_told(),
     }  # fmt: skip
     RESULTS.write_text(json.dumps({"before": before, "groups": groups} | two, indent=1) + "\n")
     for group, row in (groups | two).items():

@@ -35,8 +35,11 @@ def judged(found: dict[str, Any]) -> str:
         f"From TF32 to AMP on one device, {amp['num']} trainings: {_errors(amp)}, {amp['coverage']:.0%} inside an "
         f"interval of {amp['width']:.2f}.",
     ]
-    alone = found["no measured step"]
+    alone, untold = found["no measured step"], found["TF32 not told"]
     lines += [
+        "",
+        f'Where "fp32" is said and not whether that is TF32, between boards with it and without: {_errors(untold)}, '
+        f"{untold['coverage']:.0%} inside the interval.",
         "",
         f"Without a measured step, from totals alone, {alone['num']} families of nets: {_errors(alone)}, "
         f"{alone['coverage']:.0%} inside the interval. The usual excess over the model was read off these.",

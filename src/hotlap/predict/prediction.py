@@ -238,10 +238,8 @@ def _carried(question: _Question, here: Device, there: Parts, believed: Beliefs)
     recorded, wanted, draws = question.workload.precision, question.precision, believed.here
 
     def plain(*, tf32: bool) -> float:
-        rate_here, rate_there = (
-            timing.plain_rate(here, recorded, tf32=tf32),
-            timing.plain_rate(question.target, wanted, tf32=tf32),
-        )
+        rate_here = timing.plain_rate(here, recorded, tf32=tf32)
+        rate_there = timing.plain_rate(question.target, wanted, tf32=tf32)
         return rate_here / rate_there * math.sqrt(timing.byte_factor(recorded, wanted))
 
     same_work = timing.step(timing.sums(question.share), here, precision=recorded, draws=draws)
