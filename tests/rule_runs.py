@@ -165,6 +165,8 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             run, sightings=(sighting(SightingKind.DISTRIBUTION_CHECKS, cost_s=0.4 * step_s, share=0.2),)
         ),
         "wasted-forward": replace(run, sightings=(sighting(SightingKind.WASTED_FORWARD, cost_s=0.2 * step_s),)),
+        "frequent-validation": replace(run, sightings=(sighting(SightingKind.EVALUATION, cost_s=0.5 * step_s),)),
+        "double-precision": replace(run, optimizers=(replace(optimizer(), dtypes=("float64",)),)),
         "cpu-with-idle-gpu": replace(run, calls=calls(step_s=step_s, number=min(60, 1e3 * step_s))),
         "too-small-for-gpu": replace(
             gpu, operators=replace(device_window(step_s=step_s), flops=1e8 * step_s, moved_bytes=1e8 * step_s)

@@ -47,6 +47,8 @@ TUNED = {
     "wasted_second": {"wasted-forward"},
     "memory_elementwise": {"memory-bound"},
     "attention_encoder": {"attention-over-batch"},
+    "validation_often": {"frequent-validation"},
+    "double_precision": {"double-precision"},
 }
 HELD_OUT = {
     "input_python": {"input-bound"},
@@ -79,7 +81,7 @@ def measure(script: Path, *words: str, steps: int) -> Run:
         Launcher(environment=lambda plan: {}, folders=(), timeout_s=60) as run,
     ):
         # Epochs of a hundred steps and more are looked for only where there is time.
-        epoch_end = steps >= 100 or script.stem.startswith(("epoch", "wasted_v"))
+        epoch_end = steps >= 100 or script.stem.startswith(("epoch", "wasted_v", "validation"))
         plan = Plan(
             command=(sys.executable, str(script), *words),
             cwd=folder,

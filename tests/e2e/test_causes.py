@@ -35,7 +35,13 @@ def test_every_watch_sees_what_it_is_for(launcher: Launcher) -> None:
     assert {what_if.setting for what_if in found.what_ifs} >= {"anomaly-mode", "threads"}
 
     kinds = {sighting.kind: sighting for sighting in found.sightings}
-    assert set(kinds) == {SightingKind.WASTED_FORWARD, SightingKind.ATTENTION_OVER_BATCH}
+    assert set(kinds) == {
+        SightingKind.WASTED_FORWARD,
+        SightingKind.EVALUATION,
+        SightingKind.ATTENTION_OVER_BATCH,
+    }
+    assert kinds[SightingKind.EVALUATION].text == "net(x)"
+    assert kinds[SightingKind.EVALUATION].per_step == pytest.approx(1, abs=0.1)
     wasted, attention = kinds[SightingKind.WASTED_FORWARD], kinds[SightingKind.ATTENTION_OVER_BATCH]
     assert wasted.text.startswith("guess = net(x)")
     assert wasted.per_step == pytest.approx(1, abs=0.1), "some steps are followed, and the last may not be judged"

@@ -94,6 +94,8 @@ class SightingKind(StrEnum):
     """A batch is copied to the device while the host waits."""
     WASTED_FORWARD = "wasted-forward"
     """A forward pass with gradients whose result never reaches a backward pass."""
+    EVALUATION = "evaluation"
+    """A forward pass without gradients, in evaluation mode, of a module that is trained."""
     ATTENTION_OVER_BATCH = "attention-over-batch"
     """A module with `batch_first=False` is given what looks like batch-first input."""
     DISTRIBUTION_CHECKS = "distribution-checks"

@@ -29,6 +29,22 @@ def mean_step_s(run: Run) -> float:
     return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
 
 
+def num_steps(run: Run) -> int:
+    """Steps that were recorded: of a run that was followed to its end, more than are kept."""
+    return len(run.step_s) if run.long is None else run.long.num_steps
+
+
+def validation_s(run: Run) -> float:
+    """Seconds of validations between steps, for each step; 0 without a step."""
+    return run.validation_s / num_steps(run) if run.step_s else 0.0
+
+
+def evaluation_s(run: Run) -> float:
+    """Seconds a step of forward passes in evaluation mode that are a part of steps, because most steps have some."""
+    seen = (one.cost_s or 0.0 for one in run.sightings if one.kind is SightingKind.EVALUATION)
+    return 0.0 if run.num_validations > 1 else min(mean_step_s(run), sum(seen))
+
+
 def finding(run: Run, code: str, cost_s: float, evidence: str, *, levers: tuple[str, ...] = ()) -> Finding:
     """With the share that `cost_s` is of a step; a cost above the step (an estimate) is cut down to it."""
     step_s = mean_step_s(run)
@@ -132,6 +148,9 @@ def parts(run: Run, phase: Phase) -> Parts | None:
     known_s = arithmetic_s + calls_s
     if not ours:
         known_s = max(known_s, min(spent_s, longer * seen.inside_s))
+    # A validation within steps is in few of those whose operators are seen.
+    if phase is Phase.FORWARD:
+        known_s = min(spent_s, known_s + evaluation_s(run))
     return Parts(arithmetic_s=arithmetic_s, calls_s=calls_s, python_s=spent_s - known_s)
 
 

@@ -20,7 +20,7 @@ After:
 
 from hotlap.record import Finding, Machine, Run, SightingKind
 from hotlap.rules.advice import at_line, with_change
-from hotlap.rules.step import at_sighting, finding, mean_step_s
+from hotlap.rules.step import at_sighting, finding, mean_step_s, validation_s
 from hotlap.units import duration, percent
 
 # Ours: a metric module on a few numbers is no waste to speak of.
@@ -34,7 +34,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     seen = [s for s in run.sightings if s.kind is SightingKind.WASTED_FORWARD and s.cost_s]
     cost_s = sum(sighting.cost_s or 0.0 for sighting in seen)
     # A validation's time is in no step: the share is of the steps and what lies between them.
-    whole_s = mean_step_s(run) + (run.validation_s / len(run.step_s) if run.step_s else 0.0)
+    whole_s = mean_step_s(run) + validation_s(run)
     if whole_s <= 0 or cost_s < MIN_SHARE * whole_s:
         return None
     worst = max(seen, key=lambda sighting: sighting.cost_s or 0.0)

@@ -106,6 +106,21 @@ def test_deterministic_algorithms_stay_and_only_the_filling_goes(run_of: Callabl
     assert "fill_uninitialized_memory = False" in finding.after
 
 
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("x = x.double()\nmodel = Net().double().to(device)\n", "model = Net().float().to(device)"),
+        ("import torch\ntorch.set_default_dtype(torch.float64)\n", "torch.set_default_dtype(torch.float32)"),
+        ("import torch\nx = torch.zeros(3, dtype=torch.float64)\n", ""),
+    ],
+)
+def test_double_precision_is_shown_where_the_script_asks_for_it(
+    run_of: Callable[[str], Run], text: str, after: str
+) -> None:
+    run = replace(firing("double-precision"), sources=run_of(text).sources)
+    assert found("double-precision", run).after == after
+
+
 def test_a_forward_pass_in_vain_is_shown_under_no_grad() -> None:
     finding = found("wasted-forward", firing("wasted-forward"))
     assert (finding.where, finding.before) == ("digits.py:12", "y = model(x)")

@@ -24,7 +24,9 @@ from hotlap.record import (
 from hotlap.rules import (
     compute_bound,
     debug_left_on,
+    double_precision,
     epoch_gap,
+    frequent_validation,
     host_bound,
     input_bound,
     launch_bound,
@@ -552,3 +554,27 @@ def test_on_a_device_its_own_clock_says_what_the_model_and_the_optimizer_take() 
     slow = optimizer_bound.check(replace(run, device_phase_s=update))
     assert slow is not None
     assert slow.cost_s == pytest.approx(0.006)
+
+
+def test_a_validation_is_told_by_its_part_of_all_time_and_one_alone_is_not() -> None:
+    assert said("frequent-validation") == (
+        "Forward passes of the trained model in evaluation mode take 5.00 ms a step, 50% of all time: Net in line 12 "
+        "of digits.py."
+    )
+    often = replace(healthy(), num_validations=4, validation_s=sum(healthy().step_s))
+    finding = frequent_validation.check(often)
+    assert finding is not None
+    assert (
+        finding.evidence == "One in 10 steps is followed by a validation, which takes 10.0 ms a step, 50% of all time."
+    )
+    assert finding.share == pytest.approx(0.5)
+    assert frequent_validation.check(replace(often, num_validations=1)) is None
+
+
+def test_double_precision_costs_half_of_the_arithmetic_where_nothing_else_is_float64() -> None:
+    run = firing("double-precision")
+    finding = double_precision.check(run)
+    assert finding is not None
+    assert 0.3 < finding.share < 0.5
+    both = (*run.optimizers, replace(run.optimizers[0], dtypes=("float32",)))
+    assert double_precision.check(replace(run, optimizers=both)) is None

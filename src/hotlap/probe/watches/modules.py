@@ -1,7 +1,8 @@
-"""Forward passes whose result no gradient ever asks for, and attention that runs over the batch."""
+"""Forward passes whose result no gradient asks for, or of a validation; and attention that runs over the batch."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,6 +56,13 @@ class _Waste:
 
 
 @dataclass(slots=True)
+class _Evaluation:
+    name: str
+    seconds: float = 0.0
+    passes: int = 0
+
+
+@dataclass(slots=True)
 class _Attention:
     name: str
     place: Spot
@@ -75,6 +83,9 @@ class Modules(Watch):
         self._followed_steps = 0
         self._step = -1
         self._follows = False
+        # A parameter of each module that was seen to train: it may be evaluated without the wrapper that it trains in.
+        self._trained: set[int] = set()
+        self._evaluations: dict[Spot, _Evaluation] = {}
         self._attention: dict[Any, _Attention] = {}
         self._batch_sizes: set[int] = set()
         self._first_dims: set[int] = set()
@@ -97,6 +108,7 @@ class Modules(Watch):
 
     def _forward_made(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         if not _is_grad_enabled():
+            self._evaluated(module)
             return
         if self.session.steps == self._step:
             self._in_step += 1
@@ -108,11 +120,20 @@ class Modules(Watch):
 
     def _look_at(self, module: torch.nn.Module, args: Any, result: Any, *, extra: bool) -> None:
         seconds = self.session.clock.last_s()
+        if module.training:
+            self._trained |= _first_parameter(module)
         self._handed_on(args)
         if self.session.steps < _ATTENTION_STEPS:
             self._note_shapes(args, result)
         if self._follows or self._step > _FOLLOWED.stop:
             self._follow(module, result, seconds, extra=extra and not self._follows)
+
+    def _evaluated(self, module: torch.nn.Module) -> None:
+        if not module.training and not self._trained.isdisjoint(_first_parameter(module)):
+            seconds = self.session.clock.last_s()
+            seen = self._evaluations.setdefault(here(), _Evaluation(type(module).__name__))
+            seen.seconds += seconds
+            seen.passes += 1
 
     def _follow(self, module: torch.nn.Module, result: Any, seconds: float, *, extra: bool) -> None:
         tensors = [leaf for leaf in _results(result) if leaf.grad_fn is not None]
@@ -219,11 +240,23 @@ class Modules(Watch):
     # The end
 
     def fields(self) -> Mapping[str, Any]:
-        """`Run.sightings` of two kinds."""
+        """`Run.sightings` of three kinds."""
         self._judge(before=self.session.steps)
         self._followed_steps += self._follows and self._step < self.session.steps
         self._follows = False
+        steps = max(1, self._step)
         sightings = [self._wasted_sighting(waste) for waste in self._wasted.values()]
+        sightings += [
+            sighting(
+                SightingKind.EVALUATION,
+                seen.name,
+                place,
+                per_step=seen.passes / steps,
+                cost_s=seen.seconds / steps,
+                detail={},
+            )
+            for place, seen in self._evaluations.items()
+        ]
         sightings += [
             sighting(
                 SightingKind.ATTENTION_OVER_BATCH,
@@ -247,6 +280,11 @@ class Modules(Watch):
             cost_s=waste.seconds / followed + waste.extra_s / steps,
             detail={"evaluation": waste.evaluating},
         )
+
+
+def _first_parameter(module: torch.nn.Module) -> set[int]:
+    """Which one it is; nothing where there is none."""
+    return {id(parameter) for parameter in islice(module.parameters(), 1)}
 
 
 def _storages(tensors: Iterable[torch.Tensor]) -> frozenset[StorageWeakRef]:
