@@ -35,13 +35,20 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s = run.mean_phase_s(Phase.COMMUNICATION)
     if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
         return None
+    among = f"among {run.world_size} processes" if run.world_size > 1 else "between processes"
     return finding(
         run,
         "communication-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on exchanging "
-        f"{_collectives(run) or 'gradients'} among {run.world_size} processes{_buckets(run)}.",
+        f"{_collectives(run) or 'gradients'} {among}{_buckets(run)}{_waits(run)}.",
     )
+
+
+def _waits(run: Run) -> str:
+    """Of one trace nobody knows when the others came."""
+    alone = not run.ranks and run.excerpt is not None
+    return "; it holds waiting for the slowest of them, which the traces of all ranks would tell" if alone else ""
 
 
 def _collectives(run: Run) -> str:
