@@ -32,7 +32,8 @@ def joined(readings: Sequence[Reading]) -> Run:
     run = readings[slowest].run
     size = max(len(readings), run.world_size)
     note = (
-        f"{len(readings)} ranks were read; steps and phases are those of rank {run.rank}, which the others wait for. "
+        f"{len(readings)} ranks were read; steps and phases are those of rank {run.rank}, "
+        f"{'which the others wait for' if shared else 'which spends least time in collectives'}. "
         f"Ranks step together: {duration(step_s)} a step, the median of what they recorded."
     )
     notes = (note, *_who_is_late(shared, [one.run.rank for one in readings]))
