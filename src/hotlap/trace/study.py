@@ -6,11 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 
 import hotlap
 from hotlap import rules
 from hotlap.errors import UserError
-from hotlap.record import Purpose, State, Study, escaped
+from hotlap.levers import cards
+from hotlap.record import Finding, Purpose, State, Study, escaped
 from hotlap.trace import files, ranks, table
 from hotlap.trace.ceilings import ceilings
 from hotlap.trace.reading import Reading, reading
@@ -68,7 +70,16 @@ def _study(names: Sequence[str], found: Sequence[Reading]) -> Study:
         purpose=Purpose.MEASURE,
         state=State.COMPLETE,
         baseline=(run,),
-        findings=rules.check(run),
+        findings=tuple(_on(run.device, finding) for finding in rules.check(run)),
         ceilings=ceilings(run),
         warnings=(_WARNING,),
     )
+
+
+def _on(device: str, finding: Finding) -> Finding:
+    """With the half precision that its cores know: nobody tries levers on the card of a trace, and refuses some."""
+    if not cards.is_before_ampere(device):
+        return finding
+    half = ("fp16-autocast",) if cards.has_float16_alone(device) else ()
+    levers = (half if lever == "bf16-autocast" else (lever,) for lever in finding.try_levers)
+    return replace(finding, try_levers=tuple(chain.from_iterable(levers)))
