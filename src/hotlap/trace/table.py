@@ -100,8 +100,6 @@ class Trace:
     arguments: tuple[Written, ...]
     lanes: tuple[tuple[str, str], ...]
     """(process, thread) on the host, (device, stream) on a device."""
-    began_s: float
-    """Where the times begin, on the clock of the machine: ranks of one job share it, as far as their clocks agree."""
     rank: int | None = None
     world_size: int = 1
     devices: dict[str, str] = field(default_factory=dict)
@@ -280,7 +278,6 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         stacks=tuple(columns.stacks),
         arguments=tuple(columns.arguments),
         lanes=tuple(lanes),
-        began_s=base * 1e-6 + _base_s(header),
         rank=ids[0],
         world_size=ids[1],
         devices=devices,
@@ -307,12 +304,6 @@ def _launches(kind: NDArray[np.int8], correlation: Ints) -> Ints:
         fits = correlation[calls[at]] == correlation[run]
         found[run[fits]] = calls[at[fits]]
     return found
-
-
-def _base_s(header: dict[str, Any]) -> float:
-    """From torch 2.4 on times count from a point that stands beside the events, in nanoseconds."""
-    base = _number(header.get("baseTimeNanoseconds"))
-    return base * 1e-9 if math.isfinite(base) else 0.0
 
 
 def _of_job(header: dict[str, Any]) -> tuple[int | None, int]:
