@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hotlap.trace import host
-from hotlap.trace.table import Kind, Mask, Trace
+from hotlap.trace.table import Ints, Kind, Trace
 
 _FRAME = re.compile(r"(?P<path>[^;()<>]+\.py)\((?P<line>\d{1,9})\): (?P<function>[^;]+)")
 # Of a library, not of the user's: as Kineto shortens their paths, and as it does not.
@@ -47,16 +47,18 @@ def callers(trace: Trace, threads: frozenset[int]) -> Callers:
     wanted = host.wait_rows(trace, threads)
     wanted[trace.launch[trace.launch >= 0]] = True
     wanted |= trace.which(Kind.OPERATOR, Kind.PYTHON)
+    rows = np.flatnonzero(wanted & np.isin(trace.lane, list(threads)))
+    rows = rows[np.argsort(trace.lane[rows], kind="stable")]
     found: dict[int, Caller] = {}
-    for lane in threads:
-        found.update(_on_lane(trace, wanted & (trace.lane == lane)))
+    for ours in np.split(rows, np.flatnonzero(np.diff(trace.lane[rows])) + 1):
+        found.update(_on_lane(trace, ours))
     return found
 
 
-def _on_lane(trace: Trace, rows: Mask) -> Iterator[tuple[int, Caller]]:
+def _on_lane(trace: Trace, chosen: Ints) -> Iterator[tuple[int, Caller]]:
     """Rows come in the order of their begins, the longer first: what is open then is around them."""
-    chosen = np.flatnonzero(rows)
-    lines = {int(one): line for one in np.unique(trace.name[rows]) if (line := line_of(trace.names[one])) is not None}
+    frames_of = np.unique(trace.name[chosen[trace.kind[chosen] == Kind.PYTHON]])
+    lines = {int(one): line for one in frames_of if (line := line_of(trace.names[one])) is not None}
     columns = (trace.start[chosen], trace.end[chosen], trace.kind[chosen], trace.name[chosen])
     operators: list[tuple[float, int]] = []
     frames: list[tuple[float, Line]] = []

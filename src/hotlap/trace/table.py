@@ -63,6 +63,8 @@ _LATEST_US = 4e18
 # Kernels of nested templates have names of a thousand letters; no report shows more.
 _LONGEST_NAME = 2000
 _LONGEST_DEVICE = 100
+# Calls within calls, at most.
+_DEEPEST = 1000
 
 
 class Written(NamedTuple):
@@ -205,7 +207,8 @@ class _Columns:
                 begun.append(msgspec.structs.replace(edge, ph="X", dur=None))
                 found.append(begun[-1])
                 continue
-            ended = (at for at in reversed(range(len(begun))) if edge.name in (None, begun[at].name))
+            innermost = reversed(range(max(0, len(begun) - _DEEPEST), len(begun)))
+            ended = (at for at in innermost if edge.name in (None, begun[at].name))
             if (at := next(ended, None)) is not None:
                 one = begun.pop(at)
                 one.dur = _number(edge.ts) - _number(one.ts)

@@ -177,7 +177,8 @@ class StepKernels:
 def launched_again(trace: Trace, threads: frozenset[int]) -> Mask:
     """Events on a device that compute something of the forward pass once more, for activations that were not kept."""
     again = np.zeros(len(trace.start), bool)
-    again[[row for lane in threads for row in _launched_again(trace, lane)]] = True
+    backward = np.unique(trace.lane[trace.which(Kind.OPERATOR) & trace.named(_NODE.pattern)])
+    again[[row for lane in threads.intersection(backward.tolist()) for row in _launched_again(trace, lane)]] = True
     return (trace.launch >= 0) & again[np.maximum(trace.launch, 0)]
 
 
