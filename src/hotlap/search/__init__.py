@@ -2,14 +2,16 @@
 
 from hotlap.search.budget import Budget
 from hotlap.search.candidates import Candidate, Candidates
-from hotlap.search.confirmation import Confirmation, nothing_tried
+from hotlap.search.confirmation import Confirmation
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.leave_one_out import leave_each_out
 from hotlap.search.options import Observer, Options
 from hotlap.search.search import Search
 from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.without_levers import TIME_OVER, unchanged, without_levers
 
 __all__ = [
+    "TIME_OVER",
     "Budget",
     "Candidate",
     "Candidates",
@@ -21,5 +23,6 @@ __all__ = [
     "StudyLog",
     "facts",
     "leave_each_out",
-    "nothing_tried",
+    "unchanged",
+    "without_levers",
 ]

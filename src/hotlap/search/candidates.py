@@ -193,6 +193,11 @@ class Candidates:
             if trial.kind == "screening" and not all(map(self._was_accepted, trial.levers))
         ]
 
+    def unjudged(self) -> list[Candidate]:
+        """Of that, a stack in place of its levers."""
+        gains = self.shown()
+        return [one for one in gains if not any(one.key < other.key for other in gains)]
+
     def unshown(self) -> list[Candidate]:
         """What seemed to gain alone, could not be shown to, and was not compared again, by itself or with others."""
         return [

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from hotlap import levers, source
-from hotlap.experiment import Arm, Design, Effect, Executor, Rule, compare
+from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.experiment.total import too_late, total_speedup
 from hotlap.gate import Ruling
 from hotlap.record import LEAST_GAIN, Interval, Result, Verdict
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.search import Search
 from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.without_levers import unchanged
 from hotlap.units import factor
 
 # Heats: so many, and up to so many where there is time. The claim of the whole study rests on them: with eight the
@@ -23,33 +23,17 @@ PLANNED, MOST = 4, 16
 # cost. (A plan goes on to four times its steps at most.)
 _EPOCHS_OF = 3
 
-_UNCHANGED = Interval(low=1.0, mid=1.0, high=1.0)
-
-
-TIME_OVER = "There was too little time to try any lever, so nothing is known of a gain; raise --budget."
-"""Why nothing was tried."""
-
 _CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} that a claim needs"
-
-_NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
-_NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
-_NONE_DECIDED = "The time was over before any lever was compared for long enough to tell; raise --budget."
-
-
-def nothing_tried(why: str = TIME_OVER) -> Result:
-    """What a study comes to that made no trial."""
-    return Result(levers=(), speedup=_UNCHANGED, verdict=Verdict.UNDECIDED, why=why)
 
 
 class Confirmation:
-    """Says what the study comes to, once the search is over."""
+    """Says what the study comes to, once the search has come to a stack of levers."""
 
-    def __init__(self, log: StudyLog, executor: Executor, gate: GateRuns, search: Search) -> None:
+    def __init__(self, log: StudyLog, executor: Executor, gate: GateRuns, stack: Stack) -> None:
         self._log = log
         self._executor = executor
         self._gate = gate
-        self._search = search
-        self._stack = search.stack
+        self._stack = stack
         # Forks share more than processes that are started as the user's: their spread says nothing of these.
         self._scope = "process" if executor.sizes.afresh_setup_s is None else "fresh"
         # Of earlier comparisons: this one must not count twice once its trial is in the study.
@@ -57,9 +41,6 @@ class Confirmation:
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
-        if not self._stack:
-            self._without_levers()
-            return
         self._log.doing("comparing the patched script with the one written, in fresh processes")
         copy = self._compare()
         if not copy.gained:
@@ -80,20 +61,6 @@ class Confirmation:
             self._nothing(f"Faster, but the gate does not pass the levers together: {ruling.why}", ruling.verdict)
         else:
             self._nothing(ruling.why, ruling.verdict)
-
-    def _without_levers(self) -> None:
-        if self._search.in_vain:
-            self._nothing(" ".join(self._search.in_vain), Verdict.UNDECIDED)
-        elif (sighting := self._search.sighting) is not None:
-            self._nothing(sighting, Verdict.UNDECIDED)
-        elif self._search.begun and not self._search.decided:
-            self._nothing(_NONE_DECIDED, Verdict.UNDECIDED)
-        elif self._search.begun:
-            self._nothing(_NONE_HELD, Verdict.UNHARMED)
-        elif self._search.worth_trying:
-            self._log.change("result", result=nothing_tried())
-        else:
-            self._nothing(_NONE_WORTH_IT, Verdict.UNHARMED)
 
     def _conclude(self, effect: Effect, ruling: Ruling) -> None:
         """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it."""
@@ -139,7 +106,7 @@ class Confirmation:
         )
 
     def _nothing(self, why: str, verdict: Verdict) -> None:
-        self._log.change("result", result=Result(levers=(), speedup=_UNCHANGED, verdict=verdict, why=why))
+        self._log.change("result", result=unchanged(why, verdict))
 
     def _patch(self) -> source.Patched:
         """What was compared, as it is handed over; no change where all levers are variables of the environment."""

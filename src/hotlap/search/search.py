@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from hotlap.experiment import PLANNED, Design, Effect, Executor, Rule, Stack, compare
-from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
+from hotlap.experiment.statistics import FEWEST_SHOWN, fewest_for_a_gain
 from hotlap.experiment.total import never_shorter, too_late
-from hotlap.record import Trial, Verdict, lever_title
+from hotlap.record import Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
 from hotlap.search.gate_runs import GateRuns
-from hotlap.search.study_log import Key, StudyLog, facts, key
+from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.without_levers import SEEMS_MUCH
 from hotlap.units import factor
 
 # A study goes on, where the budget is ours to choose, for what could take this part off a step: less is hardly shown on
@@ -34,9 +35,6 @@ _PLANNED_LAST, _MOST_LAST = 8, 16
 _BEFORE_ALL = 1.25
 # From such a gain on their time is kept while others are tried, and they are worth it though nothing is shown yet.
 _WORTH_TEN_RUNS = 1.1
-
-# What seemed to gain so much is timed again before what was never tried, where nothing can be proven any more.
-_SEEMS_MUCH = 1.5
 
 # Heats that decide whether something is faster, where that is clear.
 _CLEAR = 2
@@ -60,59 +58,11 @@ class Search:
         return self._candidates.stack
 
     @property
-    def begun(self) -> bool:
-        """At least one lever was tried, whatever came of it."""
-        return any(trial.kind in ("lever", "screening") and trial.scope != "none" for trial in self._log.study.trials)
-
-    @property
-    def decided(self) -> bool:
-        """Of something that was tried it is known whether it gains: time was not over before, each time."""
-        return any(self._is_decided(trial) for trial in self._log.study.trials if trial.scope != "none")
-
-    def _is_decided(self, trial: Trial) -> bool:
-        if trial.failure is not None or trial.runs:
-            return True
-        return self._progress(trial) is not Progress.GO_ON
-
-    def _progress(self, trial: Trial) -> Progress:
-        return Rule().progress(trial.log_ratios, self._log.pooled(trial.scope, without=trial))
-
-    @property
-    def in_vain(self) -> list[str]:
-        """Of each gain that found no time for its gate, what is told of it."""
-        return [one.trial.why for one in self._shown() if one.trial is not None]
-
-    @property
-    def worth_trying(self) -> bool:
-        """A lever is left that promises something."""
-        return bool(self._candidates.open())
-
-    @property
     def end_s(self) -> float:
         """What the end of the study takes: heats of the baseline and its patched copy, and the gate; 0 once it was."""
         if self._log.study.result is not None:
             return 0.0
         return _CONFIRMING * self._executor.estimate_s(afresh=True) + self._gate.estimate_s(self.stack) + 5.0
-
-    @property
-    def sighting(self) -> str | None:
-        """What seemed to gain much, and could not be shown to, as a sentence; None where nothing did."""
-        trials = [trial for trial in self._log.study.trials if trial.scope != "none"]
-        settled = [trial for trial in trials if trial.failure is not None or trial.runs]
-        settled += [trial for trial in trials if self._progress(trial) is Progress.NO_GAIN]
-        doubtful: dict[Key, Trial] = {}
-        for trial in trials:
-            levers = key(trial.levers)
-            if not any(levers <= key(other.levers) for other in settled):
-                earlier = doubtful[levers].log_ratios if levers in doubtful else ()
-                doubtful[levers] = replace(trial, log_ratios=(*earlier, *trial.log_ratios))
-        best = max(doubtful.values(), key=lambda trial: trial.seen or 0.0, default=None)
-        if best is None or best.seen is None or best.seen < _SEEMS_MUCH:
-            return None
-        return (
-            f"{' + '.join(map(lever_title, best.levers))} seemed to make a step {factor(best.seen)} as fast, but too "
-            "few processes were timed to show that on this machine; raise --budget."
-        )
 
     def run(self) -> None:
         """Rounds, until nothing plausible is untried or the budget does not suffice for another one."""
@@ -173,8 +123,9 @@ class Search:
             return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
 
         again = [one for one in self._stacks(self._candidates.unshown(), late=True) if affords([one])]
-        # Three processes show an interval, and what more time would bring.
-        seems_much = any(one.log_gain >= math.log(_SEEMS_MUCH) for one in again)
+        # What seemed to gain so much comes before what was never tried: three processes show an interval, and what more
+        # time would bring.
+        seems_much = any(one.log_gain >= math.log(SEEMS_MUCH) for one in again)
         if not seems_much and self._time_groups(affords, keep_s=keep_s):
             return True
         if again:
@@ -195,7 +146,7 @@ class Search:
         """Compare or judge the stack that brings most for its time, of those that the budget affords; False where there
         is none. `late`: nothing else is left to be tried."""
         self._drop_excluded()
-        shown = self._shown()
+        shown = self._candidates.unjudged()
         stacks = list(self._stacks(shown, late=late))
         if late:
             stacks += self._stacks(self._candidates.unshown(), late=True)
@@ -239,14 +190,13 @@ class Search:
             yield from self._parts(members[:middle])
             yield from self._parts(members[middle:])
 
-    def _shown(self) -> list[Candidate]:
-        """What gained and was not judged: a stack in place of its levers."""
-        gains = self._candidates.shown()
-        return [one for one in gains if not any(one.key < other.key for other in gains)]
-
     def _waiting(self) -> list[Candidate]:
         """What gained much, and waits for its gate until all others are tried."""
-        return [one for one in self._shown() if one.other_numbers and one.log_gain >= math.log(_WORTH_TEN_RUNS)]
+        return [
+            one
+            for one in self._candidates.unjudged()
+            if one.other_numbers and one.log_gain >= math.log(_WORTH_TEN_RUNS)
+        ]
 
     def _is_compared(self, one: Candidate) -> bool:
         """It was shown to gain on top of what is accepted now."""
@@ -264,7 +214,7 @@ class Search:
     def _is_worth_more_time(self) -> bool:
         """What is left could make a step much shorter: by what was measured; by bounds if nothing was found."""
         step_s = self._candidates.profile().median_step_s()
-        measured = [*self._shown(), stacked(compatible(self._candidates.unshown()))]
+        measured = [*self._candidates.unjudged(), stacked(compatible(self._candidates.unshown()))]
         saves = [1 - math.exp(-one.log_gain) for one in measured]
         bounds = [] if self.stack else [one.bound_s / step_s for one in self._candidates.open()]
         return max([*saves, *bounds]) >= _WORTH_MORE
@@ -354,7 +304,7 @@ class Search:
     def _tell_gains_in_vain(self) -> None:
         """What gained and found no time for its gate, with the budget that it takes."""
         budget = self._log.budget
-        for one in self._shown():
+        for one in self._candidates.unjudged():
             if one.trial is not None and one.trial.why == reasons.GAINED:
                 needs_s = budget.total_s - budget.left_s + self._gate_s(one) + self.end_s
                 why = (

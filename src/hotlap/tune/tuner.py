@@ -10,7 +10,17 @@ from hotlap import rules
 from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import Candidates, Confirmation, GateRuns, Search, StudyLog, leave_each_out, nothing_tried
+from hotlap.search import (
+    TIME_OVER,
+    Candidates,
+    Confirmation,
+    GateRuns,
+    Search,
+    StudyLog,
+    leave_each_out,
+    unchanged,
+    without_levers,
+)
 from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
 from hotlap.tune.recipe import Recipes
@@ -67,7 +77,7 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
     if several is not None:
         log.warn(several)
         if log.study.result is None:
-            log.change("result", result=nothing_tried(several))
+            log.change("result", result=unchanged(several))
     elif log.study.trials or log.budget.affords(_least_s(log, executor.sizes)):
         calibrate(log, executor)
         gate = GateRuns(log, executor)
@@ -79,7 +89,7 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
             f"What was left of the budget ({duration(max(0.0, log.budget.left_s))}) is too short to try anything "
             "in; raise --budget."
         )
-        log.change("result", result=nothing_tried())
+        log.change("result", result=unchanged(TIME_OVER))
 
 
 def _search(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
@@ -88,9 +98,11 @@ def _search(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
     if log.study.result is None:
         search.run()
         leave_each_out(log, executor, candidates, end_s=search.end_s)
-        if not search.stack:
+        if search.stack:
+            Confirmation(log, executor, gate, search.stack).run()
+        else:
             search.use_the_rest()
-        Confirmation(log, executor, gate, search).run()
+            log.change("result", result=without_levers(log, candidates))
     search.use_the_rest()
 
 

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import replace
-from typing import Any, cast
 
 from hotlap.record import Interval, LeverSpec, Noise, Plan, Trial, Verdict
-from hotlap.search import Candidates, Search, StudyLog
+from hotlap.search import StudyLog
+from hotlap.search.without_levers import is_decided, sighting
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 CACHED: LeverSpec = {"name": "cached-dataset"}
@@ -15,14 +15,18 @@ SAME = Interval(low=0.97, mid=1.0, high=1.03)
 NOISE = Noise(scope="process", speedup=SAME, smallest_gain=1.05, num_processes=3, log_ratios=(0.01, -0.02))
 
 
-def search(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> Search:
-    """One that has made these trials and has no time left."""
+def log_of(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> StudyLog:
+    """Of a study that has made these trials and has no time left."""
     world = World(path="/home/ada/train.py", sha256="0" * 64)
     options = replace(options_for(world.path), levers=("cached-dataset", "workers"), budget_s=0.001)
     run = world.run(PLAN)
     study = replace(new_study(options), baseline=(run,), trials=trials, noise=noise)
-    log = StudyLog(study, options, MACHINE, world, Silent(), now=world.now)
-    return Search(log, cast(Any, None), cast(Any, None), Candidates(log, together=8))
+    return StudyLog(study, options, MACHINE, world, Silent(), now=world.now)
+
+
+def seen(*trials: Trial, noise: tuple[Noise, ...] = (NOISE,)) -> str | None:
+    """What is told of them."""
+    return sighting(log_of(*trials, noise=noise), list(trials))
 
 
 def trial(*levers: LeverSpec, saw: tuple[float, ...]) -> Trial:
@@ -32,24 +36,25 @@ def trial(*levers: LeverSpec, saw: tuple[float, ...]) -> Trial:
 
 def test_a_stack_that_seemed_to_gain_much_is_told_as_one_lever_is() -> None:
     alone = trial(CACHED, saw=(1.37,))
-    told = search(alone, trial(CACHED, WORKERS, saw=(2.02,))).sighting
+    told = seen(alone, trial(CACHED, WORKERS, saw=(2.02,)))
     assert told is not None and told.startswith("cached-dataset + workers num_workers=2 seemed to make a step 2.02x")
 
 
 def test_what_seemed_to_gain_is_told_from_all_processes_that_timed_it() -> None:
-    told = search(trial(CACHED, saw=(2.0, 1.7, 3.0)), trial(CACHED, saw=(1.4,)), noise=()).sighting
+    told = seen(trial(CACHED, saw=(2.0, 1.7, 3.0)), trial(CACHED, saw=(1.4,)), noise=())
     assert told is not None and "seemed to make a step 1.94x as fast" in told
 
 
 def test_what_three_processes_saw_is_not_decided_by_counting_their_spread_twice() -> None:
-    assert not search(trial(CACHED, saw=(1.30, 1.35, 1.40)), noise=()).decided
+    three = trial(CACHED, saw=(1.30, 1.35, 1.40))
+    assert not is_decided(log_of(three, noise=()), three)
 
 
 def test_what_seemed_to_gain_and_was_decided_since_is_told_no_more() -> None:
     alone = trial(CACHED, saw=(2.5,))
     slower = (0.90, 0.91, 0.92, 0.90)
-    assert search(alone).sighting is not None
-    assert search(alone, trial(CACHED, saw=slower)).sighting is None
-    assert search(alone, trial(CACHED, WORKERS, saw=slower)).sighting is None
+    assert seen(alone) is not None
+    assert seen(alone, trial(CACHED, saw=slower)) is None
+    assert seen(alone, trial(CACHED, WORKERS, saw=slower)) is None
     run = World(path="/home/ada/train.py", sha256="0" * 64).run(PLAN)
-    assert search(replace(alone, runs=(run,), verdict=Verdict.HARMED)).sighting is None
+    assert seen(replace(alone, runs=(run,), verdict=Verdict.HARMED)) is None

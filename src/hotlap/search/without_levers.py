@@ -1,0 +1,68 @@
+"""A study that came to no lever -> what it says of that."""
+
+from dataclasses import replace
+
+from hotlap.experiment import Rule
+from hotlap.experiment.statistics import Progress
+from hotlap.record import Interval, Result, Trial, Verdict, lever_title
+from hotlap.search.candidates import Candidates
+from hotlap.search.study_log import Key, StudyLog, key
+from hotlap.units import factor
+
+TIME_OVER = "There was too little time to try any lever, so nothing is known of a gain; raise --budget."
+"""Why nothing was tried."""
+
+SEEMS_MUCH = 1.5
+"""A gain of which is told though it could not be shown."""
+
+_NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
+_NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
+_NONE_DECIDED = "The time was over before any lever was compared for long enough to tell; raise --budget."
+
+
+def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
+    """The script stays as it is."""
+    return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
+
+
+def without_levers(log: StudyLog, candidates: Candidates) -> Result:
+    """What a search without an accepted lever comes to."""
+    trials = [trial for trial in log.study.trials if trial.scope != "none"]
+    in_vain = [one.trial.why for one in candidates.unjudged() if one.trial is not None]
+    if in_vain:
+        return unchanged(" ".join(in_vain))
+    seen = sighting(log, trials)
+    if seen is not None:
+        return unchanged(seen)
+    if trials:
+        decided = any(is_decided(log, trial) for trial in trials)
+        return unchanged(_NONE_HELD, Verdict.UNHARMED) if decided else unchanged(_NONE_DECIDED)
+    return unchanged(TIME_OVER) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
+
+
+def is_decided(log: StudyLog, trial: Trial) -> bool:
+    """It is known whether it gains: time was not over before."""
+    return trial.failure is not None or bool(trial.runs) or _progress(log, trial) is not Progress.GO_ON
+
+
+def _progress(log: StudyLog, trial: Trial) -> Progress:
+    return Rule().progress(trial.log_ratios, log.pooled(trial.scope, without=trial))
+
+
+def sighting(log: StudyLog, trials: list[Trial]) -> str | None:
+    """What seemed to gain much, and could not be shown to, as a sentence; None where nothing did."""
+    settled = [trial for trial in trials if trial.failure is not None or trial.runs]
+    settled += [trial for trial in trials if _progress(log, trial) is Progress.NO_GAIN]
+    doubtful: dict[Key, Trial] = {}
+    for trial in trials:
+        levers = key(trial.levers)
+        if not any(levers <= key(other.levers) for other in settled):
+            earlier = doubtful[levers].log_ratios if levers in doubtful else ()
+            doubtful[levers] = replace(trial, log_ratios=(*earlier, *trial.log_ratios))
+    best = max(doubtful.values(), key=lambda trial: trial.seen or 0.0, default=None)
+    if best is None or best.seen is None or best.seen < SEEMS_MUCH:
+        return None
+    return (
+        f"{' + '.join(map(lever_title, best.levers))} seemed to make a step {factor(best.seen)} as fast, but too "
+        "few processes were timed to show that on this machine; raise --budget."
+    )
