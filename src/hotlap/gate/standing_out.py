@@ -107,7 +107,7 @@ def _means(table: "Table", *, one_sided: bool) -> "Table":
 
     if table.size == 0:
         return np.zeros(0)
-    means = np.nanmean(np.where(np.isnan(table).all(axis=0), 0.0, table), axis=0)
+    means = table.mean(axis=0)
     return np.asarray(np.maximum(means, 0.0) if one_sided else means)
 
 
@@ -117,13 +117,13 @@ def _scores(table: "Table", trait: Trait, *, limit: float) -> "Table":
 
     if table.shape[0] < MIN_RECORDS:
         return np.zeros(table.shape[1] if table.ndim > 1 else 0)
-    filled = np.where(np.isnan(table), np.nanmean(np.where(np.isnan(table).all(axis=0), 0.0, table), axis=0), table)
-    error = filled.std(axis=0, ddof=1) / np.sqrt(filled.shape[0])
+    error = table.std(axis=0, ddof=1) / np.sqrt(table.shape[0])
     return np.asarray(np.abs(_means(table, one_sided=trait.one_sided)) / np.hypot(error, trait.floor / limit))
 
 
 def _table(pairs: Sequence[Pair], trait: Trait, *, part: slice = slice(None)) -> "Table":
-    """(record, parameter) of the trait at each step at which both sides recorded the updates."""
+    """(record, parameter) of the trait at each step at which both sides recorded the updates; what is not known is the
+    mean of what is, or 0."""
     import numpy as np
 
     common = [list(common_updates(pair))[part] for pair in pairs]
@@ -131,7 +131,11 @@ def _table(pairs: Sequence[Pair], trait: Trait, *, part: slice = slice(None)) ->
     rows = [trait.measure(mine, other) for mine, other in both]
     # A module that is first called later brings its buffers then: what is there from the beginning is compared.
     width = min(map(len, rows), default=0)
-    return np.array([numbers[:width] for numbers in rows], dtype=float) if width else np.zeros((0, 1))
+    if not width:
+        return np.zeros((0, 1))
+    table = np.array([numbers[:width] for numbers in rows], dtype=float)
+    means = np.nanmean(np.where(np.isnan(table).all(axis=0), 0.0, table), axis=0)
+    return np.where(np.isnan(table), means, table)
 
 
 def log_ratios(mine: Sequence[Number] | None, other: Sequence[Number] | None) -> list[float]:

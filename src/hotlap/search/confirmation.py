@@ -57,10 +57,9 @@ class Confirmation:
         self._log.add(replace(trial, verdict=ruling.verdict, accepted=unharmed, why=ruling.why))
         if unharmed:
             self._conclude(copy, ruling)
-        elif copy.gained:
-            self._nothing(f"Faster, but the gate does not pass the levers together: {ruling.why}", ruling.verdict)
         else:
-            self._nothing(ruling.why, ruling.verdict)
+            faster = "Faster, but the gate does not pass the levers together: " if copy.gained else ""
+            self._nothing(f"{faster}{ruling.why}", ruling.verdict)
 
     def _conclude(self, effect: Effect, ruling: Ruling) -> None:
         """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it."""
