@@ -8,7 +8,7 @@ import numpy as np
 
 from hotlap.errors import UserError
 from hotlap.record import IdleReason, OperatorWindow, Run, Status
-from hotlap.trace import excerpt, numbers, phases, sightings, steps
+from hotlap.trace import excerpt, numbers, phases, sightings, spans, steps
 from hotlap.trace import host as hosts
 from hotlap.trace import idle as idles
 from hotlap.trace.hold_ups import hold_ups
@@ -28,6 +28,8 @@ _STAYS = r"Memcpy (?:DtoD|PtoP)"
 _COMPILED = rf"{COMPILED}|Torch-Compiled Region|triton_(?:poi|red|per|tem)_"
 # Beyond, operators and kernels are counted in the first steps only.
 _MOST_EVENTS = 200_000
+# Devices of one process that are named.
+_MOST_DEVICES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ def reading(trace: Trace) -> Reading:
         rank=trace.rank or 0,
         world_size=trace.world_size,
         excerpt=excerpt.drawn(trace, rows, edges, host, found, launched),
-        notes=(f"Steps were told apart by {told.how}.", *_others(trace, work), *trace.notes),
+        notes=(f"Steps were told apart by {told.how}.", *_others(trace, work, edges), *trace.notes),
     )
     return Reading(
         trace=trace,
@@ -114,13 +116,17 @@ def reading(trace: Trace) -> Reading:
     )
 
 
-def _others(trace: Trace, work: Mapping[str, float]) -> Iterator[str]:
+def _others(trace: Trace, work: Mapping[str, float], edges: Floats) -> Iterator[str]:
     """Of several devices of one process only the first is told."""
     first, *others = work
-    for device in others:
+    steps = np.array([[edges[0], edges[-1]]])
+    for device in others[:_MOST_DEVICES]:
+        busy = timeline(trace, of_device(trace, device), device).busy
+        busy_share = spans.length(spans.common(busy, steps)) / (edges[-1] - edges[0] or 1.0)
         yield (
             f"{trace.devices.get(device, f'Device {device}')} (device {device}) worked too, "
-            f"{percent(work[device] / (work[first] or 1.0))} of the time of device {first}; only that one is told here."
+            f"{percent(work[device] / (work[first] or 1.0))} of the time of device {first}, and was busy for "
+            f"{percent(busy_share)} of these steps; only device {first} is told here."
         )
 
 
