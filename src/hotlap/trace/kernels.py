@@ -103,7 +103,8 @@ def on_matrix_cores(kernel: str) -> bool | None:
     return None if _SILENT.search(kernel) else False
 
 
-def collective(kernel: str) -> str:
-    """ "AllReduce", of a kernel of NCCL or RCCL; its library where one kernel does for all kinds."""
+def collective(kernel: str, told: str = "") -> str:
+    """ "AllReduce", of a kernel of NCCL or RCCL. Where one kernel does for all kinds, what is `told`, "allreduce", or
+    else the library."""
     found = _COLLECTIVE.match(kernel)
-    return found[1] if found is not None and found[1] != "Generic" else "NCCL"
+    return found[1] if found is not None and found[1] != "Generic" else told or "NCCL"

@@ -4,8 +4,9 @@ Of a collective all ranks leave together, so what one spends in it beyond the sh
 That needs no common clock.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from hotlap.record import RankFacts, Run
 from hotlap.trace import spans
 from hotlap.trace.reading import Reading
-from hotlap.trace.table import Floats, Kind
+from hotlap.trace.table import Floats, Ints, Kind
 from hotlap.units import duration
 
 # A rank that causes less of all waiting is not named.
@@ -26,9 +27,10 @@ def joined(readings: Sequence[Reading]) -> Run:
         return readings[0].run
     step_s = median(float(np.mean(one.run.step_s)) for one in readings)
     shared = _shared(readings)
-    waits = _waits(shared) if shared else [None] * len(readings)
+    waits = _waits(shared, len(readings))
     facts = [_facts(one, step_s, wait_s) for one, wait_s in zip(readings, waits, strict=True)]
-    slowest = max(range(len(readings)), key=lambda number: facts[number].compute_s)
+    lost, times = _late(shared, len(readings))
+    slowest = max(range(len(readings)), key=lambda number: (lost[number], facts[number].compute_s))
     run = readings[slowest].run
     size = max(len(readings), run.world_size)
     note = (
@@ -36,7 +38,7 @@ def joined(readings: Sequence[Reading]) -> Run:
         f"{'which the others wait for' if shared else 'which spends least time in collectives'}. "
         f"Ranks step together: {duration(step_s)} a step, the median of what they recorded."
     )
-    notes = (note, *_who_is_late(shared, [one.run.rank for one in readings]))
+    notes = (note, *_who_is_late(lost, times, [one.run.rank for one in readings]))
     return replace(run, ranks=tuple(facts), world_size=size, notes=(*notes, *run.notes))
 
 
@@ -57,47 +59,78 @@ def _facts(one: Reading, step_s: float, wait_s: float | None) -> RankFacts:
     )
 
 
-def _shared(readings: Sequence[Reading]) -> list[Floats]:
-    """(R, C) lengths of the collectives of each step that all ranks recorded with the same ones."""
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Collectives of one step that some ranks recorded alike."""
+
+    step: int
+    members: list[int]
+    """(M,) places among the readings."""
+    lengths: Floats
+    """(M, C)."""
+
+    @property
+    def waits(self) -> Floats:
+        """(M, C) seconds beyond the shortest."""
+        waits: Floats = self.lengths - self.lengths.min(axis=0)
+        return waits
+
+
+def _shared(readings: Sequence[Reading]) -> list[_Shared]:
+    """Of each step and each group of processes, where all that belong to the group recorded the same."""
     made = [_collectives(one) for one in readings]
-    return [
-        np.array([other[step][1] for other in made])
-        for step, (names, _) in made[0].items()
-        if names and all(step in other and other[step][0] == names for other in made)
-    ]
+    found = []
+    for key in dict.fromkeys(key for one in made for key in one):
+        step, group = key
+        members = [number for number, one in enumerate(made) if key in one]
+        alike = len({made[number][key][0] for number in members}) == 1
+        # Without a group all ranks are one.
+        if alike and len(members) > 1 and (group or len(members) == len(readings)):
+            found.append(_Shared(step, members, np.array([made[number][key][1] for number in members])))
+    return found
 
 
-def _waits(shared: Sequence[Floats]) -> list[float | None]:
-    """Seconds a step that each rank waits in collectives."""
-    return list(np.mean([(lengths - lengths.min(axis=0)).sum(axis=1) for lengths in shared], axis=0).tolist())
+def _waits(shared: Sequence[_Shared], count: int) -> list[float | None]:
+    """Seconds a step that each of so many ranks waits in collectives; None of one that shares none."""
+    steps = len({one.step for one in shared})
+    found: list[float | None] = [None] * count
+    for one in shared:
+        for number, wait_s in zip(one.members, one.waits.sum(axis=1).tolist(), strict=True):
+            found[number] = (found[number] or 0.0) + wait_s / steps
+    return found
 
 
-def _who_is_late(shared: Sequence[Floats], numbers: Sequence[int]) -> Iterator[str]:
-    """Of each collective the rank that comes last, by what the others wait for it."""
-    lost, count = np.zeros(len(numbers)), np.zeros(len(numbers), int)
-    for lengths in shared:
-        last = lengths.argmin(axis=0)
-        others_wait = (lengths - lengths.min(axis=0)).sum(axis=0) / (len(numbers) - 1)
-        np.add.at(lost, last, others_wait / len(shared))
-        np.add.at(count, last, 1)
+def _late(shared: Sequence[_Shared], count: int) -> tuple[Floats, Ints]:
+    """(R,) seconds a step that the others wait in collectives to which each rank comes last, and how many these are."""
+    lost, times, steps = np.zeros(count), np.zeros(count, np.int64), len({one.step for one in shared})
+    for one in shared:
+        last = np.array(one.members)[one.lengths.argmin(axis=0)]
+        np.add.at(lost, last, one.waits.sum(axis=0) / (len(one.members) - 1) / steps)
+        np.add.at(times, last, 1)
+    return lost, times
+
+
+def _who_is_late(lost: Floats, times: Ints, numbers: Sequence[int]) -> Iterator[str]:
     told = [
-        f"rank {numbers[at]} to {count[at]} (the others wait {duration(float(lost[at]))} a step for it)"
+        f"rank {numbers[at]} to {times[at]} (the others wait {duration(float(lost[at]))} a step for it)"
         for at in np.argsort(-lost).tolist()
         if lost[at] >= _LEAST_SHARE * lost.sum() > 0
     ]
     if told:
-        yield f"Of {count.sum()} collectives last to come: {', '.join(told)}."
+        yield f"Of {times.sum()} collectives last to come: {', '.join(told)}."
 
 
-def _collectives(one: Reading) -> dict[int, tuple[tuple[str, ...], Floats]]:
-    """Number of a step -> names and lengths of what was launched in it; what lies around all steps counts with the
-    first or the last."""
+def _collectives(one: Reading) -> dict[tuple[int, str], tuple[tuple[str, ...], Floats]]:
+    """Number of a step, and the group of processes -> names and lengths of what was launched in it; what lies around
+    all steps counts with the first or the last."""
     trace, count = one.trace, len(one.steps.edges) - 1
     rows = np.flatnonzero(one.rows & trace.which(Kind.COMMUNICATION))
     steps = np.clip(np.searchsorted(one.steps.edges, trace.called()[rows], side="right") - 1, 0, count - 1)
-    found = {}
-    for step in np.unique(steps).tolist():
-        chosen = rows[steps == step]
-        names = tuple(trace.text(int(row)).partition("(")[0] for row in chosen)
-        found[one.steps.first + step] = (names, trace.end[chosen] - trace.start[chosen])
-    return found
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for row, step in zip(rows.tolist(), (one.steps.first + steps).tolist(), strict=True):
+        caller = one.who.get(int(trace.launch[row]))
+        found[step, trace.exchanged(row, -1 if caller is None else caller.operator).ranks].append(row)
+    return {
+        key: (tuple(trace.text(row).partition("(")[0] for row in chosen), trace.end[chosen] - trace.start[chosen])
+        for key, chosen in found.items()
+    }

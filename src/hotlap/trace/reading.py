@@ -49,6 +49,7 @@ class Reading:
     idle: Idle
     launched: Launched
     kernels: StepKernels
+    who: Callers
     run: Run
 
 
@@ -112,6 +113,7 @@ def reading(trace: Trace) -> Reading:
         idle=idle,
         launched=launched,
         kernels=done,
+        who=who,
         run=run,
     )
 

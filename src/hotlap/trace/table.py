@@ -77,6 +77,18 @@ class Written(NamedTuple):
     """Of numbers and lists of numbers."""
 
 
+class Exchange(NamedTuple):
+    """Of a collective, and of the operator that calls it; empty where not told."""
+
+    collective: str
+    """ "allreduce"."""
+    ranks: str
+    """All that take part, as they stand in the file: "[0, 1]". Some versions write "[]" for what they do not tell."""
+
+
+NO_EXCHANGE = Exchange("", "")
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """(N,) columns, in the order of begins; of two that begin together the longer first."""
@@ -97,9 +109,12 @@ class Trace:
     """Of operators, in versions that wrote it there: index into `stacks`; -1."""
     inputs: NDArray[np.int32]
     """Of operators whose shapes were recorded: index into `arguments`; -1."""
+    exchange: NDArray[np.int32]
+    """Index into `exchanges`; -1 where not told."""
     names: tuple[str, ...]
     stacks: tuple[str, ...]
     arguments: tuple[Written, ...]
+    exchanges: tuple[Exchange, ...]
     lanes: tuple[tuple[str, str], ...]
     """(process, thread) on the host, (device, stream) on a device."""
     rank: int | None = None
@@ -122,6 +137,11 @@ class Trace:
     def called(self) -> Floats:
         """(N,) when each was launched; where that was not recorded, and on the host, when it began."""
         return np.where(self.launch >= 0, self.start[np.maximum(self.launch, 0)], self.start)
+
+    def exchanged(self, row: int, operator: int) -> Exchange:
+        """What a kernel exchanges, by itself or by the operator (-1: not known) that launched it."""
+        told = [self.exchange[one] for one in (row, operator) if one >= 0 and self.exchange[one] >= 0]
+        return self.exchanges[told[0]] if told else NO_EXCHANGE
 
     def text(self, row: int) -> str:
         """The name of an event."""
@@ -157,8 +177,8 @@ class _Columns:
 
     def __init__(self) -> None:
         self.parts: list[tuple[NDArray[Any], ...]] = []
-        """(start, end, kind, correlation, bytes, name, lane, stack, inputs), each (rows,)."""
-        self.names, self.stacks, self.arguments = _Index(), _Index(), _Index()
+        """(start, end, kind, correlation, bytes, name, lane, stack, inputs, exchange), each (rows,)."""
+        self.names, self.stacks, self.arguments, self.exchanges = _Index(), _Index(), _Index(), _Index()
         self.lanes = _Index()
         """(on a device, process, thread, device, stream), as they stand in the file."""
         self.edges: list[Event] = []
@@ -190,6 +210,7 @@ class _Columns:
             [lane[key] for key in lanes],
             [stacks[one.stack] if isinstance(one.stack, str) and one.stack else -1 for one in args],
             [-1 if one.dims is NOT_TOLD else self._argument(one) for one in args],
+            [-1 if one.ranks is None and one.collective is None else self._exchange(one) for one in args],
         )
         correlation = np.array([_whole(one.correlation) for one in args], np.int64)
         num_bytes = np.array([_whole(one.bytes) for one in args], np.int64)
@@ -216,6 +237,13 @@ class _Columns:
 
     def _argument(self, args: Args) -> int:
         return self.arguments[Written(bytes(args.dims), bytes(args.types), bytes(args.values))]
+
+    def _exchange(self, args: Args) -> int:
+        told = (
+            one[:_LONGEST_NAME].removeprefix("[]") if isinstance(one, str) else ""
+            for one in (args.collective, args.ranks)
+        )
+        return self.exchanges[Exchange(*told)]
 
 
 _NO_ARGS = Args()
@@ -252,7 +280,7 @@ def _lane(key: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
-    start, end, kind, correlation, num_bytes, name, lane, stack, inputs = (
+    start, end, kind, correlation, num_bytes, name, lane, stack, inputs, exchange = (
         np.concatenate(parts) for parts in zip(*columns.parts, strict=True)
     )
     columns.parts.clear()
@@ -277,9 +305,11 @@ def _table(columns: _Columns, title: str, header: dict[str, Any]) -> Trace:
         num_bytes=num_bytes[order],
         stack=stack[order],
         inputs=inputs[order],
+        exchange=exchange[order],
         names=tuple(columns.names),
         stacks=tuple(columns.stacks),
         arguments=tuple(columns.arguments),
+        exchanges=tuple(columns.exchanges),
         lanes=tuple(lanes),
         rank=ids[0],
         world_size=ids[1],

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,26 +59,26 @@ class StepKernels:
 
     def copies(self) -> tuple[CopyWork, ...]:
         """Costliest first."""
-        return self._beside(spans.union(*self._moments(self.rows)), self._copies, {})
+        names = [self._trace.text(row) for row in self._copies.tolist()]
+        return self._beside(spans.union(*self._moments(self.rows)), self._copies, names)
 
     def collectives(self) -> tuple[CopyWork, ...]:
         """By kind, beside kernels that compute; costliest first."""
-        talks = self._trace.kind[self.rows] == Kind.COMMUNICATION
+        trace, talks = self._trace, self._trace.kind[self.rows] == Kind.COMMUNICATION
         computing = spans.union(*self._moments(self.rows[~talks]))
-        names = np.unique(self._trace.name[self.rows[talks]]).tolist()
-        return self._beside(
-            computing, self.rows[talks], {name: kernels.collective(self._trace.names[name]) for name in names}
-        )
+        pairs = zip(self.rows[talks].tolist(), self.operators[talks].tolist(), strict=True)
+        kinds = [kernels.collective(trace.text(row), trace.exchanged(row, at).collective) for row, at in pairs]
+        return self._beside(computing, self.rows[talks], kinds)
 
     def _moments(self, rows: Ints) -> tuple[Floats, Floats]:
         return self._trace.start[rows], self._trace.end[rows]
 
-    def _beside(self, computing: Spans, rows: Ints, titles: Mapping[int, str]) -> tuple[CopyWork, ...]:
-        """What these events take, and how much of that kernels hide; by the titles of their names."""
+    def _beside(self, computing: Spans, rows: Ints, titles: Sequence[str]) -> tuple[CopyWork, ...]:
+        """What these events take, and how much of that kernels hide; by their titles."""
         trace, steps = self._trace, self._steps
         named: dict[str, list[int]] = defaultdict(list)
-        for row, name in zip(rows.tolist(), trace.name[rows].tolist(), strict=True):
-            named[titles.get(name, trace.names[name])].append(row)
+        for row, title in zip(rows.tolist(), titles, strict=True):
+            named[title].append(row)
         found = []
         for title, ours in named.items():
             start, end = self._moments(np.array(ours))

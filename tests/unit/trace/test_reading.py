@@ -358,6 +358,37 @@ def apart(event: Any) -> tuple[Any, ...]:
     return event | {"ph": "B"}, {"ph": "E", "ts": end, **{key: event.get(key) for key in ("name", "pid", "tid")}}
 
 
+def test_who_waits_for_whom_within_a_group_of_processes(tmp_path: Path) -> None:
+    """Two groups of two ranks, by what kernels tell, or the operators that launch them; rank 1 comes 200 us late to its
+    own group, and the other one is no slower for it."""
+    found = []
+    for rank, late in enumerate((0, 200, 0, 0)):
+        made = Written(rank=rank, world_size=4)
+        told = {"Process Group Ranks": "[0, 1]" if rank < 2 else "[2, 3]", "Collective name": "allreduce"}
+        for number in range(STEPS):
+            at = number * LENGTH
+            made.step(number, at, LENGTH)
+            made.launch(at, at=at + 7, length=293 + late)
+            length = 400 - late if rank < 2 else 150
+            made.launch(
+                at + 20,
+                at=at + 300 + late,
+                length=length,
+                name="ncclDevKernel_Generic",
+                stream=20,
+                operator="record_param_comms",
+            )
+            (made.events[-1] if rank % 2 else made.events[-3])["args"] |= told
+        (tmp_path / str(rank)).mkdir()
+        found.append(made.read(tmp_path / str(rank)))
+    run = ranks.joined(found)
+    assert [one.wait_s for one in run.ranks] == pytest.approx([200 * US, 0, 0, 0], abs=1e-9)
+    assert run.rank == 1
+    assert "rank 1 to 5 (the others wait 200 us a step for it)" in run.notes[1]
+    assert run.operators is not None
+    assert [one.name for one in run.operators.collectives] == ["allreduce"]
+
+
 kernels = st.lists(
     st.tuples(st.integers(0, 400), st.integers(0, 60), st.integers(0, 3), st.sampled_from(["kernel", "nccl", "copy"])),
     min_size=1,
