@@ -13,7 +13,7 @@ from hotlap.errors import UserError
 if TYPE_CHECKING:
     from hotlap.cli.live import Live
     from hotlap.record import Study
-    from hotlap.tune.referee import Checked
+    from hotlap.tune.checking import Checked
 
 FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
 """Exit codes: the gate fails it; it, or the times, could not be decided; the same training, and slower."""
@@ -132,7 +132,7 @@ class _Told:
 
 def _code(found: "Checked") -> int:
     from hotlap.record import Verdict
-    from hotlap.tune.referee import Speed
+    from hotlap.tune.checking import Speed
 
     if found.verdict is Verdict.HARMED:
         return FAILS
@@ -145,7 +145,7 @@ def _lines(args: argparse.Namespace, found: "Checked") -> Iterator[str]:
     from hotlap.report.clean import clean_line
     from hotlap.report.document import VERDICTS
     from hotlap.report.story import interval
-    from hotlap.tune.referee import Speed
+    from hotlap.tune.checking import Speed
     from hotlap.units import factor, percent
 
     yield from (f"! {clean_line(warning)}" for warning in found.warnings)

@@ -9,7 +9,7 @@ import pytest
 from hotlap import cli
 from hotlap.cli import check
 from hotlap.record import Interval, Verdict
-from hotlap.tune.referee import Checked, Speed
+from hotlap.tune.checking import Checked, Speed
 
 FASTER = Checked(
     verdict=Verdict.UNHARMED,

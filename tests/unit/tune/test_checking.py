@@ -8,7 +8,7 @@ from hotlap.errors import ScriptFailed
 from hotlap.levers import Numerics
 from hotlap.record import Plan, Run, Status, Study, Verdict
 from hotlap.search import StudyLog
-from hotlap.tune.referee import Checked, Speed, checked
+from hotlap.tune.checking import Checked, Speed, checked
 from tests.unit.tune.test_side_by_side import Silent
 from tests.unit.tune.world import MACHINE, World, options_for
 
