@@ -69,6 +69,9 @@ class Busy {
     std::atomic<bool>& flag_;
 };
 
+// Multiplications of a forward pass from which on a step is long: about ten microseconds on one core.
+constexpr int64_t LONG = 200'000;
+
 template <class T>
 struct PyStep {
     Step<T> step;
@@ -78,6 +81,18 @@ struct PyStep {
 
     PyStep(Program program, Criterion criterion, Method method, uint64_t seed)
         : step(std::move(program), criterion, method, seed) {}
+
+    // Runs `work` on so many rows; of a long step, without the interpreter's lock. (Of a short one, another thread that
+    // wants the lock would hold the next step up for longer than this one takes.)
+    template <class Work>
+    double alone(int64_t rows, Work work) {
+        Busy mine(busy);
+        int64_t numbers = 0;
+        for (const auto& parameter : step.exec().program().parameters) numbers += parameter.numel;
+        std::optional<nb::gil_scoped_release> release;
+        if (rows * numbers >= LONG) release.emplace();
+        return work();
+    }
 
     bool read_batch(PyObject* x, PyObject* y, const Exchange& exchange, bool labels, Batch<T>& batch) {
         TensorView a{}, b{};
@@ -124,23 +139,19 @@ void bind_step(nb::module_& m, const char* name) {
                      !self.settings->read_rates(self.step.groups()) ||
                      !self.read_batch(x.ptr(), y.ptr(), *exchange, labels, batch))
                      return nb::none();
-                 Busy busy(self.busy);
-                 return nb::float_(self.step.step(batch, training));
+                 return nb::float_(self.alone(batch.rows, [&] { return self.step.step(batch, training); }));
              })
         .def("step",
              [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
-                 Busy busy(self.busy);
-                 return self.step.step({pointer<T>(x), pointer<void>(y), rows}, training);
+                 return self.alone(rows, [&] { return self.step.step({pointer<T>(x), pointer<void>(y), rows}, training); });
              })
         .def("evaluate",
              [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
-                 Busy busy(self.busy);
-                 return self.step.evaluate({pointer<T>(x), pointer<void>(y), rows}, training);
+                 return self.alone(rows, [&] { return self.step.evaluate({pointer<T>(x), pointer<void>(y), rows}, training); });
              })
         .def("gradients",
              [](P& self, uintptr_t x, uintptr_t y, int64_t rows, bool training) {
-                 Busy busy(self.busy);
-                 return self.step.gradients({pointer<T>(x), pointer<void>(y), rows}, training);
+                 return self.alone(rows, [&] { return self.step.gradients({pointer<T>(x), pointer<void>(y), rows}, training); });
              })
         .def("copy_gradient",
              [](P& self, int p, uintptr_t to) {

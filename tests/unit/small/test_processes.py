@@ -1,6 +1,9 @@
 """Forked children, threads and seeds: the native core has no state that they could share by accident."""
 
 import os
+import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -95,3 +98,31 @@ def test_solves_of_one_field_in_threads_are_those_alone() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(gradient, starts))
     assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_other_threads_go_on_during_a_long_step() -> None:
+    net = nn.Sequential(nn.Linear(256, 512), nn.Tanh(), nn.Linear(512, 256))
+    step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=0.01))
+    x, y = torch.zeros(4096, 256), torch.zeros(4096, 256)
+    step.step(x, y)
+    seen, over = [0], threading.Event()
+
+    def count() -> None:
+        while not over.is_set():
+            seen[0] += 1
+            time.sleep(0)  # gives the lock away
+
+    switch_s = sys.getswitchinterval()
+    # Nobody takes the lock from who has it: the other thread counts only where it is given away.
+    sys.setswitchinterval(600)
+    counting = threading.Thread(target=count)
+    try:
+        counting.start()
+        before = seen[0]
+        step.step(x, y)
+        after = seen[0]
+    finally:
+        over.set()
+        sys.setswitchinterval(switch_s)
+        counting.join()
+    assert after > before
