@@ -145,17 +145,27 @@ def _lines(args: argparse.Namespace, found: "Checked") -> Iterator[str]:
     from hotlap.report.clean import clean_line
     from hotlap.report.document import VERDICTS
     from hotlap.report.story import interval
-    from hotlap.tune.checking import Speed
-    from hotlap.units import factor, percent
+    from hotlap.units import factor
 
     yield from (f"! {clean_line(warning)}" for warning in found.warnings)
     yield f"training  {VERDICTS[found.verdict]:13} ({found.contract}) {clean_line(found.why)}"
-    step = "too few steps were timed" if found.step is None else f"{factor(found.step.mid)} ({interval(found.step)})"
-    by = "" if found.speed is Speed.FASTER else f" by more than {percent(found.limit)}"
-    yield f"step      {found.speed.value:13} {step}, 95% interval{by and f'; judged{by}'}"
+    yield f"step      {_step(found)}"
     if found.total is not None:
         yield f"training time, starts of epochs included: {factor(found.total.mid)} ({interval(found.total)})"
     yield clean_line(f"{args.before} -> {args.after}: {_SENTENCES[_code(found)]}")
+
+
+def _step(found: "Checked") -> str:
+    from hotlap.record import Verdict
+    from hotlap.report.story import interval
+    from hotlap.tune.checking import Speed
+    from hotlap.units import factor, percent
+
+    if found.step is None:
+        why = "another training is not timed" if found.verdict is Verdict.HARMED else "too few steps were timed"
+        return f"{found.speed.value:13} {why}"
+    judged = "" if found.speed is Speed.FASTER else f"; judged by more than {percent(found.limit)}"
+    return f"{found.speed.value:13} {factor(found.step.mid)} ({interval(found.step)}), 95% interval{judged}"
 
 
 _SENTENCES = {

@@ -44,7 +44,8 @@ class GateRuns:
         self._log = log
         self._executor = executor
         self._pace = Pace()
-        self._found: list[Run] = []
+        self.found: list[Run] = []
+        """Runs of the last comparison, under what was judged."""
         self._timed = log.study.baseline[:1]
         self.known = [run for run in log.study.baseline if run.batch_digest is not None]
         """Runs of the baseline, with evidence."""
@@ -92,7 +93,7 @@ class GateRuns:
 
     def harm_by_any(self) -> Ruling | None:
         """What the last comparison shows to be harm whatever was promised; None where that is not certain."""
-        ruling = self._ask(levers.Numerics.STATISTICAL, self._found)
+        ruling = self._ask(levers.Numerics.STATISTICAL, self.found)
         return ruling if ruling.verdict is Verdict.HARMED and not ruling.by_chance else None
 
     def _compare(
@@ -103,7 +104,7 @@ class GateRuns:
         exact = numerics is levers.Numerics.EXACT
         if not exact:
             self._prepare(numerics, again=again)
-        found = self._found = self._in_pairs(plans)
+        found = self.found = self._in_pairs(plans)
         lost = next((run.not_installed[0] for run in found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")

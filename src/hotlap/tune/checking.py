@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from hotlap.errors import ScriptFailed
 from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, Progress
 from hotlap.experiment.total import total_speedup
 from hotlap.gate import Ruling
@@ -58,7 +59,7 @@ class Checked:
 def checked(
     log: StudyLog, texts: Mapping[str, str], *, weakest: Numerics = Numerics.STATISTICAL, limit: float = 0.02
 ) -> Checked:
-    """Look at the first version, time both in turns, and hold the second to what it keeps.
+    """Look at the first version, hold the second to it, and time both in turns: another training is not timed.
 
     Arguments:
         texts: path of a source file of the first version -> its text in the second.
@@ -72,18 +73,35 @@ def checked(
     run = first_look(log, replace(log.options.plan, enough_s=ENOUGH_S))
     log.change("baseline", baseline=(run,), machine=log.machine)
     executor = log.executor(Sizes.of(run, log.machine))
-    effect = _timed(log, executor, texts, limit)
-    contract, ruling = _judged(log, GateRuns(log, executor), texts, CONTRACTS[: CONTRACTS.index(weakest) + 1])
+    gate = GateRuns(log, executor)
+    contract, *weaker = CONTRACTS[: CONTRACTS.index(weakest) + 1]
+    ruling = _judged(log, gate, texts, contract)
+    if (failure := next(filter(None, map(failed, gate.found)), None)) is not None:
+        raise ScriptFailed(f"The second version cannot be compared: {failure.why}.")
+    effect = None
+    if (certain := _certain(gate, ruling, weaker)) is not None:
+        contract, ruling = weakest, certain
+    else:
+        effect = _timed(log, executor, texts, limit)
+        contract, ruling = _held_to_less(log, gate, texts, contract, ruling, weaker)
+    pairs = () if effect is None else effect.pairs
     return Checked(
         verdict=ruling.verdict,
         contract=str(contract),
         why=ruling.why,
-        speed=_speed(effect, limit),
-        step=effect.speedup(None),
-        total=_total(effect.pairs, run) if len(effect.pairs) >= FEWEST_SHOWN else None,
+        speed=Speed.INCONCLUSIVE if effect is None else _speed(effect, limit),
+        step=None if effect is None else effect.speedup(None),
+        total=_total(pairs, run) if len(pairs) >= FEWEST_SHOWN else None,
         limit=limit,
         warnings=log.study.warnings,
     )
+
+
+def _certain(gate: GateRuns, ruling: Ruling, weaker: Sequence[Numerics]) -> Ruling | None:
+    """Harm that no weaker contract of these forgives; None where there is none."""
+    if ruling.verdict is not Verdict.HARMED:
+        return None
+    return gate.harm_by_any() if weaker else ruling
 
 
 def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: float) -> Effect:
@@ -111,23 +129,29 @@ def _speed(effect: Effect, limit: float) -> Speed:
     return Speed.SLOWER if seen.high < 1 / (1 + limit) else Speed.INCONCLUSIVE
 
 
-def _judged(
-    log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contracts: Sequence[Numerics]
+def _judged(log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contract: Numerics) -> Ruling:
+    log.doing(f"checking that both train the same ({contract})")
+    return gate.judge((), replaced=texts, numerics=contract)
+
+
+def _held_to_less(
+    log: StudyLog,
+    gate: GateRuns,
+    texts: Mapping[str, str],
+    contract: Numerics,
+    ruling: Ruling,
+    weaker: Sequence[Numerics],
 ) -> tuple[Numerics, Ruling]:
     """The strictest contract that holds; where none does, what the weakest that could be tried says."""
-    contract, ruling = contracts[0], Ruling(verdict=Verdict.UNDECIDED, why="Nothing was compared.")
-    for contract in contracts:
-        needed_s = gate.estimate_s((), contract)
-        if contract is not contracts[0] and not log.budget.affords(needed_s):
-            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {ruling.why}"
-            return contract, Ruling(verdict=Verdict.UNDECIDED, why=why)
-        log.doing(f"checking that both train the same ({contract})")
-        ruling = gate.judge((), replaced=texts, numerics=contract)
+    for k, weak in enumerate(weaker):
         if ruling.verdict is Verdict.UNHARMED:
             break
-        certain = gate.harm_by_any()
-        if certain is not None:
-            return contracts[-1], certain
+        if not log.budget.affords(gate.estimate_s((), weak)):
+            why = f"The budget was over before it could be held to less ({weak}): raise --budget. {ruling.why}"
+            return weak, Ruling(verdict=Verdict.UNDECIDED, why=why)
+        contract, ruling = weak, _judged(log, gate, texts, weak)
+        if (certain := _certain(gate, ruling, weaker[k + 1 :])) is not None:
+            return weaker[-1], certain
     return contract, ruling
 
 

@@ -61,6 +61,7 @@ def test_another_training_by_its_bookkeeping_fails_at_once() -> None:
     assert check(skipping).verdict is Verdict.HARMED
     seeds = {plan.reseed for plan in skipping.plans}
     assert seeds == {0}, "no other seeds are wanted to see it"
+    assert all(plan.evidence for plan in skipping.plans[1:]), "nor are times"
 
 
 def test_the_second_text_runs_in_the_place_of_the_first() -> None:
