@@ -24,6 +24,10 @@ from typing import Any, NoReturn
 # A training of some steps is over in a tenth of a second; on a machine that is busy with other things in some.
 _LIMIT_S = 60
 
+# What a script leaves stays until the process goes: freed under Python's lock, a model that is trained by several
+# processes waits for threads of Gloo, of which one may wait for that lock (seen in torch 2.13: one in thirty).
+_left: list[dict[str, Any]] = []
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -157,7 +161,7 @@ def _run(path: str) -> Outcome:
     error = None
     try:
         sys.argv = [path]
-        runpy.run_path(path, run_name="__main__")
+        _left.append(runpy.run_path(path, run_name="__main__"))
     except BaseException:
         error = "".join(traceback.format_exc().splitlines(keepends=True)[-6:])
     state = hashlib.sha256(bytes(torch.get_rng_state().tolist())).hexdigest()
