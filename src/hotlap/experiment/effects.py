@@ -67,6 +67,13 @@ class Effect:
         return [(base, run) for base, run in self.runs if base is not run]
 
     @property
+    def typical_pair(self) -> tuple[Run, Run] | None:
+        """The pair whose ratio of mean steps is the median of all; None without one."""
+        timed = [pair for pair in self.pairs if all(run.step_s for run in pair)]
+        timed.sort(key=lambda pair: fmean(pair[0].step_s) / fmean(pair[1].step_s))
+        return timed[len(timed) // 2] if timed else None
+
+    @property
     def one_time_s(self) -> float | None:
         """What it costs once; None where that was not seen, or may be chance."""
         return one_time_s(self.pairs)

@@ -275,6 +275,8 @@ class Study:
     result: Result | None = None
     after: Run | None = None
     """The script under the accepted levers, timed: the "after" of the picture."""
+    beside: Run | None = None
+    """The baseline in the same heat as `after`: what it is compared with. (Between heats the machine may change.)"""
     patch: str | None = None
     """Unified diff of the accepted levers; None when there is nothing to change."""
     changes: tuple[FileChange, ...] = ()

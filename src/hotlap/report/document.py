@@ -73,7 +73,9 @@ def time_per_step(study: Study) -> Section:
     unknown = ", ".join(part.phase.value for part in parts if part.mean_s is None)
     notes = [f"not measured: {unknown}"] if unknown else [] if rows else ["What it was spent on was not measured."]
     if study.after is not None and study.after.step_s:
-        notes.append(f"optimized: {_in_a_line(study.after)}")
+        beside = story.pictured(study) or run
+        steps = f"{duration(beside.median_step_s())} -> {duration(study.after.median_step_s())}"
+        notes.append(f"optimized: {_in_a_line(study.after)}; compared in turns, the median step: {steps}")
     notes += [story.loss_sentence(run)] if run.loss else []
     failure = story.failure(run)
     lead = story.step_sentence(run) if failure is None else f"{failure} {story.step_sentence(run)}"

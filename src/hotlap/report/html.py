@@ -21,17 +21,18 @@ from hotlap.units import duration, factor, percent
 
 def render(study: Study) -> str:
     """The whole study as one page."""
-    before = story.timed(study)
+    before, pictured = story.timed(study), story.pictured(study)
     return _page().render(
         study=study,
         before=before,
+        pictured=pictured,
         answer=document.answer(study),
         sections=defaultdict(lambda: None, {one.name: one for one in document.sections(study)}),
         unfit=[trial for trial in study.trials if trial.scope == "none"],
-        timeline=lanes.timeline(before, study.after),
-        phase_bars=charts.phase_bars(before, study.after),
+        timeline=lanes.timeline(pictured, study.after),
+        phase_bars=charts.phase_bars(pictured, study.after),
         forest=charts.forest([trial.speedup for trial in story.begun(study)]),
-        losses=charts.loss_chart(before, study.after),
+        losses=charts.loss_chart(pictured, study.after),
         device_plot=Markup(devices.plot(study.predictions)),
         memory=series.memory(before),
         step_times=series.step_times(before),

@@ -80,6 +80,11 @@ def timed(study: Study) -> Run | None:
     return study.baseline[0] if study.baseline else None
 
 
+def pictured(study: Study) -> Run | None:
+    """The run of the baseline that stands beside the one under the levers, where there is one."""
+    return study.beside if study.after is not None and study.beside is not None else timed(study)
+
+
 def lever_titles(specs: Iterable[LeverSpec]) -> str:
     """Several levers as one clause."""
     return " + ".join(lever_title(spec) for spec in specs) or "no lever"

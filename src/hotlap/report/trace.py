@@ -31,7 +31,7 @@ def render(study: Study) -> str:
     """One JSON object in ASCII; a process of the trace for each side."""
     events: list[Event] = []
     run = story.timed(study)
-    for number, (name, side) in enumerate((("baseline", run), ("optimized", study.after)), 1):
+    for number, (name, side) in enumerate((("baseline", story.pictured(study)), ("optimized", study.after)), 1):
         if side is not None and side.excerpt is not None:
             events += _recorded(number, side, side.excerpt)
         elif side is not None and side.step_s:

@@ -56,6 +56,7 @@ def _change(run: Run) -> Change | None:
                 return replaced(script, call, "torch.set_default_dtype(torch.float32)")
         casts = [call.func for call in script.methods("double") if isinstance(call.func, ast.Attribute)]
         # `Net().double()` sooner than a tensor's.
-        for cast in sorted(casts, key=lambda one: not isinstance(one.value, ast.Call)):
+        cast = min(casts, key=lambda one: not isinstance(one.value, ast.Call), default=None)
+        if cast is not None:
             return replaced(script, cast, f"{script.code(cast.value)}.float")
     return None

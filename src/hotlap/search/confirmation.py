@@ -76,6 +76,7 @@ class Confirmation:
             self._nothing(f"{factor(speedup.mid)} as fast a step, but {late}: nothing is changed.", Verdict.UNHARMED)
             return
         patched = self._patch()
+        beside, after = effect.typical_pair or (None, effect.run)
         self._log.change(
             "result",
             result=Result(
@@ -88,7 +89,8 @@ class Confirmation:
                 break_even_step=effect.break_even_step,
                 environment=levers.environment_of(levers.started_with(self._stack), os.environ),
             ),
-            after=effect.run,
+            beside=beside,
+            after=after,
             patch=patched.diff or None,
             changes=patched.changes,
         )

@@ -22,6 +22,7 @@ from hotlap.record import (
 )
 from hotlap.report import html, markdown, outcome, story, terminal
 from hotlap.report.outcome import Outcome
+from hotlap.units import duration
 from tests import samples
 
 
@@ -234,3 +235,20 @@ def test_variables_that_no_line_of_source_can_set_are_told_with_the_command(patc
     assert study.result is not None
     harmed = dataclasses.replace(study.result, verdict=Verdict.HARMED)
     assert outcome.start_commands(dataclasses.replace(study, result=harmed)) == ()
+
+
+def test_the_patched_script_is_shown_beside_the_baseline_that_it_was_compared_with() -> None:
+    """The machine may be slower then than when the baseline was looked at."""
+    full = samples.study_full()
+    assert full.after is not None
+    slower = dataclasses.replace(
+        full.baseline[0], step_s=tuple(3 * s for s in full.after.step_s), step_index=full.after.step_index
+    )
+    study = dataclasses.replace(full, beside=slower)
+    assert story.pictured(study) is slower
+    told = " ".join(terminal.render(study).split())
+    medians = [run.median_step_s() for run in (slower, full.after)]
+    assert medians[0] == pytest.approx(3 * medians[1])
+    assert f"the median step: {duration(medians[0])} -> {duration(medians[1])}" in told
+    assert f"{duration(medians[0])} &rarr; {duration(medians[1])}" in html.render(study)
+    assert story.pictured(dataclasses.replace(study, after=None)) is full.baseline[0]

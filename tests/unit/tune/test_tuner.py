@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -85,6 +86,9 @@ def test_accepts_what_pays_and_hands_over_a_patch(script: Path) -> None:
     assert study.result is not None
     assert study.result.verdict is Verdict.UNHARMED
     assert study.result.speedup.low < 1 / 0.36 < study.result.speedup.high
+    assert study.beside is not None and study.after is not None
+    ratio = fmean(study.beside.step_s) / fmean(study.after.step_s)
+    assert study.result.speedup.low < ratio < study.result.speedup.high, "the pair that is shown agrees with the claim"
     assert study.patch is not None
     assert "cached(items)" in study.patch
     assert "fused=True" in study.patch
