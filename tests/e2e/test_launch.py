@@ -1,6 +1,7 @@
 """Real scripts under the probe: what a step is, where its time goes, and that the script notices nothing."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -185,6 +186,21 @@ def test_what_the_script_writes_is_not_written(tmp_path: Path) -> None:
     assert found.status is Status.COMPLETE
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keep.txt", "writes.py"]
     assert (tmp_path / "keep.txt").read_text() == "precious"
+
+
+def test_a_training_for_real_comes_to_its_end_and_is_timed_as_a_whole(tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text("import atexit, time, torch\natexit.register(time.sleep, 0.5)\nopen('model', 'w').close()\n")
+    plan = Plan(command=(sys.executable, str(script)), cwd=str(tmp_path), out="", only_levers=True, afresh=True)
+    fails = replace(plan, replaced={str(script): script.read_text() + "raise KeyError('of the patched text')\n"})
+    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=0.1) as launcher:
+        whole, failed = (launcher([one], limit_s=400.0)[0] for one in (plan, fails))
+        launcher.not_enclosed = launcher.not_enclosed or "as if"
+        (refused,) = launcher([plan], limit_s=400.0)
+    assert (whole.status, refused.status, refused.whole_s) == (Status.ENDED, Status.SILENT, None)
+    assert whole.whole_s is not None and whole.whole_s > 0.5
+    assert failed.status is Status.CRASHED and "of the patched text" in str(failed.error)
+    assert launcher.not_enclosed != "as if" or not (tmp_path / "model").exists()
 
 
 def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -> None:

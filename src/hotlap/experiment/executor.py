@@ -1,7 +1,7 @@
 """Designs -> processes -> log-ratios: the one place that starts what is compared, and knows how long it takes here."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hotlap import levers
@@ -108,9 +108,22 @@ class Executor:
         if len(plans) <= self.sizes.together:
             taking_turns = [replace(plan, turn=Turn(steps=turn, ready="", go="")) for plan in plans]
             return self._runs(taking_turns, limit_s=limit_s)
-        order = next(rounds(len(plans), self._order_seed))
-        alone = {k: self._runs([plans[k]], limit_s=limit_s / len(plans))[0] for k in order}
-        return [alone[k] for k in range(len(plans))]
+        return next(self._in_turn(plans, limit_s=limit_s / len(plans)))
+
+    def whole(self, design: Design, *, limit_s: float) -> Iterator[list[Run]]:
+        """Whole trainings for real, one after the other: one of each arm, as often as asked for. `limit_s`: of one.
+
+        Raises:
+            UserError: an arm is `unwritten`.
+        """
+        self._order_seed += 1
+        plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
+        return self._in_turn([replace(plan, only_levers=True) for plan in plans], limit_s=limit_s)
+
+    def _in_turn(self, plans: Sequence[Plan], *, limit_s: float) -> Iterator[list[Run]]:
+        for order in rounds(len(plans), self._order_seed):
+            alone = {k: self._runs([plans[k]], limit_s=limit_s)[0] for k in order}
+            yield [alone[k] for k in range(len(plans))]
 
     def _learn(self, design: Design, runs: Sequence[Run], *, took_s: float) -> None:
         """Starts first: the pace is what else takes longer than expected."""

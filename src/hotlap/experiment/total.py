@@ -60,6 +60,11 @@ def total_speedup(
     return statistics.interval(ratios, pooled_variance=pooled) if ratios else None
 
 
+def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
+    """The same by the clock: seconds of whole trainings (base, other), side by side; None without any."""
+    return statistics.interval([math.log(base_s / other_s) for base_s, other_s in whole_s])
+
+
 def never_shorter(pairs: Pairs, *, epoch_steps: int | None) -> bool:
     """In no pair of processes would a long training take less time. (A pause of one of them decides nothing.)"""
     ratios = _log_ratios(pairs, num_steps=None, epoch_steps=epoch_steps)

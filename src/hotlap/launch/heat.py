@@ -96,11 +96,14 @@ class Launcher:
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """Run the plans at the same time; those with a turn take turns. (Same order in the answer.)
 
-        After `limit_s` seconds each is asked to end with what it has (Status.LAPSED).
+        After `limit_s` seconds each is asked to end with what it has (Status.LAPSED). Trainings for real
+        (`Plan.only_levers`) are not begun where what they write at their end would be written for real.
 
         Raises:
             UserError: what they wrote leaves no room.
         """
+        if self.not_enclosed and any(plan.only_levers for plan in plans):
+            return [Run(status=Status.SILENT, error="the user's folder cannot be covered") for _ in plans]
         children = self._start(plans)
         try:
             _Heat(children, self._scratch, timeout_s=self._timeout_s, limit_s=limit_s).run(self._interrupted)
@@ -156,19 +159,29 @@ class _Child:
         self._stderr = Tail(process.stderr)
         self._steps = 0
         self._longest_s = 0.0
-        self.moved_at = time.monotonic()
+        self._begun_at = self.moved_at = time.monotonic()
+        self._ended_at: float | None = None
+        self.handle = _handle(process.pid)
 
     @property
     def alive(self) -> bool:
         return self.process.poll() is None
 
     @property
+    def awaited(self) -> list[int]:
+        """What can be read when it has finished a turn, or has ended."""
+        turn = () if self.waiting or self.ready_fd is None else (self.ready_fd,)
+        return [*turn, *(() if self.handle is None else (self.handle,))]
+
+    @property
     def ready_fd(self) -> int | None:
         return self.place.fifos[0] if self.place.fifos else None
 
     def look(self, now: float) -> None:
-        """Has it made a step since the last look?"""
+        """Has it made a step since the last look? (Of a training for real that is not known.)"""
         steps = self.place.progress.steps
+        if self.plan.only_levers:
+            self.moved_at = now
         if steps != self._steps or self.waiting:
             if self._steps and not self.waiting:
                 self._longest_s = max(self._longest_s, now - self.moved_at)
@@ -211,11 +224,18 @@ class _Child:
         if self.waiting:
             self.go()
 
+    def left(self) -> None:
+        """It has ended by itself, just now or before."""
+        self._ended_at = self._ended_at or time.monotonic()
+
     def end(self) -> None:
         """No process of it is left, and nothing of what they wrote."""
         processes.end_all(self.process.pid, self.place.marker)
         self.process.wait()
+        if self.handle is not None and not self.ended:
+            os.close(self.handle)
         self.ended = True
+        self.handle = None
         self.place.clear()
 
     def outcome(self) -> Run:
@@ -226,7 +246,17 @@ class _Child:
             stdout=self._stdout.text(),
             stderr=self._stderr.text(),
         )
+        if self.plan.only_levers and self.status is None and self._ended_at is not None:
+            found = replace(found, whole_s=self._ended_at - self._begun_at)
         return replace(found, forked=isinstance(self.process, Forked))
+
+
+def _handle(pid: int) -> int | None:
+    """A descriptor that can be read when the process has ended; None where the system has none (before Linux 5.3)."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 class _Heat:
@@ -253,11 +283,11 @@ class _Heat:
                 self._watch(child, now)
             self._pass_token()
         for child in self._children:
+            child.left()
             self._left(child)
 
     def _await_news(self) -> None:
-        waited = [c.ready_fd for c in self._children if c.alive and not c.waiting and c.ready_fd is not None]
-        ready = readable(waited, _LOOK_S)
+        ready = readable([fd for child in self._children if child.alive for fd in child.awaited], _LOOK_S)
         for child in self._children:
             if child.ready_fd in ready:
                 child.finished_turn()
@@ -268,6 +298,7 @@ class _Heat:
         if child.has_left(now):
             child.end()
         if not child.alive:
+            child.left()
             self._left(child)
             return
         child.look(now)

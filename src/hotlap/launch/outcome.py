@@ -40,9 +40,9 @@ def outcome(place: Workplace, *, status: Status | None, exit_code: int, stdout: 
     if exit_code > 0 or run.status is Status.CRASHED:
         error = run.error or _last_line(stderr) or f"it left with exit code {exit_code}"
         return replace(run, status=Status.CRASHED, error=error, exit_code=exit_code)
-    if not seen:
+    if not (seen or place.plan.only_levers):
         return replace(run, error=_silent(place), exit_code=exit_code)
-    return replace(run, error="it came to its end", exit_code=exit_code)
+    return replace(run, status=Status.ENDED, error="it came to its end", exit_code=exit_code)
 
 
 def recorded(out: Path) -> Run | None:

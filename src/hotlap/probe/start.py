@@ -50,6 +50,8 @@ def start(plan: Plan) -> Session:
 
 def start_levers(plan: Plan) -> None:
     """Torch has just been imported in a training for real: what was not at work is said at its end."""
+    if plan.seed is not None:
+        seed_everything(plan.seed + plan.reseed)
     arms = Arms(plan)
 
     def tell() -> None:

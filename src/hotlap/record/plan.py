@@ -88,7 +88,8 @@ class Plan:
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Path of a source file -> text that is run instead of what is on disk (to try a patch without applying it)."""
     only_levers: bool = False
-    """The training is run for real under `always`: nothing is recorded, counted or timed, and nothing ends it."""
+    """The training is run for real under `always`, to its own end: nothing is recorded, and of it nothing is timed but
+    the whole."""
     limit_s: float | None = None
     """What the whole run is given, from its start; None: unknown. Where steps are so long that watches would get none
     of their own before it is over, fewer are recorded."""

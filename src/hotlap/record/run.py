@@ -65,6 +65,8 @@ class Run:
     """One sentence, when `status` is not COMPLETE."""
     exit_code: int | None = None
     """The script's own; None where hotlap ended it."""
+    whole_s: float | None = None
+    """From the start of its process to its end, of a training for real (`Plan.only_levers`)."""
     output: str = ""
     """End of what the script printed to stderr (all of a short one), as it is."""
     versions: Mapping[str, str] = field(default_factory=dict)

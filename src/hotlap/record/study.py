@@ -203,6 +203,9 @@ class Result:
     """Of the time of the whole training (`Study.total_steps`; the long run where they are not known): its start, what
     is paid once, starts of epochs and validations included. None where nothing was compared in processes of their own.
     """
+    whole_s: tuple[tuple[float, float], ...] = ()
+    """Seconds of whole trainings by the clock, (baseline, patched) one after the other: what `total_speedup` rests on.
+    Empty where it is extrapolated, because a whole training takes too long to be made again and again."""
     one_time_s: float | None = None
     """What all levers together cost once; None where that could not be told from chance."""
     break_even_step: int | None = None

@@ -124,7 +124,10 @@ def _concluded(study: Study) -> Conclusion:
 
 def total_sentence(study: Study, total: Interval) -> str:
     """How much sooner the whole training ends, and what that holds."""
-    if study.total_steps is None:
+    assert study.result is not None
+    if study.result.whole_s:
+        of = f"The whole training, {len(study.result.whole_s)} times from start to end as it is and patched, in turns"
+    elif study.total_steps is None:
         of = "In a long training, starts of epochs included"
     else:
         of = f"The whole training of {study.total_steps:,} steps, its start and first epoch included"

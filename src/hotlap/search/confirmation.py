@@ -7,11 +7,12 @@ from pathlib import Path
 from hotlap import levers, source
 from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
-from hotlap.experiment.total import too_late, total_speedup
+from hotlap.experiment.total import too_late, total_speedup, whole_speedup
 from hotlap.gate import Ruling
 from hotlap.record import LEAST_GAIN, Interval, Result, Verdict
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
+from hotlap.search.whole_runs import WholeRuns, kept_s, whole_runs
 from hotlap.search.without_levers import unchanged
 from hotlap.units import factor
 
@@ -52,20 +53,28 @@ class Confirmation:
         else:
             self._log.doing("checking that the patched script trains as the one written")
             ruling = self._gate.judge(self._stack)
+        whole = WholeRuns()
+        if ruling.verdict is Verdict.UNHARMED:
+            whole = whole_runs(self._log, self._executor, self._stack, copy)
+            if whole.failure is not None:
+                why = f"the whole training, patched, does not come to its end: {whole.failure}"
+                ruling = Ruling(verdict=Verdict.HARMED, why=why)
         unharmed = ruling.verdict is Verdict.UNHARMED
         trial = self._log.trial(copy, levers=self._stack, kind="patch", scope=self._scope)
         self._log.add(replace(trial, verdict=ruling.verdict, accepted=unharmed, why=ruling.why))
         if unharmed:
-            self._conclude(copy, ruling)
+            self._conclude(copy, ruling, whole.pairs)
         else:
             faster = "Faster, but the gate does not pass the levers together: " if copy.gained else ""
             self._nothing(f"{faster}{ruling.why}", ruling.verdict)
 
-    def _conclude(self, effect: Effect, ruling: Ruling) -> None:
-        """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it."""
+    def _conclude(self, effect: Effect, ruling: Ruling, whole_s: tuple[tuple[float, float], ...]) -> None:
+        """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it.
+
+        `whole_s`: whole trainings by the clock."""
         speedup = effect.speedup(self._pooled)
         assert speedup is not None, "a patient rule ends with an interval"
-        total = total_speedup(
+        total = whole_speedup(whole_s) or total_speedup(
             effect.pairs,
             num_steps=self._log.study.total_steps,
             epoch_steps=facts(self._log.study).epoch_steps(),
@@ -83,6 +92,7 @@ class Confirmation:
                 levers=self._stack,
                 speedup=speedup,
                 total_speedup=total,
+                whole_s=whole_s,
                 verdict=ruling.verdict,
                 why=ruling.why,
                 one_time_s=effect.one_time_s,
@@ -132,6 +142,7 @@ class Confirmation:
     def _affordable(self) -> int:
         """Heats that leave time for the gate and a few more. Said before the first, as looks are counted."""
         left_s = self._log.budget.left_s + self._log.budget.extension_s - self._gate.estimate_s(self._stack)
+        left_s -= kept_s(self._log)
         return max(PLANNED, min(MOST, int(left_s / self._executor.estimate_s(afresh=True)) - 2))
 
     def _make_room(self) -> bool:

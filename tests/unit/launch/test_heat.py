@@ -1,5 +1,6 @@
 """How long the parent waits for a child."""
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,8 +24,8 @@ def test_a_child_is_given_time_to_end_its_step(
     monkeypatch.setattr(heat, "Tail", lambda _: None)
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
     progress = SimpleNamespace(steps=0)
-    place: Any = SimpleNamespace(plan=None, progress=progress)
-    process: Any = SimpleNamespace(stdout=None, stderr=None)
+    place: Any = SimpleNamespace(plan=SimpleNamespace(only_levers=False), progress=progress)
+    process: Any = SimpleNamespace(stdout=None, stderr=None, pid=os.getpid())
     child = heat._Child(place, process)
     for steps, now in seen:
         progress.steps = steps

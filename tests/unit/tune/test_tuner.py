@@ -203,6 +203,28 @@ def test_the_headline_is_total_time_and_a_typical_step_stands_beside_it(script: 
     assert long.result.total_speedup.mid == pytest.approx(2.5, rel=0.05)
 
 
+def test_a_short_training_is_run_whole_and_told_by_the_clock(script: Path) -> None:
+    """With all that no step holds: here 3 s at its end."""
+    world = world_of(script, costs={"cached-dataset": 0.4}, length=2_000, tail_s=3.0)
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0)
+    assert study.result is not None and study.result.total_speedup is not None
+    assert len(study.result.whole_s) == 8
+    assert study.result.total_speedup.mid == pytest.approx((4.5 + 6 + 3) / (4.5 + 2.4 + 3), rel=0.02)
+    assert "The whole training, 8 times from start to end" in conclusion(study).sentence
+    orders = [plan.always for plan in world.plans if plan.only_levers]
+    assert sum(not always for always in orders[::2]) == 4, "each is first as often as the other"
+    long = tune(world_of(script, costs={"cached-dataset": 0.4}, length=100_000), levers=("cached-dataset",))
+    assert long.result is not None and long.result.total_speedup is not None
+    assert not long.result.whole_s and "100,000 steps" in conclusion(long).sentence
+
+
+def test_what_fails_behind_the_last_step_is_found_by_whole_runs(script: Path) -> None:
+    world = world_of(script, costs={"cached-dataset": 0.4}, length=2_000, fails_at_end={"cached-dataset"})
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0)
+    assert accepted(study) == [] and study.patch is None
+    assert study.result is not None and "RuntimeError: planted at its end" in study.result.why
+
+
 def test_a_faster_step_that_leaves_the_whole_training_as_long_changes_nothing(script: Path) -> None:
     study = tune(world_of(script, costs={"cached-dataset": 0.5}), levers=("cached-dataset",), total_steps=30)
     assert accepted(study) == []

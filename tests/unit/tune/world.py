@@ -50,6 +50,10 @@ class World:
     costs: dict[str, float] = field(default_factory=dict)
     harms: dict[str, float] = field(default_factory=dict)
     fails: set[str] = field(default_factory=set)
+    fails_at_end: set[str] = field(default_factory=set)
+    """Names of levers under which the training fails behind its last step."""
+    tail_s: float = 0.0
+    """What the script takes behind its last step."""
     one_time_s: dict[str, float] = field(default_factory=dict)
     """Lever name -> seconds that its first step takes longer."""
     together: dict[frozenset[str], float] = field(default_factory=dict)
@@ -72,6 +76,7 @@ class World:
         self.plans += plans
         runs = [self.run(plan) for plan in plans]
         self.clock += self.start_s + sum(sum(run.step_s) + sum(run.first_steps_s) for run in runs)
+        self.clock += sum(run.whole_s - self.start_s for run in runs if run.whole_s is not None)
         return runs
 
     def now(self) -> float:
@@ -88,6 +93,8 @@ class World:
         if plan.replaced:
             always |= self.written_levers(plan)
         level = math.exp(rng.gauss(0, self.process_sd))
+        if plan.only_levers:
+            return self._whole(plan, always, level)
         wanted = plan.steps * len(plan.arms)
         total = wanted if self.length is None else min(wanted, self.length - plan.warmup)
         arms, blocks = _blocks(plan, total)
@@ -109,6 +116,7 @@ class World:
             always=plan.always,
             setup_s=self.start_s + sum(first[:1]),
             first_steps_s=first,
+            planned_steps=self.length,
             step_s=tuple(steps),
             phase_s=_phases(steps),
             arm=tuple(arms),
@@ -125,6 +133,15 @@ class World:
             rss_peak_bytes=300 << 20,
         )
         return _with_evidence(run, plan) if plan.evidence else run
+
+    def _whole(self, plan: Plan, always: set[str], level: float) -> Run:
+        """A training for real, to its end."""
+        assert self.length is not None
+        if always & self.fails_at_end:
+            return Run(status=Status.CRASHED, error="RuntimeError: planted at its end")
+        steps_s = self.length * self.step_s * level * self._cost(plan, always, 0)
+        once_s = 0.5 * level + sum(self.one_time_s.get(name, 0.0) for name in always)
+        return Run(status=Status.ENDED, whole_s=self.start_s + steps_s + once_s + self.tail_s)
 
     def written_levers(self, plan: Plan) -> set[str]:
         """What the patched text brings, read off it."""
