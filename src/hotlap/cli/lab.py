@@ -38,7 +38,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="of the experiment")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer: under 20 s on a quiet machine")
-    parser.add_argument("--gpu", action="append", metavar="NAME", help="a GPU to predict; may be given again")
+    parser.add_argument("--gpu", action="extend", type=words.several, metavar="NAME,NAME", help="GPUs to predict")
     parser.add_argument("--data", metavar="DIR", help="pinning, devices: folder with MNIST's files")
     parser.add_argument(
         "--budget", metavar="TIME", help="pinning, lorenz, transformer, checklist: time for what is tried"

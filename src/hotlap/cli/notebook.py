@@ -220,7 +220,7 @@ def _run_cell(line: str, cell: str) -> ShownStudy:
         raise UserError(f"%%hotlap: {error}.") from None
     with _script_of(cell) as script:
         if asked.action == "tune":
-            names = [name.strip() for name in asked.levers.split(",")] if asked.levers else None
+            names = cli_words.several(asked.levers) if asked.levers else None
             return tune(script.name, budget_s=cli_words.seconds(asked.budget, "--budget"), levers=names)
         return measure(
             script.name,

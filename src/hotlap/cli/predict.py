@@ -51,13 +51,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "an 80% interval. The script is not changed, and ends after the traced step.",
         examples=(
             "hotlap predict train.py",
-            "hotlap predict --gpu 4090 --gpu H100 --count 1,4 train.py",
+            "hotlap predict --gpu 4090,H100 --count 1,4 train.py",
             "hotlap predict --trace trace.json.gz --gpu H100",
         ),
         usage=_USAGE,
         training=True,
     )
-    parser.add_argument("--gpu", action="append", metavar="NAME", help="a device; may be given again")
+    parser.add_argument("--gpu", action="extend", type=words.several, metavar="NAME,NAME", help="devices")
     parser.add_argument("--count", default="1", metavar="N,N", help="numbers of GPUs, as 1,2,4 (default: 1)")
     parser.add_argument("--precision", metavar="NAME", help="fp32, fp32-ieee, tf32, fp16, bf16 (default: the script's)")
     parser.add_argument("--interconnect", choices=("nvlink", "pcie", "pcie-no-p2p"), help="how the GPUs are connected")

@@ -168,13 +168,18 @@ def memory(text: str | None, environ: Mapping[str, str]) -> int | None:
     return found
 
 
+def several(text: str) -> list[str]:
+    """ "a, b" -> ["a", "b"]."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def names(text: str, option: str) -> tuple[str, ...]:
     """ "a,b" -> ("a", "b").
 
     Raises:
         UserError: there is none.
     """
-    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    found = tuple(several(text))
     if not found:
         raise UserError(f"{option} names nothing. Give names as in {option} threads,cached-dataset.")
     return found

@@ -97,7 +97,7 @@ def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.Ca
 def test_an_hour_of_a_named_gpu_has_a_price_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--measured-on", "V100", "--measured-step", "1", "--steps-per-epoch", "3600", "--count", "1,2"]
     prices = ["--price", "7", "--price", "V100 SXM2 16GB=2"]
-    assert call("--workload", saved(tmp_path), "--gpu", "V100 SXM2 16GB", "--gpu", "A100", *options, *prices) == 0
+    assert call("--workload", saved(tmp_path), "--gpu", "V100 SXM2 16GB, A100", *options, *prices) == 0
     shown = capsys.readouterr().out
     (row,) = [line for line in shown.splitlines() if line.startswith("Tesla V100 SXM2 16GB ")]
     assert row.split()[-1] == "2.00"  # 3,600 steps of a second
