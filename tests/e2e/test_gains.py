@@ -40,6 +40,7 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     assert [lever["name"] for lever in document["result"]["levers"]] == ["cached-dataset"], done.stderr
     assert document["result"]["verdict"] == "UNHARMED"
     assert document["result"]["speedup"]["low"] > 1.02
+    assert len(document["result"]["whole_s"]) >= 4, "a training of seconds is run whole"
     assert "bit-equal" in document["result"]["why"]
     assert {trial["kind"] for trial in document["trials"]} >= {"lever", "patch"}
     for shown in ("input-bound", "Upper bounds", "accepted", "passes", "+++ b/late_items.py", "hotlap apply"):

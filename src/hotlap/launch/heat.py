@@ -246,7 +246,7 @@ class _Child:
             stdout=self._stdout.text(),
             stderr=self._stderr.text(),
         )
-        if self.plan.only_levers and self.status is None and self._ended_at is not None:
+        if found.status is Status.ENDED and self.plan.only_levers and self._ended_at is not None:
             found = replace(found, whole_s=self._ended_at - self._begun_at)
         return replace(found, forked=isinstance(self.process, Forked))
 
