@@ -113,6 +113,31 @@ def test_random_numbers_before_and_after_the_import_of_torch_are_the_same(launch
     assert seen(fork) == seen(afresh)
 
 
+RUN_AS_MODULE = """
+import sys
+early = "torch" in sys.modules
+import torch
+from hotlap.data import wrapper
+print(early, wrapper.at_work is sys.modules["hotlap.at_work"], file=sys.stderr, flush=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(40):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_module_that_is_run_imports_torch_itself_and_all_of_hotlap_once(launcher: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RUN_AS_MODULE)
+    plan = plan_for("-m", "train", cwd=tmp_path, steps=1000)
+    afresh, fork = run(launcher, plan), run(launcher, plan)
+    assert not afresh.forked
+    assert fork.forked
+    assert afresh.output == "False True"
+    assert seen(fork) == seen(afresh)
+
+
 WRAPPER = """
 import random
 early = random.random()

@@ -168,10 +168,11 @@ class Preloaded:
             return None
         # What a callback imports comes alone: what the script imports has not come so far.
         due = [k for k in self._hidden if k == last or (k < last and not self._showing)]
-        self._hidden = [k for k in self._hidden if k not in due]
         outermost, self._showing = not self._showing, True
         for k in due:
-            _show(self._groups[k])
+            if k in self._hidden:  # else a callback of one before it has asked for it
+                self._hidden.remove(k)
+                _show(self._groups[k])
         self._showing = not outermost
         if not self._hidden:
             self._restore()

@@ -69,7 +69,9 @@ def _preload(record: dict[str, Any]) -> Preloaded:
     _check_names(record)
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # installed packages may lie in the user's folder
     try:
-        preloaded = Preloaded([name for name, origin in record["modules"] if origin], users=frozenset(record["users"]))
+        names = [name for name, origin in record["modules"] if origin]
+        # Python itself imports runpy before a module that is run by `-m`, and torch imports it too.
+        preloaded = Preloaded(["runpy", *names], users=frozenset(record["users"]))
     finally:
         sys.dont_write_bytecode = writes
     for name, origin in record["modules"]:
