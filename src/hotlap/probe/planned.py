@@ -3,7 +3,7 @@
 `for epoch in range(args.epochs)` around `for batch in loader`: the iterables of the loops that are under way are worked
 out from the variables of their frames. Only what cannot do anything is worked out: names, attributes that lie in an
 object's own dictionary, whole numbers and arithmetic on them, `len` and `range` of such, and the usual wrappers of an
-iterable (enumerate, tqdm). A `while` loop, or anything else, is not known.
+iterable (enumerate, tqdm). A `while` loop, a comprehension, or anything else, is not known.
 """
 
 import ast
@@ -27,6 +27,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.FloorDiv: operator.floordiv,
 }
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _CONTAINERS = frozenset({list, tuple, dict, range})
 
 
@@ -48,7 +49,7 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: 
             if said is not None:
                 return said
             for loop in _loops_around(outer) if is_users(outer.f_code.co_filename) else ():
-                if isinstance(loop, ast.While):
+                if not isinstance(loop, ast.For):
                     return None
                 count, of_loader = _count(loop.iter, outer, num_batches)
                 over_loader |= of_loader
@@ -91,17 +92,21 @@ _TRAINERS: Mapping[str, Callable[[Any], int | None]] = {
 }
 
 
-def _loops_around(frame: FrameType) -> list[ast.For | ast.While]:
-    """Loops of the frame's own function in whose body it stands, the innermost first."""
-    found: list[ast.For | ast.While] = []
-    node: ast.AST | None = _parsed(frame.f_code.co_filename)
+def _loops_around(frame: FrameType) -> list[ast.AST]:
+    """Loops and comprehensions of the frame's own function in which it stands, the innermost loop first."""
+    found: list[ast.AST] = []
+    statement: ast.AST = _parsed(frame.f_code.co_filename)
+    node: ast.AST | None = statement
     while node is not None:
         inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, frame.f_lineno)), None)
         if isinstance(inner, _FUNCTIONS):
             found.clear()
         elif isinstance(inner, ast.For | ast.While) and any(_holds(part, frame.f_lineno) for part in inner.body):
             found.insert(0, inner)
+        if isinstance(inner, ast.stmt):
+            statement = inner
         node = inner
+    found += [one for one in ast.walk(statement) if isinstance(one, _COMPREHENSIONS) and _holds(one, frame.f_lineno)]
     return found
 
 

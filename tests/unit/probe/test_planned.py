@@ -61,6 +61,8 @@ def test_loops_over_ranges_and_loaders_are_counted(tmp_path: Path, body: str, st
         "import itertools\nfor e in itertools.count():\n    train(e)\n    break",
         "for e in range(Settings().epochs):\n    train(e)",  # it may be a property
         "step()",
+        "scores = [train(fold) for fold in (1, 2)]",
+        "for seed in (1, 2):\n    print([\n        train(fold)\n        for fold in (1, 2)\n    ])",
     ],
 )
 def test_what_the_source_does_not_say_is_not_known(tmp_path: Path, body: str) -> None:
