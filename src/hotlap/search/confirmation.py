@@ -119,7 +119,7 @@ class Confirmation:
     def _nothing(self, why: str, verdict: Verdict) -> None:
         self._log.change("result", result=unchanged(why, verdict))
 
-    def _patch(self) -> source.Patched:
+    def _patch(self) -> "source.Patched":
         """What was compared, as it is handed over; no change where all levers are variables of the environment."""
         edits = levers.edits_of(self._stack, facts(self._log.study))
         return source.patch(edits, root=Path(self._log.options.cwd))
