@@ -63,12 +63,6 @@ def test_every_watch_sees_what_it_is_for(launcher: Launcher) -> None:
         assert found.cpu.main > 0
 
 
-def test_the_worst_fault_comes_first(launcher: Launcher) -> None:
-    found = run(launcher, "late_items.py", *MINE)
-    codes = [finding.code for finding in rules.check(found)]
-    assert codes[0] == "input-bound"
-
-
 def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(launcher: Launcher) -> None:
     found = run(launcher, "reinforce.py", "memory", "calls", "distributions", "lines")
     assert found.status is Status.COMPLETE, found.error

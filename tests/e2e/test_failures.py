@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,44 +43,63 @@ if __name__ == "__main__":
 """
 
 
-def train(folder: Path, *ways: dict[str, str], timeout_s: float = 400.0, limit_s: float = 400.0) -> list[Run]:
-    """One training for each way, all at the same time."""
-    plans = []
-    for number, way in enumerate(ways):
-        script = folder / f"train{number}.py"
-        script.write_text(LOOP.format(**{"in_training": "pass", "in_worker": "pass", "workers": "0", **way}))
-        plans.append(Plan(command=(sys.executable, str(script)), cwd=str(folder), out="", steps=500, warmup=5))
+def text_of(**way: str) -> str:
+    return LOOP.format(**{"in_training": "pass", "in_worker": "pass", "workers": "0", **way})
+
+
+def plan_for(script: Path) -> Plan:
+    return Plan(command=(sys.executable, str(script)), cwd=str(script.parent), out="", steps=500, warmup=5)
+
+
+def train(folder: Path, *, timeout_s: float = 400.0, limit_s: float = 400.0, **way: str) -> Run:
+    """One training, in a process of its own."""
+    script = folder / "train.py"
+    script.write_text(text_of(**way))
     with Launcher(environment=lambda plan: {}, folders=[folder], timeout_s=timeout_s) as launcher:
-        return launcher(plans, limit_s=limit_s)
+        (run,) = launcher([plan_for(script)], limit_s=limit_s)
+    return run
 
 
-@pytest.mark.parametrize(
-    ("words", "kind", "says"),
-    [
-        ({"in_training": "torch.empty(1 << 50)"}, Failure.HOST_MEMORY, "allocate memory"),
-        ({"in_training": "bytearray(1 << 50)"}, Failure.HOST_MEMORY, "MemoryError"),
-        ({"in_training": "os.kill(os.getpid(), signal.SIGKILL)"}, Failure.HOST_MEMORY, "SIGKILL"),
-        ({"in_training": "os.abort()"}, Failure.CRASHED, "ended by SIGABRT, in train0.py, line 18"),
-        ({"in_worker": "os._exit(3)", "workers": "2"}, Failure.LOST_WORKERS, "lost its workers"),
-        (
-            {"in_worker": "os.kill(os.getpid(), signal.SIGKILL)", "workers": "2"},
-            Failure.LOST_WORKERS,
-            "lost its workers",
-        ),
-        ({"in_training": "raise torch.OutOfMemoryError('CUDA out of memory.')"}, Failure.DEVICE_MEMORY, "GPU's memory"),
-    ],
+WAYS = (
+    ({"in_training": "torch.empty(1 << 50)"}, Failure.HOST_MEMORY, "allocate memory"),
+    ({"in_training": "bytearray(1 << 50)"}, Failure.HOST_MEMORY, "MemoryError"),
+    ({"in_training": "os.kill(os.getpid(), signal.SIGKILL)"}, Failure.HOST_MEMORY, "SIGKILL"),
+    ({"in_training": "os.abort()"}, Failure.CRASHED, "ended by SIGABRT, in train.py, line 18"),
+    ({"in_worker": "os._exit(3)", "workers": "2"}, Failure.LOST_WORKERS, "lost its workers"),
+    (
+        {"in_worker": "os.kill(os.getpid(), signal.SIGKILL)", "workers": "2"},
+        Failure.LOST_WORKERS,
+        "lost its workers",
+    ),
+    ({"in_training": "raise torch.OutOfMemoryError('CUDA out of memory.')"}, Failure.DEVICE_MEMORY, "GPU's memory"),
 )
-def test_each_way_to_fail_is_told_from_the_others(
-    tmp_path: Path, words: dict[str, str], kind: Failure, says: str
-) -> None:
-    assert_failed(train(tmp_path, words)[0], kind, says)
+
+
+def test_each_way_to_fail_is_told_from_the_others(tmp_path: Path) -> None:
+    """As the trials of a study, which are forks where they can be, behind a run that comes to its end."""
+    script = tmp_path / "train.py"
+    script.write_text(text_of(in_training="break"))
+    plan = plan_for(script)
+    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:
+        (ended,) = launcher([plan], limit_s=400.0)
+        assert ended.status is Status.ENDED
+        # A lever that writes into the script, or a check whether it changed, needs to know which file it is.
+        assert next(iter(ended.sources)) == str(script.resolve())
+        for way, kind, says in WAYS:
+            (run,) = launcher([replace(plan, replaced={str(script): text_of(**way)})], limit_s=400.0)
+            assert_failed(run, kind, says)
+
+
+def test_a_process_of_its_own_that_is_killed_is_told_as_well(tmp_path: Path) -> None:
+    way, kind, says = WAYS[2]
+    assert_failed(train(tmp_path, **way), kind, says)
 
 
 @pytest.mark.parametrize("where", ["in_training", "in_worker"])
 def test_a_training_that_hangs_is_ended(tmp_path: Path, much_later: Path, where: str) -> None:
     # Its last step is seen within the second, then there are no more.
     hangs = f"time.sleep(1.0), open({str(much_later)!r}, 'w').close(), time.sleep(600)"
-    (run,) = train(tmp_path, {where: hangs, "workers": "1"}, timeout_s=500.0, limit_s=5000.0)
+    run = train(tmp_path, **{where: hangs, "workers": "1"}, timeout_s=500.0, limit_s=5000.0)  # type: ignore[arg-type]
     assert_failed(run, Failure.HUNG, "then none for too long")
 
 
@@ -92,7 +112,7 @@ def assert_failed(run: Run, kind: Failure, says: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's score of who goes first is Linux's")
 def test_where_memory_runs_out_the_trial_goes_before_hotlap(tmp_path: Path) -> None:
-    (run,) = train(tmp_path, {"in_training": "raise ValueError(open('/proc/self/oom_score_adj').read().strip())"})
+    run = train(tmp_path, in_training="raise ValueError(open('/proc/self/oom_score_adj').read().strip())")
     assert "1000" in (run.error or "")
 
 
@@ -119,10 +139,3 @@ def test_a_trial_that_runs_out_of_memory_is_a_state_and_the_study_goes_on(tmp_pa
     assert not trial["accepted"]
     assert document["state"] == "complete"
     assert document["result"]["levers"] == []
-
-
-def test_a_script_that_came_to_its_end_is_still_known(tmp_path: Path) -> None:
-    """A lever that writes into the script, or a check whether it changed, needs to know which file it is."""
-    (run,) = train(tmp_path, {"in_training": "break"})
-    assert run.status is Status.ENDED
-    assert next(iter(run.sources)) == str((tmp_path / "train0.py").resolve())

@@ -21,7 +21,7 @@ SCRIPT = SCRIPTS / "refused.py"
 SAVED = SCRIPTS / "saved.py"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def launcher() -> Iterator[Launcher]:
     with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
         yield launcher
@@ -59,13 +59,6 @@ def test_a_loss_that_is_nan_from_the_start_leaves_nothing_to_pass(launcher: Laun
     assert losses and all(loss != loss for loss in losses)  # noqa: PLR0124 - NaN is what differs from itself
 
 
-@pytest.fixture(scope="module")
-def saving(launcher: Launcher) -> GateRuns:
-    """Judges changes of a script that makes more than trained weights; its baseline runs are made once."""
-    options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
-    return gate_runs_of(launcher, options, replace(SIZES, evidence_steps=60))
-
-
 UNSEEN_IN_THE_LOSS = {
     "an average of the weights that is not updated": ("            average.update(model)\n", "", "Average.shadow"),
     "an averaged copy that is not updated": (
@@ -84,16 +77,16 @@ UNSEEN_IN_THE_LOSS = {
 }
 
 
-@pytest.mark.parametrize("name", UNSEEN_IN_THE_LOSS)
-def test_what_no_training_loss_shows_is_refused(saving: GateRuns, name: str) -> None:
-    old, new, said = UNSEEN_IN_THE_LOSS[name]
+def test_what_no_training_loss_shows_is_refused_and_another_text_is_not(launcher: Launcher) -> None:
+    """A script that makes more than trained weights. One test for all: the baseline runs are made once, and others are
+    forks only where no variable of the environment differs, which one of pytest's does from test to test."""
+    options = Options(command=(sys.executable, str(SAVED)), cwd=str(SCRIPTS), title=SAVED.name)
+    saving = gate_runs_of(launcher, options, replace(SIZES, evidence_steps=60))
     text = SAVED.read_text()
-    assert old in text
-    ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)})
-    assert ruling.verdict is Verdict.HARMED
-    assert said in ruling.why
-
-
-def test_the_same_script_by_another_text_passes(saving: GateRuns) -> None:
-    ruling = saving.judge((), replaced={str(SAVED): f"{SAVED.read_text()}# nothing changed\n"})
-    assert ruling.verdict is Verdict.UNHARMED
+    for name, (old, new, said) in UNSEEN_IN_THE_LOSS.items():
+        assert old in text
+        ruling = saving.judge((), replaced={str(SAVED): text.replace(old, new)})
+        assert ruling.verdict is Verdict.HARMED, name
+        assert said in ruling.why, name
+    same = saving.judge((), replaced={str(SAVED): f"{text}# nothing changed\n"})
+    assert same.verdict is Verdict.UNHARMED

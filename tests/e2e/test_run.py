@@ -134,24 +134,20 @@ def keep(study: Study, folder: Path, *, name: str = "train-1") -> None:
     save(study, folder / ".hotlap" / name / "study.json")
 
 
-def test_the_training_runs_for_real_under_the_levers(project: Path) -> None:
-    done = hotlap("train.py", "--lr", "0.1", cwd=project, stdin="a line")
+def test_the_training_runs_for_real_under_the_levers_in_as_much_memory_as_the_study_had(project: Path) -> None:
+    study = study_of(project, command=("train.py", "--memory"))
+    assert study.machine is not None
+    keep(replace(study, machine=replace(study.machine, memory_limit_bytes=3_000_000_000)), project)
+    done = hotlap("train.py", "--memory", cwd=project, stdin="a line")
     assert done.returncode == 7, done.stderr
     assert done.stdout.splitlines() == [
         "threads 3 fused True",
-        "argv ['train.py', '--lr', '0.1'] __main__ train.py stdin a line",
+        "argv ['train.py', '--memory'] __main__ train.py stdin a line",
+        "memory 3000000000",
     ]
     assert done.stderr == "to standard error\n"
     assert (project / "written.txt").read_text() == "for real"
     assert (project / "train.py").read_text() == SCRIPT
-
-
-def test_the_training_may_take_as_much_memory_as_the_study_had_unless_it_is_told(project: Path) -> None:
-    study = study_of(project, command=("train.py", "--memory"))
-    assert study.machine is not None
-    keep(replace(study, machine=replace(study.machine, memory_limit_bytes=3_000_000_000)), project)
-    assert "memory 3000000000\n" in hotlap("train.py", "--memory", cwd=project).stdout
-    assert "memory 2000000000\n" in hotlap("--memory", "2GB", "train.py", "--memory", cwd=project).stdout
 
 
 def test_signals_reach_the_training_and_how_it_ends_is_seen(project: Path) -> None:
@@ -199,9 +195,10 @@ def _other(folder: Path, **fields: object) -> None:
 
 def test_other_arguments_are_refused_unless_they_are_wanted(project: Path, refused: Callable[..., str]) -> None:
     assert "it was studied as `train.py --lr 0.1`" in refused("train.py", "--lr", "0.2", cwd=project)
-    done = hotlap("--allow-different", "train.py", "--lr", "0.2", cwd=project)
+    done = hotlap("--allow-different", "--memory", "2GB", "train.py", "--memory", cwd=project)
     assert done.returncode == 7, done.stderr
     assert "threads 3" in done.stdout
+    assert "memory 2000000000\n" in done.stdout
 
 
 def test_the_newest_complete_study_of_these_very_words_counts(project: Path) -> None:

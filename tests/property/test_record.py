@@ -53,7 +53,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     return st.builds(hint, **{**fields, **({"schema": st.just(SCHEMA)} if "schema" in fields else {})})
 
 
-arbitrary = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+arbitrary = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 
 @given(run=values(Run))

@@ -19,7 +19,7 @@ st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 @given(study=st.from_type(Study))
 # A study is large: to shrink a failing one would take minutes, and its fields are printed anyway.
 @settings(
-    max_examples=30,
+    max_examples=15,
     suppress_health_check=list(HealthCheck),
     phases=[hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate],
 )

@@ -99,8 +99,9 @@ class World:
         total = wanted if self.length is None else min(wanted, self.length - plan.warmup)
         arms, blocks = _blocks(plan, total)
         block_noise = {block: math.exp(rng.gauss(0, self.block_sd)) for block in set(blocks)}
+        costs = [self._cost(plan, always, arm) for arm in range(len(plan.arms))]
         steps = [
-            self.step_s * level * block_noise[block] * self._cost(plan, always, arm) * rng.lognormvariate(0, 0.02)
+            self.step_s * level * block_noise[block] * costs[arm] * rng.lognormvariate(0, 0.02)
             for arm, block in zip(arms, blocks, strict=True)
         ]
         first = self._first_steps(plan, always, level)
