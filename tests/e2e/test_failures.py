@@ -51,7 +51,7 @@ def plan_for(script: Path) -> Plan:
     return Plan(command=(sys.executable, str(script)), cwd=str(script.parent), out="", steps=500, warmup=5)
 
 
-def train(folder: Path, *, timeout_s: float = 400.0, limit_s: float = 400.0, **way: str) -> Run:
+def train(folder: Path, way: dict[str, str], *, timeout_s: float = 400.0, limit_s: float = 400.0) -> Run:
     """One training, in a process of its own."""
     script = folder / "train.py"
     script.write_text(text_of(**way))
@@ -92,14 +92,14 @@ def test_each_way_to_fail_is_told_from_the_others(tmp_path: Path) -> None:
 
 def test_a_process_of_its_own_that_is_killed_is_told_as_well(tmp_path: Path) -> None:
     way, kind, says = WAYS[2]
-    assert_failed(train(tmp_path, **way), kind, says)
+    assert_failed(train(tmp_path, way), kind, says)
 
 
 @pytest.mark.parametrize("where", ["in_training", "in_worker"])
 def test_a_training_that_hangs_is_ended(tmp_path: Path, much_later: Path, where: str) -> None:
     # Its last step is seen within the second, then there are no more.
     hangs = f"time.sleep(1.0), open({str(much_later)!r}, 'w').close(), time.sleep(600)"
-    run = train(tmp_path, **{where: hangs, "workers": "1"}, timeout_s=500.0, limit_s=5000.0)  # type: ignore[arg-type]
+    run = train(tmp_path, {where: hangs, "workers": "1"}, timeout_s=500.0, limit_s=5000.0)
     assert_failed(run, Failure.HUNG, "then none for too long")
 
 
@@ -112,7 +112,7 @@ def assert_failed(run: Run, kind: Failure, says: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's score of who goes first is Linux's")
 def test_where_memory_runs_out_the_trial_goes_before_hotlap(tmp_path: Path) -> None:
-    run = train(tmp_path, in_training="raise ValueError(open('/proc/self/oom_score_adj').read().strip())")
+    run = train(tmp_path, {"in_training": "raise ValueError(open('/proc/self/oom_score_adj').read().strip())"})
     assert "1000" in (run.error or "")
 
 

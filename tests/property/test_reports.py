@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 
 from hotlap.record import Interval, Phase, Prediction, Run, Status, Study
 from hotlap.report import charts, devices, html, lanes, markdown, terminal, trace
+from tests.property.test_record import values
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.0, 1e308, -1e308, 5e-324])
-# JSON has no NaN, and its integers are read into 64 bits.
-st.register_type_strategy(float, numbers)
-st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 
 
-@given(study=st.from_type(Study))
+@given(study=values(Study))
 # A study is large: to shrink a failing one would take minutes, and its fields are printed anyway.
 @settings(
-    max_examples=15,
+    max_examples=30,
     suppress_health_check=list(HealthCheck),
     phases=[hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate],
 )

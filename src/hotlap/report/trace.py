@@ -75,7 +75,7 @@ def _recorded(number: int, run: Run, excerpt: Excerpt) -> Iterator[Event]:
         number, "recorded", {_STEPS: "steps"} | {thread: clean_line(lane) for lane, thread in lanes.items()}
     )
     end_s = 0.0
-    for index in range(excerpt.first, min(excerpt.first + excerpt.num_steps, len(run.step_s))):
+    for index in range(max(0, excerpt.first), min(excerpt.first + excerpt.num_steps, len(run.step_s))):
         begin_s, end_s = end_s, end_s + run.step_s[index]
         yield _slice(number, _STEPS, f"step {index}", begin_s, end_s, {"step": index})
     free_s = dict.fromkeys(lanes, 0.0)
