@@ -13,7 +13,7 @@ FEWEST = 4
 _MUCH = 1.5
 
 # Part of the budget that the end of a study keeps free for them. Where they take longer, they are made of what is left.
-_SHARE = 0.2
+_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
