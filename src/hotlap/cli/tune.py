@@ -50,6 +50,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="steps that your training makes, for its total time (default: its own, where it ends or its loops say)",
     )
     parser.add_argument("--memory", metavar="SIZE", help=words.MEMORY_HELP)
+    parser.add_argument(
+        "--on",
+        metavar="WHERE",
+        help="run on nodes of a cluster, not here: slurm, or slurm:PARTITION",
+    )
+    parser.add_argument(
+        "-N", "--nodes", default="1", metavar="N", help="with --on: nodes at the same time (default: 1)"
+    )
     parser.add_argument("--seed", default="0", metavar="N", help="seed for scripts that set none (default: 0)")
     parser.add_argument("--fresh", action="store_true", help="start over; do not go on with an interrupted study")
     words.add_display(parser)
@@ -132,6 +140,10 @@ class _Tuning:
         self._args = args
         self._options = options
         self._aim = aim
+        self._backend = words.backend(args.on) if args.on is not None else None
+        self._nodes = words.whole_number(args.nodes, "--nodes", least=1)
+        if self._backend is None and self._nodes > 1:
+            raise UserError("--nodes goes with --on: it says how many nodes of a cluster are used at the same time.")
         created = shelf.now()
         study = Study(
             command=shelf.recorded(args.tail),
@@ -179,9 +191,19 @@ class _Tuning:
         from hotlap.tune import StudyLog, tuned
 
         bench, options = self._bench, self._options
-        seen = replace(machine.look(), memory_limit_bytes=options.memory_bytes)
-        with bench.launching(self._aim, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes) as launcher:
-            bench.study = tuned(StudyLog(bench.study, options, seen, launcher, bench))
+        timeout_s, memory_bytes = options.timeout_s, options.memory_bytes
+        if self._backend is None:
+            seen = replace(machine.look(), memory_limit_bytes=memory_bytes)
+            with bench.launching(self._aim, timeout_s=timeout_s, memory_bytes=memory_bytes) as launcher:
+                bench.study = tuned(StudyLog(bench.study, options, seen, launcher, bench))
+            return
+        placing = bench.placing(
+            self._aim, self._backend, nodes=self._nodes, timeout_s=timeout_s, memory_bytes=memory_bytes
+        )
+        with placing as placed:
+            bench.doing(f"waiting for a node of {self._backend.name}")
+            seen = replace(placed.machine(), memory_limit_bytes=memory_bytes)
+            bench.study = tuned(StudyLog(bench.study, options, seen, placed, bench, now=placed.now))
 
     def _show_known(self, study: "Study") -> None:
         for part in ("baseline", "findings", "ceilings", "noise"):

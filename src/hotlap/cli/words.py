@@ -4,9 +4,13 @@ import argparse
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hotlap.errors import UserError
 from hotlap.units import num_bytes
+
+if TYPE_CHECKING:
+    from hotlap.launch import Backend
 
 # Below it nothing could be done, and "8" was meant to be gigabytes.
 _LEAST_MEMORY_BYTES = 1_000_000
@@ -166,6 +170,20 @@ def memory(text: str | None, environ: Mapping[str, str]) -> int | None:
     if found is None or found < _LEAST_MEMORY_BYTES:
         raise UserError(f"{option} {text} is not a size from 1MB. Give one as in {option} 8GB or {option} 500MB.")
     return found
+
+
+def backend(text: str) -> "Backend":
+    """What `--on` names.
+
+    Raises:
+        UserError: there is no such scheduler.
+    """
+    from hotlap.launch import Slurm
+
+    name, _, where = text.partition(":")
+    if name != "slurm":
+        raise UserError(f"--on {text} is not known. There is: --on slurm, or --on slurm:PARTITION.")
+    return Slurm(where or None)
 
 
 def several(text: str) -> list[str]:

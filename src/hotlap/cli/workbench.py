@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hotlap.cli.live import Live
     from hotlap.cli.shelf import Shelf
     from hotlap.cli.target import Target
-    from hotlap.launch import Launcher
+    from hotlap.launch import Backend, Launcher, Placed
     from hotlap.record import Plan, Study
 
 Render = Callable[["Study"], str]
@@ -177,10 +177,9 @@ class Workbench:
         """Starts runs that change nothing of the user's; what could not be protected is told in a warning."""
         from hotlap.launch import Launcher
 
-        folders = [self.cwd, *([aim.script.resolve().parent] if aim.script else [])]
         with Launcher(
             environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
-            folders=folders,
+            folders=self._folders(aim),
             timeout_s=timeout_s,
             interrupted=lambda: self.interrupt.asked,
             templates=True,
@@ -188,6 +187,27 @@ class Workbench:
             yield launcher
             self._warn(launcher.not_enclosed, _not_enclosed)
             self._warn(launcher.why_afresh, _afresh)
+
+    @contextmanager
+    def placing(
+        self, aim: "Target", backend: "Backend", *, nodes: int, timeout_s: float, memory_bytes: int | None
+    ) -> Iterator["Placed"]:
+        """The same on nodes of a cluster."""
+        from hotlap.launch import Order, Placed
+
+        with Placed(
+            backend,
+            self._shelf.folder / "jobs",
+            nodes=nodes,
+            order=Order(folders=tuple(map(str, self._folders(aim))), timeout_s=timeout_s, memory_bytes=memory_bytes),
+            interrupted=lambda: self.interrupt.asked,
+        ) as placed:
+            yield placed
+            self._warn(placed.not_enclosed, _not_enclosed)
+
+    def _folders(self, aim: "Target") -> list[Path]:
+        """The user's, which no run may change."""
+        return [self.cwd, *([aim.script.resolve().parent] if aim.script else [])]
 
     def _warn(self, why: str | None, sentence: Callable[[str], str]) -> None:
         if why:

@@ -122,11 +122,12 @@ def compare(
         still = [effect for effect in effects if effect.open]
         if not still:
             return
-        heat = executor.heat(replace(design, arms=(design.arms[0], *(effect.arm for effect in still))))
-        lost = heat.base_failure is not None or any(map(_was_stopped, heat.failures))
-        again = lost and num_lost < _MOST_LOST
-        number, num_lost = number + (not again), num_lost + again
-        _note(still, heat, lambda ratios: rule.progress(ratios, pooled), again=again)
+        arms = (design.arms[0], *(effect.arm for effect in still))
+        for heat in executor.heats(replace(design, arms=arms), min(executor.nodes, rule.planned - number)):
+            lost = heat.base_failure is not None or any(map(_was_stopped, heat.failures))
+            again = lost and num_lost < _MOST_LOST
+            number, num_lost = number + (not again), num_lost + again
+            _note(still, heat, lambda ratios: rule.progress(ratios, pooled), again=again)
 
 
 def _was_stopped(why: Failed | None) -> bool:
@@ -142,6 +143,7 @@ def _note(still: Sequence[Effect], heat: Heat, progress: Callable[[Sequence[floa
         if ratio is not None and failure is None:
             effect.log_ratios.append(ratio)
             effect.runs.append((heat.runs[0], heat.runs[k + 1 if len(heat.runs) > 1 else 0]))
-            effect.progress = progress(effect.log_ratios)
+            if effect.open:  # what was decided by a heat beside this one stays so
+                effect.progress = progress(effect.log_ratios)
         elif not (again and (heat.base_failure is not None or _was_stopped(failure))):
             effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")

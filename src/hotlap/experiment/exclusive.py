@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hotlap.experiment.design import Runs
+from hotlap.experiment.nodes import Heat, nodes_of, run_heats
 from hotlap.record import Plan, Run, Status
 
 # What Python, libuv (torch.distributed), gRPC, SQLite and file locks say when another process was first.
@@ -27,22 +28,35 @@ class Exclusive:
         self._several = several
         self._alone = False
 
+    @property
+    def nodes(self) -> int:
+        """As `hotlap.experiment.nodes.Nodes`."""
+        return nodes_of(self._runs)
+
     def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
         """As `hotlap.experiment.Runs`."""
-        if len(plans) == 1:
-            return self._runs(plans, limit_s=limit_s)
-        if not self._alone:
-            found = self._runs(plans, limit_s=limit_s)
-            reason = _in_the_way(found, several=self._several())
-            if reason is None:
-                return found
-            self._alone = True
-            self._warn(
-                f"Two of these trainings cannot run at the same time ({reason}), so they are compared one after the "
-                "other, which takes longer to tell small gains from noise."
-            )
-        each_s = limit_s / len(plans)
-        return [self._runs([replace(plan, turn=None)], limit_s=each_s)[0] for plan in plans]
+        return self.many([plans], limit_s=limit_s)[0]
+
+    def many(self, heats: Sequence[Heat], *, limit_s: float) -> list[list[Run]]:
+        """As `hotlap.experiment.nodes.Nodes`."""
+        if self._alone:
+            return run_heats(self._runs, [_one_by_one(plans) for plans in heats], limit_s=limit_s)
+        found = run_heats(self._runs, heats, limit_s=limit_s)
+        reason = next(
+            filter(None, (_in_the_way(runs, several=self._several()) for runs in found if len(runs) > 1)), None
+        )
+        if reason is None:
+            return found
+        self._alone = True
+        self._warn(
+            f"Two of these trainings cannot run at the same time ({reason}), so they are compared one after the "
+            "other, which takes longer to tell small gains from noise."
+        )
+        return self.many(heats, limit_s=limit_s)
+
+
+def _one_by_one(plans: Heat) -> list[Plan]:
+    return [replace(plan, turn=None) for plan in plans]
 
 
 def _in_the_way(found: Sequence[Run], *, several: bool) -> str | None:

@@ -9,6 +9,7 @@ from hotlap.errors import UserError
 from hotlap.experiment.design import Arm, Design, Runs, Sizes
 from hotlap.experiment.edited import EditedScript, Stack
 from hotlap.experiment.failure import Failed, failed
+from hotlap.experiment.nodes import nodes_of, run_heats
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
@@ -74,6 +75,11 @@ class Executor:
         self.sizes = sizes
         """What heats are planned by."""
 
+    @property
+    def nodes(self) -> int:
+        """Heats that may run at the same time."""
+        return nodes_of(self._runs)
+
     def estimate_s(self, num_arms: int = 2, *, switched: bool = False, afresh: bool = False) -> float:
         """What a heat will take, as far as earlier ones tell."""
         return self._pace.factor * self.sizes.heat_s(num_arms, switched=switched, afresh=afresh)
@@ -92,23 +98,36 @@ class Executor:
         Raises:
             UserError: an arm is `unwritten`.
         """
-        limit_s = self._limit(self._pace.factor * self._expected_s(design))
-        self._order_seed += 1
-        plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
-        begun = self._now()
-        runs = self.together(plans, turn=self.sizes.block, limit_s=limit_s)
-        self._learn(design, runs, took_s=self._now() - begun)
-        return _of_arms(runs[0], design) if design.switched else _of_processes(runs)
+        return self.heats(design, 1)[0]
 
-    def together(self, plans: Sequence[Plan], *, turn: int, limit_s: float) -> list[Run]:
-        """Processes that take turns of so many steps, where memory holds all; else one after the other, and none of
-        them always first."""
-        if len(plans) == 1:
-            return self._runs(plans, limit_s=limit_s)
-        if len(plans) <= self.sizes.together:
-            taking_turns = [replace(plan, turn=Turn(steps=turn, ready="", go="")) for plan in plans]
-            return self._runs(taking_turns, limit_s=limit_s)
-        return next(self._in_turn(plans, limit_s=limit_s / len(plans)))
+    def heats(self, design: Design, count: int) -> list[Heat]:
+        """So many of it, on as many nodes.
+
+        Raises:
+            UserError: as `heat`.
+        """
+        limit_s = self._limit(self._pace.factor * self._expected_s(design))
+        planned = []
+        for _ in range(count):
+            self._order_seed += 1
+            planned.append(design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed))
+        begun = self._now()
+        found = self.together(planned, turn=self.sizes.block, limit_s=limit_s)
+        self._learn(design, [run for runs in found for run in runs], took_s=self._now() - begun)
+        return [_of_arms(runs[0], design) if design.switched else _of_processes(runs) for runs in found]
+
+    def together(self, groups: Sequence[Sequence[Plan]], *, turn: int, limit_s: float) -> list[list[Run]]:
+        """Groups of processes that take turns of so many steps, where memory holds them; else they run one after the
+        other, and none of them is always first. Several groups: each on a node of its own."""
+        if max(map(len, groups)) == 1:
+            return run_heats(self._runs, groups, limit_s=limit_s)
+        if max(map(len, groups)) <= self.sizes.together:
+            tokens = [[replace(plan, turn=Turn(steps=turn, ready="", go="")) for plan in plans] for plans in groups]
+            return run_heats(self._runs, tokens, limit_s=limit_s)
+        orders = [next(rounds(len(plans), plans[0].order_seed)) for plans in groups]
+        in_order = [[plans[k] for k in order] for plans, order in zip(groups, orders, strict=True)]
+        brought = run_heats(self._runs, in_order, limit_s=limit_s)
+        return [_restored(runs, order) for runs, order in zip(brought, orders, strict=True)]
 
     def whole(self, design: Design, *, limit_s: float) -> Iterator[list[Run]]:
         """Whole trainings for real, one after the other: one of each arm, as often as asked for. `limit_s`: of one.
@@ -118,12 +137,10 @@ class Executor:
         """
         self._order_seed += 1
         plans = design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed)
-        return self._in_turn([replace(plan, only_levers=True) for plan in plans], limit_s=limit_s)
-
-    def _in_turn(self, plans: Sequence[Plan], *, limit_s: float) -> Iterator[list[Run]]:
         for order in rounds(len(plans), self._order_seed):
-            alone = {k: self._runs([plans[k]], limit_s=limit_s)[0] for k in order}
-            yield [alone[k] for k in range(len(plans))]
+            heat = [replace(plans[k], only_levers=True) for k in order]
+            (runs,) = run_heats(self._runs, [heat], limit_s=limit_s * len(plans))
+            yield _restored(runs, order)
 
     def _learn(self, design: Design, runs: Sequence[Run], *, took_s: float) -> None:
         """Starts first: the pace is what else takes longer than expected."""
@@ -134,6 +151,11 @@ class Executor:
 
     def _expected_s(self, design: Design) -> float:
         return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)
+
+
+def _restored(runs: Sequence[Run], order: Sequence[int]) -> list[Run]:
+    """In the order of the arms."""
+    return [run for _, run in sorted(zip(order, runs, strict=True), key=lambda placed: placed[0])]
 
 
 def _of_arms(run: Run, design: Design) -> Heat:

@@ -3,7 +3,20 @@
 from hotlap.launch.become import become
 from hotlap.launch.heat import Launcher
 from hotlap.launch.input import StandardInput
+from hotlap.launch.placed import Backend, Order, Placed
 from hotlap.launch.replayed import ReplayedLauncher
+from hotlap.launch.slurm import Slurm
 from hotlap.launch.whole import WholeRun, end_like
 
-__all__ = ["Launcher", "ReplayedLauncher", "StandardInput", "WholeRun", "become", "end_like"]
+__all__ = [
+    "Backend",
+    "Launcher",
+    "Order",
+    "Placed",
+    "ReplayedLauncher",
+    "Slurm",
+    "StandardInput",
+    "WholeRun",
+    "become",
+    "end_like",
+]

@@ -168,16 +168,19 @@ class GateRuns:
         return len(base) < 2 or base[0].loss == base[1].loss
 
     def _in_pairs(self, plans: Sequence[Plan]) -> list[Run]:
+        """Of which each shares a node, and its cores."""
         size = 2 if self._sizes.together >= 2 else 1
+        pairs = [plans[start : start + size] for start in range(0, len(plans), size)]
+        nodes = self._executor.nodes
         found: list[Run] = []
-        for start in range(0, len(plans), size):
-            group = plans[start : start + size]
+        for start in range(0, len(pairs), nodes):
+            groups = pairs[start : start + nodes]
             begun = self._log.now()
-            limit_s = sum(4 * self._expected_s(plan) + 10 for plan in group)
-            runs = self._executor.together(group, turn=_TURN_STEPS, limit_s=limit_s)
-            expected_s = sum(self._sizes.evidence_s(len(run.step_index)) for run in runs)
+            limit_s = max(sum(4 * self._expected_s(plan) + 10 for plan in pair) for pair in groups)
+            brought = self._executor.together(groups, turn=_TURN_STEPS, limit_s=limit_s)
+            expected_s = max(sum(self._sizes.evidence_s(len(run.step_index)) for run in runs) for runs in brought)
             self._pace.note(expected_s=expected_s, took_s=self._log.now() - begun)
-            found += runs
+            found += [run for runs in brought for run in runs]
         return found
 
     def _plan(self, reseed: int = 0, nudge: int = 0) -> Plan:

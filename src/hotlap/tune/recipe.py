@@ -166,7 +166,7 @@ class Recipes:
         plans = [replace(common, steps=num_steps), replace(common, steps=fewer, arms=((self._spec(size),),))]
         sizes = self._executor.sizes
         limit_s = 2 * (2 * sizes.setup_s + (1 + _MORE_SAMPLES) * num_steps * sizes.step_s) + 30.0
-        base, larger = self._executor.together(plans, turn=_LONG_TURN, limit_s=limit_s)
+        ((base, larger),) = self._executor.together([plans], turn=_LONG_TURN, limit_s=limit_s)
         for name, run in (("the baseline", base), (f"batches of {size}", larger)):
             fell = failed(run)
             if fell is not None:

@@ -7,7 +7,7 @@ import pytest
 
 from hotlap.experiment import Exclusive
 from hotlap.launch.replayed import ReplayedLauncher
-from hotlap.record import Plan, Run, Status
+from hotlap.record import Plan, Run, Status, Turn
 from tests.sample_runs import run_with
 
 TAKEN = Run(status=Status.CRASHED, error="rank 0: DistNetworkError: address already in use")
@@ -22,7 +22,7 @@ def test_two_jobs_that_both_failed_over_one_port_are_started_one_after_the_other
         return [TAKEN, OTHER] if len(plans) > 1 else alone(plans, limit_s=limit_s)
 
     told: list[str] = []
-    plan = Plan(command=("torchrun",), cwd="/", out="")
+    plan = Plan(command=("torchrun",), cwd="/", out="", turn=Turn(steps=11, ready="", go=""))
     found = Exclusive(runs, told.append, several=lambda: several)([plan, replace(plan, order_seed=1)], limit_s=10.0)
     assert [run.status for run in found] == [Status.COMPLETE if several else Status.CRASHED] * 2
     assert len(told) == several

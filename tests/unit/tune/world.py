@@ -79,6 +79,21 @@ class World:
         self.clock += sum(run.whole_s - self.start_s for run in runs if run.whole_s is not None)
         return runs
 
+    @property
+    def nodes(self) -> int:
+        """One machine."""
+        return 1
+
+    def many(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
+        """Heats of as many nodes, at the same time."""
+        begun, ends, found = self.clock, [], []
+        for plans in heats:
+            self.clock = begun
+            found.append(self(plans, limit_s=limit_s))
+            ends.append(self.clock)
+        self.clock = max(ends)
+        return found
+
     def now(self) -> float:
         """Time passes only where runs take it."""
         return self.clock

@@ -1,0 +1,42 @@
+"""What a job on a cluster runs (`hotlap.launch.placed`): `python -m hotlap.cli.node FOLDER`."""
+
+import sys
+from pathlib import Path
+
+from hotlap import machine
+from hotlap.cli.workbench import levers_environment, memory_environment
+from hotlap.errors import HotlapError
+from hotlap.launch import Launcher, StandardInput
+from hotlap.launch.placed import BEGUN, BROUGHT, ORDER, Brought, Order
+from hotlap.record import Run, load, save
+
+
+def main() -> int:
+    """Read the order, run it, write what came of it: for the user's hotlap, so it prints nothing itself."""
+    folder = Path(sys.argv[1])
+    (folder / BEGUN).touch()
+    order = load(folder / ORDER, Order)
+    seen = machine.look()
+    with Launcher(
+        environment=lambda plan: levers_environment(plan) | memory_environment(order.memory_bytes),
+        folders=[Path(name) for name in order.folders],
+        timeout_s=order.timeout_s,
+        stdin=StandardInput(),
+    ) as launcher:
+        try:
+            brought = Brought(machine=seen, runs=tuple(_runs(launcher, order)), not_enclosed=launcher.not_enclosed)
+        except HotlapError as error:
+            brought = Brought(machine=seen, refused=str(error))
+    save(brought, folder / BROUGHT)
+    return 0
+
+
+def _runs(launcher: Launcher, order: Order) -> list[Run]:
+    plans = order.plans
+    if any(plan.turn is not None for plan in plans):
+        return launcher(plans, limit_s=order.limit_s)
+    return [launcher([plan], limit_s=order.limit_s / len(plans))[0] for plan in plans]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""Heats on nodes of a cluster: each is a job, which reads what to run and writes what came of it in a shared folder."""
+
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from hotlap.errors import RecordError, UserError
+from hotlap.record import Machine, Plan, Run, Status, load, save
+
+ORDER, BEGUN, BROUGHT, JOB = "order.json", "begun", "brought.json", "job"
+
+# How often the shared folder is looked at, and how often the scheduler is asked: it serves others as well.
+_LOOK_S, _ASK_S = 0.2, 3.0
+# A file that another node wrote may be seen so much later.
+_LATE_S = 60.0
+# Beside its runs a job starts Python and ends; and a run that is asked to end may finish a step.
+_BESIDE_S = 120.0
+# Placed again so often after it was lost to others.
+_MOST_LOST = 10
+
+
+class State(StrEnum):
+    """Where a job stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    OVER = "over"
+    """It ended, by whatever cause: what it wrote says how it went."""
+    LOST = "lost"
+    """Others took its node, or the node failed."""
+
+
+class Backend(Protocol):
+    """A scheduler: one file each."""
+
+    name: str
+
+    def submit(self, command: Sequence[str], folder: Path, *, limit_s: float) -> str:
+        """Have `command` run on a node of its own for at most so long; its output goes into `folder`.
+
+        Raises:
+            UserError: it is not accepted.
+        """
+        ...
+
+    def state(self, job: str) -> tuple[State, str]:
+        """With the scheduler's own word for it."""
+        ...
+
+    def cancel(self, job: str) -> None:
+        """Nobody wants it any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a node is to do: plans that take turns are alive at the same time, others run one after the other."""
+
+    plans: tuple[Plan, ...] = ()
+    folders: tuple[str, ...]
+    """The user's, which no run may change."""
+    limit_s: float = 0.0
+    timeout_s: float
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What came of it."""
+
+    machine: Machine
+    runs: tuple[Run, ...] = ()
+    refused: str | None = None
+    """Why nothing could be run: a sentence for the user."""
+    not_enclosed: str | None = None
+    """Why the user's folders could not be protected there."""
+
+
+class Placed:
+    """Runs heats as jobs. A context manager: leaving it cancels what still runs, and nobody else's jobs.
+
+    `folder`: shared by all nodes; what a run of hotlap that was killed left there is cancelled first. `nodes`: heats at
+    the same time. `order`: what all heats have. `now`, `sleep`: a clock in seconds (a fake one in tests).
+
+    Raises:
+        UserError: the scheduler does not answer.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        folder: Path,
+        *,
+        nodes: int,
+        order: Order,
+        interrupted: Callable[[], bool] = lambda: False,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._backend = backend
+        self._folder = folder
+        self._nodes = nodes
+        self._order = order
+        self._interrupted = interrupted
+        self._now = now
+        self._sleep = sleep
+        self._waited_s = 0.0
+        self._count = 0
+        self._machine: Machine | None = None
+        self.not_enclosed: str | None = None
+        for left in folder.glob(f"*/{JOB}"):
+            backend.cancel(left.read_text(encoding="utf-8"))
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def __enter__(self) -> "Placed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def nodes(self) -> int:
+        """Heats that may run at the same time."""
+        return self._nodes
+
+    def now(self) -> float:
+        """Seconds in which something ran, or nothing was wanted: what a queue takes is no part of a study's budget."""
+        return self._now() - self._waited_s
+
+    def machine(self) -> Machine:
+        """What the nodes are.
+
+        Raises:
+            UserError: none could be asked.
+        """
+        if self._machine is None:
+            self._bring([()], limit_s=0.0)
+        assert self._machine is not None, "each heat tells of its node"
+        return self._machine
+
+    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
+        """One heat. (As `hotlap.experiment.Runs`.)"""
+        return self.many([plans], limit_s=limit_s)[0]
+
+    def many(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
+        """As `hotlap.experiment.nodes.Nodes`. What a job that failed by itself was to run counts as killed.
+
+        Raises:
+            UserError: a job is refused, or the first of all brought nothing; or the nodes differ.
+            KeyboardInterrupt: the user has interrupted.
+        """
+        return self._bring(heats, limit_s=limit_s)
+
+    def _bring(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
+        with self._jobs(heats, limit_s) as jobs:
+            asked = -_ASK_S
+            while not all([job.is_over() for job in jobs]):
+                if self._interrupted():
+                    raise KeyboardInterrupt
+                if self._now() - asked >= _ASK_S:
+                    asked = self._now()
+                    for job in jobs:
+                        job.ask(asked)
+                self._sleep(_LOOK_S)
+                if not any(job.has_begun() for job in jobs):
+                    self._waited_s += _LOOK_S
+            return [self._noted(job) for job in jobs]
+
+    @contextlib.contextmanager
+    def _jobs(self, heats: Sequence[Sequence[Plan]], limit_s: float) -> "Iterator[list[_Job]]":
+        jobs: list[_Job] = []
+        try:
+            for plans in heats:
+                self._count += 1
+                order = replace(self._order, plans=tuple(plans), limit_s=limit_s)
+                jobs.append(_Job(self._backend, self._folder / f"{self._count:04d}", order))
+            yield jobs
+        finally:
+            for job in jobs:
+                job.close()
+
+    def _noted(self, job: "_Job") -> list[Run]:
+        brought = job.brought
+        if brought is None:
+            if self._machine is None:
+                raise UserError(f"{job.failure} Is that folder, and this Python, there on the nodes?")
+            return [Run(status=Status.KILLED, error=job.failure) for _ in job.order.plans]
+        if brought.refused is not None:
+            raise UserError(brought.refused)
+        first = self._machine = self._machine or brought.machine
+        one, other = _kind(first), _kind(brought.machine)
+        if one != other:
+            raise UserError(
+                f"{self._backend.name} gave nodes of different kinds ({one}; {other}), whose times cannot be compared. "
+                f"Name a partition of one kind: --on {self._backend.name}:PARTITION."
+            )
+        self.not_enclosed = self.not_enclosed or brought.not_enclosed
+        return list(brought.runs)
+
+
+def _kind(machine: Machine) -> str:
+    return ", ".join([f"{machine.usable_cores:g} cores of {machine.processor}", *sorted(machine.gpus)])
+
+
+class _Job:
+    """One heat under way."""
+
+    def __init__(self, backend: Backend, folder: Path, order: Order) -> None:
+        self._backend = backend
+        self._folder = folder
+        self.order = order
+        self._limit_s = order.limit_s + order.timeout_s + _BESIDE_S
+        self._num_lost = 0
+        self._over_at: float | None = None
+        self.brought: Brought | None = None
+        self.failure: str | None = None
+        """Why it brought nothing."""
+        save(order, folder / ORDER)
+        self._submit()
+
+    def _submit(self) -> None:
+        command = (sys.executable, "-m", "hotlap.cli.node", str(self._folder))
+        self._job = self._backend.submit(command, self._folder, limit_s=self._limit_s)
+        (self._folder / JOB).write_text(self._job, encoding="utf-8")
+
+    def has_begun(self) -> bool:
+        """It is, or was, on a node."""
+        return self.is_over() or (self._folder / BEGUN).exists()
+
+    def is_over(self) -> bool:
+        """It has brought what it was sent for, or never will."""
+        if self.brought is None and (self._folder / BROUGHT).exists():
+            # A shared file system may show the name before all that is in it.
+            with contextlib.suppress(RecordError):
+                self.brought = load(self._folder / BROUGHT, Brought)
+        return self.brought is not None or self.failure is not None
+
+    def ask(self, now: float) -> None:
+        """Where does it stand? One that was lost is placed again."""
+        if self.is_over():
+            return
+        state, word = self._backend.state(self._job)
+        if state in (State.WAITING, State.RUNNING):
+            self._over_at = None
+        elif state is State.LOST and self._num_lost < _MOST_LOST:
+            self._num_lost += 1
+            (self._folder / BEGUN).unlink(missing_ok=True)
+            self._submit()
+        else:
+            self._over_at = self._over_at or now
+            if now - self._over_at >= _LATE_S:
+                self.failure = (
+                    f"A job of {self._backend.name} ({self._job}) ended as {word} and wrote nothing into "
+                    f"{self._folder}.{_said(self._folder)}"
+                )
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        if self.brought is None:
+            self._backend.cancel(self._job)
+        (self._folder / JOB).unlink(missing_ok=True)
+
+
+def _said(folder: Path) -> str:
+    """The last line of what the job printed."""
+    try:
+        lines = (folder / "printed").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return f" It said: {lines[-1][:300]}" if lines else ""
