@@ -89,7 +89,9 @@ class World:
         begun, ends, found = self.clock, [], []
         for plans in heats:
             self.clock = begun
-            found.append(self(plans, limit_s=limit_s))
+            alone = any(plan.turn is None for plan in plans)
+            parts = [[plan] for plan in plans] if alone else [plans]
+            found.append([run for part in parts for run in self(part, limit_s=limit_s)])
             ends.append(self.clock)
         self.clock = max(ends)
         return found
