@@ -59,12 +59,14 @@ def test_two_optimizers_make_one_step(launcher: Launcher) -> None:
     assert len(found.optimizers) == 2
 
 
-def test_other_seeds_and_nudges_give_other_losses(launcher: Launcher) -> None:
-    plain = run(launcher, "plain.py", evidence=True, warmup=0)
+def test_other_seeds_and_nudges_give_other_losses() -> None:
+    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
+        plain, reseeded, nudged = (
+            run(launcher, "plain.py", evidence=True, warmup=0, reseed=reseed, nudge=nudge)
+            for reseed, nudge in ((0, 0), (1, 0), (0, 1))
+        )
     assert plain.learning_rates is not None
     assert plain.updates
-    reseeded = run(launcher, "plain.py", evidence=True, warmup=0, reseed=1)
-    nudged = run(launcher, "plain.py", evidence=True, warmup=0, nudge=1)
     assert plain.batch_digest != reseeded.batch_digest
     assert plain.batch_digest == nudged.batch_digest
     assert plain.loss != nudged.loss

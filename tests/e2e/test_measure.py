@@ -61,24 +61,14 @@ def test_a_module_is_measured(tmp_path: Path) -> None:
     assert "Time per step" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        (["crash.py"], 3, "failed after 3 training steps: ValueError: the third step is too much"),
-        (["--timeout", "2s", "forever.py"], 4, "made no training step in time (2 s)"),
-    ],
-)
-def test_what_cannot_be_measured_gets_a_sentence_and_a_code(
-    tmp_path: Path, words: list[str], code: int, says: str
-) -> None:
-    for name in ("crash.py", "forever.py"):
-        place(name, tmp_path)
-    before = names(tmp_path)
-    done = hotlap("measure", *words, cwd=tmp_path)
-    assert done.returncode == code, done.stderr
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr or "crash.py" in done.stderr
-    assert names(tmp_path) == before
+def test_what_cannot_be_measured_gets_a_sentence_and_a_code(tmp_path: Path) -> None:
+    """As in `hotlap tune`, whose tests have more of these."""
+    place("forever.py", tmp_path)
+    done = hotlap("measure", "--timeout", "2s", "forever.py", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert "made no training step in time (2 s)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert names(tmp_path) == {"forever.py"}
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,10 @@ def test_the_slow_one_is_named_the_others_wait_and_all_end_together(launcher: La
     assert not found.notes
 
 
-def test_collectives_that_the_script_calls_are_seen_as_well(launcher: Launcher) -> None:
-    found = together(launcher, "--slow-rank", "0", "--by-hand")
-    assert found.status is Status.COMPLETE, found.output
+def test_collectives_that_the_script_calls_are_seen_as_well_and_what_ends_early_is_merged(launcher: Launcher) -> None:
+    found = together(launcher, "--slow-rank", "0", "--by-hand", "--steps", "40")
+    assert found.status is Status.ENDED, found.output
+    assert len(found.step_s) == 30
     slow, other = found.ranks
     assert slow.compute_s >= 0.050
     assert other.compute_s < slow.compute_s
@@ -91,13 +92,6 @@ def test_a_crash_of_one_is_the_crash_of_all_and_has_its_own_words(launcher: Laun
     assert found.status is Status.CRASHED
     assert "ValueError: this one has had enough" in found.output
     assert OURS not in found.output
-
-
-def test_a_script_that_comes_to_its_end_is_merged_as_well(launcher: Launcher) -> None:
-    found = together(launcher, "--steps", "40")
-    assert found.status is Status.ENDED, found.output
-    assert len(found.step_s) == 30
-    assert len(found.ranks) == 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="neighbours are read from /proc")
