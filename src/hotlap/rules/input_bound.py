@@ -84,8 +84,8 @@ def _largest(run: Run, wait_s: float) -> str:
 def _levers(loader: LoaderFacts | None, part: InputPart | None) -> tuple[str, ...]:
     if loader is None:
         return ("workers", "cached-dataset")
-    if loader.iterable:
-        return ("workers",)
+    if loader.iterable:  # each worker would give all of it: `workers` leaves it alone
+        return ()
     levers = []
     if loader.deterministic is not False:
         levers.append("cached-dataset")

@@ -172,6 +172,8 @@ def test_denormal_numbers_are_told_where_they_are_slow() -> None:
     assert "set_flush_denormal(True)" in found("denormal-numbers", run).after
     assert "20% are denormal" in found("denormal-numbers", run).evidence
     assert rules.ALL["denormal-numbers"](replace(run, device="NVIDIA H200"), None) is None
+    few = replace(run.optimizers[0], denormals=1e-4)
+    assert rules.ALL["denormal-numbers"](replace(run, optimizers=(few,)), None) is None
 
 
 def test_an_allocator_that_was_configured_is_left_alone() -> None:
