@@ -79,7 +79,7 @@ def test_compiled_modules_stay_compiled_and_are_not_half_counted(launcher: Launc
 
 
 def test_training_after_the_windows_goes_on_to_its_own_end(launcher: Launcher) -> None:
-    found = run(launcher, "plain.py", "1000", whole=True)
+    found = run(launcher, "plain.py", "4000", whole=True)
     assert found.status is Status.ENDED
     assert found.operators is not None
     assert found.num_updates[-1] == 1

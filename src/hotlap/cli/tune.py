@@ -153,7 +153,8 @@ class _Tuning:
                 aim.command,
                 cwd,
                 aim.script,
-                f"{options.levers} {options.allow} {options.seed} {options.total_steps} {options.memory_bytes}",
+                f"{options.levers} {options.allow} {options.seed} {options.total_steps} {options.memory_bytes} "
+                f"{args.on}",  # times of two machines are no one study
             ),
             budget_s=options.budget_s,
         )

@@ -39,7 +39,8 @@ def failed(run: Run) -> Failed | None:
         return None
     kind = _kind(run)
     what = _WORDS.get(kind)
-    return Failed(kind, f"{what} ({run.error})" if what else f"{run.status}: {run.error}")
+    error = (run.error or "no reason recorded").rstrip(".")
+    return Failed(kind, f"{what} ({error})" if what else f"{run.status}: {error}")
 
 
 _WORDS = {

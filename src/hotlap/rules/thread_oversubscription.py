@@ -110,7 +110,7 @@ def _of_main(run: Run, asked: WhatIf | None) -> Finding | None:
         run,
         "thread-oversubscription",
         cost_s,
-        f"torch computes with {asked.now} threads where {asked.other} cores may be used: with {asked.other} each step "
+        f"torch computes with {asked.now} threads: with {asked.other} each step "
         f"would be {duration(cost_s)} ({percent(share)}) shorter.",
         levers=("threads",),
     )

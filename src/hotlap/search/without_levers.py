@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hotlap.experiment import Rule
+from hotlap.experiment import Rule, Stack
 from hotlap.experiment.statistics import Progress
 from hotlap.record import Interval, Result, Trial, Verdict, lever_title
 from hotlap.search.candidates import Candidates
@@ -17,6 +17,7 @@ SEEMS_MUCH = 1.5
 
 _NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
 _NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
+_OTHERS = "No lever that was compared for long enough showed a gain, and the time was over before it could be told of"
 _NONE_DECIDED = "The time was over before any lever was compared for long enough to tell; raise --budget."
 
 
@@ -35,8 +36,12 @@ def without_levers(log: StudyLog, candidates: Candidates) -> Result:
     if seen is not None:
         return unchanged(seen)
     if trials:
-        decided = any(is_decided(log, trial) for trial in trials)
-        return unchanged(_NONE_HELD, Verdict.UNHARMED) if decided else unchanged(_NONE_DECIDED)
+        decided = {key(trial.levers) for trial in trials if is_decided(log, trial)}
+        late = [_title(trial.levers) for trial in trials if key(trial.levers) not in decided]
+        late += [one.title for one in candidates.open()]
+        if not late:
+            return unchanged(_NONE_HELD, Verdict.UNHARMED)
+        return unchanged(f"{_OTHERS} {', '.join(dict.fromkeys(late))}; raise --budget." if decided else _NONE_DECIDED)
     return unchanged(TIME_OVER) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
 
 
@@ -63,6 +68,10 @@ def sighting(log: StudyLog, trials: list[Trial]) -> str | None:
     if best is None or best.seen is None or best.seen < SEEMS_MUCH:
         return None
     return (
-        f"{' + '.join(map(lever_title, best.levers))} seemed to make a step {factor(best.seen)} as fast, but too "
+        f"{_title(best.levers)} seemed to make a step {factor(best.seen)} as fast, but too "
         "few processes were timed to show that on this machine; raise --budget."
     )
+
+
+def _title(stack: Stack) -> str:
+    return " + ".join(map(lever_title, stack))

@@ -161,7 +161,9 @@ class Recipes:
         return min(_MOST_STEPS, int(each_s / step_s))
 
     def _seed(self, size: int, num_steps: int, seed: int) -> TimeToLoss | str:
-        common = self._log.script.plan(replace(self._log.options.plan, warmup=0, reseed=seed), self._stack)
+        common = self._log.script.plan(
+            replace(self._log.options.plan, warmup=0, reseed=seed, order_seed=seed), self._stack
+        )
         fewer = math.ceil(_MORE_SAMPLES * num_steps * self._before / size)
         plans = [replace(common, steps=num_steps), replace(common, steps=fewer, arms=((self._spec(size),),))]
         sizes = self._executor.sizes

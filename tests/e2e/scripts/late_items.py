@@ -23,7 +23,7 @@ loader = DataLoader(Waves(), batch_size=16, shuffle=True)
 model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
 loss_fn = nn.CrossEntropyLoss()
 optimizer = torch.optim.Adam(model.parameters())
-for _ in range(20):
+for _ in range(40):
     total = 0.0
     for x, y in loader:
         optimizer.zero_grad()

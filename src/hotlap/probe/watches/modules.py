@@ -1,6 +1,7 @@
 """Forward passes whose result no gradient asks for, or of a validation; and attention that runs over the batch."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -289,7 +290,11 @@ def _first_parameter(module: torch.nn.Module) -> set[int]:
 
 def _storages(tensors: Iterable[torch.Tensor]) -> frozenset[StorageWeakRef]:
     """Where they live, without keeping it alive. (An address would not do: memory given back is soon somebody's.)"""
-    return frozenset(StorageWeakRef(tensor.untyped_storage()) for tensor in tensors)  # type: ignore[no-untyped-call]
+    found = []
+    for tensor in tensors:
+        with suppress(NotImplementedError):  # a sparse one, or a wrapper of torch.func's, has none of its own
+            found.append(StorageWeakRef(tensor.untyped_storage()))  # type: ignore[no-untyped-call]
+    return frozenset(found)
 
 
 def _batch_first(module: Any) -> bool:

@@ -72,3 +72,15 @@ def test_a_sample_that_another_net_is_trained_on_was_not_made_in_vain(training: 
         training.call(critic, sample.detach(), X).sum().backward()
 
     assert not wasted(training, step)
+
+
+def test_tensors_without_a_storage_are_passed_over(training: Training) -> None:
+    """As of torch.func's wrappers, and of sparse ones."""
+    net = nn.Linear(4, 2)
+    rows = torch.eye(3, 4).to_sparse()
+
+    def step() -> None:
+        torch.func.vmap(lambda x: training.call(net, x))(X)
+        training.call(nn.Identity(), rows)
+
+    assert not wasted(training, step)
