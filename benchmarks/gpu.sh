@@ -14,15 +14,15 @@ cd "$(dirname "$0")/.."
 python="${PYTHON:-python3}"
 export HOTLAP_DEVICE="${HOTLAP_DEVICE:-cuda}"
 
-needed='jinja2 libcst msgspec numpy psutil rich scipy pytest pytest_timeout'
+needed='hypothesis jinja2 libcst msgspec numpy psutil rich scipy pytest pytest_timeout'
 missing() {
   # shellcheck disable=SC2086
   "$1" -c 'import sys, importlib.util as u; print(*[n for n in sys.argv[1:] if u.find_spec(n) is None])' $needed
 }
 if [ -n "$(missing "$python")" ] && [ -d .wheels ]; then
-  "$python" -m venv --system-site-packages .venv-gpu
-  .venv-gpu/bin/python -m pip install --quiet --no-index --find-links .wheels .wheels/*.whl
-  python=.venv-gpu/bin/python
+  # Beside that interpreter's own packages: a virtual environment would not see those of another one.
+  "$python" -m pip install --quiet --no-index --no-deps --upgrade --target .wheels/installed .wheels/*.whl
+  export PYTHONPATH="$PWD/.wheels/installed${PYTHONPATH:+:$PYTHONPATH}"
 fi
 if [ -n "$(missing "$python")" ]; then
   echo "gpu.sh: $python lacks: $(missing "$python"). Install them, or put their wheels into .wheels/." >&2
