@@ -1,6 +1,6 @@
 """What hotlap says and does on the device of this machine -> results/gpu-<device>.json and .md; see benchmarks/gpu.sh.
 
-    python run.py [suite] [machine] [measure] [raw] [tune] [--budget TIME] [--trainings NAME ...]
+    python run.py [suite] [machine] [plain] [measure] [raw] [tune] [--budget TIME] [--trainings NAME ...]
 
 Without names: all but `tune`, which takes that time for each of the six trainings. After each command the two files are
 written, so whatever ends early leaves what came before; a command that fails is noted, and the others follow.
@@ -27,7 +27,9 @@ RECORDED = Path(os.environ.get("HOTLAP_RECORDED", ROOT / "tests" / "recorded"))
 if DEVICE == "sim":
     results_file.RESULTS = RECORDED
 TRAININGS = ("mnist", "conv-amp", "gpt-10m", "gpt-124m", "lstm", "ode")
-STAGES = ("suite", "machine", "measure", "raw", "tune")
+# Of these a few thousand steps take seconds.
+QUICK = ("mnist", "lstm")
+STAGES = ("suite", "machine", "plain", "measure", "raw", "tune")
 HOTLAP = (sys.executable, "-m", "hotlap")
 # Commands' last words that are kept.
 TAIL = 2000
@@ -41,8 +43,13 @@ class Report:
     def __init__(self) -> None:
         self._results: list[Result] = []
 
-    def run(self, name: str, *command: str, limit_s: float, document: Path | None = None) -> None:
-        """A command, and what it leaves as JSON. One that hangs must not take the time of those behind it."""
+    def note(self, name: str, **saw: Any) -> None:
+        """What follows from commands."""
+        self._results.append({"name": name, "exit_code": 0, "took_s": 0.0, "saw": saw, "tail": ""})
+        self.write()
+
+    def run(self, name: str, *command: str, limit_s: float, document: Path | None = None) -> float:
+        """A command, and what it leaves as JSON; seconds. One that hangs must not take the time of those behind it."""
         print(f"== {name}", flush=True)
         begun = time.monotonic()
         if document is not None:
@@ -60,13 +67,17 @@ class Report:
             code, words = done.returncode, f"{done.stdout}\n{done.stderr}"
         except subprocess.TimeoutExpired as late:
             code, words = None, f"no end within {limit_s:.0f} s\n{late.stdout or ''}\n{late.stderr or ''}"
-        found: Result = {"name": name, "exit_code": code, "took_s": round(time.monotonic() - begun, 1)}
+        took_s = time.monotonic() - begun
+        found: Result = {"name": name, "exit_code": code, "took_s": round(took_s, 1)}
+        words = portable(words)
         if document is not None and document.exists():
+            document.write_text(portable(document.read_text()))
             found["saw"] = digest(json.loads(document.read_text()))
         if code != 0:
             print(f"   exit code {code}: {words[-TAIL:]}", file=sys.stderr)
         self._results.append({**found, "tail": words[-TAIL:]})
         self.write()
+        return took_s
 
     def write(self) -> None:
         path = results_file.write("gpu", commands=self._results)
@@ -78,6 +89,22 @@ class Report:
     def failed(self) -> list[str]:
         """Names of commands that did not end well."""
         return [one["name"] for one in self._results if one["exit_code"] != 0]
+
+
+def portable(text: str) -> str:
+    """Without the folders of this machine."""
+    return text.replace(f"{ROOT}/", "").replace(sys.prefix, "python")
+
+
+def plain(report: Report, trainings: Sequence[str]) -> None:
+    """What a step takes with no hotlap beside it: of two lengths of the same training the difference."""
+    few, many = 500, 3000
+    for training in trainings:
+        took_s = []
+        for steps in (few, many):
+            words = (sys.executable, str(HERE / "training.py"), training, "--steps", str(steps))
+            took_s.append(report.run(f"plain {training} {steps}", *words, limit_s=100.0))
+        report.note(f"plain {training}", step_s=(took_s[1] - took_s[0]) / (many - few))
 
 
 def digest(study: Result) -> Result:
@@ -127,21 +154,33 @@ def main() -> None:
         parser.error(f"a stage is one of {', '.join(STAGES)}")
     RECORDED.mkdir(parents=True, exist_ok=True)
     report = Report()
-    if "suite" in stages:
-        files = ("device/suite.py", "e2e/test_machine.py", "unit/data/gather/test_resident.py")
-        paths = [str(ROOT / "tests" / path) for path in files]
-        suite = ("-q", "-p", "no:cacheprovider", "-m", "gpu", *paths)
-        report.run("suite", sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *suite, limit_s=150.0)
-    if "machine" in stages:
-        report.run("machine", *HOTLAP, "machine", "--fresh", "--json", "machine.json", limit_s=60.0)
-    if "measure" in stages:
-        studies(report, "measure", "--quick", trainings=args.trainings, limit_s=100.0)
-    if "raw" in stages:
-        report.run("raw", sys.executable, str(HERE / "raw.py"), ".", limit_s=60.0)
-    if "tune" in stages:
-        studies(report, "tune", "--budget", args.budget, trainings=args.trainings, limit_s=1800.0)
+    for stage in STAGES:
+        if stage in stages:
+            made(stage, report, args.trainings, budget=args.budget)
     if report.failed:
         sys.exit(f"failed: {', '.join(report.failed)}")
+
+
+def made(stage: str, report: Report, trainings: Sequence[str], *, budget: str) -> None:
+    """One stage."""
+    match stage:
+        case "suite":
+            files = ("device/suite.py", "e2e/test_machine.py", "unit/data/gather/test_resident.py")
+            paths = [str(ROOT / "tests" / path) for path in files]
+            suite = ("-q", "-p", "no:cacheprovider", "-m", "gpu", *paths)
+            report.run(
+                "suite", sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *suite, limit_s=150.0
+            )
+        case "machine":
+            report.run("machine", *HOTLAP, "machine", "--fresh", "--json", "machine.json", limit_s=60.0)
+        case "plain":
+            plain(report, [training for training in trainings if training in QUICK])
+        case "measure":
+            studies(report, "measure", "--quick", trainings=trainings, limit_s=100.0)
+        case "raw":
+            report.run("raw", sys.executable, str(HERE / "raw.py"), ".", limit_s=60.0)
+        case "tune":
+            studies(report, "tune", "--budget", budget, trainings=trainings, limit_s=1800.0)
 
 
 def studies(report: Report, command: str, *options: str, trainings: Sequence[str], limit_s: float) -> None:

@@ -148,7 +148,12 @@ def test_the_device_waits_for_input_only_as_far_as_its_queue_does_not_hide_it(tr
         training.step()
 
     shown = training.device_phases(starving)
-    assert shown[Phase.INPUT] == pytest.approx(0.025 - 0.010, rel=0.1)
+    spent = training.session.clock.last_spent
+    assert spent is not None
+    launching_s = sum(
+        spent[1:]
+    )  # of the next step: its kernels run from the first launch on, and input begins after all
+    assert shown[Phase.INPUT] == pytest.approx(0.025 - 0.010 + launching_s, rel=0.1)
 
 
 def test_what_a_side_stream_does_takes_no_time_of_the_model(training: Training) -> None:
@@ -176,7 +181,7 @@ def test_a_copy_from_pageable_memory_is_waited_for_and_one_from_pinned_is_not(tr
         found = training.device_phases(step)
         host_s = training.session.clock.last_spent
         assert host_s is not None
-        assert found[Phase.TRANSFER] > 0.0001
+        assert found[Phase.TRANSFER] > 4e6 / 1e12, "no link is as fast"
         if SIM is not None:
             assert found[Phase.TRANSFER] == pytest.approx(4e6 / (0.5e9 if waits else 1e9), rel=EXACT)
             assert (host_s[1] > 0.004) is waits
