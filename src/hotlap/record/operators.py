@@ -83,7 +83,7 @@ class OperatorWindow:
     num_calls: float
     """Operators a step that were called directly, not from within another."""
     dispatch_s: float | None = None
-    """What one small operator costs on this host under no profiler: `num_calls` times this is its overhead."""
+    """What one small operator on the CPU costs under no profiler."""
     flops: float | None = None
     """Of a step, where all heavy operators were counted."""
     moved_bytes: float | None = None

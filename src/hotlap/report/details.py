@@ -128,7 +128,7 @@ def _operators(run: Run) -> Section | None:
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in window.operators]
     costs.sort(key=lambda cost: -cost[0])
     rows = tuple((f"{duration(seconds)}, {count(one.per_step)} x", one.name) for seconds, one in costs[:MOST_OPERATORS])
-    return _detail("Operators of a step", lead=" ".join(_window_sentences(window)), rows=rows)
+    return _detail("Operators of a step", lead=" ".join(_window_sentences(run, window)), rows=rows)
 
 
 def _idle(run: Run) -> Section | None:
@@ -202,18 +202,20 @@ def _shaped(one: ShapedOperator) -> str:
     return f"{given}: {reached}" + (f", {percent(one.peak_share)} of the peak" if one.peak_share is not None else "")
 
 
-def _window_sentences(window: OperatorWindow) -> Iterator[str]:
+def _window_sentences(run: Run, window: OperatorWindow) -> Iterator[str]:
     yield (
         f"{window.num_calls:,.0f} operators a step, seen over {plural(window.num_steps, 'step')} under torch's "
         "profiler (which itself costs time)."
     )
-    if window.dispatch_s is not None:
+    if window.dispatch_s is not None and window.num_kernels is None:
         overhead_s = window.dispatch_s * window.num_calls
         yield f"To start them costs about {duration(overhead_s)} a step here, {duration(window.dispatch_s)} each."
     if window.num_kernels is not None and window.kernel_s is not None:
         yield f"The device ran {window.num_kernels:,.0f} kernels of {duration(window.kernel_s)} each."
-    if window.device_busy_s is not None and window.wall_s > 0:
-        yield f"It was busy for {duration(window.device_busy_s)}, {percent(window.device_busy_s / window.wall_s)}."
+    if window.device_busy_s is not None:
+        share = share_of(run, window.device_busy_s)
+        of_step = "" if share is None else f", {percent(min(1.0, share))} of a step without a profiler"
+        yield f"It was busy for {duration(window.device_busy_s)}{of_step}."
     if window.copy_s:
         exposed = f", {duration(window.copy_exposed_s)} of it beside no kernel" if window.copy_exposed_s else ""
         yield f"Copies took {duration(window.copy_s)}{exposed}."

@@ -1,8 +1,10 @@
 """A study's findings -> what each costs, what it may bring and risk, and the next command. Plain text, not cleaned."""
 
-from hotlap.record import Finding, Phase, Study
+from statistics import mean
+
+from hotlap.record import Finding, Phase, Run, Study
 from hotlap.report.clean import clean, clean_line
-from hotlap.report.story import command_under, phases, script, share_of_step, timed
+from hotlap.report.story import PhasePart, command_under, phases, script, share_of, share_of_step, timed
 from hotlap.units import duration, factor, percent
 
 
@@ -72,13 +74,21 @@ _CAUSE_OF = {
 def other_phases(study: Study) -> str | None:
     """The usual causes that were not found, and what their phases take; None where there is no such phase."""
     run = timed(study)
+    if run is None:
+        return None
     codes = {finding.code for finding in study.findings}
     shares = [
-        f"{_CAUSE_OF[part.phase]} ({part.phase.value} takes {percent(part.share)} of a step)"
-        for part in (phases(run) if run is not None else ())
+        f"{_CAUSE_OF[part.phase]} ({part.phase.value} takes {percent(_of_step(run, part))} of a step)"
+        for part in phases(run)
         if part.mean_s is not None and _CAUSE_OF.get(part.phase, part.phase.value) not in {*codes, part.phase.value}
     ]
     return f"Not found: {', '.join(shares)}." if shares else None
+
+
+def _of_step(run: Run, part: PhasePart) -> float:
+    """Of the device's time where it is known: what the host waits for meanwhile may be work."""
+    on_device = run.device_phase_s.get(part.phase)
+    return (share_of(run, mean(on_device)) or 0.0) if on_device else part.share
 
 
 def next_commands(study: Study) -> tuple[tuple[str, str], ...]:

@@ -33,12 +33,18 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     if forward_s is None or backward_s is None or share_of(run, forward_s + backward_s) < MIN_SHARE:
         return None
     cost_s = forward_s + backward_s
-    levers = (*model_levers(run), *(() if run.autocast else ("bf16-autocast",)))
+    no_tensor_cores = run.operators is not None and run.operators.tensor_core_share == 0 and not run.autocast
+    levers = (
+        *(("tf32",) if no_tensor_cores else ()),
+        *model_levers(run),
+        *(() if run.autocast else ("bf16-autocast",)),
+    )
+    cores = " No matrix kernel used tensor cores." if no_tensor_cores else ""
     return finding(
         run,
         "compute-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) in the model: "
-        f"{percent(share_of(run, forward_s))} forward, {percent(share_of(run, backward_s))} backward.",
+        f"{percent(share_of(run, forward_s))} forward, {percent(share_of(run, backward_s))} backward.{cores}",
         levers=(*levers, *(("threads", "huge-pages") if on_cpu(run) else ())),
     )

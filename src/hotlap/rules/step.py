@@ -93,13 +93,25 @@ def idle_s(run: Run) -> float | None:
 def launch_s(run: Run) -> float | None:
     """Seconds of a step in which the device idles because the host has not launched yet; None where that is unknown.
 
-    What it waits for input, for the script's Python and behind synchronising calls is not counted.
+    What it waits for input, for the script's Python, for copies and behind synchronising calls is not counted. While
+    the host waits there, the device mostly works: by its own clock it idles for less than that.
     """
-    idle = idle_s(run)
-    if idle is None:
+    idle, seen = idle_s(run), run.operators
+    if idle is None or seen is None:
         return None
-    explained_s = sum(device_s(run, phase) or 0.0 for phase in (Phase.INPUT, Phase.OTHER)) + waited_s(run)
+    told = [device_s(run, phase) for phase in (Phase.INPUT, Phase.OTHER)]
+    waits_s = device_s(run, Phase.SYNC)
+    copies_s = max(0.0, (device_s(run, Phase.TRANSFER) or 0.0) - (seen.copy_exposed_s or 0.0))
+    explained_s = sum(part or 0.0 for part in told) + (waited_s(run) if waits_s is None else waits_s + copies_s)
     return max(0.0, idle - explained_s)
+
+
+def transfer_s(run: Run) -> float | None:
+    """Seconds of a step in which the device does nothing but copy, or waits until the host has made a copy ready; None
+    where that is unknown."""
+    seen, on_device = run.operators, device_s(run, Phase.TRANSFER)
+    exposed_s = seen.copy_exposed_s if seen is not None and seen.complete else None
+    return max((part for part in (exposed_s, on_device) if part is not None), default=None)
 
 
 def named(seen: OperatorWindow, reason: IdleReason) -> str:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from hotlap.record import Finding, Machine, Run
 from hotlap.rules.advice import readable
-from hotlap.rules.step import finding, mean_step_s, on_cpu
+from hotlap.rules.step import CALL_PRICE, finding, mean_step_s, on_cpu
 from hotlap.units import duration, percent
 
 # What one core does without help, so that the estimate is a cautious one: operations, and bytes through its caches.
@@ -39,7 +39,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         return None
     if window.flops is None or window.moved_bytes is None:
         return None
-    on_cpu_s = window.num_calls * window.dispatch_s + window.flops / _FLOPS + window.moved_bytes / _BYTES_PER_S
+    calls_s = CALL_PRICE * window.num_calls * window.dispatch_s
+    on_cpu_s = calls_s + window.flops / _FLOPS + window.moved_bytes / _BYTES_PER_S
     step_s = mean_step_s(run)
     cost_s = step_s - on_cpu_s
     if step_s <= 0 or cost_s < MIN_SHARE * step_s:

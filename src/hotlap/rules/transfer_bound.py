@@ -20,7 +20,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Phase, Run
-from hotlap.rules.step import finding, on_cpu, share_of
+from hotlap.rules.step import finding, on_cpu, share_of, transfer_s
 from hotlap.units import duration, percent
 
 # TraceML notes exposed copies from 5% on and calls them critical from 10% on; below a tenth at most 1.11x is to gain.
@@ -31,8 +31,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     """Copies that nothing hides, by the device's clock where it was looked at, else by the host's."""
     if on_cpu(run):
         return None
-    exposed_s = run.operators.copy_exposed_s if run.operators is not None and run.operators.complete else None
-    cost_s = exposed_s if exposed_s is not None else run.mean_phase_s(Phase.TRANSFER)
+    on_device = transfer_s(run)
+    cost_s = run.mean_phase_s(Phase.TRANSFER) if on_device is None else on_device
     if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
         return None
     loaders = [loader for loader in run.loaders if loader.trained_on]

@@ -77,9 +77,10 @@ def _study(names: Sequence[str], found: Sequence[Reading]) -> Study:
 
 
 def _on(device: str, finding: Finding) -> Finding:
-    """With the half precision that its cores know: nobody tries levers on the card of a trace, and refuses some."""
+    """With what its tensor cores know: nobody tries levers on the card of a trace, and refuses some."""
     if not cards.is_before_ampere(device):
         return finding
     half = ("fp16-autocast",) if cards.has_float16_alone(device) else ()
-    levers = (half if lever == "bf16-autocast" else (lever,) for lever in finding.try_levers)
+    instead = {"bf16-autocast": half, "tf32": ()}
+    levers = (instead.get(lever, (lever,)) for lever in finding.try_levers)
     return replace(finding, try_levers=tuple(chain.from_iterable(levers)))

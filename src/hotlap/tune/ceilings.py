@@ -6,7 +6,7 @@ from hotlap.experiment import statistics
 from hotlap.experiment.batches import speedup_without
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.record import Ceiling, Phase, Run
-from hotlap.rules.step import device_s, idle_s, launch_s
+from hotlap.rules.step import device_s, idle_s, launch_s, on_cpu, transfer_s
 
 # Input that takes less of a step cannot bring a gain that counts (record.LEAST_GAIN).
 _LEAST_SHARE = 0.02
@@ -73,9 +73,7 @@ def _savings(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
 def _of_phase(run: Run, phase: Phase) -> Sequence[float] | None:
     """Seconds of each step in a phase; of the device's time where it was seen, because what the host spends beside it
     is hidden, and where the host waits for a copy it waits for all that the device was asked before as well."""
-    on_device = device_s(run, phase)
-    if phase is Phase.TRANSFER and run.operators is not None and run.operators.copy_exposed_s is not None:
-        on_device = run.operators.copy_exposed_s
+    on_device = transfer_s(run) if phase is Phase.TRANSFER else device_s(run, phase)
     host_s = run.phase_s.get(phase)
     known = host_s if on_device is None else (on_device,) * len(run.step_s)
     return known if known is not None and len(known) == len(run.step_s) and any(known) else None
@@ -99,7 +97,7 @@ def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
         return
     if gaps_s is not None:
         yield "launches", "the device never waits for a launch", (gaps_s,) * len(run.step_s)
-    elif window.dispatch_s is not None and window.device_busy_s is None:
+    elif window.dispatch_s is not None and on_cpu(run):
         cost_s = window.num_calls * window.dispatch_s
         why = f"{window.num_calls:,.0f} operators a step started for nothing"
         yield "launches", why, (cost_s,) * len(run.step_s)

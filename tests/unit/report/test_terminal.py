@@ -127,7 +127,7 @@ def test_a_measurement_ends_with_what_to_do_next() -> None:
 
 def test_usual_causes_that_were_not_found_say_why_not() -> None:
     text = " ".join(terminal.render(sample_measured.study_measured()).split())
-    assert "Not found: transfer-bound (transfer takes 11% of a step), optimizer-bound" in text
+    assert "Not found: transfer-bound (transfer takes 10% of a step), optimizer-bound" in text
 
 
 def test_trials_that_failed_for_one_reason_are_told_once_in_a_line() -> None:

@@ -470,11 +470,11 @@ def test_too_small_for_gpu_compares_the_step_with_the_price_of_its_operators_on_
     finding = too_small_for_gpu.check(run)
     assert finding is not None
     assert finding.evidence == (
-        "A step of 1 million operations takes 10.0 ms on NVIDIA H200; a CPU should need about 780 us, 92% less."
+        "A step of 1 million operations takes 10.0 ms on NVIDIA H200; a CPU should need about 1.74 ms, 83% less."
     )
     assert run.operators is not None
-    # 120 calls of 47.5 us, and 300 us for the rest, are 60% of the step.
-    for dispatch_s, found in ((0.99 * 47.5e-6, True), (1.01 * 47.5e-6, False)):
+    # 120 calls of 3 x 15.83 us, and 300 us for the rest, are 60% of the step.
+    for dispatch_s, found in ((0.99 * 47.5e-6 / 3, True), (1.01 * 47.5e-6 / 3, False)):
         window = replace(run.operators, dispatch_s=dispatch_s)
         assert (too_small_for_gpu.check(replace(run, operators=window)) is not None) is found
 

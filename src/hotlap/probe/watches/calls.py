@@ -170,7 +170,7 @@ class _Prices(ObserverMode):
             if self._streams(calls):
                 total["streaming_s"] += arithmetic_s
         phases = {phase: PhaseCalls(**total) for phase, total in totals.items()}
-        return CallFacts(num_steps=num_steps, call_s=dispatch_s(torch.device("cpu")), phases=phases)
+        return CallFacts(num_steps=num_steps, call_s=dispatch_s(), phases=phases)
 
     def _arithmetic_s(self, seconds: float) -> float:
         return seconds - self._price_s if seconds >= _TINY_PRICES * self._price_s else 0.0

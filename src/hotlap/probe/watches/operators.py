@@ -143,7 +143,7 @@ class Operators(Watch):
         super().close(num_steps)
         self._stage = _Stage.OVER
         # Last, when nothing of ours is on any more.
-        self._dispatch_s = None if _profiler_runs() else dispatch_s(self.session.facts.device())
+        self._dispatch_s = None if _profiler_runs() else dispatch_s()
 
     def fields(self) -> Mapping[str, Any]:
         """What could be seen without a profiler; the trace, where there is one, tells the rest."""
@@ -255,14 +255,13 @@ def _profiler_runs() -> bool:
     return bool(torch._C._autograd._profiler_enabled() or getattr(torch_profiler, "_is_profiler_enabled", False))
 
 
-def dispatch_s(device: torch.device) -> float:
-    """Seconds that the host spends on one small operator with gradients, under no profiler; a few milliseconds."""
+def dispatch_s() -> float:
+    """Seconds that the CPU spends on one small operator with gradients, under no profiler; a few milliseconds."""
     with torch.inference_mode(False), torch.enable_grad():
-        values = torch.ones(8, device=device, requires_grad=True)
+        values = torch.ones(8, device="cpu", requires_grad=True)
         for _ in range(20):
             values * values
         blocks = []
-        # A device's queue holds about a thousand launches; beyond, the host would wait for it.
         for _ in range(10):
             begun = time.perf_counter()
             for _ in range(50):
