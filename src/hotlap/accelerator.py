@@ -43,6 +43,11 @@ def in_use() -> str | None:
     return None
 
 
+def is_lost_to_fork() -> bool:
+    """This process was forked from one that had started a device, and cannot use it: drivers are not made for that."""
+    return any(_answer(kind, "_is_in_bad_fork") for kind in ("cuda", "xpu", _others()) if kind is not None)
+
+
 def on_device(tensor: torch.Tensor) -> bool:
     """Its values are not in the host's memory."""
     return not (tensor.is_cpu or tensor.is_meta)

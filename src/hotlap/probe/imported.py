@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from hotlap import accelerator
 from hotlap.probe import imports
-from hotlap.probe.sites import is_users, script
+from hotlap.probe.sites import is_distributions, is_users, script
 
 # Only the first run is watched, and these two belong to the template itself.
 _NOT_AHEAD = ("hotlap.probe.watches.", "hotlap.probe.template", "hotlap.probe.preloaded")
@@ -29,11 +28,8 @@ class Imported:
         self._environ = dict(os.environ)
 
     def write(self, out: Path) -> None:
-        """`imports.json`, if this is the process that the command started, and it has made a step.
-
-        Not where there is a GPU: what its driver keeps of a process is not made to be forked.
-        """
-        if not self._modules or sys.platform != "linux" or os.getsid(0) != os.getpid() or accelerator.in_use():
+        """`imports.json`, if this is the process that the command started, and it has made a step."""
+        if not self._modules or sys.platform != "linux" or os.getsid(0) != os.getpid():
             return
         modules: list[tuple[str, str | None]] = []
         users: list[str] = []
@@ -41,6 +37,8 @@ class Imported:
             origin = getattr(getattr(module, "__spec__", None), "origin", None)
             if name == "__main__" or name.startswith(_NOT_AHEAD):
                 continue
+            if name == "sitecustomize" and origin and is_distributions(origin):
+                continue  # it changes nothing that others import, and Python runs it in each fork
             if origin and is_users(origin):
                 users.append(name)
             else:

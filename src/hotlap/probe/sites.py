@@ -1,6 +1,7 @@
 """Where in the user's source a call was made: frames -> CallSite."""
 
 import hashlib
+import os
 import site
 import sys
 import sysconfig
@@ -34,7 +35,14 @@ def is_users(filename: str) -> bool:
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()
+    if is_distributions(filename):
+        return False
     return path.is_file() and _PACKAGES.isdisjoint(path.parts) and not str(path).startswith(_foreign_roots())
+
+
+def is_distributions(filename: str) -> bool:
+    """It stands in Python's own folder, wherever a link leads: Debian keeps its `sitecustomize` under /etc."""
+    return os.path.dirname(filename) == sysconfig.get_path("stdlib")
 
 
 @cache

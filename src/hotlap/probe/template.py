@@ -27,6 +27,9 @@ from hotlap.probe.preloaded import Preloaded, UnsoundError
 
 _MOST_BYTES = 1 << 16
 
+# Variables that tell nothing of the script; older torch sets the second when it starts CUDA.
+_NOT_THE_SCRIPTS = ("HOTLAP_", "CUDA_MODULE_LOADING")
+
 # Its allocator has fork handlers that start it anew or do without it (jemalloc's background_thread.c); Arrow, which
 # comes with pandas, starts it.
 _HARMLESS = frozenset({"jemalloc_bg_thd"})
@@ -97,7 +100,7 @@ def _check_names(record: dict[str, Any]) -> None:
 
 def _changed(environ: dict[str, str]) -> str | None:
     """A variable that the recorded run had set otherwise."""
-    names = {name for name in {*environ, *os.environ} if not name.startswith("HOTLAP_")}
+    names = {name for name in {*environ, *os.environ} if not name.startswith(_NOT_THE_SCRIPTS)}
     return min((name for name in names if environ.get(name) != os.environ.get(name)), default=None)
 
 
@@ -105,14 +108,22 @@ def _why_not(record: dict[str, Any]) -> str | None:
     """Why a fork would not be what a fresh process is. Threads that end themselves before a fork are no reason."""
     pid = _fork()
     if not pid:
-        os._exit(0)
-    os.waitpid(pid, 0)
+        os._exit("torch" in sys.modules and _is_lost())
+    _, status = os.waitpid(pid, 0)
+    if status:
+        return "what the script imports starts a GPU"
     own = str(os.getpid())
     for task in os.listdir("/proc/self/task"):
         name = Path(f"/proc/self/task/{task}/comm").read_text(encoding="utf-8").strip()
         if task != own and name not in _HARMLESS:
             return f"what the script imports starts threads ({name})"
     return None
+
+
+def _is_lost() -> bool:
+    from hotlap import accelerator  # which imports torch: a script may do without
+
+    return accelerator.is_lost_to_fork()
 
 
 def _fork() -> int:

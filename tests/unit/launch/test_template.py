@@ -267,6 +267,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a failure": ("raise RuntimeError('no display')", "no display"),
     "many draws": ("import random\nrandom.shuffle(list(range(99)))", "draws random numbers"),
     "the environment": ("", "the script sets OMP_NUM_THREADS"),
+    "a GPU": ("import torch\ntorch.cuda._is_in_bad_fork = lambda: True", "starts a GPU"),
     "another file": ("", "library is another module"),
     "a barred import": ("", "bars the import of flash"),
     "a user's sitecustomize": ("", "sitecustomize"),

@@ -34,3 +34,15 @@ def test_a_wrapped_constructor_is_no_library_that_makes_something() -> None:
     assert run("def asks(self): return called_through(self)", loader) == ""
     assert run("def asks(data): return called_through(object())", loader) == "library.loaders"
     assert run("def made(self): return called_through(self)\ndef asks(n): return made(3)", 4) == "library.loaders"
+
+
+def test_what_a_distribution_keeps_elsewhere_is_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian links its `sitecustomize` to /etc."""
+    kept, stdlib = tmp_path / "etc" / "sitecustomize.py", tmp_path / "lib"
+    kept.parent.mkdir()
+    kept.write_text("")
+    stdlib.mkdir()
+    (stdlib / "sitecustomize.py").symlink_to(kept)
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(stdlib))
+    assert not sites.is_users(str(stdlib / "sitecustomize.py"))
+    assert sites.is_users(str(kept))
