@@ -21,8 +21,8 @@ missing() {
 }
 if [ -n "$(missing "$python")" ] && [ -d .wheels ]; then
   # Beside that interpreter's own packages: a virtual environment would not see those of another one.
-  "$python" -m pip install --quiet --no-index --no-deps --upgrade --target .wheels/installed .wheels/*.whl
-  export PYTHONPATH="$PWD/.wheels/installed${PYTHONPATH:+:$PYTHONPATH}"
+  "$python" -m pip install --quiet --no-index --no-deps --upgrade --target .wheels/site-packages .wheels/*.whl
+  export PYTHONPATH="$PWD/.wheels/site-packages${PYTHONPATH:+:$PYTHONPATH}"
 fi
 if [ -n "$(missing "$python")" ]; then
   echo "gpu.sh: $python lacks: $(missing "$python"). Install them, or put their wheels into .wheels/." >&2

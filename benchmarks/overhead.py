@@ -6,7 +6,7 @@ background threads of one would stay during the blocks of another. Five networks
 some tenths of a second a step; each gets the same time, so that short steps, whose costs are small, are looked at in
 more blocks. TraceML takes part where it is installed (`pip install traceml-ai nvidia-ml-py`). torch.profiler records
 what it does by default (operators, no stacks, no shapes); what it gathered is thrown away at the end of a block,
-outside of the time.
+outside of the time. HOTLAP_DEVICE is the device that it trains on ("cpu" without it).
 
 Two costs are told. `cost_s` is what a typical step takes longer, by the medians of a block's steps: others' work on the
 machine, which comes in bursts, hardly moves it. It would not see what happens in few steps only; of hotlap, whose
@@ -39,6 +39,8 @@ from hotlap.levers import Patch
 from hotlap.probe import hooks
 from hotlap.probe.session import Session
 from hotlap.record import Plan
+
+DEVICE = os.environ.get("HOTLAP_DEVICE", "cpu")
 
 # (name, widths of the network, batch)
 MODELS = {
@@ -75,7 +77,7 @@ class Training:
         layers: list[nn.Module] = []
         for width, after in pairwise(self.sizes):
             layers += [nn.Linear(width, after), nn.ReLU()]
-        self.model = nn.Sequential(*layers)
+        self.model = nn.Sequential(*layers).to(DEVICE)
         self.optimizer = torch.optim.Adam(self.model.parameters())
         data = TensorDataset(torch.randn(16 * self.batch, self.sizes[0]), torch.randn(16 * self.batch, self.sizes[-1]))
         self.loader = DataLoader(data, batch_size=self.batch, shuffle=True)
@@ -90,7 +92,7 @@ class Training:
         loss_fn = nn.functional.mse_loss
         ends = [time.perf_counter()]
         for _ in range(number):
-            x, y = next(self.batches)
+            x, y = (part.to(DEVICE) for part in next(self.batches))
             with around(self.model) if around else contextlib.nullcontext():
                 self.optimizer.zero_grad()
                 loss = loss_fn(self.model(x), y)

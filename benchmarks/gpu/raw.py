@@ -1,10 +1,9 @@
-"""Raw material for tests without a GPU -> FOLDER: a profiler's events, warnings of waits, what the driver says.
+"""Raw material for tests without a GPU -> FOLDER: a profiler's events, warnings of waits.
 
 python raw.py FOLDER
 """
 
 import json
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -44,8 +43,6 @@ def main() -> None:
     torch.cuda.set_sync_debug_mode(0)
     told = [{"message": str(one.message), "file": Path(one.filename).name, "line": one.lineno} for one in caught]
     (folder / "sync-warnings.json").write_text(json.dumps(told, indent=1))
-    done = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, text=True, check=True)
-    (folder / "nvidia-smi.xml").write_text(done.stdout)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from math import exp
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -80,7 +81,7 @@ class Report:
         return took_s
 
     def write(self) -> None:
-        path = results_file.write("gpu", commands=self._results)
+        path = results_file.write("gpu", commands=self._results, claims=list(claims(self._results)))
         rows = "".join(f"| {' | '.join(row(one))} |\n" for one in self._results)
         head = "| command | exit code | took | step | device busy | its phases | findings | accepted |\n"
         path.with_suffix(".md").write_text(f"# {path.stem}\n\n{head}{'|---' * 8}|\n{rows}")
@@ -124,8 +125,24 @@ def digest(study: Result) -> Result:
         "findings": [finding["code"] for finding in study["findings"]],
         "accepted": [lever["name"] for lever in result.get("levers", ())],
         "speedup": result.get("speedup"),
+        "seen": {names(trial): exp(mean(trial["log_ratios"])) for trial in study["trials"] if trial["log_ratios"]},
         "notes": run["notes"],
     }
+
+
+def names(trial: Result) -> str:
+    """ "tf32 + compile"."""
+    return " + ".join(lever["name"] for lever in trial["levers"])
+
+
+def claims(results: Sequence[Result]) -> Iterator[Result]:
+    """What pages may say of them: median steps, and what trials saw (no interval: too few processes for one)."""
+    for one in results:
+        saw = one.get("saw") or {}
+        if "step_s" in saw:
+            yield {"claim": f"{one['name']}: median step", "mid": 1e3 * saw["step_s"], "unit": " ms"}
+        for lever, ratio in saw.get("seen", {}).items():
+            yield {"claim": f"{one['name']}: {lever}, a step, before any gate", "mid": ratio, "unit": "x"}
 
 
 def row(one: Result) -> Iterator[str]:

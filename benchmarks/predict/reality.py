@@ -22,7 +22,7 @@ from statistics import median
 
 from hotlap.cli import traced
 from hotlap.errors import HotlapError
-from hotlap.predict import Workload, forecast
+from hotlap.predict import Device, Workload, forecast
 from hotlap.record import Interval
 
 HERE = Path(__file__).parent
@@ -41,6 +41,8 @@ class Seen:
     work: Workload
     device: str
     step_s: float
+    devices: tuple[Device, ...] = ()
+    """Where the device is not in the catalogue: what it is taken for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,9 @@ class Study:
         words = (name, "--batch", str(batch))
         here = self.run(words, 0)
         alone = forecast(here.work, target=self.device).step_s
-        timed = forecast(here.work, target=self.device, measured_on=here.device, measured_step_s=here.step_s).step_s
+        timed = forecast(
+            here.work, target=self.device, measured_on=here.device, measured_step_s=here.step_s, devices=here.devices
+        ).step_s
         told = [self._row(name, "from the traced step alone", alone), self._row(name, "from a CPU's step", timed)]
         there = self._settle(told, words, num_gpus=1)
         # Now something is known of this GPU.
@@ -167,7 +171,7 @@ def run(words: Sequence[str], num_gpus: int) -> Seen:
         found = traced.trace(command, timeout_s=900.0, devices=())
     if found.device is None or found.step_s is None:
         raise HotlapError(f"{' '.join(words)}: no step was timed.")
-    return Seen(work=found.work, device=found.device, step_s=found.step_s)
+    return Seen(work=found.work, device=found.device, step_s=found.step_s, devices=found.devices)
 
 
 def write(study: Study) -> None:
