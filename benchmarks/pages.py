@@ -16,15 +16,19 @@ FOLDERS = ("levers", "rules")
 
 _NOTE = "<!-- Made from docstrings in src/hotlap by benchmarks/paste.py; change those. -->\n"
 # They do something on a device alone, and none of them has met a real one (docs/limits.md).
-_FOR_GPUS = (
-    "cuda-graphs",
-    "cudnn-benchmark",
-    "device-resident",
-    "fp16-autocast",
-    "pin-and-overlap",
-    "tf32",
+_NOT_RUN = "**It has not run on a GPU yet**; see [what has](../gpu.md)."
+_COMPARED = (
+    "**It was compared on a GPU in two processes, and not held to the gate there**; see [what has run](../gpu.md)."
 )
-_NOT_RUN = "\n**It has not run on a GPU yet**; see [limits](../limits.md)."
+_ON_GPUS = {
+    "bf16-autocast": _COMPARED,
+    "cuda-graphs": _NOT_RUN,
+    "cudnn-benchmark": _NOT_RUN,
+    "device-resident": _NOT_RUN,
+    "fp16-autocast": _NOT_RUN,
+    "pin-and-overlap": _NOT_RUN,
+    "tf32": _COMPARED,
+}
 _HEADING = re.compile(r"^(What it says|Why it \w+(?: \w+)?|Example|Risk|What|Why|When it hurts): ", re.MULTILINE)
 _ISSUE = re.compile(r"(?:\b([\w-]+/[\w.-]+)|(?<![\w.-]))#(\d{3,})\b")
 
@@ -79,8 +83,8 @@ def _lever_page(kind: type[levers.Lever]) -> Iterator[str]:
     ranks = " Also tried where [several processes train together](../howto/ddp.md)." if kind.across_ranks else ""
     yield f"Scope `{kind.scope}`, numbers `{kind.numerics}`{f', settings {settings}' if settings else ''}.{ranks}\n"
     yield _shown(text)
-    if kind.name in _FOR_GPUS:
-        yield _NOT_RUN
+    if kind.name in _ON_GPUS:
+        yield f"\n{_ON_GPUS[kind.name]}"
     named_by = [code for code in rules.ALL if kind.name in _levers_of(code)]
     if named_by:
         yield f"\n**Findings that name it:** {_links(named_by, '../rules')}."

@@ -8,6 +8,7 @@ from typing import Any
 from hotlap.predict import devices
 
 HERE = Path(__file__).parent
+GPUS = HERE.parent / "results"
 PAGE = HERE.parents[1] / "docs" / "predict.md"
 FIGURES = PAGE.with_name("figures.md")
 
@@ -101,14 +102,23 @@ def reality(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def frozen(found: dict[str, list[dict[str, Any]]]) -> str:
-    """Forecasts that wait for their truth."""
+def frozen(found: dict[str, list[dict[str, Any]]], measured: dict[str, dict[str, Any]]) -> str:
+    """Forecasts that were made before a GPU was there. `measured`: what `benchmarks/gpu.sh` saw since."""
     devices = [one["device"] for one in next(iter(found.values()))]
-    lines = [f"| training | {' | '.join(devices)} | bound by |", f"|---|{'---|' * (len(devices) + 1)}"]
+    were_there = sorted(one["machine"]["device"] for one in measured.values())
+    heads = [*devices, "bound by", *(f"measured: {device}" for device in were_there)]
+    steps_s = {
+        (one["machine"]["device"], command["name"].removeprefix("measure ")): command["saw"]["step_s"]
+        for one in measured.values()
+        for command in one["commands"]
+        if command["name"].startswith("measure ")
+    }
+    lines = [f"| training | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     for name, rows in found.items():
         steps = (tuple(f"{1e3 * row['step_s'][end]:.3g}" for end in ("mid", "low", "high")) for row in rows)
         cells = [f"{mid} ms ({low} to {high})" for mid, low, high in steps]
-        lines.append(f"| {name} | {' | '.join(cells)} | {rows[0]['bound_by']} |")
+        cells += [rows[0]["bound_by"], *(f"{1e3 * steps_s[device, name]:.3g} ms" for device in were_there)]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -120,7 +130,8 @@ def put(text: str, name: str, table: str) -> str:
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in (HERE / "results").glob("*.json")}
     text = put(PAGE.read_text(), "judge", judged(results["judge"]))
-    text = put(text, "frozen", frozen(results["frozen"]))
+    measured = {path.stem: json.loads(path.read_text()) for path in GPUS.glob("gpu-*.json")}
+    text = put(text, "frozen", frozen(results["frozen"], measured))
     text = put(text, "forms", forms(results["forms"]))
     text = put(text, "operators", operators(results["operators"]))
     text = put(text, "reality", reality({name: one for name, one in results.items() if name.startswith("reality-")}))

@@ -214,7 +214,7 @@ def _window_sentences(run: Run, window: OperatorWindow) -> Iterator[str]:
         yield f"The device ran {window.num_kernels:,.0f} kernels of {duration(window.kernel_s)} each."
     if window.device_busy_s is not None:
         share = share_of(run, window.device_busy_s)
-        of_step = "" if share is None else f", {percent(min(1.0, share))} of a step without a profiler"
+        of_step = "" if share is None else f", {percent(min(1.0, share))} of a step"
         yield f"It was busy for {duration(window.device_busy_s)}{of_step}."
     if window.copy_s:
         exposed = f", {duration(window.copy_exposed_s)} of it beside no kernel" if window.copy_exposed_s else ""
