@@ -63,11 +63,14 @@ def abilities(checkup: Checkup) -> RenderableType:
     for device in dict.fromkeys(figure.device for figure in checkup.figures):
         table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left", title_style="bold")
         table.title = f"\n{clean_line(_device(checkup, device))}"
-        for name in ("", "", "median", "95% interval", "spread", "threads"):
+        figures = [figure for figure in checkup.figures if figure.device == device]
+        heads = ["", "", "median", "95% interval", "spread"]
+        if any(figure.threads is not None for figure in figures):
+            heads.append("threads")
+        for name in heads:
             table.add_column(name, justify="left" if not name else "right", no_wrap=True)
-        for figure in checkup.figures:
-            if figure.device == device:
-                table.add_row(*map(Text, _row(figure)))
+        for figure in figures:
+            table.add_row(*map(Text, _row(figure)[: len(heads)]))
         parts.append(table)
     return Group(*parts)
 
@@ -86,10 +89,16 @@ def _row(figure: Figure) -> tuple[str, ...]:
         _TITLES.get(figure.name) or clean_line(figure.name),
         clean_line(figure.variant),
         quantity(value.mid, figure.unit),
-        f"{quantity(value.low, figure.unit)} to {quantity(value.high, figure.unit)}",
+        _between(quantity(value.low, figure.unit), quantity(value.high, figure.unit)),
         percent(figure.spread),
         "" if figure.threads is None else str(figure.threads),
     )
+
+
+def _between(low: str, high: str) -> str:
+    """ "10.2 to 10.4 GB/s"."""
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
 
 
 def quantity(value: float, unit: Unit) -> str:

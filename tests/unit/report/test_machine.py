@@ -78,7 +78,7 @@ def test_everything_that_is_known_is_shown() -> None:
         "NVIDIA H200",
         "CUDA 12.9",
         "100 GFLOP/s",
-        "98 GFLOP/s to 102 GFLOP/s",
+        "98 to 102 GFLOP/s",
         "cuda:0: NVIDIA H200",
         "700 TFLOP/s",
         "costly  small-shm (GPU 1): It is small.",
