@@ -1,8 +1,8 @@
 """Attention that a script writes out: `softmax(q @ k^T * scale + mask)`, dropout, `@ v`, found in its source.
 
-Recognised backwards, from the product with the values: each name on the way must be assigned by the statement just in
-front of the one that reads it, and be read nowhere else. So what is found can be replaced as a whole, and what is
-written in any other way is left alone.
+Recognised backwards, from the product with the values: each name on the way must be assigned in front of the statement
+that reads it, with nothing in between but assignments of something else (which stay), and be read nowhere else. So what
+is found can be replaced as a whole, and what is written in any other way is left alone.
 """
 
 import ast
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hotlap.levers.attention_parts import attribute_of, class_of, factors, is_self
+from hotlap.levers.attention_parts import attribute_of, class_of, factors, is_self, text
 from hotlap.levers.attention_reader import SIMPLE, Other, Reader
 from hotlap.source import Script
 
@@ -85,7 +85,8 @@ def _at(script: Script, function: ast.FunctionDef, block: list[ast.stmt], index:
         if reader.owns_its_names(function, statements, product[1]):
             assert isinstance(node, ast.expr)
             code = _with_call(script, last, node, reader.call(product[1]))
-            return Plain(script, statements, code)
+            kept = [text(script, one) for one, _ in reversed(reader.aside)]
+            return Plain(script, statements, "\n".join([*kept, code]))
     return None
 
 

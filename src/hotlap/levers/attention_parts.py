@@ -97,7 +97,7 @@ def number(node: ast.expr) -> float | None:
     return None
 
 
-def text(script: Script, node: ast.expr) -> str:
+def text(script: Script, node: ast.expr | ast.stmt) -> str:
     """As it is written, if that is one line."""
     found = script.code(node)
     return ast.unparse(node) if "\n" in found or "\r" in found else found
@@ -107,6 +107,23 @@ def enclosed(script: Script, node: ast.expr) -> str:
     """In parentheses where something in front of it, or behind, would bind more closely."""
     atom = isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.Constant)
     return text(script, node) if atom else f"({text(script, node)})"
+
+
+def is_aside(statement: ast.stmt) -> bool:
+    """`name = ...`, with nothing in it that changes something else (by torch's names for that)."""
+    match statement:
+        case ast.Assign(targets=[ast.Name()], value=value):
+            return not any(_changes(node) for node in ast.walk(value))
+    return False
+
+
+def _changes(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name):
+            return name.endswith("_") and not name.endswith("__")
+        case ast.keyword(arg="out") | ast.NamedExpr() | ast.Await() | ast.Yield() | ast.YieldFrom():
+            return True
+    return False
 
 
 def class_of(script: Script, node: ast.AST) -> ast.ClassDef | None:

@@ -10,6 +10,7 @@ from hotlap.levers.attention_parts import (
     class_of,
     enclosed,
     factors,
+    is_aside,
     is_low,
     is_scalar,
     is_self,
@@ -50,6 +51,9 @@ class Reader:
     scale: str = ""
     mask: str | None = None
     dropout: str | None = None
+    aside: list[tuple[ast.Assign, int]] = field(default_factory=list)
+    """Statements in between that make something else, a mask say, last first: they stay, in front of the new call. And
+    how many parts were known by then: those come behind them."""
     _test: str | None = None
     """Condition of the mask."""
 
@@ -99,7 +103,15 @@ class Reader:
         }
         in_last = [n.id for n in ast.walk(statements[-1]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         twice = any(in_last.count(name) > 1 for name in self.names)
-        return not (needed & self.names) and not ((self.names - bound) & elsewhere) and not twice
+        alone = not (needed & self.names) and not ((self.names - bound) & elsewhere) and not twice
+        return alone and all(self._may_stay(*one) for one in self.aside)
+
+    def _may_stay(self, aside: ast.Assign, later: int) -> bool:
+        """It reads nothing that is gone then, and changes nothing that is read behind it then and was before."""
+        read = {node.id for node in ast.walk(aside.value) if isinstance(node, ast.Name)}
+        made = {node.id for node in aside.targets if isinstance(node, ast.Name)}
+        earlier = {n.id for part in self.parts[later:] for n in ast.walk(part) if isinstance(n, ast.Name)}
+        return not (read & self.names) and not (made & earlier)
 
     def call(self, value: ast.expr) -> str:
         """The call in their place."""
@@ -119,9 +131,12 @@ class Reader:
 
     def _value(self, node: ast.expr, *, scores: bool = False) -> ast.expr:
         """What a name was assigned just before; anything else as it is."""
-        if not isinstance(node, ast.Name) or self.next < 0:
+        index = self._source(node.id) if isinstance(node, ast.Name) else None
+        if index is None or not isinstance(node, ast.Name):
             return node
-        statement = self.block[self.next]
+        between = self.block[index + 1 : self.next + 1]
+        self.aside += [(one, len(self.parts)) for one in reversed(between) if isinstance(one, ast.Assign)]
+        self.next, statement = index, self.block[index]
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.id:
                 pass
@@ -136,6 +151,17 @@ class Reader:
         self.next -= 1
         self.names.add(node.id)
         return value
+
+    def _source(self, name: str) -> int | None:
+        """The statement that stores `name`: the next one back, but for some that only make something else."""
+        for index in range(self.next, -1, -1):
+            statement = self.block[index]
+            stored = [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+            if name in stored:
+                return index
+            if not is_aside(statement):
+                return None
+        return None
 
     def _masked_if(self, test: ast.expr, name: ast.Name, value: ast.expr) -> ast.expr:
         """`if mask is not None: scores = scores.masked_fill(mask == 0, ...)` -> scores as they were before."""
@@ -265,11 +291,7 @@ class Reader:
     def _leads_on(self, node: ast.expr) -> bool:
         """The scores come from there: they are computed there, or in the statement before."""
         if isinstance(node, ast.Name):
-            statement = self.block[self.next] if self.next >= 0 else None
-            return any(
-                isinstance(part, ast.Name) and part.id == node.id and isinstance(part.ctx, ast.Store)
-                for part in ast.walk(statement or node)
-            )
+            return self._source(node.id) is not None
         return any(factors(self.script, part) is not None for part in ast.walk(node)) or (
             isinstance(node, ast.Call | ast.BinOp) and any(self._leads_on(part) for part in parts(node))
         )

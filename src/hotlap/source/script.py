@@ -83,8 +83,8 @@ class Script:
             end_col=call.end_col_offset or call.col_offset,
         )
 
-    def code(self, node: ast.expr) -> str:
-        """The text of an expression."""
+    def code(self, node: ast.expr | ast.stmt) -> str:
+        """The text of an expression, or of a statement."""
         return ast.get_source_segment(self.text, node) or ast.unparse(node)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:

@@ -84,6 +84,19 @@ s = s.masked_fill(~(self.mask > 0), -math.inf)
 return (nn.Softmax(dim=-1)(s.float()).type_as(v) @ v)
 """,
     "one expression": "return F.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, dim=-1) @ v\n",
+    "a mask made in between": """\
+scores = (q @ k.transpose(-2, -1)) / 8.0
+ahead = torch.ones(7, 7, dtype=torch.bool).triu(1)
+mixed = F.softmax(scores.masked_fill(ahead, float("-inf")), dim=-1) @ v
+return mixed
+""",
+    "values and a scale in between": """\
+w = q @ k.mT
+scale = 0.5
+w = F.softmax(w * scale, dim=-1)
+v = v * 2
+return w @ v
+""",
     "keys turned before": """\
 w = torch.softmax(q.matmul(k.permute(0, 2, 1)), dim=-1)
 return w @ v
@@ -125,7 +138,10 @@ OTHER = {
         "return F.softmax(s, dim=-1) @ v\n"
     ),
     "another function in between": "w = F.softmax(torch.tanh(q @ k.mT), dim=-1)\nreturn w @ v\n",
-    "a statement in between": "w = F.softmax(q @ k.mT, dim=-1)\nv = v * 2\nreturn w @ v\n",
+    "a query that changes": "s = q @ k.mT\nq = q * 2\nw = F.softmax(s, dim=-1)\nreturn w @ v + q\n",
+    "a change in place": "s = q @ k.mT\nm = q.mul_(2)\nw = F.softmax(s, dim=-1)\nreturn w @ v + m\n",
+    "scores read in between": "s = q @ k.mT\nn = s.sum()\nw = F.softmax(s, dim=-1)\nreturn w @ v * n\n",
+    "a call in between": "s = q @ k.mT\nprint(q)\nw = F.softmax(s, dim=-1)\nreturn w @ v\n",
     "something else than dropout": "w = self.qkv(F.softmax(q @ k.mT, dim=-1))\nreturn w @ v\n",
     "scores of no product": "w = F.softmax(q * k, dim=-1)\nreturn w @ v\n",
     "dimensions that may be others": "w = F.softmax(q @ k.transpose(1, 0), dim=-1)\nw = w + 1\nreturn w @ v\n",
