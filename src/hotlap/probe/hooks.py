@@ -215,8 +215,15 @@ def _surround_steps(session: Session, patch: Patch) -> None:
 
 
 def _hook_scaler(session: Session, patch: Patch) -> None:
-    """A step that a GradScaler leaves out is no step, but it is counted."""
-    scaler_step = torch.amp.GradScaler.step
+    """A step that a GradScaler leaves out is no step, but it is counted; losses are told as they were before it."""
+    scaler_step, scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
+
+    @functools.wraps(scale)
+    def noted_scale(self: Any, outputs: Any) -> Any:
+        scaled = scale(self, outputs)
+        if not unseen.is_compiling() and get_ident() == session.thread.id:
+            session.script.loss_scaled(outputs, scaled)
+        return scaled
 
     @functools.wraps(scaler_step)
     def counted_step(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -226,6 +233,7 @@ def _hook_scaler(session: Session, patch: Patch) -> None:
             session.skipped_updates += 1
         return result
 
+    patch.set(torch.amp.GradScaler, "scale", noted_scale)
     patch.set(torch.amp.GradScaler, "step", counted_step)
 
 
