@@ -71,6 +71,10 @@ _CAUSE_OF = {
 }
 
 
+# Without the finding less than half of so much can be Python.
+_MOSTLY_OPERATORS = 0.2
+
+
 def other_phases(study: Study) -> str | None:
     """The usual causes that were not found, and what their phases take; None where there is no such phase."""
     run = timed(study)
@@ -78,11 +82,17 @@ def other_phases(study: Study) -> str | None:
         return None
     codes = {finding.code for finding in study.findings}
     shares = [
-        f"{_CAUSE_OF[part.phase]} ({part.phase.value} takes {percent(_of_step(run, part))} of a step)"
+        f"{_CAUSE_OF[part.phase]} ({part.phase.value} takes {percent(share)} of a step{_why_not(part, share)})"
         for part in phases(run)
+        for share in (_of_step(run, part),)
         if part.mean_s is not None and _CAUSE_OF.get(part.phase, part.phase.value) not in {*codes, part.phase.value}
     ]
     return f"Not found: {', '.join(shares)}." if shares else None
+
+
+def _why_not(part: PhasePart, share: float) -> str:
+    """host-bound is found where a tenth of a step is the script's own Python."""
+    return ", most of it in operators" if part.phase is Phase.OTHER and share >= _MOSTLY_OPERATORS else ""
 
 
 def _of_step(run: Run, part: PhasePart) -> float:
