@@ -85,7 +85,7 @@ def _at(script: Script, function: ast.FunctionDef, block: list[ast.stmt], index:
         if reader.owns_its_names(function, statements, product[1]):
             assert isinstance(node, ast.expr)
             code = _with_call(script, last, node, reader.call(product[1]))
-            kept = [text(script, one) for one, _ in reversed(reader.aside)]
+            kept = [text(script, one) for one in reader.kept(function, statements, product[1])]
             return Plain(script, statements, "\n".join([*kept, code]))
     return None
 

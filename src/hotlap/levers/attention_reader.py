@@ -4,6 +4,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hotlap.levers.attention_causal import hides_later
 from hotlap.levers.attention_parts import (
     attribute_of,
     cast,
@@ -50,12 +51,16 @@ class Reader:
     key: str = ""
     scale: str = ""
     mask: str | None = None
+    causal: bool = False
+    """No query sees a later key, and there is no other mask."""
     dropout: str | None = None
     aside: list[tuple[ast.Assign, int]] = field(default_factory=list)
     """Statements in between that make something else, a mask say, last first: they stay, in front of the new call. And
     how many parts were known by then: those come behind them."""
     _test: str | None = None
     """Condition of the mask."""
+    _masks: set[str] = field(default_factory=set)
+    """Names that were read to see what the mask is."""
 
     def weights(self, node: ast.expr) -> None:
         """What is multiplied with the values."""
@@ -106,6 +111,20 @@ class Reader:
         alone = not (needed & self.names) and not ((self.names - bound) & elsewhere) and not twice
         return alone and all(self._may_stay(*one) for one in self.aside)
 
+    def kept(self, function: ast.FunctionDef, statements: Sequence[ast.stmt], value: ast.expr) -> list[ast.Assign]:
+        """What stays in front of the new call: all but a mask that it makes needless and that nobody else reads."""
+        gone = {id(node) for statement in statements for node in ast.walk(statement)}
+        gone -= {id(node) for one, _ in self.aside for node in ast.walk(one.value)}
+        read = {n.id for part in (*self.parts, value) for n in ast.walk(part) if isinstance(n, ast.Name)}
+        read |= {
+            node.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in gone
+        }
+        needless = self._masks - read if self.causal else set()
+        made = [one for one, _ in reversed(self.aside)]
+        return [one for one in made if not any(isinstance(t, ast.Name) and t.id in needless for t in one.targets)]
+
     def _may_stay(self, aside: ast.Assign, later: int) -> bool:
         """It reads nothing that is gone then, and changes nothing that is read behind it then and was before."""
         read = {node.id for node in ast.walk(aside.value) if isinstance(node, ast.Name)}
@@ -116,7 +135,9 @@ class Reader:
     def call(self, value: ast.expr) -> str:
         """The call in their place."""
         words = [self.query, self.key, text(self.script, value)]
-        if self.mask is not None:
+        if self.causal:
+            words.append("is_causal=True")
+        elif self.mask is not None:
             words.append(f"attn_mask={self.mask}" + (f" if {self._test} else None" if self._test else ""))
         if self.dropout is not None:
             words.append(f"dropout_p={self.dropout}")
@@ -162,6 +183,12 @@ class Reader:
             if not is_aside(statement):
                 return None
         return None
+
+    def _made_before(self, name: str) -> ast.expr | None:
+        self._masks.add(name)
+        index = self._source(name)
+        statement = self.block[index] if index is not None else None
+        return statement.value if isinstance(statement, ast.Assign) and is_aside(statement) else None
 
     def _masked_if(self, test: ast.expr, name: ast.Name, value: ast.expr) -> ast.expr:
         """`if mask is not None: scores = scores.masked_fill(mask == 0, ...)` -> scores as they were before."""
@@ -272,6 +299,9 @@ class Reader:
     def _filled(self, where: ast.expr, fill: ast.expr) -> None:
         if self.mask is not None or not is_low(fill):
             raise Other
+        if self._test is None and hides_later(self.script, where, self._made_before):
+            self.mask, self.causal = "", True
+            return
         self._pure(where)
         match where:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=value)]) if not value:

@@ -43,11 +43,12 @@ def changed(path: Path) -> str | None:
     return patch(Sdpa().edits(run_of(path)), root=path.parent).texts.get(str(path))
 
 
-SAME = {
-    "plain": """\
-att = q @ k.transpose(-2, -1) / math.sqrt(k.size(-1))
-att = F.softmax(att, dim=-1)
-return att @ v
+CAUSAL = {
+    "a mask made in between": """\
+scores = (q @ k.transpose(-2, -1)) / 8.0
+ahead = torch.ones(7, 7, dtype=torch.bool).triu(1)
+mixed = F.softmax(scores.masked_fill(ahead, float("-inf")), dim=-1) @ v
+return mixed
 """,
     "minGPT": """\
 att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
@@ -56,6 +57,19 @@ att = F.softmax(att, dim=-1)
 att = self.drop(att)
 y = att @ v
 return y.relu()
+""",
+    "a triangle that is turned around": """\
+seen = torch.tril(torch.ones((x.size(1), x.size(1)))).bool()[None]
+w = (q @ k.mT).masked_fill(~seen, -1e9)
+return torch.softmax(w, dim=-1) @ v
+""",
+}
+
+SAME = CAUSAL | {
+    "plain": """\
+att = q @ k.transpose(-2, -1) / math.sqrt(k.size(-1))
+att = F.softmax(att, dim=-1)
+return att @ v
 """,
     "mask if there is one": """\
 scores = torch.matmul(q, k.transpose(-2, -1)) * self.scale
@@ -84,12 +98,6 @@ s = s.masked_fill(~(self.mask > 0), -math.inf)
 return (nn.Softmax(dim=-1)(s.float()).type_as(v) @ v)
 """,
     "one expression": "return F.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, dim=-1) @ v\n",
-    "a mask made in between": """\
-scores = (q @ k.transpose(-2, -1)) / 8.0
-ahead = torch.ones(7, 7, dtype=torch.bool).triu(1)
-mixed = F.softmax(scores.masked_fill(ahead, float("-inf")), dim=-1) @ v
-return mixed
-""",
     "values and a scale in between": """\
 w = q @ k.mT
 scale = 0.5
@@ -123,6 +131,29 @@ def test_the_change_means_the_same(tmp_path: Path, body: str, given: bool) -> No
         results.append((out.detach(), x.grad))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("body", CAUSAL.values(), ids=CAUSAL)
+def test_a_causal_mask_is_said_in_a_word(tmp_path: Path, body: str) -> None:
+    new = changed(script(tmp_path, body))
+    assert new is not None and "is_causal=True" in new and "attn_mask" not in new
+    assert "ahead" not in new and "torch.ones(7, 7, dtype" not in new, "nobody reads it any more"
+
+
+NOT_CAUSAL = {
+    "itself hidden": "m = torch.ones(7, 7, dtype=torch.bool).triu()\n",
+    "one more seen": "m = torch.ones(7, 7, dtype=torch.bool).triu(2)\n",
+    "earlier ones hidden": "m = torch.ones(7, 7, dtype=torch.bool).tril(-1)\n",
+    "not square": "m = torch.ones(1, 7, dtype=torch.bool).triu(1)\n",
+    "random": "m = torch.rand(7, 7).triu(1) > 0.5\n",
+}
+
+
+@pytest.mark.parametrize("made", NOT_CAUSAL.values(), ids=NOT_CAUSAL)
+def test_other_masks_are_passed_on(tmp_path: Path, made: str) -> None:
+    body = f"s = q @ k.mT\n{made}return F.softmax(s.masked_fill(m, -1e9), dim=-1) @ v\n"
+    new = changed(script(tmp_path, body))
+    assert new is not None and "attn_mask=~m" in new and made in new
 
 
 OTHER = {
