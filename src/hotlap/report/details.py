@@ -3,7 +3,18 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hotlap.record import CopyWork, HotLine, InputPart, OperatorWindow, Run, ShapedOperator, Sighting, Study, Sweep
+from hotlap.record import (
+    CopyWork,
+    HotLine,
+    InputPart,
+    OperatorWindow,
+    Phase,
+    Run,
+    ShapedOperator,
+    Sighting,
+    Study,
+    Sweep,
+)
 from hotlap.report.document import Row, Section
 from hotlap.report.scale import mean
 from hotlap.report.story import plural, share_of, timed
@@ -78,7 +89,10 @@ def _hot_lines(run: Run) -> Section | None:
         return None
     ranked = sorted(run.hot_lines, key=lambda line: -line.step_s)[:MOST_LINES]
     rows = tuple((_cost(run, line.step_s), _hot_line(line, run)) for line in ranked)
-    return _detail("Hottest lines of your source", lead="Time of a step with what each line calls included.", rows=rows)
+    lead = "Time of a step with what each line calls included."
+    if any(line.phase is Phase.SYNC for line in ranked):
+        lead += " A line in sync waits until the device has done what it was given before."
+    return _detail("Hottest lines of your source", lead=lead, rows=rows)
 
 
 def _hot_line(line: HotLine, run: Run) -> str:
