@@ -183,6 +183,30 @@ def test_fillers_end_when_this_process_does(tmp_path: Path) -> None:
     assert len(pids) == 2 and not any(_lives(pid) for pid in pids)
 
 
+class EndsWhenLookedAt:
+    """A process that ends between two looks at it."""
+
+    sentinel = 0
+
+    def __init__(self) -> None:
+        self._codes = iter([None])
+
+    @property
+    def exitcode(self) -> int | None:
+        return next(self._codes, 0)
+
+
+def test_nobody_is_waited_for_when_the_last_one_ends_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for no process at all lasted as long as it may, ten seconds, with all items there."""
+    waited_for: list[Any] = []
+    monkeypatch.setattr("hotlap.data.item_cache.fill_pool.wait", lambda ends, limit_s: waited_for.append(ends))
+    pool = FillPool(lambda _: False, num_items=1, num_processes=1, item_s=1.0)
+    pool.stop()
+    pool._processes = [EndsWhenLookedAt()]
+    pool.wait(60.0)
+    assert waited_for == [[EndsWhenLookedAt.sentinel]]
+
+
 def running() -> list[Any]:
     """Without multiprocessing's own, which the first spawned worker of any test leaves behind."""
     found = []
