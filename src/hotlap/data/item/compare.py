@@ -28,7 +28,7 @@ def is_plain_tensor(value: Any) -> bool:
     return (
         type(value) is torch.Tensor
         and value.layout is torch.strided
-        and value.device.type == "cpu"
+        and value.is_cpu
         and not (value.requires_grad or value.is_quantized or value.is_nested or value.is_conj() or value.is_neg())
     )
 

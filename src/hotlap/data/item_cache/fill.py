@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.item.compare import Unsupported
@@ -57,7 +59,7 @@ class CacheFill(ABC):
     @property
     def num_cached(self) -> int:
         """Items kept now, by whichever process computed them."""
-        return int(self._present.sum())
+        return int(np.count_nonzero(self._present))
 
     @property
     def full(self) -> bool:
