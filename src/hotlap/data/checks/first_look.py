@@ -61,7 +61,7 @@ def first_look(dataset: Any, indices: list[int], role: Role) -> Seen:
     try:
         seen = in_a_copy(lambda: _seen(dataset, indices, role), timeout_s=role.timeout_s)
     except NoAnswer as reason:
-        return Seen(reason=str(reason), items=[])
+        return Seen(reason=f"items cannot be had by their places in a copy of this process ({reason})", items=[])
     return seen if isinstance(seen, Seen) else Seen(reason="its first items could not be read", items=[])
 
 

@@ -7,6 +7,7 @@ memory that they share. All else each of them has for itself, as it was when it 
 import operator
 import os
 import random
+import reprlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -52,6 +53,10 @@ MAX_RESTARTS = 2
 
 _DIFFERENT = "came out different when it was computed again"
 
+# A script may look at `dataset[-1]` before it trains. One that was given so many items by other keys than their places,
+# while fewer are kept, goes on so.
+MOST_OTHERS = 64
+
 # `settled` when of this many items asked for last, fewer than 1 in 100 had to be computed. An epoch need not touch
 # every item: a sampler with replacement, or `drop_last`, leaves some for later.
 SETTLED_WINDOW = 1024
@@ -79,6 +84,8 @@ class ItemCache(CacheFill):
         self._num_before = 0
         """Items that were kept when workers began last."""
         self._index_types: set[type] = set()
+        self._num_others = 0
+        """Items that were not asked for by their places."""
         self._restarts = 0
         self._num_batches = 0
         self._asked = self._missed = 0
@@ -304,10 +311,20 @@ class ItemCache(CacheFill):
         with self._lock:
             if not rows or self._inputs is None:
                 return  # a change of state shows only when a second item is computed
+            length = self._inputs.watch.length
+            if length is not None and all(self._position(index) is None for index in indices):
+                self._count_others(indices, length)
+                return
             if self._store is None:
                 self._begin(indices, items)
             if self._store is not None:
                 self._put(indices, items, range(len(items)) if self.num_cached == 0 else rows)
+
+    def _count_others(self, indices: Sequence[Any], length: int) -> None:
+        self._num_others += len(indices)
+        if self._num_others > MOST_OTHERS > self.num_cached and not self.full:
+            keys = f"keys such as {reprlib.repr(indices[0])}, not by numbers from 0 to {length - 1}"
+            self.give_up(f"{self._name} is asked for items by {keys}, so none is kept")
 
     def _begin(self, indices: Sequence[Any], items: list[Any]) -> None:
         """Compute some items twice; if they come out the same, make the store."""
@@ -326,13 +343,12 @@ class ItemCache(CacheFill):
                 return
             self._own_memory |= shares_memory(items[row], again[0]) or entangled(items[row])
         self._checked_s = perf_counter()
-        if rows:
-            self._check_cost_s = (self._checked_s - started_s) / len(rows)
-            self._index_types = {type(indices[rows[0]])}
-            self._item_s = min(self._item_s, self._check_cost_s)
-            if self._look_inside(length, lambda: reads_unnamed_files(lambda: self._again(indices[rows[0]]))):
-                self._open(items, length)
-                self._begin_filling(items, length)
+        self._check_cost_s = (self._checked_s - started_s) / len(rows)
+        self._index_types = {type(indices[rows[0]])}
+        self._item_s = min(self._item_s, self._check_cost_s)
+        if self._look_inside(length, lambda: reads_unnamed_files(lambda: self._again(indices[rows[0]]))):
+            self._open(items, length)
+            self._begin_filling(items, length)
 
     def _begin_filling(self, items: list[Any], length: int) -> None:
         if self.warm:

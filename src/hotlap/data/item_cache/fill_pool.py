@@ -22,7 +22,7 @@ import torch
 _MOST_PARTS = 4096 // 8
 
 # What is computed is noted this often, so that a batch that waits for a few items is not held up; less often where none
-# waits, for it takes 0.2 ms to see that nothing was drawn or changed. More items at once no longer lie in a core's cache.
+# waits, for it takes 0.2 ms to see that nothing was drawn or changed. More at once no longer lie in a core's cache.
 _NOTE_S, _NOTE_WAITED_FOR_S = 0.005, 0.02
 _MOST_AT_ONCE = 128
 

@@ -124,7 +124,6 @@ def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[R
         ), f"its items {needs}: they are kept in a file in {folder}"
     except DiskUnavailable as reason:
         raise Unsupported(f"its items {needs}; {reason}") from None
-    return store, f"its items {needs}: they are kept in a file in {folder}"
 
 
 def placement_for(*, memory_bytes: int | None, disk: bool | str | Path, own_memory: bool, shared: bool) -> Placement:

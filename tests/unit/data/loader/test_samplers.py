@@ -84,6 +84,44 @@ def test_what_is_no_index_is_the_data_sets_own_business() -> None:
     assert list(cached(Pictures(5)))[4][1] == 4
 
 
+class Grid(Pictures):
+    """Items by (row, column) or by name, and by their numbers."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, tuple):
+            key = 10 * key[0] + key[1]
+        return super().__getitem__(int(key))
+
+
+KEYS: dict[str, list[Any]] = {
+    "tuples": [(place // 10, place % 10) for place in range(300)],
+    "texts": [f"{place}" for place in range(300)],
+    "numbers from the end": [place - 300 for place in range(300)],
+}
+
+
+@pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.processes)])
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_items_that_are_asked_for_by_other_keys_are_not_kept(keys: list[Any], num_workers: int) -> None:
+    """They were neither kept nor given up, so that whoever waited for the cache waited for ever."""
+    settings: dict[str, Any] = {"shuffle": False, "sampler": keys, "num_workers": num_workers, "batch_size": 40}
+    kept = cached(Grid(300))
+    assert_same_epochs(epochs(kept, **settings), epochs(Grid(300), **settings))
+    assert kept._hotlap_settled()
+    assert kept.note is not None and kept._hotlap_idle() == kept.note
+    assert any(f"asked for items by keys such as {key!r}, not by numbers from 0 to 299" in kept.note for key in keys)
+
+
+def test_some_looks_at_items_by_other_keys_stop_nothing() -> None:
+    kept = cached(Grid(100))
+    for key in (-1, (0, 1), "2") * 10:
+        assert equal(kept[key], Grid(100)[key])
+    assert_same_epochs(epochs(kept), epochs(Grid(100)))
+    for key in (-1, (0, 1), "2") * 30:
+        assert equal(kept[key], Grid(100)[key])
+    assert kept.full and kept.note is None
+
+
 @pytest.mark.parametrize(
     "around",
     [
