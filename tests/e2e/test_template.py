@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.launch import Launcher, starting
+from hotlap.launch import Launcher
 from hotlap.launch.template import can_fork
 from hotlap.record import Plan, Run, Status, Turn
 from tests.e2e.running import SCRIPTS
@@ -173,21 +173,20 @@ def test_what_follows_torch_in_an_import_finds_its_seeds_and_hooks(
     (packages / "wrapper.py").write_text(WRAPPER)
     monkeypatch.setenv("PYTHONPATH", str(packages))
     (tmp_path / "train.py").write_text(USES_WRAPPER)
-    plain = plan_for("train.py", cwd=tmp_path)
-    for plan in (plain, replace(plain, reseed=1)):
-        afresh = run(launcher, replace(plan, afresh=True))
-        assert not afresh.forked
-        assert len(afresh.loss) == 24
-        assert "[True, True, True]" in afresh.output
-        fork = run(launcher, plan)
-        assert fork.forked
-        assert seen(fork) == seen(afresh)
+    plan = plan_for("train.py", cwd=tmp_path, reseed=1)
+    afresh = run(launcher, plan)
+    assert not afresh.forked
+    assert len(afresh.loss) == 24
+    assert "[True, True, True]" in afresh.output
+    fork = run(launcher, plan)
+    assert fork.forked
+    assert seen(fork) == seen(afresh)
 
 
 def test_processes_of_a_heat_take_turns_as_forks(launcher: Launcher) -> None:
     turn = Turn(steps=5, ready="", go="")
     plan = plan_for("plain.py", steps=30, warmup=5, evidence=False, turn=turn)
-    assert not any(run.forked for run in launcher([plan, plan], limit_s=400.0))
+    assert not run(launcher, replace(plan, turn=None)).forked
     found = launcher([plan, replace(plan, arms=(({"name": "threads", "count": 1},),))], limit_s=400.0)
     assert [run.status for run in found] == [Status.COMPLETE] * 2
     assert [run.forked for run in found] == [True, True]
@@ -198,37 +197,13 @@ def test_what_is_written_in_a_fork_is_not_kept(tmp_path: Path) -> None:
     text = SCRIPTS.joinpath("plain.py").read_text() + "\nopen('written', 'w').write('by the script')\n"
     (tmp_path / "train.py").write_text(text)
     with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:
-        plan = plan_for("train.py", cwd=tmp_path, steps=10_000)
+        plan = plan_for("train.py", "40", cwd=tmp_path, steps=10_000)
         runs = [run(launcher, plan) for _ in range(2)]
         if launcher.not_enclosed:
             pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
     assert [run.forked for run in runs] == [False, True]
     assert [run.status for run in runs] == [Status.ENDED] * 2
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
-
-
-def test_what_must_be_started_afresh_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    levers = {"threads": {"OMP_NUM_THREADS": "1"}}
-
-    def environment(plan: Plan) -> dict[str, str]:
-        return {name: value for spec in plan.always for name, value in levers[str(spec["name"])].items()}
-
-    plain = plan_for("plain.py")
-    with Launcher(environment=environment, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
-        run(launcher, plain)
-        lever = replace(plain, always=({"name": "threads", "count": 1},))
-        assert [run.forked for run in launcher([plain, lever], limit_s=400.0)] == [False, False], "all start alike"
-        path = SCRIPTS / "plain.py"
-        text = path.read_text().replace("batch_size=16", "batch_size=8")
-        edited = run(launcher, replace(plain, replaced={str(path): text}))
-        assert edited.forked and set(edited.num_samples) == {8}, "a fork runs the edited text"
-        assert not run(launcher, replace(plain, watches=("memory",))).forked
-        assert not run(launcher, replace(plain, afresh=True)).forked
-        assert run(launcher, plain).forked
-        assert launcher.why_afresh is None
-    monkeypatch.setenv(starting.VARIABLE, "1")
-    with Launcher(environment=environment, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
-        assert not any(run(launcher, plain).forked for _ in range(2))
 
 
 def test_a_script_that_sets_what_libraries_read_is_started_afresh(tmp_path: Path) -> None:
