@@ -6,9 +6,9 @@ import time
 import torch
 from torch import nn
 
-# What it is told to do at its end, after so many steps.
+# What it is told to do, most of it at its end, after so many steps.
 ending, steps = sys.argv[1], int(sys.argv[2])
-if ending == "asks":
+if sys.argv[3:] == ["asks"]:
     print("read", sys.stdin.read().strip())
 if ending == "listens":
     signal.signal(signal.SIGUSR1, lambda *_: print("USR1 came", flush=True))
