@@ -109,7 +109,7 @@ $(STAMP_TORCH):
 # the install succeeds all the same, and hotlap.small says that it uses torch.
 $(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
 	$(INSTALL) --quiet --editable '.[examples]'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some ship files of other Pythons
+	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib || true  # some ship files of other Pythons
 	touch $@
 
 $(STAMP_TEST): $(STAMP_DEMO) pyproject.toml $(CONSTRAINTS)
