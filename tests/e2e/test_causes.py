@@ -1,32 +1,23 @@
 """Watches on real scripts: what each of them sees, and that the script goes on as it would have."""
 
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from hotlap import rules
 from hotlap.launch import Launcher
-from hotlap.record import InputPart, Phase, Plan, Run, SightingKind, Status
+from hotlap.record import InputPart, Phase, SightingKind, Status
 from hotlap.report import story
+from tests.e2e.running import SCRIPTS, Forks, run_command
 
 pytestmark = pytest.mark.e2e
 
-SCRIPTS = Path(__file__).with_name("scripts")
 MINE = ("switches", "memory", "shapes", "modules", "cpu", "input", "calls", "what-if")
 
 
-def run(launcher: Launcher, script: str, *watches: str, whole: bool = False) -> Run:
-    plan = Plan(
-        command=(sys.executable, str(SCRIPTS / script)), cwd=str(SCRIPTS), out="", steps=60, warmup=15,
-        watches=watches, whole=whole,
-    )  # fmt: skip
-    (found,) = launcher([plan], limit_s=400.0)
-    return found
-
-
-def test_every_watch_sees_what_it_is_for(launcher: Launcher) -> None:
-    found = run(launcher, "troubled.py", *MINE)
+def test_every_watch_sees_what_it_is_for(forks: Forks) -> None:
+    found = forks("troubled.py", warmup=15, watches=MINE)
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
 
@@ -64,13 +55,19 @@ def test_every_watch_sees_what_it_is_for(launcher: Launcher) -> None:
 
 
 def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(launcher: Launcher) -> None:
-    found = run(launcher, "reinforce.py", "memory", "calls", "distributions", "lines")
+    command = (sys.executable, str(SCRIPTS / "reinforce.py"))
+    found = run_command(launcher, *command, warmup=15, watches=("memory", "calls", "distributions", "lines"))
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
     assert list(found.num_forwards) == [10 + step // 3 for step in found.step_index]
     assert "forward passes in the mean" in story.step_sentence(found)
-    # So small a policy is launch-bound as well; what else costs something is the machine's affair.
-    faults = {finding.code: finding for finding in rules.check(found)}
+    # So small a policy is launch-bound as well; what else costs something, and what share of four steps of some
+    # milliseconds is in the checks, is the machine's affair.
+    seen = [one for one in found.sightings if one.kind is SightingKind.DISTRIBUTION_CHECKS]
+    assert all(float(one.detail["share"]) > 0 for one in seen)  # type: ignore[arg-type]
+    others = [one for one in found.sightings if one not in seen]
+    quiet = replace(found, sightings=(*(replace(one, detail={"share": 0.2}) for one in seen), *others))
+    faults = {finding.code: finding for finding in rules.check(quiet)}
     assert faults.keys() >= {"host-bound", "distribution-checks"}
     assert "memory-growth" not in faults
     host, checks = faults["host-bound"], faults["distribution-checks"]
@@ -78,21 +75,21 @@ def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(launcher: L
     assert "of reinforce.py, choose: " in host.evidence
     assert checks.before in ("m = Categorical(probs)", "policy.log_probs.append(m.log_prob(action))")
     assert "set_default_validate_args(False)" in checks.after
-    counts = {one.what: one.per_step for one in found.sightings if one.kind is SightingKind.DISTRIBUTION_CHECKS}
+    counts = {one.what: one.per_step for one in seen}
     assert len(counts) == 2
     assert min(counts.values()) >= 30, "each action makes both"
 
 
-def test_workers_are_waited_for_and_known(launcher: Launcher) -> None:
-    found = run(launcher, "workers.py", "input", "cpu")
+def test_workers_are_waited_for_and_known(forks: Forks) -> None:
+    found = forks("workers.py", warmup=15, watches=("input", "cpu"))
     loader = next(loader for loader in found.loaders if loader.num_workers)
     assert loader.start_method in ("fork", "spawn", "forkserver")
     assert loader.prefetch_factor == 2
     assert set(found.input_s) == {InputPart.START, InputPart.WORKERS}
 
 
-def test_these_watches_together_leave_the_training_as_it_was(launcher: Launcher) -> None:
-    plain, watched = run(launcher, "plain.py"), run(launcher, "plain.py", *MINE)
+def test_these_watches_together_leave_the_training_as_it_was(forks: Forks) -> None:
+    plain, watched = forks("plain.py", warmup=15), forks("plain.py", warmup=15, watches=MINE)
     assert watched.status is Status.COMPLETE, watched.error
     assert watched.loss == plain.loss
     assert not [note for note in watched.notes if "failed" in note]
