@@ -17,6 +17,7 @@ from hotlap.record import Phase, Plan, Run, SightingKind, Status
 from hotlap.rules import launch_bound
 from hotlap.source import patch
 from hotlap.tune.measuring import WATCHES
+from tests.e2e.running import Forks, opened_forks
 
 pytestmark = [
     pytest.mark.e2e,
@@ -26,22 +27,23 @@ pytestmark = [
 HERE = Path(__file__).parent
 
 
+CLOSELY = tuple(name for name in WATCHES if name not in ("what-if", "lines", "distributions", "gradients"))
+
+
 @pytest.fixture(scope="module")
-def launcher() -> Iterator[Launcher]:
+def forks() -> Iterator[Forks]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH")))))
-        with Launcher(environment=lambda plan: {}, folders=[HERE / "scripts"], timeout_s=400.0) as made:
+        with opened_forks() as made:
             yield made
 
 
-def measured(launcher: Launcher, script: str, *, folder: Path = HERE / "scripts") -> Run:
+def measured(forks: Forks, script: str, *, folder: Path = HERE / "scripts") -> Run:
     """Some steps of it, looked at closely."""
-    watches = tuple(name for name in WATCHES if name not in ("what-if", "lines", "distributions", "gradients"))
-    plan = Plan(
-        command=(sys.executable, str(folder / script)), cwd=str(HERE / "scripts"), out="", steps=40,
-        warmup=5, watches=watches,
-    )  # fmt: skip
-    (run,) = launcher([plan], limit_s=200.0)
+    return checked(forks(folder / script, steps=40, warmup=5, watches=CLOSELY))
+
+
+def checked(run: Run) -> Run:
     assert run.status is Status.COMPLETE, run.error
     assert run.device == "simulated GPU"
     assert not [note for note in run.notes if "failed" in note], run.notes
@@ -61,8 +63,8 @@ def measured(launcher: Launcher, script: str, *, folder: Path = HERE / "scripts"
         ("host.py", "host-bound"),
     ],
 )
-def test_the_planted_cause_is_found(launcher: Launcher, script: str, code: str) -> None:
-    run = measured(launcher, script)
+def test_the_planted_cause_is_found(forks: Forks, script: str, code: str) -> None:
+    run = measured(forks, script)
     # What else there is, and what costs most, is the affair of how busy the host is: launches really take its time.
     found = rules.ALL[code](run)
     assert found is not None
@@ -75,12 +77,12 @@ def test_the_planted_cause_is_found(launcher: Launcher, script: str, code: str) 
         assert rules.ALL["sync-bound"](run) is None, "the same wait"
         assert run.operators is not None
         assert run.operators.copy_exposed_s == pytest.approx(0.080, rel=0.02)
-        assert "transfer.py" in {Path(one.path or "").name for one in run.sightings}
+        assert "forked.py" in {Path(one.path or "").name for one in run.sightings}
 
 
-def test_many_small_kernels_are_counted_and_launching_them_is_found(launcher: Launcher) -> None:
+def test_many_small_kernels_are_counted_and_launching_them_is_found(forks: Forks) -> None:
     """What the host needs for a call is its own: whether a CPU would be faster is a matter for a made-up run."""
-    run = measured(launcher, "launch.py")
+    run = measured(forks, "launch.py")
     assert launch_bound.check(run) is not None
     seen = run.operators
     assert seen is not None
@@ -92,8 +94,8 @@ def test_many_small_kernels_are_counted_and_launching_them_is_found(launcher: La
     assert seen.moved_bytes == pytest.approx(54_000, rel=0.05), "603 kernels, most of them read 64 bytes and write 32"
 
 
-def test_input_behind_queued_kernels_is_no_bottleneck(launcher: Launcher) -> None:
-    run = measured(launcher, "hidden.py")
+def test_input_behind_queued_kernels_is_no_bottleneck(forks: Forks) -> None:
+    run = measured(forks, "hidden.py")
     host_s, starved = run.mean_phase_s(Phase.INPUT), run.device_phase_s[Phase.INPUT]
     assert host_s is not None
     assert host_s > 0.002, "the host sleeps that long"
@@ -103,13 +105,17 @@ def test_input_behind_queued_kernels_is_no_bottleneck(launcher: Launcher) -> Non
     assert sum(run.step_s) / len(run.step_s) > 0.040
 
 
-def test_no_copy_holds_the_host_up_after_pin_and_overlap(launcher: Launcher, tmp_path: Path) -> None:
-    run = measured(launcher, "copies.py")
-    assert num_blocking(run) >= 3, "of x, of y and of z"
+def test_no_copy_holds_the_host_up_after_pin_and_overlap(forks: Forks, tmp_path: Path) -> None:
     path = HERE / "scripts" / "copies.py"
+    command = (sys.executable, str(path))
+    plan = Plan(command=command, cwd=str(path.parent), out="", steps=40, warmup=5, watches=CLOSELY)
+    with Launcher(environment=lambda plan: {}, folders=[path.parent], timeout_s=400.0) as launcher:
+        (found,) = launcher([plan], limit_s=200.0)
+    run = checked(found)
+    assert num_blocking(run) >= 3, "of x, of y and of z"
     edits = PinAndOverlap().edits(replace(run, sightings=()))
     (tmp_path / "copies.py").write_text(patch(edits, root=path.parent).texts[str(path)])
-    assert num_blocking(measured(launcher, "copies.py", folder=tmp_path)) == 0
+    assert num_blocking(measured(forks, "copies.py", folder=tmp_path)) == 0
 
 
 def num_blocking(run: Run) -> float:

@@ -9,13 +9,19 @@ from types import SimpleNamespace
 import pytest
 
 from hotlap.launch import Launcher, heat
-from tests.e2e.running import SCRIPTS
+from tests.e2e.running import SCRIPTS, Forks, opened_forks
 
 
 @pytest.fixture
 def launcher() -> Iterator[Launcher]:
     with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0) as launcher:
         yield launcher
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    with opened_forks() as forks:
+        yield forks
 
 
 @pytest.fixture

@@ -3,9 +3,12 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -36,6 +39,49 @@ def run_command(
 def run_script(launcher: Launcher, script: str, *args: str, steps: int = 60, warmup: int = 10) -> Run:
     """One run of a script of ours."""
     return run_command(launcher, sys.executable, str(SCRIPTS / script), *args, steps=steps, warmup=warmup)
+
+
+class Forks:
+    """Runs any script in a fork of one process that has imported torch: in 0.3 s of a core, not two or three.
+
+    To a script a fork is a process of its own, bit for bit (test_template.py). Runs with watches are forks here as
+    well, and the script's text stands in the place of `forked.py`, behind a line with its arguments.
+    """
+
+    def __init__(self, launcher: Launcher) -> None:
+        starter = launcher._starter
+        may_be_fork = starter._may_be_fork
+
+        def whatever_watches(plan: Plan) -> bool:
+            return may_be_fork(replace(plan, watches=()))
+
+        setattr(starter, "_may_be_fork", whatever_watches)  # noqa: B010 - a plain assignment is a type error
+        self._launcher = launcher
+        self._launcher([_plan()], limit_s=400.0)  # the first run tells what the others import
+
+    def __call__(self, script: str | Path, *args: str, **settings: Any) -> Run:
+        """One run of a script of ours, or of another one whose path is absolute; `settings` of its plan."""
+        text = f"import sys; sys.argv[1:] = {list(args)}\n{(SCRIPTS / script).read_text()}"
+        (found,) = self._launcher([_plan(replaced={str(_PLACE): text}, **settings)], limit_s=400.0)
+        return found
+
+
+_PLACE = SCRIPTS / "forked.py"
+
+
+def _plan(**settings: Any) -> Plan:
+    return Plan(
+        command=(sys.executable, str(_PLACE)), cwd=str(SCRIPTS), out="", **{"steps": 60, "warmup": 10, **settings}
+    )
+
+
+@contextmanager
+def opened_forks() -> Iterator[Forks]:
+    """In the environment of now, but for the name of the test: all runs must have the same."""
+    with Launcher(
+        environment=lambda plan: {"PYTEST_CURRENT_TEST": "any"}, folders=[SCRIPTS], timeout_s=400.0, templates=True
+    ) as launcher:
+        yield Forks(launcher)
 
 
 def assert_phases_sum_to_steps(found: Run) -> None:

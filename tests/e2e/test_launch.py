@@ -1,7 +1,9 @@
 """Real scripts under the probe: what a step is, where its time goes, and that the script notices nothing."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -9,7 +11,7 @@ import pytest
 
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run, Status, Turn
-from tests.e2e.running import OURS, SCRIPTS, assert_phases_sum_to_steps
+from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps
 
 pytestmark = pytest.mark.e2e
 
@@ -24,9 +26,9 @@ def run(launcher: Launcher, script: str, *args: str, limit_s: float = 400.0, **s
     return found
 
 
-def watched(launcher: Launcher, script: str, *args: str, warmup: int = 10) -> Run:
+def watched(run: Callable[..., Run], script: str, *args: str, warmup: int = 10) -> Run:
     """With a close look behind the steps that are recorded, in which nothing fails and nothing is found."""
-    found = run(launcher, script, *args, watches=("operators", "syncs", "trips", "lines"), warmup=warmup)
+    found = run(script, *args, watches=("operators", "syncs", "trips", "lines"), warmup=warmup)
     assert not [note for note in found.notes if "failed" in note]
     assert found.sightings == ()
     return found
@@ -53,18 +55,17 @@ def test_a_plain_loop_is_split_into_its_phases_and_its_calls_are_named(launcher:
     assert texts["torch.optim.SGD"] == "torch.optim.SGD(model.parameters(), lr=0.05)"
 
 
-def test_two_optimizers_make_one_step(launcher: Launcher) -> None:
-    found = watched(launcher, "gan.py")
+def test_two_optimizers_make_one_step(forks: Forks) -> None:
+    found = watched(forks, "gan.py")
     assert set(found.num_updates) == {2}
     assert len(found.optimizers) == 2
 
 
-def test_other_seeds_and_nudges_give_other_losses() -> None:
-    with Launcher(environment=lambda plan: {}, folders=[SCRIPTS], timeout_s=400.0, templates=True) as launcher:
-        plain, reseeded, nudged = (
-            run(launcher, "plain.py", evidence=True, warmup=0, reseed=reseed, nudge=nudge)
-            for reseed, nudge in ((0, 0), (1, 0), (0, 1))
-        )
+def test_other_seeds_and_nudges_give_other_losses(forks: Forks) -> None:
+    plain, reseeded, nudged = (
+        forks("plain.py", evidence=True, warmup=0, reseed=reseed, nudge=nudge)
+        for reseed, nudge in ((0, 0), (1, 0), (0, 1))
+    )
     assert plain.learning_rates is not None
     assert plain.updates
     assert plain.batch_digest != reseeded.batch_digest
@@ -74,30 +75,30 @@ def test_other_seeds_and_nudges_give_other_losses() -> None:
     assert all(abs(float(a or 0) - float(b or 0)) < 1e-3 for a, b in pairs)
 
 
-def test_accumulation_makes_one_step_of_four_backward_passes(launcher: Launcher) -> None:
-    found = watched(launcher, "accumulation.py", warmup=4)
+def test_accumulation_makes_one_step_of_four_backward_passes(forks: Forks) -> None:
+    found = watched(forks, "accumulation.py", warmup=4)
     assert set(found.num_updates) == {1}
     assert len(found.step_s) == 60
 
 
-def test_a_step_that_the_scaler_skips_is_no_step(launcher: Launcher) -> None:
-    found = run(launcher, "scaler.py")
+def test_a_step_that_the_scaler_skips_is_no_step(forks: Forks) -> None:
+    found = forks("scaler.py")
     assert set(found.num_updates) == {1}
     assert found.skipped_updates > 0
     losses = [loss for loss in found.loss if isinstance(loss, float)]
     assert losses and max(losses) < 100, "as they were before they were multiplied with a thousand"
 
 
-def test_a_closure_belongs_to_its_step(launcher: Launcher) -> None:
-    found = watched(launcher, "lbfgs.py")
+def test_a_closure_belongs_to_its_step(forks: Forks) -> None:
+    found = watched(forks, "lbfgs.py")
     assert len(found.step_s) == 60
     assert found.optimizers[0].closure
     assert (found.share(Phase.BACKWARD) or 0) > 0
     assert_phases_sum_to_steps(found)
 
 
-def test_without_an_optimizer_backward_passes_mark_the_steps(launcher: Launcher) -> None:
-    found = watched(launcher, "by_hand.py")
+def test_without_an_optimizer_backward_passes_mark_the_steps(forks: Forks) -> None:
+    found = watched(forks, "by_hand.py")
     assert len(found.step_s) == 60
     assert_phases_sum_to_steps(found)
     assert found.phase_s[Phase.OPTIMIZER] is None
@@ -116,7 +117,7 @@ def test_a_shell_command_is_followed_to_its_python(launcher: Launcher) -> None:
 
 
 def test_worker_processes_record_nothing_and_leave_with_the_run(launcher: Launcher, tmp_path: Path) -> None:
-    found = watched(launcher, "workers.py", str(tmp_path))
+    found = watched(partial(run, launcher), "workers.py", str(tmp_path))
     assert found.status is Status.COMPLETE
     assert found.loaders[0].num_workers == 2
     assert not _still_running(str(tmp_path))
@@ -131,9 +132,9 @@ def test_a_crash_keeps_its_own_traceback(launcher: Launcher) -> None:
     assert found.exit_code == 1
 
 
-def test_a_script_without_steps_or_without_torch_says_so(launcher: Launcher) -> None:
-    assert run(launcher, "no_steps.py").status is Status.ENDED
-    assert run(launcher, "no_torch.py").status is Status.SILENT
+def test_a_script_without_steps_or_without_torch_says_so(forks: Forks) -> None:
+    assert forks("no_steps.py").status is Status.ENDED
+    assert forks("no_torch.py").status is Status.SILENT
 
 
 def test_a_script_that_loops_for_ever_is_ended_with_its_children(tmp_path: Path) -> None:
@@ -143,8 +144,8 @@ def test_a_script_that_loops_for_ever_is_ended_with_its_children(tmp_path: Path)
     assert not _still_running(str(tmp_path))
 
 
-def test_megabytes_of_output_are_cut_and_lose_nothing_else(launcher: Launcher) -> None:
-    found = run(launcher, "loud.py")
+def test_megabytes_of_output_are_cut_and_lose_nothing_else(forks: Forks) -> None:
+    found = forks("loud.py")
     assert found.status is Status.COMPLETE
     assert len(found.output) <= 8000
 
@@ -156,15 +157,15 @@ def test_processes_take_turns_and_are_compared_block_by_block(launcher: Launcher
     assert all(set(r.block) == {0, 1, 2, 3, 4, 5} for r in found)
 
 
-def test_levers_are_switched_between_steps(launcher: Launcher) -> None:
+def test_levers_are_switched_between_steps(forks: Forks) -> None:
     arms = ((), ({"name": "threads", "count": 1},), ({"name": "fused-optimizer"},))
-    found = run(launcher, "plain.py", arms=arms, steps=22, block=11)
+    found = forks("plain.py", arms=arms, steps=22, block=11)
     assert found.not_installed == ()
     assert [found.arm.count(k) for k in range(3)] == [22, 22, 22]
 
 
-def test_a_script_that_is_over_before_it_was_looked_at_keeps_its_facts(launcher: Launcher) -> None:
-    found = run(launcher, "short.py", evidence=True, warmup=0, steps=100, whole_epoch=True)
+def test_a_script_that_is_over_before_it_was_looked_at_keeps_its_facts(forks: Forks) -> None:
+    found = forks("short.py", evidence=True, warmup=0, steps=100, whole_epoch=True)
     assert found.status is Status.ENDED
     assert len(found.step_s) == 40
     (optimizer,) = found.optimizers
@@ -203,20 +204,6 @@ def test_a_training_for_real_comes_to_its_end_and_is_timed_as_a_whole(tmp_path: 
 
 
 def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -> None:
-    path = SCRIPTS / "plain.py"
-    text = path.read_text().replace("torch.optim.SGD(", "torch.optim.Adam(")
-    found = run(launcher, "plain.py", replaced={str(path): text})
-    assert found.status is Status.COMPLETE
-    assert found.optimizers[0].name == "torch.optim.Adam"
-    if not launcher.not_enclosed:
-        # As a launcher (torchrun) starts it: the file itself is another one in the scratch layer.
-        command = (sys.executable, "-u", str(path))
-        (found,) = launcher(
-            [Plan(command=command, cwd=str(SCRIPTS), out="", steps=30, warmup=5, replaced={str(path): text})],
-            limit_s=400.0,
-        )
-        assert found.optimizers[0].name == "torch.optim.Adam"
-        assert "SGD" in path.read_text()
     module = SCRIPTS / "package" / "settings.py"
     plan = Plan(
         command=(sys.executable, "-m", "package.train", "--name", "value"),
@@ -229,6 +216,18 @@ def test_a_patched_script_runs_in_place_of_the_one_on_disk(launcher: Launcher) -
     (found,) = launcher([plan], limit_s=400.0)
     assert found.status is Status.ENDED
     assert len(found.step_s) == 5
+    path = SCRIPTS / "plain.py"
+    text = path.read_text().replace("torch.optim.SGD(", "torch.optim.Adam(")
+    # As a launcher (torchrun) starts it, where the file itself is another one in the scratch layer.
+    options = () if launcher.not_enclosed else ("-u",)
+    command = (sys.executable, *options, str(path))
+    (found,) = launcher(
+        [Plan(command=command, cwd=str(SCRIPTS), out="", steps=30, warmup=5, replaced={str(path): text})],
+        limit_s=400.0,
+    )
+    assert found.status is Status.COMPLETE
+    assert found.optimizers[0].name == "torch.optim.Adam"
+    assert "SGD" in path.read_text()
 
 
 def test_spawned_workers_run_the_patched_script(launcher: Launcher, tmp_path: Path) -> None:

@@ -9,11 +9,9 @@ import pytest
 from hotlap.launch import Launcher
 from hotlap.predict import Kind, Precision, Stage, Workload
 from hotlap.record import Plan, Run, Status, decode
+from tests.e2e.running import SCRIPTS, Forks
 
 pytestmark = pytest.mark.e2e
-
-SCRIPTS = Path(__file__).with_name("scripts")
-
 
 AMP = """
 import sys
@@ -49,14 +47,23 @@ def traced(launcher: Launcher, *command: str) -> tuple[Run, Workload]:
         watches=("workload",),
     )
     (run,) = launcher([plan], limit_s=400.0)
+    return run, work_of(run)
+
+
+def traced_in_fork(forks: Forks, script: str | Path, *args: str) -> tuple[Run, Workload]:
+    run = forks(script, *args, steps=8, warmup=3, watches=("workload",))
+    return run, work_of(run)
+
+
+def work_of(run: Run) -> Workload:
     assert run.status is Status.COMPLETE, run.output
     assert not run.notes
     assert run.workload is not None
-    return run, decode(run.workload.encode(), Workload).validated()
+    return decode(run.workload.encode(), Workload).validated()
 
 
-def test_a_plain_loop(launcher: Launcher) -> None:
-    run, work = traced(launcher, "plain.py")
+def test_a_plain_loop(forks: Forks) -> None:
+    run, work = traced_in_fork(forks, "plain.py")
     assert len(run.step_s) == 8, "the traced step is not among the timed ones"
     assert {operator.stage for operator in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
     assert work.flop > 0
@@ -68,8 +75,8 @@ def test_a_plain_loop(launcher: Launcher) -> None:
     assert not any(operator.name == "aten::stack" for operator in work.operators)
 
 
-def test_a_step_of_a_gan_holds_both_updates_and_the_optimizers_state(launcher: Launcher) -> None:
-    _, work = traced(launcher, "gan.py")
+def test_a_step_of_a_gan_holds_both_updates_and_the_optimizers_state(forks: Forks) -> None:
+    _, work = traced_in_fork(forks, "gan.py")
     products = [operator for operator in work.operators if operator.kind is Kind.MATMUL]
     # Two forward passes of the generator (4 x 8), three of the critic (8 x 1), with 16 rows each.
     forward = sum(one.flop * one.count for one in products if one.stage is Stage.FORWARD)
@@ -79,25 +86,25 @@ def test_a_step_of_a_gan_holds_both_updates_and_the_optimizers_state(launcher: L
     assert work.optimizer_state_bytes == pytest.approx(2 * work.parameter_bytes, rel=0.2)
 
 
-def test_parameters_that_the_script_updates_by_hand(launcher: Launcher) -> None:
-    _, work = traced(launcher, "by_hand.py")
+def test_parameters_that_the_script_updates_by_hand(forks: Forks) -> None:
+    _, work = traced_in_fork(forks, "by_hand.py")
     assert work.parameter_bytes == 10 * 4
     assert any(operator.stage is Stage.BACKWARD for operator in work.operators)
 
 
-def test_accumulated_gradients_belong_to_one_step(launcher: Launcher) -> None:
-    _, work = traced(launcher, "accumulation.py")
+def test_accumulated_gradients_belong_to_one_step(forks: Forks) -> None:
+    _, work = traced_in_fork(forks, "accumulation.py")
     backward = [one for one in work.operators if one.stage is Stage.BACKWARD and one.kind is Kind.MATMUL]
     assert sum(one.count for one in backward) >= 2
 
 
-def test_a_script_that_executes_its_configuration(launcher: Launcher) -> None:
-    _, work = traced(launcher, str(SCRIPTS / "configured.py"))
+def test_a_script_that_executes_its_configuration(forks: Forks) -> None:
+    _, work = traced_in_fork(forks, "configured.py")
     assert work.parameter_bytes == 5 * 4
 
 
-def test_a_closure(launcher: Launcher) -> None:
-    _, work = traced(launcher, "lbfgs.py")
+def test_a_closure(forks: Forks) -> None:
+    _, work = traced_in_fork(forks, "lbfgs.py")
     assert work.num_kernels > 10
 
 
@@ -106,11 +113,11 @@ def test_a_module_that_a_command_of_the_shell_starts(launcher: Launcher) -> None
     assert work.flop > 0
 
 
-def test_autocast_for_a_gpu_that_is_not_here_is_known(launcher: Launcher, tmp_path: Path) -> None:
+def test_autocast_for_a_gpu_that_is_not_here_is_known(forks: Forks, tmp_path: Path) -> None:
     script = tmp_path / "amp.py"
     script.write_text(AMP)
     for enabled, known in (("True", Precision.BF16), ("False", None)):
-        _, work = traced(launcher, str(script), enabled)
+        _, work = traced_in_fork(forks, script, enabled)
         assert (work.precision, work.autocast) == (Precision.FP32, known)
 
 
@@ -134,8 +141,8 @@ def test_hugging_faces_trainer(launcher: Launcher) -> None:
     assert work.flop == pytest.approx(2 * 3 * 4 * 16 * 2 * (12 * 16 * 16 + 2 * 16 * 16 + 16 * 50), rel=0.1)
 
 
-def test_a_compiled_model_is_traced_as_it_was_written(launcher: Launcher) -> None:
-    run, work = traced(launcher, "compiled.py")
+def test_a_compiled_model_is_traced_as_it_was_written(forks: Forks) -> None:
+    run, work = traced_in_fork(forks, "compiled.py")
     assert run.compiled
     products = [one for one in work.operators if one.kind is Kind.MATMUL]
     # Forward: both layers; backward: two gradients of each but the input's.

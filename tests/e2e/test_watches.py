@@ -9,6 +9,7 @@ import pytest
 from hotlap.launch import Launcher, WholeRun
 from hotlap.record import Phase, Plan, Run, Status
 from hotlap.tune import FULL
+from tests.e2e.running import Forks
 
 pytestmark = pytest.mark.e2e
 
@@ -16,15 +17,14 @@ SCRIPTS = Path(__file__).with_name("scripts")
 WATCHES = ("operators", "syncs", "trips", "lines")
 
 
-def run(launcher: Launcher, script: str, *args: str, watches: tuple[str, ...] = WATCHES, whole: bool = False) -> Run:
+def run(launcher: Launcher, script: str, *args: str) -> Run:
     plan = Plan(
         command=(sys.executable, str(SCRIPTS / script), *args),
         cwd=str(SCRIPTS),
         out="",
         steps=20,
         warmup=10,
-        watches=watches,
-        whole=whole,
+        watches=WATCHES,
     )
     (found,) = launcher([plan], limit_s=400.0)
     return found
@@ -58,8 +58,8 @@ def test_operators_and_lines_of_a_plain_loop(launcher: Launcher) -> None:
     assert found.sightings == ()
 
 
-def test_a_script_that_profiles_itself_is_counted_without_a_profiler(launcher: Launcher) -> None:
-    found = run(launcher, "profiled.py", watches=("operators",))
+def test_a_script_that_profiles_itself_is_counted_without_a_profiler(forks: Forks) -> None:
+    found = forks("profiled.py", steps=20, watches=("operators",))
     assert found.status is Status.COMPLETE
     window = found.operators
     assert window is not None
@@ -69,8 +69,8 @@ def test_a_script_that_profiles_itself_is_counted_without_a_profiler(launcher: L
     assert window.flops
 
 
-def test_compiled_modules_stay_compiled_and_are_not_half_counted(launcher: Launcher) -> None:
-    found = run(launcher, "compiled_module.py")
+def test_compiled_modules_stay_compiled_and_are_not_half_counted(forks: Forks) -> None:
+    found = forks("compiled_module.py", steps=20, watches=WATCHES)
     assert found.status is Status.COMPLETE
     assert found.notes == ()
     assert found.operators is not None
@@ -78,8 +78,8 @@ def test_compiled_modules_stay_compiled_and_are_not_half_counted(launcher: Launc
     assert found.hot_lines
 
 
-def test_training_after_the_windows_goes_on_to_its_own_end(launcher: Launcher) -> None:
-    found = run(launcher, "plain.py", "4000", whole=True)
+def test_training_after_the_windows_goes_on_to_its_own_end(forks: Forks) -> None:
+    found = forks("plain.py", "4000", steps=20, watches=WATCHES, whole=True)
     assert found.status is Status.ENDED
     assert found.operators is not None
     assert found.num_updates[-1] == 1

@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from hotlap.launch import Launcher
 from hotlap.record import Phase, Run, Status
-from tests.e2e.running import assert_phases_sum_to_steps, median_ms, run_script
+from tests.e2e.running import Forks, assert_phases_sum_to_steps, median_ms
 
 pytestmark = pytest.mark.e2e
 
@@ -21,9 +20,9 @@ def assert_followed(found: Run, *, steps: int = 60, updates: int = 1, samples: i
     assert_phases_sum_to_steps(found)
 
 
-def test_time_that_is_lost_on_purpose_is_found_in_its_phase(launcher: Launcher) -> None:
+def test_time_that_is_lost_on_purpose_is_found_in_its_phase(forks: Forks) -> None:
     """Each step sleeps 20 ms in another place; no phase of the others holds as much in every step."""
-    found = run_script(launcher, "planted.py", steps=36, warmup=6)
+    found = forks("planted.py", steps=36, warmup=6)
     assert_followed(found, steps=36, samples=8)
     slept_in = (Phase.INPUT, Phase.INPUT, Phase.FORWARD, Phase.OTHER, Phase.BACKWARD, Phase.OPTIMIZER)
     for phase in set(slept_in):
@@ -37,39 +36,39 @@ def test_time_that_is_lost_on_purpose_is_found_in_its_phase(launcher: Launcher) 
         assert min(by_place[False]) < min(by_place[True]), phase
 
 
-def test_an_optimizer_of_the_scripts_own_is_its_own_python(launcher: Launcher) -> None:
-    found = run_script(launcher, "own_optimizer.py")
+def test_an_optimizer_of_the_scripts_own_is_its_own_python(forks: Forks) -> None:
+    found = forks("own_optimizer.py")
     assert_followed(found, updates=0)
     assert found.phase_s[Phase.OPTIMIZER] is None, "nobody can see it, so it is unknown, not 0"
     assert median_ms(found, Phase.OTHER) >= 10.0
 
 
-def test_an_optimizer_around_another_one_is_one_update(launcher: Launcher) -> None:
-    assert_followed(run_script(launcher, "wrapped_optimizer.py"))
+def test_an_optimizer_around_another_one_is_one_update(forks: Forks) -> None:
+    assert_followed(forks("wrapped_optimizer.py"))
 
 
-def test_several_backward_passes_are_one_step(launcher: Launcher) -> None:
-    found = run_script(launcher, "many_backward.py")
+def test_several_backward_passes_are_one_step(forks: Forks) -> None:
+    found = forks("many_backward.py")
     assert_followed(found)
     assert median_ms(found, Phase.BACKWARD) > 0
 
 
-def test_gradients_of_a_function_mark_the_steps(launcher: Launcher) -> None:
-    found = run_script(launcher, "functional.py")
+def test_gradients_of_a_function_mark_the_steps(forks: Forks) -> None:
+    found = forks("functional.py")
     assert_followed(found, updates=0)
     assert median_ms(found, Phase.BACKWARD) > 0
 
 
-def test_optimizers_that_step_within_the_backward_pass_are_one_step(launcher: Launcher) -> None:
-    found = run_script(launcher, "in_backward.py")
+def test_optimizers_that_step_within_the_backward_pass_are_one_step(forks: Forks) -> None:
+    found = forks("in_backward.py")
     assert_followed(found, updates=20)
     assert median_ms(found, Phase.OPTIMIZER) > 0
 
 
 @pytest.mark.parametrize("what", ["module", "in-place", "optimizer", "step"])
-def test_what_is_compiled_is_followed_and_compiled_once(launcher: Launcher, what: str) -> None:
+def test_what_is_compiled_is_followed_and_compiled_once(forks: Forks, what: str) -> None:
     """The script itself counts its graphs, and fails where we break one."""
-    found = run_script(launcher, "compiles.py", what, "aot_eager")
+    found = forks("compiles.py", what, "aot_eager")
     assert_followed(found)
     assert found.compiled
     assert median_ms(found, Phase.BACKWARD) > 0
@@ -77,18 +76,18 @@ def test_what_is_compiled_is_followed_and_compiled_once(launcher: Launcher, what
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's compiler for the CPU needs a C++ compiler")
-def test_machine_code_of_the_compiler_is_followed(launcher: Launcher) -> None:
-    assert_followed(run_script(launcher, "compiles.py", "module", "inductor"))
+def test_machine_code_of_the_compiler_is_followed(forks: Forks) -> None:
+    assert_followed(forks("compiles.py", "module", "inductor"))
 
 
-def test_a_stream_that_takes_its_time_is_input(launcher: Launcher) -> None:
-    found = run_script(launcher, "stream.py", "0")
+def test_a_stream_that_takes_its_time_is_input(forks: Forks) -> None:
+    found = forks("stream.py", "0")
     assert_followed(found, samples=6)
     assert min(found.phase_s[Phase.INPUT] or ()) >= 0.012
 
 
-def test_a_stream_in_workers_is_followed(launcher: Launcher) -> None:
-    found = run_script(launcher, "stream.py", "2")
+def test_a_stream_in_workers_is_followed(forks: Forks) -> None:
+    found = forks("stream.py", "2")
     assert_followed(found, samples=6)
     assert found.loaders[0].num_workers == 2
     # They sleep 12 ms for a batch each, and are four batches ahead at most.
@@ -96,23 +95,23 @@ def test_a_stream_in_workers_is_followed(launcher: Launcher) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows starts workers in one way only")
-def test_workers_by_any_method_over_the_ends_of_epochs(launcher: Launcher) -> None:
-    found = run_script(launcher, "methods.py", steps=115, warmup=5)
-    assert_followed(found, steps=115, samples=4)
-    assert [found.step_index[k] for k in found.epoch_starts] == list(range(10, 120, 10))
+def test_workers_by_any_method_over_the_ends_of_epochs(forks: Forks) -> None:
+    found = forks("methods.py", steps=75, warmup=5)
+    assert_followed(found, steps=75, samples=4)
+    assert [found.step_index[k] for k in found.epoch_starts] == list(range(10, 80, 10))
 
 
-def test_a_profiler_of_the_scripts_own_sees_what_it_would_see(launcher: Launcher) -> None:
-    found = run_script(launcher, "profiles.py", steps=200)
+def test_a_profiler_of_the_scripts_own_sees_what_it_would_see(forks: Forks) -> None:
+    found = forks("profiles.py", steps=200)
     assert found.status is Status.ENDED, found.output
     assert found.exit_code == 0, "it checks by itself what its profiler has seen"
     assert len(found.step_s) == 30
 
 
 @pytest.mark.parametrize("teacher", ["none", "teacher-and-validation"])
-def test_a_validation_is_told_apart(launcher: Launcher, teacher: str) -> None:
+def test_a_validation_is_told_apart(forks: Forks, teacher: str) -> None:
     """20 steps an epoch, then 5 forward passes of 40 ms each that are no training: each time in another way."""
-    found = run_script(launcher, "validates.py", teacher)
+    found = forks("validates.py", teacher)
     assert_followed(found, samples=4)
     assert found.num_validations == 3
     assert found.validation_s >= 3 * 0.200
@@ -122,35 +121,35 @@ def test_a_validation_is_told_apart(launcher: Launcher, teacher: str) -> None:
         assert min(nearest_s) < 0.200, "nor is their time"
 
 
-def test_a_teacher_in_each_step_is_training(launcher: Launcher) -> None:
-    found = run_script(launcher, "validates.py", "teacher")
+def test_a_teacher_in_each_step_is_training(forks: Forks) -> None:
+    found = forks("validates.py", "teacher")
     assert_followed(found, samples=4)
     assert found.num_validations == 0
     assert min(found.phase_s[Phase.FORWARD] or ()) >= 0.010
 
 
-def test_an_application_with_a_configuration_and_a_folder_of_its_own(launcher: Launcher) -> None:
+def test_an_application_with_a_configuration_and_a_folder_of_its_own(forks: Forks) -> None:
     """It also handles Ctrl-C by itself, and checks that its handler was called."""
-    found = run_script(launcher, "app.py", "width=6", "--lr", "0.2")
+    found = forks("app.py", "width=6", "--lr", "0.2")
     assert_followed(found)
-    assert next(iter(found.sources)).endswith("app.py")
+    assert next(iter(found.sources)).endswith("forked.py"), "though the folder is another one"
 
 
-def test_a_script_that_leaves_with_a_code_keeps_it(launcher: Launcher) -> None:
-    found = run_script(launcher, "app.py", "steps=40", "--leave", "3")
+def test_a_script_that_leaves_with_a_code_keeps_it(forks: Forks) -> None:
+    found = forks("app.py", "steps=40", "--leave", "3")
     assert (found.status, found.exit_code) == (Status.CRASHED, 3)
     assert len(found.step_s) == 30
 
 
-def test_hooks_of_the_scripts_own_are_called_as_often_as_without_us(launcher: Launcher) -> None:
-    found = run_script(launcher, "own_hooks.py", steps=200)
+def test_hooks_of_the_scripts_own_are_called_as_often_as_without_us(forks: Forks) -> None:
+    found = forks("own_hooks.py", steps=200)
     assert found.status is Status.ENDED, found.output
     assert found.exit_code == 0, "it counts its calls by itself"
     assert len(found.step_s) == 20
 
 
-def test_training_in_a_thread_is_followed(launcher: Launcher) -> None:
-    found = run_script(launcher, "in_thread.py")
+def test_training_in_a_thread_is_followed(forks: Forks) -> None:
+    found = forks("in_thread.py")
     assert_followed(found)
     assert min(found.phase_s[Phase.OTHER] or ()) >= 0.005
     assert set(found.num_forwards) == {1}, "the main thread's model is another matter"
