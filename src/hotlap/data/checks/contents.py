@@ -11,7 +11,7 @@ import math
 import types
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,7 @@ from hotlap.data.checks.checksums import (
     plain_texts,
 )
 from hotlap.data.checks.code_names import attribute_names
+from hotlap.data.checks.key import Key
 from hotlap.data.checks.opened_files import OpenedFiles
 from hotlap.data.checks.walk import Place, Walk, is_library
 from hotlap.data.checks.watch import Watch
@@ -104,7 +105,7 @@ class Contents(Walk):
         files: OpenedFiles | None = None,
         item_s: float = 0.0,
         num_items: int | None = None,
-        all_of_it: bool = True,
+        key: Key | None = None,
     ) -> None:
         """Looks into everything at once.
 
@@ -112,14 +113,14 @@ class Contents(Walk):
             beside: a `Watch` over the same root, made before; None: nothing is left to one.
             files: those that items are read from.
             item_s: seconds that an item takes, of `num_items` in all; None: looking may take as long as it takes.
-            all_of_it: False leaves out what cannot be compared.
+            key: is told all of it.
 
         Raises:
             Unseen: it holds what cannot be compared, or so much that it takes too long.
         """
         super().__init__(root)
         self._elsewhere = {} if beside is None else beside.places
-        self._all_of_it = all_of_it
+        self._key = key
         self._parts: list[_Part] = []
         self._paths = OpenedFiles()
         self._files = files
@@ -143,13 +144,17 @@ class Contents(Walk):
         """
         self._saved_s += (self._item_s or 0.0) * num_served
         self._spend(self._again_s)
-        with _collector_rests():
-            return self._compare()
+        return self.differs()
 
     @property
     def has_files(self) -> bool:
         """True if the data set names files, or has them open."""
         return bool(self._paths)
+
+    def differs(self) -> str | None:
+        """As `changed`, whatever it takes."""
+        with _collector_rests():
+            return self._compare()
 
     def _compare(self) -> str | None:
         for place in self.places.values():
@@ -181,44 +186,44 @@ class Contents(Walk):
     def _add(self, name: str, number: Callable[[], object], cost_s: float) -> None:
         """`cost_s`: of asking for the number, beside what anything costs."""
         self._spend(_PART_S + cost_s)
-        try:
-            self._parts.append(_Part(name, number, number(), _PART_S + cost_s))
-        except Unseen as unseen:
-            self._miss(str(unseen))
-
-    def _miss(self, reason: str) -> None:
-        if self._all_of_it:
-            raise Unseen(reason)
+        then = number()
+        self._parts.append(_Part(name, number, then, _PART_S + cost_s))
+        if self._key is not None:
+            self._key.note(name, then)
 
     def _meet(self, name: str, value: Any) -> None:
-        if type(value) in ATOMS:
+        if type(value) is str:
             self._note_paths((value,))
-
-    def _constant(self, name: str, value: Any) -> None:
-        self._note_paths((value,))
+        if self._key is not None:
+            self._key.meet(name, value)
 
     def _numbers(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(value, torch.Tensor):
             if value.device.type != "cpu" or value.layout is not torch.strided or value.is_quantized or value.is_nested:
-                self._miss(f"changes to a tensor like {name} ({value.device}, {value.layout}) cannot be seen")
-            else:
-                self._add(f"the tensor {name}", partial(of_tensor, value), _bytes_s(value, value.is_contiguous()))
+                raise Unseen(f"changes to a tensor like {name} ({value.device}, {value.layout}) cannot be seen")
+            self._add(f"the tensor {name}", partial(of_tensor, value), _bytes_s(value, value.is_contiguous()))
         elif isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
             self._paths.note(value.filename)  # nobody writes through it, and who writes to the file changes its time
+            if self._key is not None:
+                self._key.note(value.dtype, value.shape, value.strides, value.offset)
+                self._key.note_files((value.filename,))
         elif value.dtype.hasobject:
             self._place("container", value, lambda: Place(name, lambda: value.ravel().tolist()))
-            yield from ((f"an entry of {name}", part) for part in value.ravel().tolist() if type(part) not in ATOMS)
+            entries = value.ravel().tolist()
+            if self._key is not None:
+                self._key.note(value.shape)
+                self._key.note_entries(name, entries)
+            yield from ((f"an entry of {name}", part) for part in entries if type(part) not in ATOMS)
         else:
             self._add(f"the array {name}", partial(of_array, value), _bytes_s(value, value.flags.c_contiguous))
 
     def _container(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         known = ("container", id(value)) in self._elsewhere
         entries = entries_of(value)
-        others = [*set(map(type, entries)) - ATOMS]
-        if not others and (known or isinstance(value, tuple | frozenset)):
-            self._note_paths(entries)
-            return
-        if not known and type(value) in CONTAINERS:
+        others = set(map(type, entries)) - ATOMS
+        fixed = not others and (known or isinstance(value, tuple | frozenset))
+        # The order of a set is chance, and another one in the next run.
+        if not fixed and not known and type(value) in (list, tuple, dict) and others <= CONTAINERS:
             plain = plain_texts(value)
             if plain is not None:
                 texts, num_entries = plain
@@ -226,6 +231,10 @@ class Contents(Walk):
                 self._add(name, partial(of_plain, value), _ENTRY_S * num_entries)
                 return
         self._note_paths(entries)
+        if self._key is not None:
+            self._key.note_entries(name, value)
+        if fixed:
+            return
         if not isinstance(value, tuple | frozenset):
             self._place("container", value, lambda: Place(name, partial(entries_of, value)))
         yield from ((f"an entry of {name}", child) for child in entries if type(child) not in ATOMS)
@@ -246,7 +255,9 @@ class Contents(Walk):
     def _other(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
         kind = type(value)
         if isinstance(value, _CONSTANT) or kind is object or kind.__module__.partition(".")[0] in _CONSTANT_MODULES:
-            self._constant(name, value)
+            self._note_paths((value,))
+            if self._key is not None:
+                self._key.note_constant(name, value)
         elif callable(value) and hasattr(value, "__name__") and not _is_of_python(kind):
             # A function of C. What one remembers (`functools.lru_cache`), the script would be handed too.
             yield name, getattr(value, "__wrapped__", None)
@@ -273,8 +284,11 @@ class Contents(Walk):
         if isinstance(value, io.BytesIO | io.StringIO):
             cost_s = _BYTE_S * len(value.getvalue())
             self._add(name, lambda: zlib.crc32(marshal.dumps(value.getvalue(), 2)), cost_s)
-        elif isinstance(getattr(value, "name", None), str):
-            self._paths.note(value.name)
+        else:
+            if self._key is not None:
+                self._key.refuse(f"{name} is an open file, a {type(value).__qualname__}")
+            if isinstance(getattr(value, "name", None), str):
+                self._paths.note(value.name)
 
     def _opaque(self, name: str, value: Any) -> None:
         """An object of C, with state that no attribute shows: its bytes, if it lets us see them."""
@@ -283,8 +297,7 @@ class Contents(Walk):
                 num_bytes = view.nbytes
         except TypeError:
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            self._miss(f"changes inside of {name}, a {kind}, cannot be seen")
-            return
+            raise Unseen(f"changes inside of {name}, a {kind}, cannot be seen") from None
         self._add(name, lambda: zlib.crc32(memoryview(value)), _BYTE_S * num_bytes)
 
     def _class(self, name: str, value: type, entries: set[str]) -> None:
@@ -299,8 +312,15 @@ class Contents(Walk):
                     )
                 self._classes[kind][1].update(entries)
 
+    def _module(self, name: str, module: types.ModuleType, code: types.CodeType) -> Iterator[tuple[str, Any]]:
+        if self._key is not None:
+            self._key.note_module(module)
+        yield from super()._module(name, module, code)
+
     def _named(self, code: types.CodeType) -> None:
         self._names.update(attribute_names(code))
+        if self._key is not None:
+            self._key.note_code(code)
 
     def _called(self) -> list[tuple[str, Any]]:
         """Methods that the code seen so far may call."""
@@ -312,7 +332,9 @@ class Contents(Walk):
                     found.append((f"{name}.{key}", function))
         return found
 
-    def _note_paths(self, values: Iterable[Any]) -> None:
+    def _note_paths(self, values: Collection[Any]) -> None:
+        if self._key is not None:
+            self._key.note_files(values)
         for value in values:
             if isinstance(value, PurePath) or (type(value) is str and _may_be_path(value)):
                 self._spend(_TEXT_S)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+GENERATORS = (random.Random, np.random.RandomState, np.random.Generator, torch.Generator)
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:
@@ -36,18 +38,14 @@ _GLOBAL_STREAMS = (
 )
 
 
-def own_stream(name: str, generator: Any) -> Stream | None:
-    """The generator as a stream; None if it is none."""
+def own_stream(name: str, generator: Any) -> Stream:
+    """One of `GENERATORS` as a stream."""
     if isinstance(generator, random.Random):
         return Stream(name, generator.getstate, generator.setstate)
-    if isinstance(generator, np.random.RandomState):
-        return Stream(name, generator.get_state, generator.set_state)
     if isinstance(generator, np.random.Generator):
         bits: Any = generator.bit_generator
         return Stream(name, lambda: bits.state, partial(setattr, bits, "state"))
-    if isinstance(generator, torch.Generator):
-        return Stream(name, generator.get_state, generator.set_state)
-    return None
+    return Stream(name, generator.get_state, generator.set_state)
 
 
 @dataclass(slots=True)

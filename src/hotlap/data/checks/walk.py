@@ -20,12 +20,21 @@ from torch.utils.data import Dataset
 
 from hotlap.data.checks.checksums import ATOMS
 from hotlap.data.checks.code_names import attribute_names, cell_contents, global_names
-from hotlap.data.checks.random_state import Stream, own_stream
+from hotlap.data.checks.random_state import GENERATORS, Stream, own_stream
 from hotlap.data.wrapper import DatasetWrapper
 
 FUNCTIONS: Any = (
     types.FunctionType, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType, partial
 )  # fmt: skip
+
+# What a value is to a walk; asked of its type once, because a list may hold a million of one.
+_SORTS: dict[str, Any] = {
+    "generator": GENERATORS,
+    "numbers": (torch.Tensor, np.ndarray),
+    "container": (list, tuple, dict, set, frozenset, deque),
+    "function": FUNCTIONS,
+    "class": type,
+}
 
 _STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
@@ -38,6 +47,11 @@ def is_library(module: str | None) -> bool:
         return True
     source = str(getattr(sys.modules.get(top), "__file__", None) or "")
     return source.startswith(_STANDARD) or bool({"site-packages", "dist-packages"} & {*PurePath(source).parts})
+
+
+@cache
+def _sort_of(kind: Any) -> str | None:
+    return next((sort for sort, kinds in _SORTS.items() if issubclass(kind, kinds)), None)
 
 
 @dataclass(slots=True)
@@ -112,18 +126,19 @@ class Walk:
         return False
 
     def _open(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        stream = own_stream(name, value)
-        if stream is not None:
-            self._streams.append(stream)
-        elif isinstance(value, torch.Tensor | np.ndarray):
+        kind: Any = type(value)
+        sort = _sort_of(kind)
+        if sort == "generator":
+            self._streams.append(own_stream(name, value))
+        elif sort == "numbers":
             yield from self._numbers(name, value)
-        elif isinstance(value, list | tuple | dict | set | frozenset | deque):
+        elif sort == "container":
             yield from self._container(name, value)
             if hasattr(value, "__dict__"):
                 yield from self._object(name, value)
-        elif isinstance(value, FUNCTIONS):
+        elif sort == "function":
             yield from self._function(name, value)
-        elif isinstance(value, type):
+        elif sort == "class":
             self._class(name, value, {"__init__", "__new__", "__post_init__"})
         else:
             yield from self._other(name, value)

@@ -23,6 +23,7 @@ from hotlap.data.checks.contents import Contents
 from hotlap.data.checks.first_look import NUM_FIRST_CHECKS, first_look
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.key import Key
 from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.random_state import States
 from hotlap.data.checks.watch import Watch
@@ -241,6 +242,9 @@ class ItemCache(CacheFill):
             self.compute(wanted)
         return not self.given_up
 
+    def _differ(self) -> str | None:
+        return None if self._inputs is None else self._inputs.differ()
+
     def drop(self, reason: str) -> None:
         """Forget all items because the data set was changed; begin again, unless that happens too often."""
         with self._lock:
@@ -381,8 +385,9 @@ class ItemCache(CacheFill):
     def _look_inside(self, length: int, reads_unnamed: Callable[[], bool]) -> bool:
         """Note all that items are made from, to be compared when an epoch begins; False if that cannot be done."""
         assert self._inputs is not None  # they were noted before the first item
+        self._key = Key() if self.disk is not False else None
         try:
-            self._inputs.look_inside(item_s=self._item_s, num_items=length, reads_unnamed=reads_unnamed)
+            self._inputs.look_inside(item_s=self._item_s, num_items=length, reads_unnamed=reads_unnamed, key=self._key)
         except Unseen as reason:
             self.give_up(f"{self._name} is not kept: {reason}")
         return not self.given_up

@@ -9,6 +9,7 @@ import numpy as np
 
 from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
+from hotlap.data.checks.key import Key
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
@@ -35,6 +36,8 @@ class CacheFill(ABC):
         self.dataset = dataset
         self.memory_bytes = memory_bytes
         self.disk = disk
+        self._key: Key | None = None
+        """Of what items are made from, where the next run is to find them."""
         self.note: str | None = None
         self.warm = False
         """True if the items were found on disk."""
@@ -56,6 +59,10 @@ class CacheFill(ABC):
     def _compute_ahead(self, positions: range) -> bool:
         """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
 
+    @abstractmethod
+    def _differ(self) -> str | None:
+        """What items are made from that is not as it was when the store was made; None if all is."""
+
     @property
     def num_cached(self) -> int:
         """Items kept now, by whichever process computed them."""
@@ -71,7 +78,7 @@ class CacheFill(ABC):
         if not self._full and self._store is not None and self._present.all():
             self._full = True
             if self._opened is not None and not self._in_copy:
-                self._opened.publish()
+                self._opened.publish(self._differ)
                 self._tell(self._opened)
         return self._full
 
@@ -100,11 +107,11 @@ class CacheFill(ABC):
     def _open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
         placement = placement_for(
-            memory_bytes=self.memory_bytes, disk=self.disk, own_memory=self._own_memory, shared=shared
+            memory_bytes=self.memory_bytes, disk=self.disk, key=self._key, own_memory=self._own_memory, shared=shared
         )
         self._limit_bytes = placement.limit_bytes
         try:
-            opened = open_store(self.dataset, items, length, placement)
+            opened = open_store(items, length, placement)
         except Unsupported as unsupported:
             self.give_up(f"{self._name} is not kept: {unsupported}")
         except (MemoryError, RuntimeError, OSError) as error:
@@ -119,7 +126,7 @@ class CacheFill(ABC):
     def _leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Begin anew in memory: what another run left is of other items."""
         self._stop()
-        self.disk = False
+        self._key = None
         self._open(items, length, shared=shared)
         self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
 

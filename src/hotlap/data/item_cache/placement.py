@@ -3,18 +3,18 @@
 import os
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hotlap.data.checks.checksums import Unseen
+from hotlap.data.checks.key import Key
 from hotlap.data.item.codec import pack
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.columns import in_memory
 from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
 from hotlap.data.item_cache.folder import default_folder
-from hotlap.data.item_cache.key import key_of
 from hotlap.data.item_cache.memory import ALLOWANCE, limit_bytes
 from hotlap.data.item_cache.records import SharedRecords, expected_bytes
 from hotlap.data.item_cache.shared_block import SharedBlock
@@ -33,8 +33,8 @@ class Placement:
     """Items share memory with the data set or with each other: only whole batches can be kept."""
     shared: bool
     """Processes that were forked are to compute items into it, and to read them."""
-    on_disk: bool
-    """The next run is to find it."""
+    key: Key | None
+    """Under which the next run is to find it, of all that items are made from; None: it is not to."""
     disk: DiskCache
     """For that, and for what memory cannot hold."""
 
@@ -50,24 +50,21 @@ class OpenStore:
     """What it is written to."""
     key: str | None = None
     """Under which the unfinished is to be published."""
-    dataset: Any = None
-    """What the key was made of."""
     full: bool = False
     """It came off the disk with all items."""
     notes: list[str] = field(default_factory=list)
 
-    def publish(self) -> None:
-        """All items are there: let the next run find them."""
+    def publish(self, differ: Callable[[], str | None]) -> None:
+        """All items are there: let the next run find them, unless what they are made from differs from the key's."""
         if self.unfinished is None or self.key is None or not isinstance(self.store, ColumnStore):
             return
         try:
-            if key_of(self.dataset) != self.key:
-                raise Unseen("it was changed while its items were computed")
-            self.disk.publish(self.unfinished, key=self.key, layout=self.store.layout, num_items=self.num_items)
+            if differ() is None:
+                self.disk.publish(self.unfinished, key=self.key, layout=self.store.layout, num_items=self.num_items)
+            else:
+                self.notes.append("the cache is not kept on disk: it was changed while its items were computed")
         except DiskUnavailable as reason:
             self.notes.append(str(reason))
-        except Unseen as reason:
-            self.notes.append(f"the cache is not kept on disk: {reason}")
         self.close()
 
     def close(self) -> None:
@@ -77,7 +74,7 @@ class OpenStore:
             self.unfinished = None
 
 
-def open_store(dataset: Any, items: Sequence[Any], length: int, placement: Placement) -> OpenStore:
+def open_store(items: Sequence[Any], length: int, placement: Placement) -> OpenStore:
     """A store for `length` items like these; `Unsupported` says why there is none."""
     columns = _columns(items[0])
     needed_bytes = 0 if columns is None else length * columns.item_bytes
@@ -88,7 +85,7 @@ def open_store(dataset: Any, items: Sequence[Any], length: int, placement: Place
         records, note = open_records(items, length, placement.limit_bytes)
         return OpenStore(store=records, disk=placement.disk, num_items=length, notes=[note] if note else [])
     opened = OpenStore(store=columns, disk=placement.disk, num_items=length)
-    if columns.mappable and placement.on_disk and _on_disk(dataset, items[0], opened, placement):
+    if columns.mappable and placement.key is not None and _on_disk(placement.key, items[0], opened, placement):
         return opened
     if needed_bytes > placement.limit_bytes:
         _spill(items[0], opened, placement, needed_bytes)
@@ -126,13 +123,15 @@ def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[R
         raise Unsupported(f"its items {needs}; {reason}") from None
 
 
-def placement_for(*, memory_bytes: int | None, disk: bool | str | Path, own_memory: bool, shared: bool) -> Placement:
+def placement_for(
+    *, memory_bytes: int | None, disk: bool | str | Path, key: Key | None, own_memory: bool, shared: bool
+) -> Placement:
     """What the arguments of `cached` come to here and now."""
     return Placement(
         limit_bytes=limit_bytes(memory_bytes),
         own_memory=own_memory,
         shared=shared,
-        on_disk=disk is not False,
+        key=key,
         disk=DiskCache(default_folder() if isinstance(disk, bool) else Path(disk)),
     )
 
@@ -155,7 +154,7 @@ def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
     ALLOWANCE.take(store, needed_bytes)
 
 
-def _on_disk(dataset: Any, sample: Any, opened: OpenStore, placement: Placement) -> bool:
+def _on_disk(key: Key, sample: Any, opened: OpenStore, placement: Placement) -> bool:
     """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
     length = opened.num_items
     total = ColumnStore.block_bytes(sample, length)
@@ -163,7 +162,7 @@ def _on_disk(dataset: Any, sample: Any, opened: OpenStore, placement: Placement)
         opened.notes.append(f"the cache is not kept on disk: {placement.disk.folder} lies in memory itself")
         return False
     try:
-        opened.dataset, opened.key = dataset, key_of(dataset)
+        opened.key = key.hexdigest()
     except Unseen as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False

@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from hotlap.data import cached
 from hotlap.data.checks.checksums import Unseen
-from hotlap.data.item_cache.key import key_of
+from hotlap.data.checks.contents import Contents
+from hotlap.data.checks.key import Key
 from hotlap.data.item_cache.memory import limit_bytes
 from tests.unit.data.sets import BUILDS, Counting, Pictures, assert_same_epochs, epochs
 
@@ -225,6 +226,12 @@ def test_a_cache_on_disk_in_memory_takes_from_the_allowance(tmp_path: Path, monk
     del kept
     gc.collect()
     assert limit_bytes() == 10_000_000
+
+
+def key_of(dataset: Any) -> str:
+    key = Key()
+    Contents(dataset, key=key)
+    return key.hexdigest()
 
 
 TRUE: Any = torch.ones(1)
