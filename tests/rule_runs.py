@@ -23,6 +23,7 @@ from hotlap.record import (
     UnequalWork,
     WhatIf,
 )
+from hotlap.source import scripts
 from tests.sample_runs import SCRIPT, loader, machine, optimizer, run_with
 
 HEALTHY_SHARES = {Phase.INPUT: 0.01, Phase.FORWARD: 0.36, Phase.BACKWARD: 0.56, Phase.OPTIMIZER: 0.04}
@@ -172,6 +173,7 @@ def firing(code: str, *, step_s: float = 0.01) -> Run:
             gpu, operators=replace(device_window(step_s=step_s), flops=1e8 * step_s, moved_bytes=1e8 * step_s)
         ),
         "zero-grad-none": _with_script(run, "zero_grad_none"),
+        "unneeded-gradients": _with_unneeded(run),
         "stacked-windows": _with_script(
             run_of_shares({**HEALTHY_SHARES, Phase.BACKWARD: 0.3}, step_s=step_s), "stacked_windows"
         ),
@@ -199,6 +201,18 @@ def _with_script(run: Run, name: str) -> Run:
     """The run of a script in tests/advice."""
     path = Path(__file__).parent / "advice" / f"{name}.py"
     return replace(run, sources={str(path): sha256(path.read_bytes()).hexdigest()})
+
+
+def _with_unneeded(run: Run) -> Run:
+    """Its backward pass is given more to compute than its optimizer needs."""
+    run = _with_script(run, "unneeded_gradients")
+    (script,) = scripts(run)
+    (call,), (step,) = script.methods("backward"), script.methods("step")
+    backward = replace(
+        script.site(call, calls="backward"),
+        detail={"needs": "0", "unneeded": 4160, "elements": 4680, "seconds": 0.5 * run.step_s[0], "owned": False},
+    )
+    return replace(run, call_sites=(backward, replace(script.site(step, calls="optimizer.step"), detail={"steps": 0})))
 
 
 def _threads(now: int, other: int, *, step_s: float) -> WhatIf:

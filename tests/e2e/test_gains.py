@@ -36,6 +36,7 @@ def test_a_study_of_a_script_that_nobody_changed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["findings"][0]["code"] == "input-bound"
+    assert "of that is making the items" in document["findings"][0]["evidence"], "seen as closely as by measure"
     assert document["ceilings"][0]["name"] == "input"
     assert [lever["name"] for lever in document["result"]["levers"]] == ["cached-dataset"], done.stderr
     assert document["result"]["verdict"] == "UNHARMED"

@@ -1,20 +1,13 @@
 """needed-gradients: a backward pass computes the gradients of the optimizer that steps, and no others."""
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
 from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
 from hotlap.levers.optimizer_names import backward_at, is_known_at, name_at
 from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
-from hotlap.source import AddArgument, Edit, Script, scripts
-
-# Functions that read gradients without changing them, or gather them for something that does.
-_READERS = ("get_total_norm", "GradScaler", "DistributedDataParallel", "fully_shard")
-
-# What waits for gradients on their way, or keeps those of tensors that are no parameters.
-_HOOKS = ("register_hook", "register_full_backward_hook", "register_post_accumulate_grad_hook", "retain_grad")
+from hotlap.source import AddArgument, Edit, Script, parameters_of, reads_gradients, scripts
 
 _NO_NAME = "do not all step in a call of their own, `optimizer.step()`, in the same file."
 
@@ -63,7 +56,7 @@ class NeededGradients(Lever):
         reason = cannot_write(self, run, f"The optimizers that need the gradients of line {self.line} {_NO_NAME}")
         if reason is not None:
             return reason
-        reasons = (reason for script in scripts(run) for reason in _reads_gradients(script))
+        reasons = (reason for script in scripts(run) for reason in reads_gradients(script))
         return next(reasons, None) or self._differs(run, site)
 
     def _differs(self, run: Run, site: CallSite) -> str | None:
@@ -95,7 +88,7 @@ class NeededGradients(Lever):
         names = _names(script, _nearest_steps(run, site)) if script is not None else ()
         if not names:
             return ()
-        return (AddArgument(site=site, keyword="inputs", value=_parameters_of(names)),)
+        return (AddArgument(site=site, keyword="inputs", value=parameters_of(names)),)
 
     def _site(self, run: Run) -> CallSite | None:
         for site in _wasteful(run):
@@ -111,16 +104,9 @@ def _names(script: Script, steps: Sequence[CallSite]) -> tuple[str, ...]:
     return tuple(name for name in names if name is not None) if None not in names else ()
 
 
-def _parameters_of(names: Sequence[str]) -> str:
-    """The parameters of some optimizers, as an expression."""
-    groups = f"for group in {names[0]}.param_groups"
-    if len(names) > 1:
-        groups = f"for optimizer in ({', '.join(names)}) for group in optimizer.param_groups"
-    return f'[p {groups} for p in group["params"] if p.requires_grad]'
-
-
 def _wasteful(run: Run) -> list[CallSite]:
-    return [site for site in run.call_sites if site.calls == "backward" and site.detail.get("unneeded")]
+    """Lines of which an optimizer needs a part; those that nobody needs are a person's to judge."""
+    return [site for site in run.call_sites if site.calls == "backward" and site.detail.get("needs")]
 
 
 def _seconds(site: CallSite) -> float:
@@ -152,17 +138,3 @@ def _nearest_steps(run: Run, site: CallSite) -> list[CallSite]:
 def _file(run: Run, site: CallSite) -> int:
     main = next(iter(run.sources), None)
     return 0 if site.path == main else int(site.sha256[:6], 16)
-
-
-def _reads_gradients(script: Script) -> Iterator[str]:
-    """Why a gradient that no optimizer uses may be wanted all the same."""
-    for node in ast.walk(script.tree):
-        if isinstance(node, ast.Attribute) and node.attr == "grad":
-            if (script.full_name(node) or "").partition(".")[0] != "torch":
-                yield f"The script touches gradients itself (`.grad` in line {node.lineno})."
-        elif isinstance(node, ast.Attribute | ast.Name):
-            name = node.attr if isinstance(node, ast.Attribute) else node.id
-            if name in _READERS:
-                yield f"Gradients are read by {name}, in line {node.lineno}."
-            elif name in _HOOKS:
-                yield f"The script waits for gradients on their way ({name} in line {node.lineno})."

@@ -72,7 +72,7 @@ class Session:
         self.schedule = Schedule(plan)
         self.arms = Arms(plan)
         self.guard = Guard()
-        self.windows = Windows(plan.watches, self.guard)
+        self.windows = Windows(plan.watches, self.guard, patience_s=plan.enough_s)
         self.states, self.printed = States(plan.steps), Printed()
         self.script = ScriptCalls(self)
         self.in_forward = self.in_backward = self.hears_solves = False

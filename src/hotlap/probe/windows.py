@@ -1,5 +1,7 @@
 """The watches of a plan: passive ones look on all the time, the others get steps of their own, one after the other."""
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,11 @@ if TYPE_CHECKING:
 class Windows:
     """Told of each step; opens and closes the watches. A watch that fails is left out, with a note."""
 
-    def __init__(self, names: tuple[str, ...], guard: Guard | None = None) -> None:
+    def __init__(self, names: tuple[str, ...], guard: Guard | None = None, *, patience_s: float | None = None) -> None:
+        """`patience_s`: so long after the first one opened, no other does; None: each gets its steps."""
         self._guard = guard or Guard()
+        self._patience_s = math.inf if patience_s is None else patience_s
+        self._first_opened: float | None = None
         known = _known() if names else {}
         self._watches: list[Watch] = [known[name]() for name in names if name in known]
         self._waiting = [watch for watch in self._watches if watch.num_steps]
@@ -46,6 +51,10 @@ class Windows:
         if self._goes_on():
             return True
         self.close()
+        if self._first_opened is None:
+            self._first_opened = time.perf_counter()
+        elif time.perf_counter() - self._first_opened > self._patience_s:
+            self._waiting = []
         while self._waiting:
             watch = self._waiting.pop(0)
             self._open, self._made = watch, 0

@@ -201,6 +201,9 @@ class Neighbour:
 # Two counters of the kernel's, read one after the other, agree to a few percent.
 _ABOUT = 1.05
 
+# Of the time in which training wants a core; from here on nobody takes much of it.
+_SERVED = 0.9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuUse:
@@ -230,6 +233,11 @@ class CpuUse:
         if self.runnable is None or not 0 < self.runnable <= _ABOUT * self.usable_cores or (self.throttled or 0) > 0.01:
             return None
         return min(1.0, (self.main + self.others) / self.runnable)
+
+    @property
+    def disturbed(self) -> bool:
+        """Others took much of the cores: times are longer than alone."""
+        return self.served is not None and self.served < _SERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

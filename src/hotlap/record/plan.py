@@ -54,8 +54,8 @@ class Plan:
     steps: int = 200
     """Steps to record after the warm-up (for each arm, when there are several)."""
     enough_s: float | None = None
-    """So long after the first step, fewer recorded steps will do where they are long (`probe.schedule`). Not where
-    arms or processes take turns."""
+    """So long after the first step, fewer recorded steps will do where they are long (`probe.schedule`), and so long
+    after the first watch that has steps of its own no other begins. Not where arms or processes take turns."""
     warmup: int = 20
     """Steps that are made and thrown away first."""
     warmup_max_s: float = 60.0

@@ -43,9 +43,6 @@ _MANY_FORWARDS = 8
 # Ours: from so many times as many forward passes on, two steps are told to be different work.
 _OTHER_WORK = 1.25
 
-# Of the time in which training wants a core; from here on nobody takes much of it.
-_SERVED = 0.9
-
 # Characters of an error, which may be pages; all of it is in the JSON. A message of torch says what to do in its second
 # line or so.
 _A_LINE = 200
@@ -144,8 +141,8 @@ def _length_sentence(run: Run) -> str:
 
 def _busy_sentence(run: Run) -> str | None:
     """Others used the cores meanwhile; None where they did not, or nothing is known of it."""
-    served = run.cpu.served if run.cpu is not None else None
-    if served is None or served >= _SERVED:
+    served = run.cpu.served if run.cpu is not None and run.cpu.disturbed else None
+    if served is None:
         return None
     return (
         f"The machine was busy: training had a core for {percent(served)} of the time in which it wanted one, so times "

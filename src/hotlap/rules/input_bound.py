@@ -24,6 +24,10 @@ from hotlap.units import duration, percent
 # trainings that nobody would call slow, and the most there is to gain below is 1.11x.
 MIN_SHARE = 0.10
 
+# Of seven parts the largest is a seventh at least where all are known; where only one was timed (of workers, or of a
+# script that was over before the others were looked at), it may be next to nothing. Ours: a quarter is worth a word.
+_NAMED_SHARE = 0.25
+
 _WORDS = {
     InputPart.INDICES: "drawing indices",
     InputPart.ITEMS: "making the items (__getitem__)",
@@ -69,15 +73,18 @@ def _by_trace(run: Run) -> str:
 
 
 def _part(run: Run) -> InputPart | None:
+    """The largest part that was timed, where it is much of the host's wait."""
     known = {part: seconds for part, seconds in run.input_s.items() if seconds}
-    return max(known, key=lambda part: known[part], default=None)
+    part = max(known, key=lambda part: known[part], default=None)
+    enough_s = _NAMED_SHARE * (run.mean_phase_s(Phase.INPUT) or 0.0)
+    return part if part is not None and known[part] >= enough_s else None
 
 
 def _largest(run: Run, wait_s: float) -> str:
     part = _part(run)
     if part is None:
         return ""
-    seconds = run.input_s.get(part) or 0.0
+    seconds = run.input_s[part] or 0.0
     return f"; {percent(min(1.0, seconds / wait_s))} of that is {_WORDS[part]}"
 
 

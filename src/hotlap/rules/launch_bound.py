@@ -16,7 +16,7 @@ After:
 """
 
 from hotlap.record import Finding, IdleReason, Machine, OperatorWindow, Phase, Run
-from hotlap.rules.step import finding, launch_s, model_levers, on_cpu, parts, share_of
+from hotlap.rules.step import Parts, finding, launch_s, model_levers, on_cpu, parts, share_of
 from hotlap.units import duration, percent
 
 # On a GPU, XProf calls kernel launch a problem from 15% of the step on (3% is a note).
@@ -34,11 +34,20 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     return _on_cpu(run) if on_cpu(run) else _on_device(run)
 
 
+def calls_s(run: Run) -> float | None:
+    """Seconds of a step on the CPU that calls of the model's operators cost as such; None where none was looked at."""
+    divided = _divided(run)
+    return sum(part.calls_s for part in divided) if divided else None
+
+
+def _divided(run: Run) -> list[Parts]:
+    return [found for phase in _MODEL if (found := parts(run, phase)) is not None]
+
+
 def _on_cpu(run: Run) -> Finding | None:
-    divided = [found for phase in _MODEL if (found := parts(run, phase)) is not None]
-    if run.calls is None or not divided:
+    cost_s, arithmetic_s = calls_s(run), sum(part.arithmetic_s for part in _divided(run))
+    if run.calls is None or cost_s is None:
         return None
-    cost_s, arithmetic_s = sum(part.calls_s for part in divided), sum(part.arithmetic_s for part in divided)
     share = share_of(run, cost_s)
     if share < MIN_SHARE or cost_s < arithmetic_s:
         return None

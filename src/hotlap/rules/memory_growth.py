@@ -35,9 +35,12 @@ MIN_GROWTH = 8 << 20
 # The later half must grow at least this much as fast as the earlier.
 MIN_STEADY = 0.5
 
-# Of the steps from one sample to the next eighth of the run, so many must grow.
+# Of the steps from one eighth of the run to the next so many must grow, each by this part of what an even growth has
+# there: an allocator's memory goes up and down, and a few KiB more are no growth. (Ours: a sound training on a busy
+# machine went 24 MiB down and 36 up again in its first half, rose by some KiB afterwards, and was said to grow.)
 _EIGHTHS = 8
 _MIN_RISING = 6
+_MIN_RISE = 0.25
 
 _FEWEST = 8
 
@@ -105,10 +108,10 @@ def _steady_growth(values: list[int]) -> int | None:
         return None
     length = len(values) / _EIGHTHS
     levels = [median(values[round(k * length) : round((k + 1) * length)]) for k in range(_EIGHTHS)]
-    rising = sum(b > a for a, b in pairwise(levels))
+    grown = round(levels[-1] - levels[0])
+    rising = sum(b - a >= _MIN_RISE * grown / (_EIGHTHS - 1) for a, b in pairwise(levels))
     half = _EIGHTHS // 2
     early, late = levels[half] - levels[0], levels[-1] - levels[half - 1]
-    grown = round(levels[-1] - levels[0])
     if grown < MIN_GROWTH or rising < _MIN_RISING or late < MIN_STEADY * early:
         return None
     return grown
@@ -146,9 +149,10 @@ def _grows_at(new: tuple[int, ...], samples: list[MemorySample], values: list[in
 
 
 def _longer_s(run: Run) -> float:
-    """By how much the mean step is longer than the steps of the first eighth, for the same number of forward passes."""
+    """By how much the mean step is longer than the steps of the first eighth, for the same number of forward passes; 0
+    where others took the cores meanwhile, which makes steps longer as well."""
     length = len(run.step_s) // _EIGHTHS
-    if length == 0:
+    if length == 0 or (run.cpu is not None and run.cpu.disturbed):
         return 0.0
     known = len(run.num_forwards) == len(run.step_s)
     work = [max(1, num) for num in run.num_forwards] if known else [1] * len(run.step_s)

@@ -131,7 +131,10 @@ def model_levers(run: Run) -> tuple[str, ...]:
     seen to be packed, and for all."""
     seen = run.operators.operators if on_cpu(run) and run.operators is not None else ()
     packed = any(one.name == "aten::_pack_padded_sequence" for one in seen)
-    wasteful = any(site.calls == "backward" and not site.detail.get("why_not") for site in run.call_sites)
+    wasteful = any(
+        site.calls == "backward" and site.detail.get("needs") and not site.detail.get("why_not")
+        for site in run.call_sites
+    )
     return (
         *(("needed-gradients",) if wasteful else ()),
         *(("padded-recurrent",) if packed else ()),

@@ -12,6 +12,7 @@ from hotlap.source.edits import (
     WrapArgument,
     WrapStatement,
 )
+from hotlap.source.gradients import parameters_of, reads_gradients
 from hotlap.source.moves import device_of, moved_to
 from hotlap.source.script import Script, parsed, scripts
 
@@ -34,8 +35,10 @@ __all__ = [
     "WrapStatement",
     "device_of",
     "moved_to",
+    "parameters_of",
     "parsed",
     "patch",
+    "reads_gradients",
     "scripts",
 ]
 

@@ -6,6 +6,7 @@ from hotlap.experiment import statistics
 from hotlap.experiment.batches import speedup_without
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.record import Ceiling, Phase, Run
+from hotlap.rules.launch_bound import calls_s
 from hotlap.rules.step import device_s, idle_s, launch_s, on_cpu, transfer_s
 
 # Input that takes less of a step cannot bring a gain that counts (record.LEAST_GAIN).
@@ -91,16 +92,12 @@ def _of_host(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
 
 
 def _of_launches(run: Run) -> Iterator[tuple[str, str, Sequence[float]]]:
-    """What it costs to start operators, each of them however small."""
-    window, gaps_s = run.operators, launch_s(run)
-    if window is None:
-        return
+    """What it costs to start operators, each of them however small: on the CPU as the finding `launch-bound` has it."""
+    gaps_s, cost_s = launch_s(run), calls_s(run) if on_cpu(run) else None
     if gaps_s is not None:
         yield "launches", "the device never waits for a launch", (gaps_s,) * len(run.step_s)
-    elif window.dispatch_s is not None and on_cpu(run):
-        cost_s = window.num_calls * window.dispatch_s
-        why = f"{window.num_calls:,.0f} operators a step started for nothing"
-        yield "launches", why, (cost_s,) * len(run.step_s)
+    elif cost_s:
+        yield "launches", "the model's operators are called for nothing", (cost_s,) * len(run.step_s)
 
 
 def _bound(run: Run, name: str, why: str, saved_s: Sequence[float]) -> Ceiling | None:

@@ -31,8 +31,9 @@ WATCHES = (
     "lines",
 )
 """All but the recording of a step for `predict`: what they change or slow down for a while is thrown away with the run.
-What settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a
-short script has few."""
+`tune` asks for the same, or it would know a step by its phases alone, and call compute-bound what is launch-bound. What
+settings cost comes first: it is wanted most where steps are long and few. The last may take many steps, and a short
+script has few."""
 
 # Rounds of the baseline against itself with free batches.
 _ROUNDS = 4

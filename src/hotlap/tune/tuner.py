@@ -22,14 +22,11 @@ from hotlap.search import (
     without_levers,
 )
 from hotlap.tune.first_look import ENOUGH_S, first_look
+from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
 from hotlap.units import duration
-
-# What levers must know beside: each only looks, but for the last three, which want some steps where there is a device
-# (names of hotlap.probe.watches.known.ALL, which only the child may import).
-_WATCHES = ("switches", "shapes", "modules", "gradients", "cpu", "device", "kernels", "syncs")
 
 # No lever can be shown to help in less: two heats of one trial, two of the confirmation, each with the baseline,
 # and runs for the gate: of the baseline, under the lever, patched.
@@ -110,13 +107,15 @@ def _look(log: StudyLog) -> Sizes:
     """The baseline, timed: where does a step's time go?"""
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
-        run = first_look(log, replace(log.options.plan, watches=_WATCHES, enough_s=ENOUGH_S))
+        run = first_look(log, replace(log.options.plan, watches=WATCHES, enough_s=ENOUGH_S))
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
         pairs = whole_runs(log, run, most=PAIRS) if run.world_size == 1 else []
         run = with_fewer_threads(run, pairs)
         total_steps = log.options.total_steps or _length(run) or run.planned_steps
-        log.change("baseline", baseline=(run,), machine=log.machine, total_steps=total_steps)
-        log.change("findings", findings=rules.check(run, log.machine))
+        # At once: a study that goes on has no findings where it has a baseline without them.
+        found = rules.check(run, log.machine)
+        log.change("baseline", baseline=(run,), machine=log.machine, total_steps=total_steps, findings=found)
+        log.change("findings")
         conclude(log, pairs)
     sizes = Sizes.of(log.study.baseline[0], log.machine)
     if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:

@@ -22,5 +22,5 @@ for _ in range(20_000):
         for p in critic.parameters():
             gradient = getattr(p, "gr" + "ad")
             if gradient is not None:
-                p.add_(gradient, alpha=-1e-3)
+                p.data.add_(gradient, alpha=-1e-3)
     optimizer_g.step()

@@ -206,7 +206,7 @@ def test_gradients_that_are_read_in_secret_change_what_is_learned(tmp_path: Path
     reads = (
         "\n    with torch.no_grad():"
         "\n        for p in critic.parameters():"
-        "\n            p.sub_(getattr(p, 'gr' + 'ad'), alpha=0.001)\n"
+        "\n            p.data.sub_(getattr(p, 'gr' + 'ad'), alpha=0.001)\n"
     )
     path = script(tmp_path, GENERATOR_FIRST.replace("  # wasteful\n", reads.replace("\n", "\n    ") + "\n"))
     lever, reason = tried(run := observed(path))

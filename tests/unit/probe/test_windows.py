@@ -19,8 +19,8 @@ def installed() -> Iterator[Install]:
     """Windows on the watches of these names, until the test is over."""
     patch = Patch()
 
-    def install(*names: str) -> Windows:
-        windows = Windows(names)
+    def install(*names: str, patience_s: float | None = None) -> Windows:
+        windows = Windows(names, patience_s=patience_s)
         windows.install(cast(Session, Stage()), patch)
         return windows
 
@@ -58,3 +58,13 @@ def test_windows_that_are_cancelled_do_not_open_and_say_why(installed: Install) 
     assert windows.idle
     assert not windows.next()
     assert windows.notes == ["No steps were looked at closely: it is no good time."]
+
+
+def test_where_it_is_to_be_quick_no_other_window_opens_after_a_while(installed: Install) -> None:
+    windows = installed("calls", "lines", patience_s=0.0)
+    assert windows.next()
+    while windows.next():
+        torch.ones(3)
+    assert "calls" in windows.seen_so_far(), "what was begun is done"
+    assert "hot_lines" not in windows.fields()
+    assert windows.idle

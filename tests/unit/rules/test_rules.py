@@ -78,6 +78,13 @@ def test_input_bound_names_the_largest_part() -> None:
     assert "late-transform" in finding.try_levers
 
 
+def test_input_bound_does_not_name_a_part_that_is_hardly_any() -> None:
+    run = replace(waiting(loader()), input_s={InputPart.START: 0.00008})
+    finding = input_bound.check(run)
+    assert finding is not None, "of a wait whose other parts nobody timed"
+    assert finding.evidence.endswith("made by the training process itself.")
+
+
 def test_input_bound_offers_no_cache_for_items_that_change() -> None:
     finding = input_bound.check(waiting(replace(loader(), deterministic=False)))
     assert finding is not None
@@ -356,6 +363,26 @@ def test_memory_growth_that_ends_the_run_soon_comes_before_what_costs_more() -> 
     first = rules.check(run, replace(machine(), available_bytes=1 << 30))[0]
     assert (first.code, first.urgent) == ("memory-growth", True)
     assert "All of it would be full in" in first.evidence
+
+
+def test_memory_growth_is_not_what_goes_up_and_down() -> None:
+    """As seen in a sound training: MiB of eighths of its steps."""
+    seen = (401.05, 376.56, 376.57, 401.08, 413.47, 413.48, 413.49, 413.50)
+    samples = [
+        replace(sample, private_bytes=round((seen[k // 5]) * (1 << 20))) for k, sample in enumerate(memory(per_step=0))
+    ]
+    assert memory_growth.check(replace(healthy(), memory=tuple(samples))) is None
+
+
+def test_memory_growth_is_not_priced_by_what_others_take_of_the_cores() -> None:
+    run = firing("memory-growth")
+    slower = replace(run, step_s=tuple((1 + k) * run.step_s[0] for k in range(len(run.step_s))))
+    alone, beside = memory_growth.check(slower), memory_growth.check(replace(slower, cpu=BUSY))
+    assert alone is not None and beside is not None
+    assert alone.share > 0.3 and beside.share < 0.05
+
+
+BUSY = CpuUse(usable_cores=2.0, main=0.6, others=0.0, runnable=1.9, throttled=0.0)
 
 
 def test_memory_growth_says_nothing_while_a_profiler_keeps_its_events() -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from hotlap.record import Phase, Run
+from hotlap.rules import launch_bound
 from hotlap.tune.ceilings import ceilings
-from tests.rule_runs import device_window, run_of_shares
+from tests.rule_runs import device_window, firing, run_of_shares
 
 # The host spends nearly all of its step in the copy, behind the kernels of the step before.
 HOST = {Phase.TRANSFER: 0.9, Phase.FORWARD: 0.05, Phase.BACKWARD: 0.05}
@@ -56,3 +57,10 @@ def test_free_batches_that_say_nothing_leave_the_bound_of_the_phase() -> None:
     (clear,) = ceilings(run, free=(0.70, 0.71, 0.72))
     assert noisy.idealised == few.idealised == "no wait for a batch"
     assert clear.idealised.startswith("batches replayed")
+
+
+def test_free_calls_are_worth_what_the_finding_says_that_they_cost() -> None:
+    run = firing("launch-bound")
+    finding = launch_bound.check(run)
+    assert finding is not None
+    assert steps_without(run)["launches"] == pytest.approx(run.step_s[0] - finding.cost_s)

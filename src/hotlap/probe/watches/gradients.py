@@ -57,6 +57,8 @@ class _Leaf:
     pending: list[_Pass] = field(default_factory=list)
     """Passes whose gradients are in it."""
     looks: tuple[int, int] | None = None
+    version: int = 0
+    """Of the parameter itself, when it got its gradient last."""
     cleared_by_others: bool = False
     """Neither an optimizer's nor a module's `zero_grad` cleared it."""
 
@@ -72,9 +74,12 @@ class _Leaf:
         gradient = self.tensor.grad
         if gradient is not None and all(self in passed.read for passed in self.pending):
             return  # of these nothing is claimed any more, and to look for zeros would wait for the device
-        if gradient is not None and not _is_zero(gradient):
+        kept = gradient is not None and not _is_zero(gradient)
+        # Who moves a parameter and is no optimizer of torch's has read its gradient, as SAM does in its first half.
+        if kept or self.tensor._version != self.version:
             for passed in self.pending:
                 passed.read.add(self)
+        if kept:
             return
         self.cleared_by_others |= not by_zero_grad
         for passed in self.pending:
@@ -89,6 +94,8 @@ class _Line:
     passes: list[_Pass] = field(default_factory=list)
     seconds: float = 0.0
     searched: int = 0
+    given: str = ""
+    """What an edit that gives it arguments would collide with."""
     why_not: str = ""
 
 
@@ -191,7 +198,7 @@ class Gradients(Watch):
         self._know_owners()
         line = None if place is None else self._lines.setdefault(place, _Line())
         if line is not None and given:
-            line.why_not = "it is given arguments of its own already"
+            line.given = "it is given arguments of its own already"
         if line is not None and line.searched < _SEARCHED_PASSES:
             line.searched += 1
             self._search(root, line)
@@ -223,6 +230,7 @@ class Gradients(Watch):
         passed = _Pass(used=set(self._stepping), got=got)  # a closure's gradients are the optimizer's
         for leaf in got:
             leaf.pending.append(passed)
+            leaf.version = leaf.tensor._version
         if line is not None:
             line.passes.append(passed)
             line.seconds += seconds
@@ -276,14 +284,16 @@ class Gradients(Watch):
         got = {leaf for passed in line.passes for leaf in passed.got}
         spare = [leaf for leaf in got if needs.isdisjoint(leaf.owners)]
         unread = all(_is_unread(leaf, line.passes) for leaf in spare)
-        if site is None or not needs or not spare or not unread:
+        # Without a step there is no optimizer of torch's, and whoever updates the parameters reads their gradients.
+        if site is None or not spare or not unread or not self._steps:
             return
         detail: dict[str, Scalar] = {
             "needs": " ".join(str(number) for number in sorted(needs)),
             "unneeded": sum(leaf.tensor.numel() for leaf in spare),
             "elements": sum(leaf.tensor.numel() for leaf in got),
             "seconds": line.seconds / max(1, min(self.session.steps, _WATCHED_STEPS)),
-            "why_not": line.why_not or _why_not(spare, line.passes, self.session),
+            "why_not": line.given * bool(needs) or line.why_not or _why_not(spare, line.passes, self.session),
+            "owned": all(leaf.owners for leaf in spare),
         }
         yield replace(site, detail=detail)
 

@@ -12,7 +12,7 @@ from hotlap.probe.watches.input import Input
 from hotlap.probe.watches.lines import Lines
 from hotlap.probe.watches.memory import Memory
 from hotlap.probe.watches.modules import Modules
-from hotlap.probe.watches.operators import Kernels, Operators
+from hotlap.probe.watches.operators import Operators
 from hotlap.probe.watches.shapes import Shapes
 from hotlap.probe.watches.switches import Switches
 from hotlap.probe.watches.syncs import Syncs
@@ -34,7 +34,6 @@ ALL: Mapping[str, type[Watch]] = {
     "buckets": Buckets,
     "device": DevicePhases,
     "operators": Operators,
-    "kernels": Kernels,
     "calls": Calls,
     "input": Input,
     "syncs": Syncs,

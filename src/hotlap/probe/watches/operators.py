@@ -221,24 +221,6 @@ class Operators(Watch):
             self.take_off()
 
 
-class Kernels(Operators):
-    """`kernels`: the same where there is a device, and else nothing."""
-
-    def open(self) -> None:
-        """The model's device is in use by now."""
-        if accelerator.in_use() is not None:
-            super().open()
-
-    def close(self, num_steps: int) -> None:
-        """Nothing was begun, where there is none."""
-        if accelerator.in_use() is not None:
-            super().close(num_steps)
-
-    def fields(self) -> Mapping[str, Any]:
-        """As those of `operators`."""
-        return {} if accelerator.in_use() is None else super().fields()
-
-
 @contextmanager
 def _default(name: str, value: str) -> Iterator[None]:
     """An environment variable within, unless it is set already."""

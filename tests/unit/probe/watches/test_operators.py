@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.autograd import profiler
 
-from hotlap.probe.watches.operators import Kernels, Operators
+from hotlap.probe.watches.operators import Operators
 from hotlap.record import Run, Status
 from hotlap.trace.window import completed
 from tests.unit.probe.watches.stage import Stage, play
@@ -37,8 +37,3 @@ def test_the_profiler_is_taken_off_the_driver_behind_its_last_session(
     assert (run.operators.num_steps, run.operators.num_calls) == (5, 1)
     assert seen == ["0", last]
     assert "TEARDOWN_CUPTI" not in os.environ
-
-
-def test_kernels_are_looked_at_where_there_is_a_device_alone() -> None:
-    x = torch.ones(4)
-    assert play(Kernels(), lambda: x * x, num_steps=12) == {}

@@ -1,0 +1,112 @@
+"""unneeded-gradients: a backward pass computes gradients that no optimizer reads.
+
+What it says: the line that goes backward, how many of its gradients are for nothing, and the time of that pass: the
+most that can be saved. Where it is all of them, nothing is learnt from that loss.
+Why it is bad: up to two thirds of a training's arithmetic is in its backward passes; and where no step uses any of it,
+that part of the script learns nothing.
+Example: a head is trained on layers that are left out of the optimizer, but still require gradients; a teacher without
+`no_grad`; a generator that is trained through its discriminator; `zero_grad()` between `backward()` and `step()`.
+Risk: what does not require gradients is not trained: `hotlap check` sees that.
+
+Before:
+
+    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+
+After:
+
+    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+    model.body.requires_grad_(False)
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+"""
+
+import ast
+from dataclasses import replace
+
+from hotlap.record import CallSite, Finding, Machine, Phase, Run
+from hotlap.rules.advice import Change, advice, readable, replaced, with_change
+from hotlap.rules.step import finding, on_cpu, phase_s, share_of
+from hotlap.source import Script, parameters_of, reads_gradients
+from hotlap.units import duration, percent
+
+# Ours: of a pass that takes less, a part is not worth a change.
+MIN_SHARE = 0.05
+
+EXPLAINS = frozenset({"launch-bound", "memory-bound"})
+
+
+def check(run: Run, machine: Machine | None = None) -> Finding | None:
+    """The costliest line, in a script that reads no gradients itself."""
+    found = [one for one in run.call_sites if one.calls == "backward" and _is_clear(one)]
+    worst = max(found, key=lambda one: _pass_s(run, one), default=None)
+    if worst is None or share_of(run, _pass_s(run, worst)) < MIN_SHARE:
+        return None
+    files = readable(run)
+    script = next((one for one in files if one.path == worst.path), None)
+    if script is None or any(True for one in files for _ in reads_gradients(one)):
+        return None
+    return _in_part(run, script, worst) if worst.detail.get("needs") else _in_vain(run, script, worst)
+
+
+def _is_clear(site: CallSite) -> bool:
+    return bool(site.detail.get("unneeded")) and not site.detail.get("why_not")
+
+
+def _pass_s(run: Run, site: CallSite) -> float:
+    """Seconds a step of that line's passes at most; on a device, where the host's clock does not tell, of all."""
+    all_s, seconds = phase_s(run, Phase.BACKWARD) or 0.0, site.detail.get("seconds")
+    return min(all_s, float(seconds)) if on_cpu(run) and isinstance(seconds, int | float) else all_s
+
+
+def _in_part(run: Run, script: Script, site: CallSite) -> Finding | None:
+    """Of some of its gradients; nobody knows what part of its time they are, so it is advice."""
+    call = script.at(site)
+    if call is None or call.args or call.keywords:
+        return None
+    whose = "of parameters that another optimizer has, and clears unread"
+    if not site.detail.get("owned"):
+        whose = "of parameters that no optimizer has"
+    unneeded, elements = (int(site.detail.get(name) or 0) for name in ("unneeded", "elements"))
+    evidence = f"{_place(script, site)} computes {elements:,} gradients, {unneeded:,} of them {whose}"
+    trained = parameters_of(_optimizers(run, script, site) or ("optimizer",))
+    change = replaced(script, call, f"{script.code(call.func)}(inputs={trained})")
+    made = advice(run, "unneeded-gradients", _pass_s(run, site), evidence, change=change)
+    return replace(made, try_levers=("needed-gradients",))
+
+
+def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
+    """Of all of them."""
+    cost_s = _pass_s(run, site)
+    why = "are cleared before an optimizer steps with them"
+    if not site.detail.get("owned"):
+        why = "are of parameters that no optimizer has"
+    takes = f"{'' if on_cpu(run) else 'at most '}{duration(cost_s)} ({percent(share_of(run, cost_s))})"
+    found = finding(
+        run,
+        "unneeded-gradients",
+        cost_s,
+        f"{_place(script, site)} takes {takes} of each step, and all gradients that it computes {why}: nothing is "
+        "learnt from that loss.",
+    )
+    code = script.text.splitlines()[site.line - 1].strip()
+    return with_change(found, Change(f"{_name(script)}:{site.line}", code))
+
+
+def _place(script: Script, site: CallSite) -> str:
+    return f"The backward pass in line {site.line} of {_name(script)}"
+
+
+def _name(script: Script) -> str:
+    return script.path.replace("\\", "/").rpartition("/")[2]
+
+
+def _optimizers(run: Run, script: Script, site: CallSite) -> tuple[str, ...]:
+    """What the script calls the optimizers that step with them."""
+    needs = str(site.detail.get("needs")).split()
+    steps = [one for one in run.call_sites if one.calls == "optimizer.step" and str(one.detail.get("steps")) in needs]
+    calls = [call.func for one in steps if (call := script.at(one)) is not None]
+    return tuple(dict.fromkeys(script.code(func.value) for func in calls if isinstance(func, ast.Attribute)))
