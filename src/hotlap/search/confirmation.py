@@ -3,18 +3,19 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from hotlap import levers, source
 from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.experiment.total import too_late, total_speedup, whole_speedup
 from hotlap.gate import Ruling
-from hotlap.record import LEAST_GAIN, Interval, Result, Verdict
+from hotlap.record import LEAST_GAIN, Interval, Result, Run, Verdict
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.search.whole_runs import WholeRuns, kept_s, whole_runs
 from hotlap.search.without_levers import unchanged
-from hotlap.units import factor
+from hotlap.units import factor, percent
 
 # Heats: so many, and up to so many where there is time. The claim of the whole study rests on them: with eight the
 # track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
@@ -86,6 +87,9 @@ class Confirmation:
             return
         patched = self._patch()
         beside, after = effect.typical_pair or (None, effect.run)
+        doubt = self._why_doubtful(speedup, beside)
+        if doubt is not None:
+            self._log.warn(doubt)
         self._log.change(
             "result",
             result=Result(
@@ -103,6 +107,20 @@ class Confirmation:
             after=after,
             patch=patched.diff or None,
             changes=patched.changes,
+        )
+
+    def _why_doubtful(self, speedup: Interval, beside: Run | None) -> str | None:
+        """A sentence if so much is more than the levers can save, by the first run and by one of those compared with."""
+        study, share = self._log.study, 0.0
+        runs = [run for run in (study.baseline[0], beside) if run is not None and run.step_s]
+        for lever in map(levers.from_spec, self._stack):
+            share += max(lever.saves_at_most_s(run, study.ceilings) / fmean(run.step_s) for run in runs)
+        if share >= 1 or speedup.low <= 1 / (1 - share):
+            return None
+        return (
+            f"Doubt the {factor(speedup.mid)} a step: what was changed acts on {percent(share)} of it, which would be "
+            f"{factor(1 / (1 - share))} if that were free. Something else changed as well, such as what other programs "
+            "left of the machine: run it again."
         )
 
     def _comes_too_late(self, effect: Effect, total: Interval | None) -> str | None:

@@ -95,6 +95,16 @@ def test_accepts_what_pays_and_hands_over_a_patch(script: Path) -> None:
     assert study.state is State.COMPLETE
 
 
+def test_a_gain_above_its_upper_bound_is_told_with_doubt(script: Path) -> None:
+    """Batches take 60% of a step here: without them it were 2.5x as fast."""
+    likely = tune(world_of(script, costs={"cached-dataset": 0.45}), levers=("cached-dataset",), budget_s=600.0)
+    above = tune(world_of(script, costs={"cached-dataset": 0.2}), levers=("cached-dataset",), budget_s=600.0)
+    assert accepted(likely) == accepted(above) == ["cached-dataset"]
+    assert not [one for one in likely.warnings if one.startswith("Doubt")]
+    (doubt,) = (one for one in above.warnings if one.startswith("Doubt"))
+    assert "acts on 60% of it, which would be 2.50x if that were free" in doubt
+
+
 def test_changes_nothing_where_nothing_helps(script: Path) -> None:
     study = tune(world_of(script))
     assert accepted(study) == []
