@@ -31,6 +31,7 @@ def watched(run: Callable[..., Run], script: str, *args: str, warmup: int = 10) 
     found = run(script, *args, watches=("operators", "syncs", "trips", "lines"), warmup=warmup)
     assert not [note for note in found.notes if "failed" in note]
     assert found.sightings == ()
+    assert found.trains_again is None
     return found
 
 
@@ -53,6 +54,13 @@ def test_a_plain_loop_is_split_into_its_phases_and_its_calls_are_named(launcher:
     texts = {site.calls: lines[site.line - 1][site.col : site.end_col] for site in found.call_sites}
     assert texts["torch.utils.data.DataLoader"] == "DataLoader(data, batch_size=16, shuffle=True)"
     assert texts["torch.optim.SGD"] == "torch.optim.SGD(model.parameters(), lr=0.05)"
+
+
+def test_a_training_of_two_parts_is_known_in_its_first_one(forks: Forks) -> None:
+    found = forks("two_parts.py")
+    assert found.planned_steps == 640
+    lines = (SCRIPTS / "two_parts.py").read_text().splitlines()
+    assert found.trains_again == f"two_parts.py:{next(i for i, line in enumerate(lines, 1) if '# again' in line)}"
 
 
 def test_two_optimizers_make_one_step(forks: Forks) -> None:

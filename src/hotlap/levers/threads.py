@@ -50,8 +50,8 @@ class Threads(Lever):
         return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Half of the arithmetic: what waking threads for nothing was seen to cost at most. Nearly all of it where others
-        use the cores as well, and a thread that has none keeps the others waiting (7.5x beside one program)."""
+        """Half of the arithmetic: what waking threads for nothing was seen to cost at most. All of it where others use
+        the cores as well, and a thread without one keeps the others waiting: 7.5x was seen beside one program."""
         phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
         all_s = sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
         crowded = run.cpu is not None and (run.cpu.disturbed or bool(run.cpu.neighbours))

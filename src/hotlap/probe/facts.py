@@ -53,6 +53,7 @@ class Facts:
         self.autocast = False
         self.compiled = False
         self.planned_steps: int | None = None
+        self.trains_again: str | None = None
         self._loaders: dict[int, _Loader] = {}
         self._loader_ids: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._loader_places: dict[tuple[str, int, int], int] = {}

@@ -68,6 +68,7 @@ def make_run(session: "Session", status: Status, *, sample: bool, last: bool = T
         autocast=facts.autocast,
         compiled=facts.compiled,
         planned_steps=facts.planned_steps,
+        trains_again=facts.trains_again,
         call_sites=facts.all_call_sites(),
         sources=users_sources(facts.imported.script),
         rss_peak_bytes=_rss_peak_bytes(),

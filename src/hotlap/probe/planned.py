@@ -26,8 +26,8 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
-_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 _CONTAINERS = frozenset({list, tuple, dict, range})
 
 
@@ -44,7 +44,7 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: 
     iterations = 1
     over_loader = found = False
     try:
-        for outer in _outwards(frame):
+        for outer in outwards(frame):
             said = _said_by_trainer(outer)
             if said is not None:
                 return said
@@ -61,7 +61,8 @@ def planned_steps(frame: FrameType | None, *, batches_a_step: int, num_batches: 
     return iterations // each if found else None
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """It, and what called it."""
     while frame is not None:
         yield frame
         frame = frame.f_back
@@ -95,27 +96,29 @@ _TRAINERS: Mapping[str, Callable[[Any], int | None]] = {
 def _loops_around(frame: FrameType) -> list[ast.AST]:
     """Loops and comprehensions of the frame's own function in which it stands, the innermost loop first."""
     found: list[ast.AST] = []
-    statement: ast.AST = _parsed(frame.f_code.co_filename)
+    statement: ast.AST = parsed(frame.f_code.co_filename)
     node: ast.AST | None = statement
     while node is not None:
-        inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, frame.f_lineno)), None)
-        if isinstance(inner, _FUNCTIONS):
+        inner = next((child for child in ast.iter_child_nodes(node) if holds(child, frame.f_lineno)), None)
+        if isinstance(inner, FUNCTIONS):
             found.clear()
-        elif isinstance(inner, ast.For | ast.While) and any(_holds(part, frame.f_lineno) for part in inner.body):
+        elif isinstance(inner, ast.For | ast.While) and any(holds(part, frame.f_lineno) for part in inner.body):
             found.insert(0, inner)
         if isinstance(inner, ast.stmt):
             statement = inner
         node = inner
-    found += [one for one in ast.walk(statement) if isinstance(one, _COMPREHENSIONS) and _holds(one, frame.f_lineno)]
+    found += [one for one in ast.walk(statement) if isinstance(one, COMPREHENSIONS) and holds(one, frame.f_lineno)]
     return found
 
 
 @cache
-def _parsed(path: str) -> ast.Module:
+def parsed(path: str) -> ast.Module:
+    """A file of the user's."""
     return ast.parse(Path(path).read_bytes())
 
 
-def _holds(node: ast.AST, line: int) -> bool:
+def holds(node: ast.AST, line: int) -> bool:
+    """The line is one of the node's."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return first is not None and last is not None and first <= line <= last
 

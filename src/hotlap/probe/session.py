@@ -12,6 +12,7 @@ import torch
 from hotlap import accelerator
 from hotlap.probe import clock as phases
 from hotlap.probe import parting
+from hotlap.probe.ahead import trains_again
 from hotlap.probe.arms import Arms
 from hotlap.probe.clock import Clock, Lap
 from hotlap.probe.collectives import Collectives
@@ -351,6 +352,7 @@ class Session:
                 batches_a_step=len(drawn_from),
                 num_batches=self.facts.num_batches(drawn_from[-1]) if drawn_from else None,
             )
+            self.facts.trains_again = trains_again(sys._getframe())
             if not self.windows.idle and not self.plan.whole and not self.collectives.active:
                 self.schedule.num_planned = self.facts.planned_steps
 

@@ -91,7 +91,7 @@ def conclusion(study: Study) -> Conclusion:
 def _measured(study: Study, run: Run) -> Conclusion:
     """What a study without trials tells."""
     findings = sorted(study.findings, key=lambda finding: -finding.cost_s)
-    what = ", ".join(f"{one.code} ({percent(one.share)})" for one in findings[:3])
+    what = ", ".join(f"{one.code} ({'up to ' * one.advice}{percent(one.share)})" for one in findings[:3])
     sentence = f"Of each step, costliest first: {what}." if findings else "No rule found a bottleneck."
     if study.state is State.INTERRUPTED:
         sentence += " The study was stopped before its end."
@@ -130,7 +130,8 @@ def total_sentence(study: Study, total: Interval) -> str:
     elif study.total_steps is None:
         of = "In a long training, starts of epochs included"
     else:
-        of = f"The whole training of {study.total_steps:,} steps, its start and first epoch included"
+        what = "The first part of the training," if study.in_part else "The whole training of"
+        of = f"{what} {study.total_steps:,} steps, its start and first epoch included"
     return f"{of}: {factor(total.mid)} as fast as the baseline (95% interval {interval(total)})."
 
 

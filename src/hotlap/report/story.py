@@ -155,7 +155,8 @@ def _forwards_sentence(run: Run) -> str | None:
     if len(run.num_forwards) != len(run.step_s) or mean(run.num_forwards) < _MANY_FORWARDS:
         return None
     number = mean(run.num_forwards)
-    each = f"A step makes {number:,.0f} forward passes in the mean: {duration(mean(run.step_s) / number)} for each."
+    each_s = duration(mean(run.step_s) / number)
+    each = f"A step makes {number:,.0f} forward passes in the mean, those of loss modules included: {each_s} for each."
     ends = max(1, len(run.step_s) // 10)
     first, last = ((mean(run.num_forwards[part]), mean(run.step_s[part])) for part in (slice(ends), slice(-ends, None)))
     if min(first) <= 0 or 1 / _OTHER_WORK < last[0] / first[0] < _OTHER_WORK:
@@ -298,7 +299,7 @@ def cost_sentence(study: Study) -> str | None:
     result = study.result
     if result is None or not result.levers or result.one_time_s is None or result.break_even_step is None:
         return None
-    length = f", and the training makes {study.total_steps:,}" if study.total_steps is not None else ""
+    length = f", and {study.counted} makes {study.total_steps:,}" if study.total_steps is not None else ""
     return (
         f"It costs {duration(result.one_time_s)} once, which is paid back at step {result.break_even_step:,}{length}."
     )

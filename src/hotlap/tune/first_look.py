@@ -40,7 +40,13 @@ def first_look(log: StudyLog, plan: Plan) -> Run:
         # A short script, or a slow one: throw away less.
         log.doing(f"{options.title} makes few steps; running it again with a shorter warm-up")
         (run,) = log.runs([replace(plan, warmup=min(_SHORT_WARMUP, plan.warmup))], limit_s=limit_s)
-    return _usable(run, options)
+    run = _usable(run, options)
+    if run.trains_again is not None and run.status is not Status.ENDED:
+        log.warn(
+            f"{options.title} trains in several parts, the next from {run.trains_again} on: times, gains and what the "
+            "gate says are of the steps that were looked at, which are the first."
+        )
+    return run
 
 
 def _usable(run: Run, options: Options) -> Run:

@@ -4,6 +4,7 @@ Each stage looks at what the study holds already and does the rest, so a study t
 stopped.
 """
 
+import math
 from dataclasses import replace
 
 from hotlap import rules
@@ -70,12 +71,12 @@ def _wants_recipes(log: StudyLog) -> bool:
 
 def _find_levers(log: StudyLog, executor: Executor) -> None:
     """Levers that leave training as it is."""
-    several = _why_not_several(log.study.baseline[0])
+    several, least_s = _why_not_several(log.study.baseline[0]), _least_s(log, executor.sizes)
     if several is not None:
         log.warn(several)
         if log.study.result is None:
             log.change("result", result=unchanged(several))
-    elif log.study.trials or log.budget.affords(_least_s(log, executor.sizes)):
+    elif log.study.trials or log.budget.affords(least_s):
         calibrate(log, executor)
         gate = GateRuns(log, executor)
         log.doing("recording what the script trains on, and with which numbers")
@@ -83,8 +84,8 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
         _search(log, executor, gate)
     else:
         log.warn(
-            f"What was left of the budget ({duration(max(0.0, log.budget.left_s))}) is too short to try anything "
-            "in; raise --budget."
+            f"What was left of the budget ({duration(max(0.0, log.budget.left_s))}) is too short to try anything in: "
+            f"raise --budget to {math.ceil((log.budget.spent_s + least_s) / 60)}m or more."
         )
         log.change("result", result=unchanged(TIME_OVER))
 
@@ -111,7 +112,7 @@ def _look(log: StudyLog) -> Sizes:
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
         pairs = whole_runs(log, run, most=PAIRS) if run.world_size == 1 else []
         run = with_fewer_threads(run, pairs)
-        total_steps = log.options.total_steps or _length(run) or run.planned_steps
+        total_steps = log.options.total_steps or _length(run)
         # At once: a study that goes on has no findings where it has a baseline without them.
         found = rules.check(run, log.machine)
         log.change("baseline", baseline=(run,), machine=log.machine, total_steps=total_steps, findings=found)
@@ -136,8 +137,12 @@ def _at_best(sizes: Sizes) -> Sizes:
 
 
 def _length(run: Run) -> int | None:
-    """Steps that the training makes; None where it was ended before."""
-    return len(run.first_steps_s) + len(run.step_s) if run.status is Status.ENDED else None
+    """Steps that the training makes: as many as it came to its end with, else those of the loops that its first steps
+    were in; None where these do not say, or were over before the look at it was."""
+    made = len(run.first_steps_s) + len(run.step_s)
+    if run.status is Status.ENDED:
+        return made
+    return run.planned_steps if run.planned_steps is not None and run.planned_steps >= made else None
 
 
 def _why_not_several(run: Run) -> str | None:

@@ -60,6 +60,8 @@ class World:
     """Names of levers -> what they multiply the step by where all of them are at work, beside their own costs."""
     length: int | None = None
     """Steps that the script makes; None: as many as are wanted."""
+    parts: tuple[int, str] | None = None
+    """Steps of its first part, and the place where it trains again."""
     process_sd: float = 0.01
     block_sd: float = 0.01
     seed: int = 0
@@ -134,7 +136,8 @@ class World:
             always=plan.always,
             setup_s=self.start_s + sum(first[:1]),
             first_steps_s=first,
-            planned_steps=self.length,
+            planned_steps=self.length if self.parts is None else self.parts[0],
+            trains_again=None if self.parts is None else self.parts[1],
             step_s=tuple(steps),
             phase_s=_phases(steps),
             arm=tuple(arms),
