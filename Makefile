@@ -7,6 +7,7 @@
 #   make constraints  the newest versions of what the tests need into constraints.txt
 #   make paste    figures and the pages about rules and levers into README and docs
 #   make slow     the tests that are whole studies, minutes each
+#   make clusters  the tests that need a Slurm and a Ray; starts both on this machine (Debian, as root)
 #   make bench    measure again what the README claims (on this machine)
 #   make wheel    a source archive and a wheel in dist/, tried in an environment of its own
 #   make gpu      tests and benchmarks of a machine with a GPU
@@ -41,7 +42,7 @@ export PIP_CONSTRAINT := $(CONSTRAINTS)
 # Where a shell sets it, each process of the tests compiles all of their files anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast lint types spelling docs constraints paste unit slow bench wheel gpu clean
+.PHONY: demo test test-fast lint types spelling docs constraints paste unit slow clusters bench wheel gpu clean
 
 demo: $(STAMP_DEMO)
 	$(BIN)/hotlap tune examples/digits.py
@@ -84,6 +85,9 @@ constraints:
 
 slow: $(STAMP_TEST)
 	$(BIN)/pytest -m slow
+
+clusters: $(STAMP_TEST)
+	.ci/clusters $(BIN)/python
 
 bench: $(STAMP_DEMO)
 	PYTHON=$(BIN)/python benchmarks/all.sh

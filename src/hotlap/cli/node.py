@@ -1,5 +1,6 @@
 """What a job on a cluster runs (`hotlap.launch.placed`): `python -m hotlap.cli.node FOLDER`."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from hotlap.record import Run, load, save
 
 def main() -> int:
     """Read the order, run it, write what came of it: for the user's hotlap, so it prints nothing itself."""
+    # How schedulers end a job: the exception closes the launcher, and with it what was started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(sys.argv[1])
     (folder / BEGUN).touch()
     order = load(folder / ORDER, Order)

@@ -53,7 +53,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--on",
         metavar="WHERE",
-        help="run on nodes of a cluster, not here: slurm, or slurm:PARTITION",
+        help="run on nodes of a cluster, not here: slurm[:PARTITION] or ray[:ADDRESS]",
     )
     parser.add_argument(
         "-N", "--nodes", default="1", metavar="N", help="with --on: nodes at the same time (default: 1)"

@@ -178,12 +178,14 @@ def backend(text: str) -> "Backend":
     Raises:
         UserError: there is no such scheduler.
     """
-    from hotlap.launch import Slurm
+    from hotlap.launch import Ray, Slurm
 
     name, _, where = text.partition(":")
-    if name != "slurm":
-        raise UserError(f"--on {text} is not known. There is: --on slurm, or --on slurm:PARTITION.")
-    return Slurm(where or None)
+    if name == "slurm":
+        return Slurm(where or None)
+    if name == "ray":
+        return Ray(where or None)
+    raise UserError(f"--on {text} is not known. There are: --on slurm[:PARTITION], and --on ray[:ADDRESS].")
 
 
 def several(text: str) -> list[str]:

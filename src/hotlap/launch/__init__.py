@@ -4,6 +4,7 @@ from hotlap.launch.become import become
 from hotlap.launch.heat import Launcher
 from hotlap.launch.input import StandardInput
 from hotlap.launch.placed import Backend, Order, Placed
+from hotlap.launch.ray import Ray
 from hotlap.launch.replayed import ReplayedLauncher
 from hotlap.launch.slurm import Slurm
 from hotlap.launch.whole import WholeRun, end_like
@@ -13,6 +14,7 @@ __all__ = [
     "Launcher",
     "Order",
     "Placed",
+    "Ray",
     "ReplayedLauncher",
     "Slurm",
     "StandardInput",

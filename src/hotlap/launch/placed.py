@@ -13,7 +13,7 @@ from typing import Protocol
 from hotlap.errors import RecordError, UserError
 from hotlap.record import Machine, Plan, Run, Status, load, save
 
-ORDER, BEGUN, BROUGHT, JOB = "order.json", "begun", "brought.json", "job"
+ORDER, BEGUN, BROUGHT, JOB, PRINTED = "order.json", "begun", "brought.json", "job", "printed"
 
 # How often the shared folder is looked at, and how often the scheduler is asked: it serves others as well.
 _LOOK_S, _ASK_S = 0.2, 3.0
@@ -23,6 +23,8 @@ _LATE_S = 60.0
 _BESIDE_S = 120.0
 # Placed again so often after it was lost to others.
 _MOST_LOST = 10
+# A scheduler that is started anew, or out of reach, is waited for so long: its jobs run on meanwhile.
+_SILENT_S = 900.0
 
 
 class State(StrEnum):
@@ -34,12 +36,16 @@ class State(StrEnum):
     """It ended, by whatever cause: what it wrote says how it went."""
     LOST = "lost"
     """Others took its node, or the node failed."""
+    SILENT = "silent"
+    """The scheduler does not answer."""
 
 
 class Backend(Protocol):
     """A scheduler: one file each."""
 
     name: str
+    one_kind: str
+    """What to do where it gave nodes of two kinds: a sentence."""
 
     def submit(self, command: Sequence[str], folder: Path, *, limit_s: float) -> str:
         """Have `command` run on a node of its own for at most so long; its output goes into `folder`.
@@ -152,7 +158,8 @@ class Placed:
         """As `hotlap.experiment.nodes.Nodes`. What a job that failed by itself was to run counts as killed.
 
         Raises:
-            UserError: a job is refused, or the first of all brought nothing; or the nodes differ.
+            UserError: a job is refused, or the first of all brought nothing; or the nodes differ; or the scheduler has
+                been silent for long.
             KeyboardInterrupt: the user has interrupted.
         """
         return self._bring(heats, limit_s=limit_s)
@@ -198,7 +205,7 @@ class Placed:
         if one != other:
             raise UserError(
                 f"{self._backend.name} gave nodes of different kinds ({one}; {other}), whose times cannot be compared. "
-                f"Name a partition of one kind: --on {self._backend.name}:PARTITION."
+                f"{self._backend.one_kind}"
             )
         self.not_enclosed = self.not_enclosed or brought.not_enclosed
         return list(brought.runs)
@@ -218,6 +225,7 @@ class _Job:
         self._limit_s = order.limit_s + order.timeout_s + _BESIDE_S
         self._num_lost = 0
         self._over_at: float | None = None
+        self._silent_at: float | None = None
         self.brought: Brought | None = None
         self.failure: str | None = None
         """Why it brought nothing."""
@@ -242,11 +250,18 @@ class _Job:
         return self.brought is not None or self.failure is not None
 
     def ask(self, now: float) -> None:
-        """Where does it stand? One that was lost is placed again."""
+        """Where does it stand? One that was lost is placed again.
+
+        Raises:
+            UserError: the scheduler has been silent for long, or does not take it again.
+        """
         if self.is_over():
             return
         state, word = self._backend.state(self._job)
-        if state in (State.WAITING, State.RUNNING):
+        self._silent_at = (self._silent_at or now) if state is State.SILENT else None
+        if state is State.SILENT:
+            self._await_answer(word, now)
+        elif state in (State.WAITING, State.RUNNING):
             self._over_at = None
         elif state is State.LOST and self._num_lost < _MOST_LOST:
             self._num_lost += 1
@@ -260,6 +275,14 @@ class _Job:
                     f"{self._folder}.{_said(self._folder)}"
                 )
 
+    def _await_answer(self, word: str, now: float) -> None:
+        assert self._silent_at is not None
+        if now - self._silent_at >= _SILENT_S:
+            raise UserError(
+                f"{self._backend.name} has not answered for {_SILENT_S / 60:.0f} minutes ({word}). When it does, the "
+                "same command goes on from here."
+            )
+
     def close(self) -> None:
         """Nobody waits for it any more."""
         if self.brought is None:
@@ -270,7 +293,7 @@ class _Job:
 def _said(folder: Path) -> str:
     """The last line of what the job printed."""
     try:
-        lines = (folder / "printed").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = (folder / PRINTED).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
     return f" It said: {lines[-1][:300]}" if lines else ""

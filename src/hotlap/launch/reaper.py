@@ -71,6 +71,8 @@ def kill_marked(entry: str) -> int:
 
 def main(folder: str) -> None:
     """Wait for the end of input, then for the end of all of them."""
+    # A scheduler that ends a job asks each of its processes to end.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.stdin.buffer.read()
     for _ in range(_ROUNDS):
         if not kill_marked(f"HOTLAP_PLAN={folder}/"):

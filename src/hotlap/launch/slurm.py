@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hotlap.errors import UserError
-from hotlap.launch.placed import State
+from hotlap.launch.placed import PRINTED, State
 
 # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED")
 _RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING", "STOPPED")
+# What is said of a job that ended some minutes ago; where no controller answers it is something else.
+_FORGOTTEN = "Invalid job id"
 _LOST = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED", "DEADLINE")
 
 
@@ -19,6 +21,7 @@ class Slurm:
     """`partition`: None for Slurm's default."""
 
     name = "slurm"
+    one_kind = "Name a partition of one kind: --on slurm:PARTITION."
 
     def __init__(self, partition: str | None = None) -> None:
         self._partition = partition
@@ -26,7 +29,7 @@ class Slurm:
     def submit(self, command: Sequence[str], folder: Path, *, limit_s: float) -> str:
         """As `hotlap.launch.placed.Backend`."""
         words = ["sbatch", "--parsable", "--job-name=hotlap", "--nodes=1", "--exclusive", "--requeue"]
-        words += [f"--time={math.ceil(limit_s / 60)}", f"--output={folder / 'printed'}", "--open-mode=append"]
+        words += [f"--time={math.ceil(limit_s / 60)}", f"--output={folder / PRINTED}", "--open-mode=append"]
         words += [f"--partition={self._partition}"] if self._partition else []
         done = _call([*words, f"--wrap={shlex.join(command)}"])
         if done.returncode:
@@ -42,8 +45,10 @@ class Slurm:
         ):
             if (found := _call(words).stdout.split()) and found[0]:
                 return _known(found[0])
-        told = _call(["scontrol", "show", "job", job]).stdout
-        return _known(told.partition("JobState=")[2].split(" ")[0] or "unknown")
+        told = _call(["scontrol", "show", "job", job])
+        if told.returncode and _FORGOTTEN not in told.stderr:
+            return State.SILENT, _words(told)
+        return _known(told.stdout.partition("JobState=")[2].split(" ")[0] or "unknown")
 
     def cancel(self, job: str) -> None:
         """As `hotlap.launch.placed.Backend`."""

@@ -19,11 +19,13 @@ class Cluster:
     """`fate`: number of a submission, from 1 -> what becomes of that job: "done", "lost", "silent", "refused"."""
 
     name = "slurm"
+    one_kind = "Name a partition."
 
     def __init__(self, fate: Callable[[int], str] = lambda number: "done", *, wait_s: float = 0.0) -> None:
         self.fate = fate
         self.wait_s = wait_s
         self.clock = 0.0
+        self.out_of_reach_until = 0.0
         self.jobs: dict[str, tuple[Path, float]] = {}
         self.cancelled: list[str] = []
         self.machine: Machine = MACHINE
@@ -47,6 +49,8 @@ class Cluster:
     def state(self, job: str) -> tuple[State, str]:
         if self.clock < self.jobs[job][1]:
             return State.WAITING, "PENDING"
+        if self.clock < self.out_of_reach_until:
+            return State.SILENT, "Connection refused"
         return {"lost": (State.LOST, "PREEMPTED"), "silent": (State.OVER, "OUT_OF_MEMORY")}.get(
             self.fate(int(job)), (State.RUNNING, "RUNNING")
         )
@@ -122,12 +126,45 @@ def test_a_job_that_fails_later_fails_its_runs_and_not_the_study(tmp_path: Path)
     assert run.status is Status.KILLED and "OUT_OF_MEMORY" in str(run.error) and other.status is Status.KILLED
 
 
+def test_a_scheduler_that_is_started_anew_is_waited_for(tmp_path: Path) -> None:
+    cluster = Cluster(wait_s=700.0)
+    cluster.out_of_reach_until = 600.0
+    with placed(cluster, tmp_path) as runs:
+        assert runs.machine() == MACHINE
+    assert len(cluster.jobs) == 1, "its jobs go on meanwhile"
+
+
+def test_a_scheduler_that_never_answers_again_ends_the_study_until_it_does(tmp_path: Path) -> None:
+    cluster = Cluster(lambda number: "silent")
+    cluster.out_of_reach_until = 1e6
+    with placed(cluster, tmp_path) as runs, pytest.raises(UserError, match=r"slurm has not answered for 15 minutes"):
+        runs.machine()
+    assert cluster.clock < 1000.0
+
+
+def test_files_that_are_seen_late_or_in_part_are_waited_for(tmp_path: Path) -> None:
+    class Late(Cluster):
+        """A job is over at once; its file is there 40 s later, and whole after 10 more."""
+
+        def sleep(self, seconds: float) -> None:
+            self.clock += seconds
+            brought = tmp_path / "jobs" / "0001" / BROUGHT
+            if 40.0 < self.clock < 50.0:
+                brought.write_text("{")
+            elif self.clock >= 50.0:
+                save(Brought(machine=self.machine), brought)
+
+    cluster = Late(lambda number: "silent")
+    with placed(cluster, tmp_path) as runs:
+        assert runs.machine() == MACHINE
+
+
 def test_nodes_of_two_kinds_are_not_compared(tmp_path: Path) -> None:
     cluster = Cluster()
     with placed(cluster, tmp_path) as runs:
         runs.machine()
         cluster.machine = replace(MACHINE, usable_cores=64.0)
-        with pytest.raises(UserError, match=r"2 cores of a processor; 64 cores of a processor.*--on slurm:PARTITION"):
+        with pytest.raises(UserError, match=r"2 cores of a processor; 64 cores of a processor.*Name a partition"):
             runs([PLAN], limit_s=10.0)
 
 
