@@ -2,7 +2,7 @@
 
 from hotlap.experiment.design import Arm, Design, Runs, Sizes
 from hotlap.experiment.edited import EditedScript, Stack
-from hotlap.experiment.effects import Effect, compare
+from hotlap.experiment.effects import Comparison, Effect, compare, compare_all
 from hotlap.experiment.exclusive import Exclusive
 from hotlap.experiment.executor import Executor, Heat, Pace
 from hotlap.experiment.statistics import PLANNED, Rule
@@ -10,6 +10,7 @@ from hotlap.experiment.statistics import PLANNED, Rule
 __all__ = [
     "PLANNED",
     "Arm",
+    "Comparison",
     "Design",
     "EditedScript",
     "Effect",
@@ -22,4 +23,5 @@ __all__ = [
     "Sizes",
     "Stack",
     "compare",
+    "compare_all",
 ]

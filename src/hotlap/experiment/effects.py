@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from statistics import fmean
 
 from hotlap.experiment import statistics
@@ -101,6 +102,46 @@ class Effect:
 _USUAL = Rule()
 
 
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """Heats of a base and of what is still open, until nothing is, or the time is over."""
+
+    effects: Sequence[Effect]
+    design: Design
+    """Its only arm is the base."""
+    pooled: Pool | None
+    rule: Rule = _USUAL
+    time_left: Callable[[], bool] = lambda: True
+    _number: int = 0
+    _num_lost: int = 0
+
+    @property
+    def num_left(self) -> int:
+        """Heats at most from now on."""
+        going_on = self._number < self.rule.planned and self.time_left() and any(effect.open for effect in self.effects)
+        return self.rule.planned - self._number if going_on else 0
+
+    def begin(self, executor: Executor) -> None:
+        """What cannot be written needs no heat."""
+        base_failure = executor.unwritten(self.design, self.design.arms[0])
+        for effect in self.effects:
+            effect.failure = executor.unwritten(self.design, effect.arm) or base_failure
+
+    def next_design(self) -> Design:
+        """The base, and what is still open."""
+        arms = (effect.arm for effect in self.effects if effect.open)
+        return replace(self.design, arms=(self.design.arms[0], *arms))
+
+    def note(self, heats: Sequence[Heat]) -> None:
+        """Of the last design."""
+        still = [effect for effect in self.effects if effect.open]
+        for heat in heats:
+            lost = heat.base_failure is not None or any(map(_was_stopped, heat.failures))
+            again = lost and self._num_lost < _MOST_LOST
+            self._number, self._num_lost = self._number + (not again), self._num_lost + again
+            _note(still, heat, lambda ratios: self.rule.progress(ratios, self.pooled), again=again)
+
+
 def compare(
     effects: Sequence[Effect],
     executor: Executor,
@@ -110,24 +151,23 @@ def compare(
     rule: Rule = _USUAL,
     time_left: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Run heats of the base and of what is still open, until nothing is, or the time is over.
+    """One comparison, as `Comparison` has it."""
+    one = Comparison(effects=effects, design=design, pooled=pooled, rule=rule, time_left=time_left)
+    compare_all([one], executor)
 
-    `design`: its only arm is the base.
-    """
-    base_failure = executor.unwritten(design, design.arms[0])
-    for effect in effects:
-        effect.failure = executor.unwritten(design, effect.arm) or base_failure
-    number = num_lost = 0
-    while number < rule.planned and time_left():
-        still = [effect for effect in effects if effect.open]
-        if not still:
-            return
-        arms = (design.arms[0], *(effect.arm for effect in still))
-        for heat in executor.heats(replace(design, arms=arms), min(executor.nodes, rule.planned - number)):
-            lost = heat.base_failure is not None or any(map(_was_stopped, heat.failures))
-            again = lost and num_lost < _MOST_LOST
-            number, num_lost = number + (not again), num_lost + again
-            _note(still, heat, lambda ratios: rule.progress(ratios, pooled), again=again)
+
+def compare_all(comparisons: Sequence[Comparison], executor: Executor) -> None:
+    """On one node one comparison after the other; on several as many as there are nodes, which they share."""
+    for one in comparisons:
+        one.begin(executor)
+    while comparisons := [one for one in comparisons if one.num_left]:
+        now = comparisons[: executor.nodes]
+        share = executor.nodes // len(now)
+        counts = [min(share, one.num_left) for one in now]
+        designs = [one.next_design() for one, count in zip(now, counts, strict=True) for _ in range(count)]
+        heats = iter(executor.heats(designs))
+        for one, count in zip(now, counts, strict=True):
+            one.note(list(islice(heats, count)))
 
 
 def _was_stopped(why: Failed | None) -> bool:

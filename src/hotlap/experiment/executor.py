@@ -98,35 +98,40 @@ class Executor:
         Raises:
             UserError: an arm is `unwritten`.
         """
-        return self.heats(design, 1)[0]
+        return self.heats([design])[0]
 
-    def heats(self, design: Design, count: int) -> list[Heat]:
-        """So many of it, on as many nodes.
+    def heats(self, designs: Sequence[Design]) -> list[Heat]:
+        """One of each, on as many nodes.
 
         Raises:
             UserError: as `heat`.
         """
-        limit_s = self._limit(self._pace.factor * self._expected_s(design))
+        expected_s = max(map(self._expected_s, designs))
         planned = []
-        for _ in range(count):
+        for design in designs:
             self._order_seed += 1
             planned.append(design.plans(self._common, self.sizes, self._script, order_seed=self._order_seed))
         begun = self._now()
-        found = self.together(planned, turn=self.sizes.block, limit_s=limit_s)
-        self._learn(design, [run for runs in found for run in runs], took_s=self._now() - begun)
-        return [_of_arms(runs[0], design) if design.switched else _of_processes(runs) for runs in found]
+        found = self.together(planned, turn=self.sizes.block, limit_s=self._limit(self._pace.factor * expected_s))
+        self._learn([run for runs in found for run in runs])
+        self._pace.note(expected_s=max(map(self._expected_s, designs)), took_s=self._now() - begun)
+        return [
+            _of_arms(runs[0], design) if design.switched else _of_processes(runs)
+            for runs, design in zip(found, designs, strict=True)
+        ]
 
     def together(self, groups: Sequence[Sequence[Plan]], *, turn: int, limit_s: float) -> list[list[Run]]:
         """Groups of processes that take turns of so many steps, where memory holds them; else they run one after the
         other, and none of them is always first. Several groups: each on a node of its own."""
-        if max(map(len, groups)) == 1:
-            return run_heats(self._runs, groups, limit_s=limit_s)
-        if max(map(len, groups)) <= self.sizes.together:
-            tokens = [[replace(plan, turn=Turn(steps=turn, ready="", go="")) for plan in plans] for plans in groups]
-            return run_heats(self._runs, tokens, limit_s=limit_s)
-        orders = [next(rounds(len(plans), plans[0].order_seed)) for plans in groups]
-        in_order = [[plans[k] for k in order] for plans, order in zip(groups, orders, strict=True)]
-        brought = run_heats(self._runs, in_order, limit_s=limit_s)
+        orders: list[Sequence[int]] = [range(len(plans)) for plans in groups]
+        heats = [list(plans) for plans in groups]
+        for k, plans in enumerate(groups):
+            if 1 < len(plans) <= self.sizes.together:
+                heats[k] = [replace(plan, turn=Turn(steps=turn, ready="", go="")) for plan in plans]
+            elif len(plans) > 1:
+                orders[k] = next(rounds(len(plans), plans[0].order_seed))
+                heats[k] = [plans[place] for place in orders[k]]
+        brought = run_heats(self._runs, heats, limit_s=limit_s)
         return [_restored(runs, order) for runs, order in zip(brought, orders, strict=True)]
 
     def whole(self, design: Design, *, limit_s: float) -> Iterator[list[Run]]:
@@ -142,12 +147,11 @@ class Executor:
             (runs,) = run_heats(self._runs, [heat], limit_s=limit_s * len(plans))
             yield _restored(runs, order)
 
-    def _learn(self, design: Design, runs: Sequence[Run], *, took_s: float) -> None:
+    def _learn(self, runs: Sequence[Run]) -> None:
         """Starts first: the pace is what else takes longer than expected."""
         starts_s = [run.setup_s for run in runs if run.setup_s is not None]
         if starts_s:
             self.sizes = self.sizes.after(starts_s, forked=any(run.forked for run in runs))
-        self._pace.note(expected_s=self._expected_s(design), took_s=took_s)
 
     def _expected_s(self, design: Design) -> float:
         return self.sizes.heat_s(len(design.arms), switched=design.switched, afresh=design.afresh)

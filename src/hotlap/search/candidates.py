@@ -135,12 +135,14 @@ def alternative(name: str, taken: Iterable[str]) -> str | None:
 
 
 class Candidates:
-    """Reads from the study what was tried, so it goes on where it stopped. `together`: processes that may be alive."""
+    """Reads from the study what was tried, so it goes on where it stopped. `together`: processes that may be alive on a
+    node. `nodes`: groups that may be compared at the same time."""
 
-    def __init__(self, log: StudyLog, *, together: int) -> None:
+    def __init__(self, log: StudyLog, *, together: int, nodes: int = 1) -> None:
         self._log = log
         self._machine = log.machine
         self._together = together
+        self._nodes = nodes
 
     @property
     def stack(self) -> Stack:
@@ -172,12 +174,15 @@ class Candidates:
 
     def groups(self, open_: Sequence[Candidate]) -> list[list[Candidate]]:
         """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
-        that holds the best bound comes first."""
-        likely = [one for one in open_ if one.bound_s >= _LIKE_THE_BEST * open_[0].bound_s]
-        beside = max(1, min(_MOST_BESIDE, self._together - 1))
+        that holds the best bound comes first. Where nodes would idle, all are next, in small groups."""
+        spare = self._nodes > 1
+        likely = [one for one in open_ if spare or one.bound_s >= _LIKE_THE_BEST * open_[0].bound_s]
         switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
-        others = [one for one in likely if not one.switched][:beside]
-        return sorted(filter(None, (switched, others)), key=lambda group: -group[0].bound_s)
+        others = [one for one in likely if not one.switched]
+        num_groups = max(1, self._nodes - bool(switched))
+        beside = max(1, min(_MOST_BESIDE, self._together - 1, math.ceil(len(others) / num_groups) if spare else 8))
+        beside_each_other = [others[k * beside : (k + 1) * beside] for k in range(num_groups)]
+        return sorted(filter(None, (switched, *beside_each_other)), key=lambda group: -group[0].bound_s)
 
     def shown(self) -> list[Candidate]:
         """What gained, alone or as a stack, and was neither accepted nor refused as such."""

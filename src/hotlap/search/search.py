@@ -11,8 +11,9 @@ more, levers are timed all the same, so that the user knows what more time would
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from hotlap.experiment import PLANNED, Design, Effect, Executor, Rule, Stack, compare
+from hotlap.experiment import PLANNED, Comparison, Design, Effect, Executor, Rule, Stack, compare_all
 from hotlap.experiment.statistics import FEWEST_SHOWN, fewest_for_a_gain
 from hotlap.experiment.total import never_shorter, too_late
 from hotlap.record import Verdict
@@ -112,7 +113,7 @@ class Search:
         one = self._candidates.beside_each_other()
         if one is None or self._candidates.open() or not self._affordable([one], self.end_s):
             return False
-        self._time([one], keep_s=self.end_s)
+        self._time([[one]], keep_s=self.end_s)
         return True
 
     def _time_more(self) -> bool:
@@ -129,16 +130,18 @@ class Search:
         if not seems_much and self._time_groups(affords, keep_s=keep_s):
             return True
         if again:
-            self._time(again[:1], keep_s=keep_s)
+            self._time([[one] for one in again[: self._executor.nodes]], keep_s=keep_s)
         return bool(again)
 
     def _time_groups(self, affords: Callable[[Sequence[Candidate]], bool], *, keep_s: float) -> bool:
         """One round; of each group as many as the budget affords side by side."""
         found = False
-        for group in self._candidates.groups([one for one in self._candidates.open() if affords([one])]):
-            size = next((size for size in range(len(group), 0, -1) if affords(group[:size])), 0)
-            if size:
-                self._time(group[:size], keep_s=keep_s)
+        groups = iter(self._candidates.groups([one for one in self._candidates.open() if affords([one])]))
+        while at_once := list(islice(groups, self._executor.nodes)):
+            sizes = [next((n for n in range(len(group), 0, -1) if affords(group[:n])), 0) for group in at_once]
+            afforded = [group[:size] for group, size in zip(at_once, sizes, strict=True) if size]
+            if afforded:
+                self._time(afforded, keep_s=keep_s)
                 found = True
         return found
 
@@ -163,7 +166,7 @@ class Search:
             if self._is_compared(best):
                 self._judge(best)
             else:
-                self._time([best], keep_s=keep_s)
+                self._time([[best]], keep_s=keep_s)
         return bool(affordable)
 
     def _affordable(self, stacks: Sequence[Candidate], keep_s: float) -> list[Candidate]:
@@ -221,24 +224,31 @@ class Search:
 
     # Doing it
 
-    def _time(self, group: Sequence[Candidate], *, keep_s: float) -> None:
-        """Compare the group."""
-        self._log.doing(f"trying {', '.join(one.title for one in group)}")
-        effects = [Effect(one.arm) for one in group]
+    def _time(self, groups: Sequence[Sequence[Candidate]], *, keep_s: float) -> None:
+        """Compare within each group, and the groups at the same time where there are nodes for them."""
+        self._log.doing(f"trying {', '.join(one.title for group in groups for one in group)}")
+        comparisons = [self._comparison(group, keep_s) for group in groups]
+        compare_all(comparisons, self._executor)
+        for group, comparison in zip(groups, comparisons, strict=True):
+            if len(group) > 1 and all(effect.failure for effect in comparison.effects):
+                # One of them may have taken the others down with it.
+                for one in group:
+                    self._time([[one]], keep_s=keep_s)
+            else:
+                self._add(group, comparison.effects)
+
+    def _comparison(self, group: Sequence[Candidate], keep_s: float) -> Comparison:
         switched = group[0].switched
-        compare(
-            effects,
-            self._executor,
-            Design(stack=self.stack, switched=switched),
+        return Comparison(
+            effects=[Effect(one.arm) for one in group],
+            design=Design(stack=self.stack, switched=switched),
             pooled=self._log.pooled(group[0].scope),
             rule=Rule(planned=self._planned(group)),
             time_left=lambda: self._log.budget.affords(self._executor.estimate_s(switched=switched), keep_s=keep_s),
         )
-        if len(effects) > 1 and all(effect.failure for effect in effects):
-            # One of them may have taken the others down with it.
-            for one in group:
-                self._time([one], keep_s=keep_s)
-            return
+
+    def _add(self, group: Sequence[Candidate], effects: Sequence[Effect]) -> None:
+        """A trial of each."""
         for one, effect in zip(group, effects, strict=True):
             late = self._why_not_shorter(effect)
             gained = effect.gained and late is None

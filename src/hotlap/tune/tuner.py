@@ -91,7 +91,7 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
 
 
 def _search(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
-    candidates = Candidates(log, together=executor.sizes.together)
+    candidates = Candidates(log, together=executor.sizes.together, nodes=executor.nodes)
     search = Search(log, executor, gate, candidates)
     if log.study.result is None:
         search.run()
