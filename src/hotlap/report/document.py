@@ -120,8 +120,8 @@ def ceilings(study: Study) -> Section:
     """How much could be gained at best."""
     rows = tuple(
         Row(
-            f"at most {factor(one.speedup.mid)}",
-            f"If {story.ideal(one)} were free: {duration(one.step_s)} a step (95% interval "
+            f"at most {factor(one.speedup.high)}",
+            f"If {story.ideal(one)} were free: {factor(one.speedup.mid)}, {duration(one.step_s)} a step (95% interval "
             f"{story.interval(one.speedup)}); {one.idealised}.",
         )
         for one in study.ceilings

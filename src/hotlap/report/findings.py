@@ -21,13 +21,13 @@ def cost(study: Study, finding: Finding) -> str:
 
 
 def _bound(study: Study, finding: Finding) -> str | None:
-    """ "at most 2.10x": the measured upper bound where there is one, else by its share; None where it is the step, or
-    the model itself, which never is free."""
+    """ "at most 2.10x": the upper end of the measured bound where there is one, else by its share; None where it is
+    the step, or the model itself, which never is free."""
     if finding.code == "compute-bound":
         return None
     known = next((one for one in study.ceilings if one.name in _CEILINGS_OF.get(finding.code, ())), None)
     if known is not None:
-        return f"at most {factor(known.speedup.mid)}"
+        return f"at most {factor(known.speedup.high)}"
     return f"at most {factor(1 / (1 - finding.share))}" if 0 <= finding.share < _ALL_OF_IT else None
 
 

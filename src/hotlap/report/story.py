@@ -206,7 +206,7 @@ def loss_sentence(run: Run) -> str:
 
 def ceiling_sentence(ceiling: Ceiling) -> str:
     """ "If batches were free: at most 2.10x"."""
-    return f"If {ideal(ceiling)} were free: at most {factor(ceiling.speedup.mid)}"
+    return f"If {ideal(ceiling)} were free: at most {factor(ceiling.speedup.high)}"
 
 
 def ideal(ceiling: Ceiling) -> str:

@@ -22,6 +22,7 @@ from hotlap.search import (
     unchanged,
     without_levers,
 )
+from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, HEATS, calibrate
@@ -114,8 +115,14 @@ def _look(log: StudyLog) -> Sizes:
         run = with_fewer_threads(run, pairs)
         total_steps = log.options.total_steps or _length(run)
         # At once: a study that goes on has no findings where it has a baseline without them.
-        found = rules.check(run, log.machine)
-        log.change("baseline", baseline=(run,), machine=log.machine, total_steps=total_steps, findings=found)
+        log.change(
+            "baseline",
+            baseline=(run,),
+            machine=log.machine,
+            total_steps=total_steps,
+            findings=rules.check(run, log.machine),
+            ceilings=ceilings(run),
+        )
         log.change("findings")
         conclude(log, pairs)
     sizes = Sizes.of(log.study.baseline[0], log.machine)

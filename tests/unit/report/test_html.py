@@ -43,7 +43,7 @@ def test_tells_what_the_terminal_tells() -> None:
     for part in (
         "3.11x as fast",
         "In the time of 4 steps of the baseline, 19 steps fit",
-        "at most 4.16x",
+        "at most 4.31x",
         "with and without cached-dataset",
         "no timing: the run took longer than it was given (60 s)",
         "gains below 1.034x cannot be told from noise here",

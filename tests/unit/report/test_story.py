@@ -123,7 +123,7 @@ def test_losses_that_are_not_numbers_are_counted() -> None:
 
 def test_a_ceiling_reads_as_a_bound() -> None:
     ceiling = Ceiling(name="input", idealised="", step_s=0.001, speedup=Interval(low=2.0, mid=2.1, high=2.2))
-    assert story.ceiling_sentence(ceiling) == "If batches were free: at most 2.10x"
+    assert story.ceiling_sentence(ceiling) == "If batches were free: at most 2.20x", "the upper end of what is known"
 
 
 def test_noise_says_what_cannot_be_told() -> None:
