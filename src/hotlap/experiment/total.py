@@ -119,9 +119,8 @@ def break_even_step(one_time_s: float, step_before_s: float, step_after_s: float
     return math.ceil(max(0.0, one_time_s) / saved_s)
 
 
-def too_late(step: int | None, total_steps: int | None, *, counted: str = "the training") -> str | None:
-    """Why a cost that is paid back at `step` is not worth it in a run of `total_steps` steps; None if it is. `counted`:
-    what makes so many."""
+def too_late(step: int | None, total_steps: int | None) -> str | None:
+    """Why a cost that is paid back at `step` is not worth it in a run of `total_steps` steps; None if it is."""
     if step is None or total_steps is None or step <= total_steps:
         return None
-    return f"what it costs once is paid back at step {step:,}, and {counted} makes {total_steps:,} steps"
+    return f"what it costs once is paid back at step {step:,}, and the training makes {total_steps:,} steps"

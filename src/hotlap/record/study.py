@@ -293,15 +293,3 @@ class Study:
     have paid themselves back by then."""
     recipe: Recipe | None = None
     """None unless it was asked for."""
-
-    @property
-    def in_part(self) -> bool:
-        """`total_steps` are those of the training's first part: it has several, and how long the others are nobody
-        said."""
-        run = self.baseline[0] if self.baseline else None
-        return run is not None and run.trains_again is not None and run.planned_steps == self.total_steps
-
-    @property
-    def counted(self) -> str:
-        """Whose steps `total_steps` are, in a sentence."""
-        return "its first part" if self.in_part else "the training"

@@ -128,10 +128,10 @@ def total_sentence(study: Study, total: Interval) -> str:
     if study.result.whole_s:
         of = f"The whole training, {len(study.result.whole_s)} times from start to end as it is and patched, in turns"
     elif study.total_steps is None:
-        of = "In a long training, starts of epochs included"
+        in_part = any(run.trains_again for run in study.baseline[:1])
+        of = f"In a long training{' like the first part of this one' * in_part}, starts of epochs included"
     else:
-        what = "The first part of the training," if study.in_part else "The whole training of"
-        of = f"{what} {study.total_steps:,} steps, its start and first epoch included"
+        of = f"The whole training of {study.total_steps:,} steps, its start and first epoch included"
     return f"{of}: {factor(total.mid)} as fast as the baseline (95% interval {interval(total)})."
 
 

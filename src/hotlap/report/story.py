@@ -299,7 +299,7 @@ def cost_sentence(study: Study) -> str | None:
     result = study.result
     if result is None or not result.levers or result.one_time_s is None or result.break_even_step is None:
         return None
-    length = f", and {study.counted} makes {study.total_steps:,}" if study.total_steps is not None else ""
+    length = f", and the training makes {study.total_steps:,}" if study.total_steps is not None else ""
     return (
         f"It costs {duration(result.one_time_s)} once, which is paid back at step {result.break_even_step:,}{length}."
     )

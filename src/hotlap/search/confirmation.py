@@ -126,12 +126,12 @@ class Confirmation:
     def _comes_too_late(self, effect: Effect, total: Interval | None) -> str | None:
         """Why the user's whole training takes no less time, what it all costs once included; None if it does."""
         num_steps = self._log.study.total_steps
-        late = too_late(effect.break_even_step, num_steps, counted=self._log.study.counted)
+        late = too_late(effect.break_even_step, num_steps)
         if late is not None or num_steps is None or total is None or total.low > 1.0:
             return late
         return (
-            f"{self._log.study.counted} of {num_steps:,} steps came out at {factor(total.mid)} (between "
-            f"{factor(total.low)} and {factor(total.high)}), which cannot be told from none"
+            f"a whole training of {num_steps:,} steps came out at {factor(total.mid)} (between {factor(total.low)} "
+            f"and {factor(total.high)}), which cannot be told from none"
         )
 
     def _nothing(self, why: str, verdict: Verdict) -> None:

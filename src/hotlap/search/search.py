@@ -290,8 +290,7 @@ class Search:
         """Why a training as long as the user's takes no less time, though a step does; None if it may."""
         if never_shorter(effect.pairs, epoch_steps=facts(self._log.study).epoch_steps()):
             return "a training takes no less time, starts of epochs included"
-        study = self._log.study
-        return too_late(effect.break_even_step, study.total_steps, counted=study.counted)
+        return too_late(effect.break_even_step, self._log.study.total_steps)
 
     def _judge(self, one: Candidate) -> None:
         """Hold a gain to the gate."""

@@ -27,10 +27,10 @@ class WholeRuns:
 
 
 def _expected_s(log: StudyLog, run: Run) -> float | None:
-    """Seconds of a whole training, from some steps of it; None where its length is not known, or only that of its first
-    part, or the user named another than the script's own."""
+    """Seconds of a whole training, from some steps of it; None where its length is not known, or the user named
+    another than the script's own."""
     num_steps = log.study.total_steps
-    if num_steps is None or log.study.in_part or log.options.total_steps is not None:
+    if num_steps is None or log.options.total_steps is not None:
         return None
     epoch_steps = facts(log.study).epoch_steps()
     return total_s(run, num_steps=num_steps, epoch_steps=epoch_steps)

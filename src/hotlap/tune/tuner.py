@@ -145,11 +145,10 @@ def _at_best(sizes: Sizes) -> Sizes:
 
 def _length(run: Run) -> int | None:
     """Steps that the training makes: as many as it came to its end with, else those of the loops that its first steps
-    were in; None where these do not say, or were over before the look at it was."""
-    made = len(run.first_steps_s) + len(run.step_s)
+    were in; None where these do not say, or are a part of it only."""
     if run.status is Status.ENDED:
-        return made
-    return run.planned_steps if run.planned_steps is not None and run.planned_steps >= made else None
+        return len(run.first_steps_s) + len(run.step_s)
+    return None if run.trains_again is not None else run.planned_steps
 
 
 def _why_not_several(run: Run) -> str | None:
