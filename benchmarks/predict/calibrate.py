@@ -9,16 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
-from math import hypot, log
+from math import hypot, log, sqrt
 from unittest.mock import patch
 
 import measurements
 import numpy as np
 from measurements import Point
 
-from hotlap.predict import beliefs, forecast, prediction, resolve, timing
+from hotlap.predict import forecast, prediction, resolve
 from hotlap.predict.catalogue import Device
-from hotlap.predict.precision import parse
+from hotlap.predict.precision import matrix_rate, parse
+from hotlap.record import Interval
 
 INSIDE = 0.82
 KINDS = ("lanes", "other")
@@ -96,7 +97,6 @@ class _Asked(dict[str, float]):
 
 def pairs() -> list[Pair]:
     """All, predicted."""
-    beliefs.prior.cache_clear()
     return [_predicted(a, b) for a, b in couples(points())]
 
 
@@ -114,16 +114,19 @@ def _predicted(a: Point, b: Point) -> Pair:
 
 
 def _plain_rate(point: Point) -> float:
-    return timing.plain_rate(device(point.device), parse(point.precision), tf32=False)
+    """Geometric mean of peak and bandwidth: a speed, in a unit of its own."""
+    one = device(point.device)
+    return sqrt(matrix_rate(one, parse(point.precision), tf32=False) * one.bandwidth)
 
 
 def spread(found: Sequence[Pair]) -> dict[str, float]:
-    """Kind -> its spread at equal batches; "batch": what another batch adds, for each factor of e."""
+    """Kind -> its spread at equal batches; "batch": what another batch adds on another architecture, for each factor of
+    e. Within one architecture, pairs whose batches differ twofold are off by no more than others."""
     table = {"same": ONE_ARCHITECTURE}
     for kind in KINDS:
         equal = [one.missing() for one in found if one.kind == kind and not one.batches]
         table[kind] = float(np.quantile(equal, INSIDE)) if equal else 0.15
-    other = [one.missing(table[one.kind]) / abs(one.batches) for one in found if one.batches]
+    other = [one.missing(table[one.kind]) / abs(one.batches) for one in found if one.batches and one.kind != "same"]
     return table | {"batch": float(np.quantile(other, INSIDE)) if other else 0.1}
 
 
@@ -132,5 +135,29 @@ def half_width(half: float, sigma: float) -> float:
     return hypot(half, prediction.HALF * sigma)
 
 
+def halved() -> Iterator[tuple[Point, Point, Interval]]:
+    """What ran on one device in FP32 or TF32 and in half precision on matrix units, and the latter predicted."""
+    known = {(one.suite, one.device, one.model, one.precision): one for one in points()}
+    for here in known.values():
+        there = known.get((here.suite, here.device, here.model, "fp16"))
+        if here.precision != "fp16" and there is not None and _has_unit(there):
+            yield here, there, forecast(
+                here.workload(), target=here.device, precision="amp", measured_on=here.device,
+                measured_step_s=here.step_s, batch_factor=there.batch / here.batch,
+            ).step_s  # fmt: skip
+
+
+def halves() -> dict[str, float]:
+    """Source and precision of the measured step -> the spread that half precision adds."""
+    missing: dict[str, list[float]] = {}
+    with patch.dict(prediction.SPREAD, {"halves": 0.0, "halves of lanes": 0.0}):
+        for here, there, step_s in halved():
+            error = log(step_s.mid / there.step_s)
+            half = log(step_s.mid / step_s.low) if error > 0 else log(step_s.high / step_s.mid)
+            lacks = max(0.0, error**2 - half**2) ** 0.5 / prediction.HALF
+            missing.setdefault(f"{here.suite.split(',')[0]}, {here.precision}", []).append(lacks)
+    return {name: float(np.quantile(found, INSIDE)) for name, found in missing.items()}
+
+
 if __name__ == "__main__":
-    print({kind: round(value, 2) for kind, value in spread(pairs()).items()})
+    print({kind: round(value, 2) for kind, value in (spread(pairs()) | halves()).items()})

@@ -79,26 +79,17 @@ def two_cards() -> dict[str, float]:
     }  # fmt: skip
 
 
-def other_precision() -> dict[str, float]:
-    """From TF32 to AMP on one device: no constant was fitted to it, but the form was changed with it in sight."""
-    known = measurements.lambda_points()
-    by_name = {(one.device, one.model, one.precision): one for one in known}
-    errors, inside, width = [], [], []
-    for (name, model, precision), here in by_name.items():
-        there = by_name.get((name, model, "fp16"))
-        if precision != "tf32" or there is None:
-            continue
-        step_s = forecast(
-            here.workload(), target=name, precision="amp", measured_on=name, measured_step_s=here.step_s,
-            batch_factor=there.batch / here.batch,
-        ).step_s  # fmt: skip
-        errors.append(log(step_s.mid / there.step_s))
-        inside.append(step_s.low <= there.step_s <= step_s.high)
-        width.append(log(step_s.high / step_s.low))
+def other_precision() -> dict[str, dict[str, float]]:
+    """From FP32 or TF32 to half precision on one device, by source."""
+    found: dict[str, list[tuple[float, bool, float]]] = {}
+    for here, there, step_s in calibrate.halved():
+        row = (log(step_s.mid / there.step_s), step_s.low <= there.step_s <= step_s.high, log(step_s.high / step_s.low))
+        found.setdefault(f"{SPLITS['source'](there)}, from {here.precision}", []).append(row)
     return {
-        "num": len(errors), "median": round(float(np.median(np.abs(errors))), 3),
-        "p90": round(float(np.percentile(np.abs(errors), 90)), 3), "coverage": round(float(np.mean(inside)), 3),
-        "width": round(float(np.median(width)), 3),
+        name: {"num": len(rows)} | _sizes("", [row[0] for row in rows])
+        | {"coverage": round(float(np.mean([row[1] for row in rows])), 3),
+           "width": round(float(np.median([row[2] for row in rows])), 3)}
+        for name, rows in found.items()
     }  # fmt: skip
 
 
@@ -111,7 +102,7 @@ def widened(found: Sequence[Pair], part: Callable[[Point], str]) -> list[tuple[f
 
     def halves(one: Pair) -> tuple[float, float]:
         table = spreads[part(one.there)]
-        sigma = hypot(table[one.kind], table["batch"] * one.batches)
+        sigma = hypot(table[one.kind], 0.0 if one.kind == "same" else table["batch"] * one.batches)
         below, above = (max(LEAST_HALF, calibrate.half_width(half, sigma)) for half in one.halves)
         return below, above
 
@@ -173,12 +164,12 @@ def main() -> None:
     before = json.loads(RESULTS.read_text())["before"]
     groups = judged()
     two = {
-        "two cards, no peer access": two_cards(), "TF32 -> AMP": other_precision(), "no measured step": unmeasured(),
+        "two cards, no peer access": two_cards(), "half precision": other_precision(), "no measured step": unmeasured(),
         "TF32 not told": not_told(),
     }  # fmt: skip
     RESULTS.write_text(json.dumps({"before": before, "groups": groups} | two, indent=1) + "\n")
     for group, row in (groups | two).items():
-        print(f"{group:52}", *(f"{key} {value:g}" for key, value in row.items()))
+        print(f"{group:52}", *(f"{key} {value}" for key, value in row.items()))
 
 
 if __name__ == "__main__":

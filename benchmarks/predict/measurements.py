@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from hotlap.predict import Workload
+from hotlap.predict import Kind, Workload
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[1].parent / "shared" / "data" / "measured"
@@ -31,7 +31,13 @@ class Point:
     """Items of a step: memory decides how many a device was given."""
 
     def workload(self) -> Workload:
-        return Workload.from_totals(**self.totals, precision=self.precision)
+        return Workload.from_totals(**self.totals, precision=self.precision, kind=self.kind)
+
+    @property
+    def kind(self) -> Kind:
+        """Of most of its operations."""
+        convolutional = self.suite.startswith("torchvision") or self.model in ("resnet50", "ssd")
+        return Kind.CONV if convolutional else Kind.MATMUL
 
 
 def totals() -> dict[str, dict[str, float]]:
@@ -140,7 +146,7 @@ def timm_points() -> Iterator[Point]:
 @dataclass(frozen=True, kw_only=True)
 class Net:
     """What Lambda's nets do for each item, and whatever the batch: their operations are counted from the models, bytes
-    from traces of the same layers (`totals.py`) or, where there is no trace, from the widths of their layers."""
+    from traces of the same layers (`totals.py`, `transformer_xl.py`) or, where there is no trace, from their widths."""
 
     flop: float
     fp32_bytes: float
@@ -156,8 +162,8 @@ LAMBDA = {
     "bert_base_squad": Net(flop=212e9, fp32_bytes=3.2e9, parameters=110e6, num_kernels=560),
     "bert_large_squad": Net(flop=739e9, fp32_bytes=8.4e9, parameters=335e6, num_kernels=1114),
     "gnmt": Net(flop=50 * 0.40e9, fp32_bytes=50 * 1.3e6, parameters=160e6, num_kernels=1500),
-    "transformerxlbase": Net(flop=192 * 0.56e9, fp32_bytes=192 * 8e6, parameters=192e6, num_kernels=1000),
-    "transformerxllarge": Net(flop=128 * 2.0e9, fp32_bytes=128 * 16e6, parameters=283e6, num_kernels=1100),
+    "transformerxlbase": Net(flop=192 * 0.532e9, fp32_bytes=192 * 15.5e6, parameters=192e6, num_kernels=1208),
+    "transformerxllarge": Net(flop=128 * 1.98e9, fp32_bytes=128 * 28.2e6, parameters=283e6, num_kernels=1350),
     "waveglow": Net(flop=8000 * 0.20e9, fp32_bytes=8000 * 1.0e6, parameters=268e6, num_kernels=1500),
 }
 UPDATE_BYTES = 40

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from measurements import DATA
 
-from hotlap.predict import Workload, forecast
+from hotlap.predict import Kind, Workload, forecast
 
 RESULTS = Path(__file__).with_name("results") / "operators.json"
 NAMES = {
@@ -65,13 +65,13 @@ def measured(kind: str) -> dict[str, dict[tuple[int, ...], Row]]:
     return found
 
 
-def judged(here: str, there: str, rows: list[tuple[Row, Row]], draw: random.Random) -> dict[str, float]:
+def judged(here: str, there: str, rows: list[tuple[Row, Row]], draw: random.Random, *, kind: Kind) -> dict[str, float]:
     errors, inside = [], []
     for _ in range(40):
         chosen = draw.sample(rows, NUM_OPERATORS)
         work = Workload.from_totals(
             flop=sum(a[0] for a, _ in chosen), memory_bytes=sum(a[1] for a, _ in chosen),
-            num_kernels=NUM_OPERATORS, precision="fp32-ieee",
+            num_kernels=NUM_OPERATORS, precision="fp32-ieee", kind=kind,
         )  # fmt: skip
         truth = sum(b[2] for _, b in chosen)
         found = forecast(work, target=there, measured_on=here, measured_step_s=sum(a[2] for a, _ in chosen)).step_s
@@ -93,7 +93,9 @@ def main() -> None:
             for there, others in by_device.items():
                 rows = [(known[s], others[s]) for s in known if s in others and known[s][2] > least_s]
                 if here != there and there.startswith(("A100", "Tesla V100")) and len(rows) >= 200:
-                    result[f"{here} -> {there}, {kind}"] = judged(here, there, rows, draw)
+                    result[f"{here} -> {there}, {kind}"] = judged(
+                        here, there, rows, draw, kind=Kind.CONV if kind == "conv" else Kind.MATMUL
+                    )
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -25,7 +25,10 @@ def judged(found: dict[str, Any]) -> str:
         cells = [f"{row['num']}", _errors(row), plain, _errors(found["before"].get(group))]
         cells += [f"{row[f'inside, {name} held out']:.0%}" for name in ("device", "architecture", "source")]
         lines.append(f"| {group} | {' | '.join(cells)} | {row['width, device held out']:.2f} |")
-    amp = found["TF32 -> AMP"]
+    halves = "; ".join(
+        f"{name} ({one['num']}): {_errors(one)}, {one['coverage']:.0%} inside an interval of {one['width']:.2f}"
+        for name, one in found["half precision"].items()
+    )
     two, was = found["two cards, no peer access"], found["before"]["two cards, no peer access"]
     lines += [
         "",
@@ -33,8 +36,7 @@ def judged(found: dict[str, Any]) -> str:
         f"{two['mean_absolute_error']:.3f} (the model before: {was['mean_absolute_error']:.3f}), "
         f"{two['coverage']:.0%} inside the interval. The rate through the host was read off these.",
         "",
-        f"From TF32 to AMP on one device, {amp['num']} trainings: {_errors(amp)}, {amp['coverage']:.0%} inside an "
-        f"interval of {amp['width']:.2f}.",
+        f"To half precision on one device: {halves}.",
     ]
     alone, untold = found["no measured step"], found["TF32 not told"]
     lines += [
@@ -102,6 +104,15 @@ def reality(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def host(found: dict[str, Any]) -> str:
+    """What one host showed, and what the model says of it since."""
+    lines = ["| on an H200 | forecast | 80% interval | measured | inside |", "|---|---|---|---|---|"]
+    for name, row in found["rows"].items():
+        mid, low, high, truth = (f"{1e3 * row[key]:.3g}" for key in ("mid_s", "low_s", "high_s", "truth_s"))
+        lines.append(f"| {name} | {mid} ms | {low} to {high} ms | {truth} ms | {'yes' if row['inside'] else 'no'} |")
+    return "\n".join(lines)
+
+
 def frozen(found: dict[str, list[dict[str, Any]]], measured: dict[str, dict[str, Any]]) -> str:
     """Forecasts that were made before a GPU was there. `measured`: what `benchmarks/gpu.sh` saw since."""
     devices = [one["device"] for one in next(iter(found.values()))]
@@ -132,6 +143,7 @@ def main() -> None:
     text = put(PAGE.read_text(), "judge", judged(results["judge"]))
     measured = {path.stem: json.loads(path.read_text()) for path in GPUS.glob("gpu-*.json")}
     text = put(text, "frozen", frozen(results["frozen"], measured))
+    text = put(text, "host", host(results["host"]))
     text = put(text, "forms", forms(results["forms"]))
     text = put(text, "operators", operators(results["operators"]))
     text = put(text, "reality", reality({name: one for name, one in results.items() if name.startswith("reality-")}))

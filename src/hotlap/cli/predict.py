@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hotlap.cli.traced import Traced
     from hotlap.predict.catalogue import Device
     from hotlap.predict.workload import Workload
-    from hotlap.record import Prediction
+    from hotlap.record import Checkup, Prediction
 
 _USAGE = (
     "hotlap predict [options] (SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)\n"
@@ -71,6 +71,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--save-workload", metavar="FILE", help="keep the traced step")
     parser.add_argument("--measured-on", metavar="NAME", help="a GPU where this step was measured")
     parser.add_argument("--measured-step", metavar="TIME", help="its time there: narrows the intervals")
+    parser.add_argument("--machine", metavar="FILE", help="`hotlap machine --json FILE` of a GPU's machine: its host")
     parser.add_argument("--steps-per-epoch", type=int, metavar="N", help="default: as the script's loader says")
     parser.add_argument(
         "--price",
@@ -91,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
     """Do it; the exit code."""
     from hotlap.cli import workbench
     from hotlap.predict import catalogue, own_devices
+    from hotlap.record import Checkup, load
 
     extra = own_devices.load(Path(args.devices)) if args.devices else ()
     if args.list:
@@ -103,8 +105,9 @@ def run(args: argparse.Namespace) -> int:
     for name in (*(args.gpu or ()), *filter(None, [args.measured_on])):
         catalogue.resolve(name, extra=extra)
     workbench.check_writable((args.json, args.html, args.save_workload))
+    hosts = host_of(load(Path(args.machine), Checkup)) if args.machine else {}
     known = _known(args, extra, counts=counts)
-    _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices))
+    _hand_out(args, known, _forecasts(args, known, counts=counts, prices=prices, hosts=hosts))
     return 0
 
 
@@ -133,6 +136,22 @@ def _prices(given: Sequence[str], extra: "tuple[Device, ...]") -> "dict[str | No
             raise UserError(f"--price {text} is no price for an hour, as in 2.5 or H100=2.5.")
         found[catalogue.resolve(name, extra=extra).device.name if name else None] = price
     return found
+
+
+def host_of(found: "Checkup") -> dict[str, float]:
+    """The record of a machine -> seconds that its host takes for one operator on each GPU in it, by the GPU's name."""
+    from hotlap.predict import resolve
+
+    chains = {one.device: one.value.mid for one in found.figures if one.name == "operator-autograd"}
+    # Each link of the measured chain is an operator and its gradient.
+    hosts = {
+        resolve(name).device.name: chains[f"cuda:{index}"] / 2
+        for index, name in enumerate(found.machine.gpus)
+        if f"cuda:{index}" in chains
+    }
+    if not hosts:
+        raise UserError("--machine: no GPU's calls were timed. Run `hotlap machine --json FILE` where the GPU is.")
+    return hosts
 
 
 def _known(args: argparse.Namespace, extra: "tuple[Device, ...]", *, counts: tuple[int, ...]) -> "Traced":
@@ -177,10 +196,15 @@ def _kept(work: "Workload", path: Path) -> None:
 
 
 def _forecasts(
-    args: argparse.Namespace, known: "Traced", *, counts: tuple[int, ...], prices: "dict[str | None, float]"
+    args: argparse.Namespace,
+    known: "Traced",
+    *,
+    counts: tuple[int, ...],
+    prices: "dict[str | None, float]",
+    hosts: dict[str, float],
 ) -> "forecast_table.Shown":
     from hotlap.cli import forecast_table
-    from hotlap.predict import forecast
+    from hotlap.predict import forecast, resolve
 
     rows = []
     for name, count in product(args.gpu or _USUAL, counts):
@@ -192,6 +216,7 @@ def _forecasts(
             precision=args.precision,
             measured_on=known.device,
             measured_step_s=known.step_s,
+            host_s=hosts.get(resolve(name, extra=known.devices).device.name),
             interconnect=args.interconnect if count > 1 else None,
             strong=args.strong,
             batch_factor=factor,

@@ -9,9 +9,8 @@ from hotlap.predict.workload import Stage
 
 # Half of an 80% interval of a normal distribution, in standard deviations.
 _Z = 1.2816
-# A launch costs the host this much on top of what dispatching costs on a CPU (1 to 3 us for CUDA 12; the shared data's
-# launch points, and hotlap.probe.watches.workload).
-LAUNCH_S = 2e-6
+# A call costs the host this much on top of what dispatching costs on a CPU (hotlap.probe.watches.workload).
+LAUNCH_S = 5e-6
 # A copy costs so much however small it is: about 10 us with its synchronisation
 # (https://www.cs.virginia.edu/~mwb7w/cuda_support/memory_transfer_overhead.html), 5 to 7 us to submit one
 # (arXiv 2602.21548, section 5.2).

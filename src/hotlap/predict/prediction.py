@@ -8,10 +8,10 @@ import numpy as np
 
 from hotlap.errors import UserError
 from hotlap.predict import beliefs, links, memory, scaling, timing
-from hotlap.predict.beliefs import Beliefs
+from hotlap.predict.beliefs import Array, Draws
 from hotlap.predict.catalogue import Device, Match, resolve
 from hotlap.predict.precision import Precision, matrix_rate, parse
-from hotlap.predict.timing import Array, Parts
+from hotlap.predict.timing import Parts
 from hotlap.predict.workload import Workload
 from hotlap.record import Interval, Prediction
 from hotlap.units import percent, size
@@ -21,18 +21,28 @@ LOW, MID, HIGH = 0.10, 0.50, 0.90
 LEAST_WIDTH = 0.02
 # Half an 80% interval in standard deviations.
 HALF = 1.2816
-# A step takes so much longer than its operators, and spreads so much on top of its draws: median and four fifths of the
-# measured ones, each net once; without any one source the factor is 1.3 to 1.7, without depthwise convolutions 1.25.
+# A step takes so much longer than its operators, and spreads so much on top of its draws: between the median of the
+# measured ones (1.6, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths of them.
 UNMODELLED = 1.3
 UNMEASURED_SIGMA = 0.45
-# Standard deviation of the logarithm that a pair of devices adds: of one architecture in one precision, on FP32 lanes,
-# or any other; and another batch than was measured, for each factor of e (benchmarks/predict/calibrate.py).
-SPREAD = {"same": 0.05, "lanes": 0.16, "other": 0.09, "batch": 0.14}
+# Standard deviation of the logarithm that a pair of devices adds (of one architecture, both on FP32 lanes, or any
+# other); another batch on another architecture, for each factor of e; and half precision, where the measured step had
+# TF32, or ran on lanes (benchmarks/predict/calibrate.py).
+SPREAD = {"same": 0.05, "lanes": 0.16, "other": 0.09, "batch": 0.14, "halves": 0.13, "halves of lanes": 0.3}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
 # Part of the slot's nominal rate at which a batch reaches the device (pinned memory reaches 0.8, pageable 0.4).
 TRANSFER_SHARE = 0.6
+FROM_CPU = (
+    "the step was measured on a CPU, which says little of how a GPU does it: the interval is wide; a time of this step "
+    "on any GPU, your own or a published one (--measured-on NAME --measured-step TIME), or a trace of it from one "
+    "(--trace FILE) narrows it"
+)
+FROM_OTHER_HOST = (
+    "what a call costs the host beside the target is not known, and differs threefold between machines: a record of "
+    "that machine (`hotlap machine --json FILE` there, --machine FILE here) narrows the interval"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +54,13 @@ class _Question:
     count: int
     precision: Precision
     here: Device | None
-    measured_step_s: float | None
+    measured_step_s: float
+    """Of one device; 0 where none was measured."""
     interconnect: str | None
     strong: bool
-    batch_factor: float
-    assumptions: tuple[str, ...]
-
-    @property
-    def factor(self) -> float:
-        """Of the workload's batch, what one of the GPUs has."""
-        return self.batch_factor / (self.count if self.strong else 1)
+    factor: float
+    """Of the workload's batch, what one of the GPUs has."""
+    draws: Draws
 
     @property
     def share(self) -> Workload:
@@ -69,6 +76,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     precision: str | Precision | None = None,
     measured_on: str | None = None,
     measured_step_s: float | None = None,
+    host_s: float | None = None,
     interconnect: str | None = None,
     strong: bool = False,
     batch_factor: float = 1.0,
@@ -83,6 +91,7 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
         precision: to compute in there; None: the workload's own (what its autocast asks of a GPU).
         measured_on: device on which the same step was measured, in the workload's own precision.
         measured_step_s: the step there, in seconds, on one device.
+        host_s: seconds that the host beside the target takes for one operator; None: not known.
         interconnect: "nvlink", "pcie" or "pcie-no-p2p"; None: what such machines usually have.
         strong: several GPUs share the batch of one (strong scaling) instead of having it each.
         batch_factor: times the workload's batch, where memory there asks for another; the step is of that batch.
@@ -107,20 +116,23 @@ def forecast(  # noqa: PLR0913 - the arguments are the public question, all but 
     wanted = parse(precision) if precision is not None else own
     if not workload.precision_known:
         workload = replace(workload, precision=wanted)
-    notes = [match.assumption for match in (there, here) if match is not None and match.assumption]
     question = _Question(
         workload=workload,
         target=there.device,
         count=count,
         precision=wanted,
-        here=here.device if here is not None else None,
-        measured_step_s=measured_step_s,
+        here=here.device if here else None,
+        measured_step_s=measured_step_s or 0.0,
         interconnect=interconnect,
         strong=strong,
-        batch_factor=batch_factor,
-        assumptions=(*notes, *_from_cpu(here, there.device), *_assumed(workload, there.device, wanted)),
+        factor=batch_factor / (count if strong else 1),
+        draws=beliefs.draws(workload, there_host_s=host_s),
     )
-    return _answer(question)
+    notes = [match.assumption for match in (there, here) if match and match.assumption]
+    found = _answer(question, (*notes, *_assumed(question)))
+    if found.bound_by == "host" and host_s is None:
+        found = replace(found, assumptions=(*found.assumptions, FROM_OTHER_HOST))
+    return found
 
 
 def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...]) -> Match | None:
@@ -133,52 +145,38 @@ def _measured(name: str | None, step_s: float | None, extra: tuple[Device, ...])
     return resolve(name, extra=extra)
 
 
-def _assumed(workload: Workload, device: Device, precision: Precision) -> list[str]:
-    notes = list(workload.notes)
+def _assumed(question: _Question) -> Iterator[str]:
+    workload, device, precision = question.workload, question.target, question.precision
+    if question.here and question.here.kind == "cpu" and device.kind == "gpu":
+        yield FROM_CPU
+    yield from workload.notes
     if workload.totals_only:
-        notes.append("only totals are known: sizes of single operators are assumed")
+        yield "only totals are known: sizes of single operators are assumed"
     if precision is workload.autocast:
-        notes.append(f"autocast computes in {precision} there, as the script asks; here it could not")
+        yield f"autocast computes in {precision} there, as the script asks; here it could not"
     if precision is Precision.BF16 and device.kind == "gpu" and not device.bf16:
-        notes.append(f"{device.name} has no bfloat16 unit: matrix products run in FP32")
+        yield f"{device.name} has no bfloat16 unit: matrix products run in FP32"
     if precision is Precision.FP32 and device.tf32 > 1.1 * device.fp32 and workload.matmul_tf32 is None:
-        notes.append("TF32 may be used (torch's default for convolutions); say fp32-ieee or tf32 to settle it")
+        yield "TF32 may be used (torch's default for convolutions); say fp32-ieee or tf32 to settle it"
     if workload.input_s is None:
-        notes.append("batches are ready when they are needed")
-    return notes
+        yield "batches are ready when they are needed"
 
 
-def _from_cpu(here: Match | None, target: Device) -> list[str]:
-    if here is None or here.device.kind != "cpu" or target.kind != "gpu":
-        return []
-    return [
-        "the step was measured on a CPU, which says little of how a GPU does it: the interval is wide; a time of this "
-        "step on any GPU, your own or a published one (--measured-on NAME --measured-step TIME), or a trace of it from "
-        "one (--trace FILE) narrows it"
-    ]
-
-
-def _answer(question: _Question) -> Prediction:
-    believed = beliefs.prior(question.workload)
-    one = _one_device(question, believed)
-    step_s, notes = _several(question, believed, one.step_s)
+def _answer(question: _Question, notes: tuple[str, ...]) -> Prediction:
+    parts, one_s, spread = _one_device(question)
+    step_s, more = _several(question, one_s)
     low, mid, high = np.quantile(np.log(step_s), (LOW, MID, HIGH))
     # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
-    low = mid - math.hypot(mid - low, HALF * one.spread)
-    high = mid + math.hypot(high - mid, HALF * one.spread)
+    below, above = (max(LEAST_WIDTH, math.hypot(half, HALF * spread)) for half in (mid - low, high - mid))
     need = memory.need(question.share, precision=question.precision)
     return Prediction(
         device=question.target.name,
         count=question.count,
-        step_s=Interval(
-            low=math.exp(min(low, mid - LEAST_WIDTH)),
-            mid=math.exp(mid),
-            high=math.exp(max(high, mid + LEAST_WIDTH)),
-        ),
-        bound_by=_bound_by(question, one, step_s),
-        efficiency=float(np.median(one.step_s / step_s)),
+        step_s=Interval(low=math.exp(mid - below), mid=math.exp(mid), high=math.exp(mid + above)),
+        bound_by=_bound_by(question, parts, float(np.mean(step_s / one_s))),
+        efficiency=float(np.median(one_s / step_s)),
         fits=None if need is None else need.fits(question.target),
-        assumptions=(*question.assumptions, *notes, *_room(question, need)),
+        assumptions=(*notes, *more, *_room(question, need)),
     )
 
 
@@ -197,65 +195,41 @@ def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
         yield f"FSDP over {question.count} GPUs would need {size(sharded.total)} on each, which {verdict}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _One:
-    """What one target does."""
-
-    parts: Parts
-    step_s: Array
-    """(D,)"""
-    spread: float
-    """Of logarithms, on top of that of the draws."""
-
-
-def _one_device(question: _Question, believed: Beliefs) -> _One:
-    workload, target, here = question.workload, question.target, question.here
-    parts = timing.step(
-        timing.sums(question.share),
-        target,
-        precision=question.precision,
-        draws=believed.there,
-        byte_factor=timing.byte_factor(workload.precision, question.precision),
-    )
-    if here is None or question.measured_step_s is None:
-        there_s = _with_input(UNMODELLED * parts.step_s, question.share, target)
-        return _One(parts=parts, step_s=there_s, spread=UNMEASURED_SIGMA)
-    here_parts = timing.step(timing.sums(workload), here, precision=workload.precision, draws=believed.here)
+def _one_device(question: _Question) -> tuple[Parts, Array, float]:
+    """One target's parts of a step and (D,) seconds of it, and the spread of logarithms on top of that of the draws."""
+    workload, target, here, draws = question.workload, question.target, question.here, question.draws
+    sums = timing.sums(question.share, question.precision)
+    # Another precision of a training that was measured on this device is asked about the same machine.
+    host_s = draws.host_s if here == target else draws.there_host_s
+    parts = timing.step(sums, target, precision=question.precision, draws=draws, host_s=host_s)
+    if here is None:
+        return parts, _with_input(UNMODELLED * parts.step_s, question.share, target), UNMEASURED_SIGMA
+    sums = timing.sums(workload, workload.precision)
+    here_parts = timing.step(sums, here, precision=workload.precision, draws=draws, host_s=draws.host_s)
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
         there_s = _with_input(UNMODELLED ** (1 - CPU_WEIGHT) * parts.step_s, question.share, target)
-        return _One(parts=parts, step_s=there_s * ratio**CPU_WEIGHT, spread=CPU_SIGMA)
-    parts = _carried(question, here, parts, believed)
+        return parts, there_s * ratio**CPU_WEIGHT, CPU_SIGMA
     there_s = _with_input(parts.step_s, question.share, target) * ratio
-    if here == target and workload.precision is question.precision and question.share is workload:
+    if here == target and workload.precision is question.precision and question.factor == 1:
         # The same model of device: what was measured is the answer, but for another machine around it.
         there_s = np.full_like(there_s, question.measured_step_s)
-    return _One(parts=parts, step_s=there_s, spread=_spread(question, here))
-
-
-def _carried(question: _Question, here: Device, there: Parts, believed: Beliefs) -> Parts:
-    """What the model says of the target, less its boldness: see `timing.carried`."""
-    recorded, wanted, draws = question.workload.precision, question.precision, believed.here
-
-    def plain(*, tf32: bool) -> float:
-        rate_here = timing.plain_rate(here, recorded, tf32=tf32)
-        rate_there = timing.plain_rate(question.target, wanted, tf32=tf32)
-        return rate_here / rate_there * math.sqrt(timing.byte_factor(recorded, wanted))
-
-    same_work = timing.step(timing.sums(question.share), here, precision=recorded, draws=draws)
-    return timing.carried(there, same_work, np.where(draws.tf32, plain(tf32=True), plain(tf32=False)))
+    return parts, there_s, _spread(question, here)
 
 
 def _spread(question: _Question, here: Device) -> float:
-    """Standard deviation of the logarithm that this pair of devices and batches adds."""
-    there, tf32 = question.target, question.workload.matmul_tf32 is not False
-    lanes = (
-        matrix_rate(here, question.workload.precision, tf32=tf32) < 1.1 * here.fp32
-        and matrix_rate(there, question.precision, tf32=tf32) < 1.1 * there.fp32
+    """Standard deviation of the logarithm that this pair of devices, precisions and batches adds."""
+    there, measured_in, tf32 = question.target, question.workload.precision, question.workload.matmul_tf32 is not False
+    here_on_lanes, there_on_lanes = (
+        matrix_rate(device, precision, tf32=tf32) < 1.1 * device.fp32
+        for device, precision in ((here, measured_in), (there, question.precision))
     )
-    alike = here.family == there.family and question.workload.precision is question.precision
-    pair = SPREAD["same" if alike else "lanes" if lanes else "other"]
-    return math.hypot(pair, SPREAD["batch"] * math.log(question.factor))
+    alike = here.family == there.family
+    pair = SPREAD["same" if alike else "lanes" if here_on_lanes and there_on_lanes else "other"]
+    halves = 0.0
+    if measured_in.mixed != question.precision.mixed:
+        halves = SPREAD["halves of lanes" if here_on_lanes else "halves"]
+    return math.hypot(pair, halves, 0.0 if alike else SPREAD["batch"] * math.log(question.factor))
 
 
 def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:
@@ -269,7 +243,7 @@ def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:
     return step_s + workload.input_s
 
 
-def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Array, tuple[str, ...]]:
+def _several(question: _Question, one_s: Array) -> tuple[Array, tuple[str, ...]]:
     """(D,) seconds of a step on all GPUs, and what was assumed of their connection."""
     if question.count == 1:
         return one_s, ()
@@ -285,16 +259,13 @@ def _several(question: _Question, believed: Beliefs, one_s: Array) -> tuple[Arra
     over = links.fabric(question.target, question.count, interconnect=question.interconnect)
     if question.count > 8:
         notes += ("more than eight GPUs are taken as one machine of the same kind: a network would be slower",)
-    all_s = scaling.together(one_s, gradient_bytes=gradients, count=question.count, over=over, chance=believed.chance)
+    all_s = scaling.together(one_s, gradient_bytes=gradients, count=question.count, over=over, draws=question.draws)
     return all_s, (*notes, *over.assumptions)
 
 
-def _bound_by(question: _Question, one: _One, step_s: Array) -> str:
-    if float(np.mean(step_s / one.step_s)) > 1.5:
+def _bound_by(question: _Question, parts: Parts, longer: float) -> str:
+    """`longer`: a step of all GPUs over that of one."""
+    if longer > 1.5:
         return "communication"
-    workload = question.workload
-    if workload.input_s is not None:
-        waited = workload.input_s / max(workload.input_workers or 1, 1)
-        if waited > float(one.parts.step_s.mean()):
-            return "input"
-    return one.parts.bound_by
+    waited = (question.workload.input_s or 0.0) / max(question.workload.input_workers or 1, 1)
+    return "input" if waited > float(parts.step_s.mean()) else parts.bound_by

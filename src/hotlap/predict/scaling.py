@@ -8,13 +8,12 @@ Shape letter: D draws.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from hotlap.predict.beliefs import Array, Draws
 from hotlap.predict.catalogue import Link
 from hotlap.predict.links import Fabric, all_reduce_s
-from hotlap.predict.timing import Array
 
 BUCKET_BYTES = 25 * 2**20
 """torch.nn.parallel.DistributedDataParallel's default."""
@@ -32,35 +31,26 @@ JITTER = 0.016
 JITTER_SIGMA = 0.7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chance:
-    """(D,) draws of what differs between machines with several GPUs: standard normal."""
-
-    bus: Array
-    hidden: Array
-    jitter: Array
-
-
 def communication_s(gradient_bytes: float, count: int, over: Fabric) -> float:
     """Seconds that all buckets take together if nothing hides them."""
     whole, rest = divmod(gradient_bytes, BUCKET_BYTES)
     return whole * all_reduce_s(BUCKET_BYTES, count, over) + all_reduce_s(rest, count, over)
 
 
-def together(step_s: Array, *, gradient_bytes: float, count: int, over: Fabric, chance: Chance) -> Array:
+def together(step_s: Array, *, gradient_bytes: float, count: int, over: Fabric, draws: Draws) -> Array:
     """(D,) step time of `count` GPUs, each with the batch that one has (weak scaling)."""
-    rates = np.exp(over.sigma * chance.bus)
+    rates = np.exp(over.sigma * draws.bus)
     # Latency does not scale with the rate: two points of the line are enough.
     at_one = communication_s(gradient_bytes, count, over)
     num_buckets = math.ceil(gradient_bytes / BUCKET_BYTES)
     fixed_s = over.latency_s * num_buckets
     total_s = fixed_s + (at_one - fixed_s) / rates
     last_s = total_s / max(num_buckets, 1)
-    uniform = (1 + np.tanh(chance.hidden * 0.8)) / 2
+    uniform = (1 + np.tanh(draws.hidden * 0.8)) / 2
     staged = over.link is Link.PCIE_NO_P2P
     least, most = (STAGED_HIDDEN_LOW, STAGED_HIDDEN_HIGH) if staged else (HIDDEN_LOW, HIDDEN_HIGH)
     hidden = least + (most - least) * uniform
     behind_s = np.minimum(hidden * total_s, 0.9 * BACKWARD_SHARE * step_s)
     exposed_s = np.maximum(total_s - behind_s, last_s)
-    jitter = JITTER * math.log2(count) * np.exp(JITTER_SIGMA * chance.jitter)
+    jitter = JITTER * math.log2(count) * np.exp(JITTER_SIGMA * draws.jitter)
     return np.asarray((step_s + exposed_s) * (1 + jitter))

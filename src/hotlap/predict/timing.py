@@ -9,18 +9,16 @@ Shape letter: D draws.
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from statistics import median
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hotlap.predict.beliefs import Array, Draws
 from hotlap.predict.catalogue import Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
 from hotlap.predict.workload import Kind, Workload
-
-Array = NDArray[np.float64]
 
 # None of these constants is fitted: fits to all sources but one predict that one no better (docs/predict.md).
 # Part of the matrix peak that products of real nets reach on an A100 SXM4 80GB. Large products alone reach 0.8 to 0.9.
@@ -30,48 +28,41 @@ MOVED = 0.6
 # Of one operator beyond its work.
 GAP_S = 5e-6
 # Matrix peak over bandwidth (operations a byte), and board power over matrix peak (joules an operation), of that A100.
-# With more operations for each byte tiles wait for their operands; with fewer watts for each operation the clock falls.
-# Pairs are predicted equally well by powers from 0.5 to 0.65, and from 0.1 to 0.25.
+# With more operations for each byte tiles wait for their operands: products run at the geometric mean of peak and
+# bandwidth. With fewer watts for each operation the clock falls. Pairs are predicted equally well by powers from 0.45
+# to 0.6, and from 0.2 to 0.25.
 BALANCE = 150.0
-BALANCE_POWER = 0.6
+BALANCE_POWER = 0.5
 JOULES_A_FLOP = 400 / 312e12
-JOULES_POWER = 0.2
-# Of the logarithm of how much faster a device is; the rest is the geometric mean of the ratios of peak and bandwidth,
-# which knows no workload and is never far off, not even for devices unlike all in the tables. 0.8 to 0.9 do as well.
-MODEL_WEIGHT = 0.85
+JOULES_POWER = 0.22
 # Bytes a second that one multiprocessor asks of memory beyond its own caches, at 1.5 GHz: what it has in flight over
-# the latency of memory. Between 14e9 and 30e9 held-out devices are predicted equally well.
-IN_FLIGHT_BYTES_S = 20e9
+# the latency of memory. Between 25e9 and 40e9 pairs are predicted equally well.
+IN_FLIGHT_BYTES_S = 30e9
 IN_FLIGHT_HZ = 1.5e9
 # Part of the bandwidth that streaming kernels reach. Triad of BabelStream: 2.97 of 3.35 TB/s (H100, Azure AI
-# benchmarking guide), 920 of 1008 GB/s (RTX 4090).
+# benchmarking guide), 920 of 1008 GB/s (RTX 4090); 4.30 of 4.8 TB/s (H200, `hotlap machine`).
 STREAMED = 0.9
+# Operations that are counted for each that convolutions take on lanes: those of 3x3 need as few as 1 of 2.25
+# (Winograd). Between 1.3 and 1.8 pairs are predicted equally well.
+CONVOLUTIONS = 1.5
 CPU_STREAMED = 0.7
 FP64_PRODUCTS = 0.8
 # Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
 # updates stay in FP32.
 MIXED_BYTES = 0.62
 BYTES_COUNTED = {Precision.FP16: MIXED_BYTES, Precision.BF16: MIXED_BYTES, Precision.FP64: 2.0}
+# Conversions that autocast adds for each product of the forward or backward pass: a linear layer converts its input,
+# its weight and its bias, and backward their gradients: six for three products.
+CASTS_A_PRODUCT = 2.0
 # In FP32 a board of which the power is low beside its peak (T4, P4, L4) cannot hold its boost clock: what it needs is
 # this part of what boards of its family usually have for each operation, on top of what the board takes idle.
 NEEDED_POWER = 0.65
 IDLE_W = 20.0
 # An aten operator on a small tensor on a CPU, dispatch included.
 CPU_OPERATOR_S = 3e-6
-# Seconds of host time to dispatch one operator (Python, autograd, launch).
-HOST_S = 1.5e-5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draws:
-    """(D,) factors on what is not known of a workload; 1 is the best guess."""
-
-    memory: Array
-    """On the bytes that really travel, for each operation that is computed."""
-    host_s: Array
-    """Seconds of host time for each operator."""
-    tf32: NDArray[np.bool_]
-    """Whether FP32 matrix work uses TF32 where the precision leaves it open."""
+# Operators that take the host as long as what a training step has it do besides: the loop, `zero_grad`, the begin of
+# `backward`, the optimizer's Python (an MNIST of 21 operators on an H200, benchmarks/predict/host.py).
+STEP_OPERATORS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,21 +75,16 @@ class Parts:
     host_s: Array
 
     @property
-    def device_s(self) -> Array:
-        """Busy time of the device."""
-        return self.compute_s + self.memory_s + self.gap_s
-
-    @property
     def step_s(self) -> Array:
         """The slower of host and device."""
-        return np.maximum(self.device_s, self.host_s)
+        return np.maximum(self.compute_s + self.memory_s + self.gap_s, self.host_s)
 
     @property
     def bound_by(self) -> str:
         """What takes most of the time: "compute", "memory", "launch" (gaps between small operators) or "host"."""
-        if self.host_s.mean() > self.device_s.mean():
-            return "host"
         shares = {"compute": self.compute_s.mean(), "memory": self.memory_s.mean(), "launch": self.gap_s.mean()}
+        if self.host_s.mean() > sum(shares.values()):
+            return "host"
         return max(shares, key=lambda name: shares[name])
 
 
@@ -127,7 +113,7 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
         return rate * FP64_PRODUCTS
     if rate in (device.tensor, device.tf32) and rate > 0:
         return max(_on_matrix_units(device, rate, operand_bytes=2 if precision.mixed else 4), vector)
-    return rate / device.fp32 * vector
+    return rate / device.fp32 * vector * (CONVOLUTIONS if kind is Kind.CONV else 1.0)
 
 
 def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> float:
@@ -135,13 +121,7 @@ def _on_matrix_units(device: Device, peak: float, *, operand_bytes: float) -> fl
     halves = peak * operand_bytes / 2  # operations a second on operands of two bytes, which need as much of both
     operands = (halves / device.bandwidth / BALANCE) ** -BALANCE_POWER
     watts = (device.power_w * device.accumulated / halves / JOULES_A_FLOP) ** JOULES_POWER
-    part = PRODUCTS * device.matrix_share * operands * watts
-    return peak * float(min(1.0, part))
-
-
-def byte_factor(recorded: Precision, wanted: Precision) -> float:
-    """Bytes that travel in `wanted` for each that travels in `recorded`."""
-    return BYTES_COUNTED.get(wanted, 1.0) / BYTES_COUNTED.get(recorded, 1.0)
+    return peak * float(min(1.0, PRODUCTS * device.matrix_share * operands * watts))
 
 
 def memory_rate(device: Device) -> float:
@@ -156,42 +136,49 @@ def memory_rate(device: Device) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What a step does in all, made once and used for every device."""
+    """What a step does in all in one precision, made once and used for every device."""
 
     flop: Mapping[Kind, float]
     moved_bytes: float
     num_operators: float
+    num_dispatched: float
+    """Operators for the host: more than the device has, as the loop around them takes time too."""
 
 
-@lru_cache(maxsize=8)
-def sums(workload: Workload) -> Sums:
+@lru_cache(maxsize=16)
+def sums(workload: Workload, precision: Precision) -> Sums:
     """Of all operators but transfers, which are told by the bytes of a batch."""
     work = [operator for operator in workload.operators if operator.kind is not Kind.TRANSFER]
     flop: dict[Kind, float] = defaultdict(float)
     for operator in work:
         flop[operator.kind] += operator.flop * operator.count
+    num_operators = math.fsum(operator.count for operator in work)
+    if precision.mixed and not workload.precision.mixed and not workload.totals_only:
+        num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
+    moved = math.fsum(operator.moved_bytes * operator.count for operator in work)
     return Sums(
         flop=flop,
-        moved_bytes=math.fsum(operator.moved_bytes * operator.count for operator in work),
-        num_operators=math.fsum(operator.count for operator in work),
+        moved_bytes=moved * BYTES_COUNTED.get(precision, 1.0) / BYTES_COUNTED.get(workload.precision, 1.0),
+        num_operators=num_operators,
+        num_dispatched=num_operators + (STEP_OPERATORS if workload.parameter_bytes else 0),
     )
 
 
-def step(work: Sums, device: Device, *, precision: Precision, draws: Draws, byte_factor: float = 1.0) -> Parts:
+def step(work: Sums, device: Device, *, precision: Precision, draws: Draws, host_s: Array) -> Parts:
     """Seconds of one step on `device`, by part.
 
     Arguments:
         work: its operators.
         precision: computed in.
-        byte_factor: on all bytes, where `precision` is not the one that the workload was recorded in.
+        host_s: (D,) of host time for each operator.
     """
     cpu = device.kind == "cpu"
     with_tf32_s, without_s = (_compute_s(work, device, precision, tf32=tf32) for tf32 in (True, False))
     return Parts(
         compute_s=np.where(draws.tf32, with_tf32_s, without_s),
-        memory_s=work.moved_bytes * MOVED * byte_factor / memory_rate(device) * draws.memory,
+        memory_s=work.moved_bytes * MOVED / memory_rate(device) * draws.memory,
         gap_s=np.full_like(draws.memory, work.num_operators * (CPU_OPERATOR_S if cpu else GAP_S)),
-        host_s=np.zeros_like(draws.memory) if cpu else work.num_operators * draws.host_s,
+        host_s=np.zeros_like(host_s) if cpu else work.num_dispatched * host_s,
     )
 
 
@@ -200,14 +187,3 @@ def _compute_s(work: Sums, device: Device, precision: Precision, *, tf32: bool) 
     return math.fsum(
         flop / compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind, flop in work.flop.items()
     )
-
-
-def plain_rate(device: Device, precision: Precision, *, tf32: bool) -> float:
-    """Geometric mean of peak and bandwidth: a speed, in a unit of its own."""
-    return math.sqrt(matrix_rate(device, precision, tf32=tf32) * device.bandwidth)
-
-
-def carried(there: Parts, here: Parts, plain: Array) -> Parts:
-    """`there` with its device's time drawn towards `plain` times that of `here`, the same work on another device."""
-    by = (plain * here.device_s / there.device_s) ** (1 - MODEL_WEIGHT)
-    return replace(there, compute_s=by * there.compute_s, memory_s=by * there.memory_s, gap_s=by * there.gap_s)

@@ -11,7 +11,7 @@ from hotlap.record import SCHEMA, codec
 
 # Times that a step moves the parameters, whatever its batch: they are read forward and backward, their gradients are
 # written, and an update reads and writes them, what it keeps of them (momentum), and reads the gradients.
-PARAMETER_PASSES = 8.0
+PARAMETER_PASSES = 10.0
 
 
 class Kind(StrEnum):
@@ -127,7 +127,7 @@ class Workload:
         return math.fsum(operator.count for operator in self.operators)
 
     @classmethod
-    def from_totals(
+    def from_totals(  # noqa: PLR0913 - the figures are the public question, all by name
         cls,
         *,
         flop: float,
@@ -137,6 +137,7 @@ class Workload:
         batch_bytes: float | None = None,
         precision: str | Precision | None = None,
         batch_size: int | None = None,
+        kind: Kind = Kind.MATMUL,
         name: str = "",
     ) -> "Workload":
         """A step of which only sums are known.
@@ -148,6 +149,7 @@ class Workload:
             parameter_bytes: of the parameters; gradients are taken to be as large. None: not known.
             batch_bytes: what travels from the host for each step. None: not known.
             precision: that all figures belong to; "amp" is fp16. None: that of the forecast, or else fp32.
+            kind: of most of the operations: `Kind.CONV` for a convolutional net.
 
         Raises:
             UserError: a figure is negative, not finite, or there is no work at all.
@@ -171,7 +173,7 @@ class Workload:
             )
 
         work = (flop, memory_bytes - fixed_bytes, num_kernels - updates)
-        operators = [operator(Kind.MATMUL if flop else Kind.VECTOR, Stage.UNKNOWN, *work)]
+        operators = [operator(kind if flop else Kind.VECTOR, Stage.UNKNOWN, *work)]
         if fixed_bytes:
             operators.append(operator(Kind.OPTIMIZER, Stage.OPTIMIZER, 0.0, fixed_bytes, updates))
         return cls(

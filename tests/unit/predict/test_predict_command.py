@@ -1,6 +1,7 @@
 """`hotlap predict` on real scripts, and on saved workloads."""
 
 import argparse
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,31 @@ def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytes
     assert 3 < filled / same < 5  # 80 GB hold about four times as much as 20 GB
     with pytest.raises(UserError, match="how much memory"):
         call("--workload", saved(tmp_path), *options, "--fill")
+
+
+RECORDED = Path(__file__).parents[2] / "recorded" / "nvidia-h200" / "machine.json.gz"
+
+
+def test_a_record_of_the_targets_machine_tells_its_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    step, machine = tmp_path / "step.json", tmp_path / "machine.json"
+    workload.save(Workload.from_totals(flop=1e7, memory_bytes=1e6, num_kernels=400, parameter_bytes=1e5), step)
+    machine.write_bytes(gzip.decompress(RECORDED.read_bytes()))
+    found = []
+    for given in ([], ["--machine", str(machine)]):
+        assert call("--workload", str(step), "--gpu", "H200,A100 SXM4 80GB", *given, "--json", "-") == 0
+        found.append([one["step_s"]["high"] / one["step_s"]["low"] for one in json.loads(capsys.readouterr().out)])
+    (h200, a100), (h200_known, a100_still) = found
+    assert h200_known < h200
+    assert a100_still == a100, "the record is of another machine"
+
+
+def test_a_record_without_a_gpu_is_refused(tmp_path: Path) -> None:
+    record = json.loads(gzip.decompress(RECORDED.read_bytes()))
+    record["figures"] = [one for one in record["figures"] if one["device"] == "cpu"]
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(record))
+    with pytest.raises(UserError, match="no GPU's calls were timed"):
+        call("--workload", saved(tmp_path), "--machine", str(path))
 
 
 def test_all_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,16 @@
 """Forecasts: directions that physics fixes, intervals, and what is refused."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.predict import Precision, Workload, devices, forecast
+from hotlap.predict import Kind, Operator, Precision, Stage, Workload, devices, forecast, workload
 from hotlap.record import Prediction
+
+TRACED = Path(__file__).parents[3] / "benchmarks" / "predict" / "traced"
 
 
 def work(*, precision: str = "fp32", scale: float = 1.0) -> Workload:
@@ -102,6 +106,64 @@ def test_a_cpu_run_gives_a_wide_interval() -> None:
     assert cpu.high / cpu.low > 1.5 * known.high / known.low
 
 
+def small(kind: Kind = Kind.MATMUL) -> Workload:
+    """A hundred products of a few numbers: the host sets the step."""
+    one = Operator(kind=kind, stage=Stage.FORWARD, flop=1e3, read_bytes=1e3, written_bytes=1e3, count=100.0)
+    return Workload(operators=(one,), matmul_tf32=False, parameter_bytes=1e3, host_s=5e-6)
+
+
+@pytest.mark.parametrize(("name", "measured_s"), [("lstm", 6.55e-3), ("mnist", 1.57e-3), ("ode", 28.6e-3)])
+def test_intervals_of_trainings_that_wait_for_the_host_hold_what_an_h200_showed(name: str, measured_s: float) -> None:
+    # benchmarks/results/gpu-nvidia-h200.json; forecast from steps that were traced on another machine.
+    found = forecast(workload.load(TRACED / f"{name}.json"), target="H200").step_s
+    assert found.low < measured_s < found.high
+
+
+def test_a_host_whose_calls_were_timed_sets_the_step_and_narrows_the_interval() -> None:
+    unknown, slow = forecast(small(), target="H200"), forecast(small(), target="H200", host_s=20e-6)
+    assert slow.step_s.mid > 2 * unknown.step_s.mid
+    assert slow.step_s.high / slow.step_s.low < unknown.step_s.high / unknown.step_s.low
+
+
+def test_what_narrows_a_forecast_that_waits_for_an_unknown_host_is_said() -> None:
+    found = [forecast(one, target="H200", host_s=host_s) for one, host_s in
+             ((small(), None), (small(), 2e-5), (work(), None))]  # fmt: skip
+    assert [any("--machine" in note for note in one.assumptions) for one in found] == [True, False, False]
+
+
+def test_half_precision_gives_a_busy_host_more_to_do() -> None:
+    measured = {"measured_on": "H200", "measured_step_s": 2e-3}
+    halved = forecast(small(), target="H200", precision="bf16", **measured)  # type: ignore[arg-type]
+    assert halved.step_s.mid > 1.2 * forecast(small(), target="H200", **measured).step_s.mid  # type: ignore[arg-type]
+
+
+def test_half_precision_is_less_certain_where_the_measured_step_ran_on_lanes() -> None:
+    spans = []
+    for precision in ("fp16", "tf32", "fp32-ieee"):
+        measured = {"measured_on": "A100", "measured_step_s": 0.25}
+        step = forecast(work(precision=precision), target="A100", precision="fp16", **measured).step_s  # type: ignore[arg-type]
+        spans.append(math.log(step.high / step.low))
+    assert spans[0] < spans[1] < spans[2]
+
+
+def test_convolutions_gain_less_from_matrix_units_than_products() -> None:
+    gains = []
+    for kind in (Kind.CONV, Kind.MATMUL):
+        net = Workload.from_totals(flop=2e13, memory_bytes=1e11, num_kernels=500, precision="fp32-ieee", kind=kind)
+        gains.append(forecast(net, target="A100", precision="tf32", measured_on="V100", measured_step_s=2.0).step_s.mid)
+    assert gains[0] > 1.2 * gains[1]
+
+
+@pytest.mark.parametrize(("target", "widens"), [("A100 SXM4 80GB", False), ("H100 SXM5 80GB", True)])
+def test_another_batch_is_less_certain_on_another_architecture(target: str, widens: bool) -> None:
+    spans = []
+    for factor in (1.0, 8.0):
+        measured = {"measured_on": "A100 PCIe 80GB", "measured_step_s": 0.25}
+        step = forecast(work(precision="tf32"), target=target, batch_factor=factor, **measured).step_s  # type: ignore[arg-type]
+        spans.append(math.log(step.high / step.low))
+    assert (spans[1] > 1.2 * spans[0]) is widens
+
+
 def test_the_same_question_gets_the_same_answer() -> None:
     assert on("RTX 4090") == on("RTX 4090")
 
@@ -121,8 +183,6 @@ def test_mixed_precision_is_faster_where_there_are_matrix_units() -> None:
 
 
 def test_waiting_for_input_bounds_the_step() -> None:
-    from dataclasses import replace
-
     slow = replace(work(), input_s=2.0, input_workers=4)
     one = forecast(slow, target="H100", measured_on="V100", measured_step_s=0.5)
     assert one.bound_by == "input"
@@ -157,8 +217,6 @@ def test_sharing_the_batch_shortens_the_step_but_by_less_than_the_number_of_gpus
 
 
 def test_what_does_not_fit_says_by_how_much_and_what_would_help() -> None:
-    from dataclasses import replace
-
     big = replace(work(), activation_bytes=40 * 2**30, parameter_bytes=2**30)
     one = forecast(big, target="RTX 4090", count=2)
     assert one.fits is False
@@ -178,8 +236,6 @@ def test_totals_without_a_precision_take_that_of_the_question() -> None:
 
 
 def test_what_autocast_asks_of_a_gpu_is_predicted_there_and_not_here() -> None:
-    from dataclasses import replace
-
     asked = replace(work(), autocast=Precision.FP16)
     plain = {"measured_on": "Core i5-12600K", "measured_step_s": 10.0}
     there = forecast(asked, target="V100", **plain)  # type: ignore[arg-type]
