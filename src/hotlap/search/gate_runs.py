@@ -102,9 +102,12 @@ class GateRuns:
         """`again`: for a second look, with other seeds."""
         plans = [replace(self._plan(seed), always=stack, replaced=replaced) for seed in _seeds(numerics, again=again)]
         exact = numerics is levers.Numerics.EXACT
-        if not exact:
-            self._prepare(numerics, again=again)
-        found = self.found = self._in_pairs(plans)
+        missing = [] if exact else self._missing(_baseline_starts(numerics, again=again))
+        if missing and self._executor.nodes == 1:
+            # They are kept before others begin: a study that is interrupted has them. Several nodes make all at once.
+            self._make(missing)
+            missing = []
+        found = self.found = self._make(missing, plans)
         lost = next((run.not_installed[0] for run in found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
@@ -120,9 +123,14 @@ class GateRuns:
 
     def _prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
         """Make the runs of the baseline that this contract needs and that are not there yet."""
-        missing = self._missing(_baseline_starts(numerics, again=again))
-        if missing:
-            self._keep(self._in_pairs([self._plan(seed, nudge) for seed, nudge in missing]))
+        self._make(self._missing(_baseline_starts(numerics, again=again)))
+
+    def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
+        """Runs of the baseline, which are kept, and of these plans, which are the answer."""
+        made = self._in_pairs([*(self._plan(seed, nudge) for seed, nudge in starts), *plans])
+        if starts:
+            self._keep(made[: len(starts)])
+        return made[len(starts) :]
 
     def _keep(self, runs: Sequence[Run]) -> None:
         self.known += runs
@@ -169,9 +177,9 @@ class GateRuns:
 
     def _in_pairs(self, plans: Sequence[Plan]) -> list[Run]:
         """Of which each shares a node, and its cores."""
-        size = 2 if self._sizes.together >= 2 else 1
-        pairs = [plans[start : start + size] for start in range(0, len(plans), size)]
         nodes = self._executor.nodes
+        size = 2 if self._sizes.together >= 2 and len(plans) > nodes else 1
+        pairs = [plans[start : start + size] for start in range(0, len(plans), size)]
         found: list[Run] = []
         for start in range(0, len(pairs), nodes):
             groups = pairs[start : start + nodes]

@@ -33,21 +33,25 @@ def calibrate(log: StudyLog, executor: Executor) -> None:
     processes: list[float] = []
     blocks: list[float] = []
     free: list[float] = []
-    num_equal = EQUAL if executor.sizes.together > EQUAL else 2
+    # On many nodes pairs are made at the same time, and sooner than heats of three.
+    num_equal = EQUAL if executor.sizes.together > EQUAL and executor.nodes < _RATIOS else 2
     # Where nothing loads beside the training, the phases bound what free batches bring.
     with_free = has_workers(run)
     num_heats = max(math.ceil(_RATIOS / (num_equal - 1)), FEWEST_SHOWN if with_free else 0)
     arms = (Arm(),) * num_equal + (Arm(free_input=True),) * with_free
-    for k in range(num_heats):
+    num_made = 0
+    while num_made < num_heats:
         keep_s = _LEAVE * (log.budget.total_s - log.budget.later_s)
-        if k and not log.budget.affords(executor.estimate_s(len(arms)), keep_s=keep_s):
+        if num_made and not log.budget.affords(executor.estimate_s(len(arms)), keep_s=keep_s):
             break
-        log.doing(f"comparing the script with itself, to know the noise ({k + 1} of {num_heats})")
-        heat = executor.heat(Design(arms=arms))
-        equal = heat.log_ratios[: num_equal - 1]
-        processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
-        free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
-        blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
+        count = min(executor.nodes, num_heats - num_made)
+        num_made += count
+        log.doing(f"comparing the script with itself, to know the noise ({num_made} of {num_heats})")
+        for heat in executor.heats([Design(arms=arms)] * count):
+            equal = heat.log_ratios[: num_equal - 1]
+            processes += statistics.contrasts([0.0, *(ratio for ratio in equal if ratio is not None)])
+            free += [ratio for ratio in heat.log_ratios[num_equal - 1 :] if ratio is not None]
+            blocks += [ratio for run in heat.runs[:num_equal] if (ratio := log_ratio_within(run)) is not None]
     log.change("ceilings", ceilings=ceilings(run, free=free))
     noise = [noise_of("process", processes), noise_of("step", blocks)]
     log.change("noise", noise=tuple(part for part in noise if part is not None))
