@@ -11,6 +11,7 @@
 #include "guard.hpp"
 #include "net.hpp"
 #include "ode_fit.hpp"
+#include "resample.hpp"
 #include "step.hpp"
 #include "update.hpp"
 
@@ -327,6 +328,21 @@ void apply(const std::string& name, uintptr_t x, uintptr_t y, int64_t n) {
     throw std::invalid_argument("no such function");
 }
 
+// Addresses and sizes of pixels, as `Resample` has them.
+using ResampleTuple = std::tuple<uintptr_t, int64_t, std::tuple<int, int, int, int>, std::tuple<int, int>, int, int, bool, bool, bool, uintptr_t>;
+
+void resample_all(const std::vector<ResampleTuple>& wanted, int num_threads) {
+    std::vector<Resample> jobs;
+    for (const auto& [from, from_width, box, out, channels, filter, columns_first, mirrored, upside_down, to] : wanted) {
+        const auto [left, top, right, bottom] = box;
+        const auto [out_width, out_height] = out;
+        jobs.push_back({pointer<uint8_t>(from), from_width, channels, left, top, right - left, bottom - top, out_width,
+                        out_height, Filter(filter), columns_first, mirrored, upside_down, pointer<uint8_t>(to)});
+    }
+    nb::gil_scoped_release release;
+    resample(jobs, num_threads);
+}
+
 const char* instruction_set() {
 #if defined(HOTLAP_AVX512)
     return "avx512";
@@ -366,6 +382,7 @@ NB_MODULE(HOTLAP_MODULE, m) {
         exchange = &it;
         return true;
     });
+    m.def("resample", &resample_all);
     m.def("apply_float32", &apply<float>);
     m.def("apply_float64", &apply<double>);
     nb::class_<Guard>(m, "Guard")

@@ -36,4 +36,4 @@ if not module.__file__.startswith(sys.argv[1]):
     sys.exit("sanitize.sh: hotlap is installed in this interpreter; take one without it.")
 END
 "$python" -m pytest -q -p no:cacheprovider tests/unit/small tests/property/test_small_step.py \
-  tests/property/test_small_solve.py
+  tests/property/test_small_solve.py tests/property/test_pictures.py

@@ -31,9 +31,16 @@ def pack(value: Any) -> list[Any]:
         raise Unsupported(f"{type(error).__name__}: {error}") from error
 
 
-def unpack(parts: list[Any]) -> Any:
-    """A new object; it shares nothing with the parts."""
-    return pickle.loads(parts[0], buffers=parts[1:])
+def unpack(parts: list[Any], *, lazily: bool = False) -> Any:
+    """A new object; it shares nothing with the parts. `lazily`: but for pictures that nobody has changed yet."""
+    kind = _LazyUnpickler if lazily else pickle.Unpickler
+    return kind(io.BytesIO(parts[0]), buffers=parts[1:]).load()
+
+
+@final
+class _LazyUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return _lazy_picture if name == picture.__name__ else super().find_class(module, name)
 
 
 @final
@@ -104,10 +111,11 @@ def _fill(made: torch.Tensor, data: Any) -> None:
 
 def _pack_picture(value: Any) -> Any:
     palette = None if value.palette is None else (value.getpalette(value.palette.mode), value.palette.mode)
-    return _picture, (value.mode, value.size, pickle.PickleBuffer(value.tobytes()), palette, dict(value.info))
+    return picture, (value.mode, value.size, pickle.PickleBuffer(value.tobytes()), palette, dict(value.info))
 
 
-def _picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: dict[str, Any]) -> Any:
+def picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: dict[Any, Any]) -> Any:
+    """An image of PIL's."""
     from PIL import Image
 
     made: Any = Image.frombytes(mode, size, data)
@@ -115,6 +123,13 @@ def _picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: di
         made.putpalette(*palette)
     made.info = info
     return made
+
+
+def _lazy_picture(mode: str, size: tuple[int, int], data: Any, palette: Any, info: dict[Any, Any]) -> Any:
+    from hotlap.data.item.pictures import lazy_picture
+
+    made = lazy_picture(mode, size, data, info) if palette is None else None
+    return picture(mode, size, data, palette, info) if made is None else made
 
 
 def _pack_array(value: Any) -> Any:

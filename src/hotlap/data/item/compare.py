@@ -20,7 +20,8 @@ class Unsupported(Exception):  # noqa: N818 - reads as the sentence "unsupported
 
 def is_picture(value: Any) -> bool:
     """True for a plain PIL image (one that a file is still open behind is another type)."""
-    return type(value).__module__ == "PIL.Image" and type(value).__name__ == "Image"
+    kind: type = value.__class__  # of a lazy one of ours as well
+    return kind.__module__ == "PIL.Image" and kind.__name__ == "Image"
 
 
 def is_plain_tensor(value: Any) -> bool:

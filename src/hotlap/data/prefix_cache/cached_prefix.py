@@ -2,8 +2,10 @@
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from statistics import median
+from time import perf_counter, thread_time
 from typing import Any, final
 
 from torch.utils.data import get_worker_info
@@ -98,6 +100,10 @@ class _Heads:
             self._inputs.note()
         return changed
 
+    def hold(self) -> bool:
+        """They may be used."""
+        return self.bin is not None and not self.bin.closed and self.reason is None
+
     def half(self, place: int) -> HalfItem:
         """The item as far as its heads go: kept, or computed now.
 
@@ -108,7 +114,7 @@ class _Heads:
         assert held is not None
         parts = held.get(place)
         if parts is not None and self._still(place, parts):
-            kept: HalfItem = unpack(parts)
+            kept: HalfItem = unpack(parts, lazily=True)
             return kept
         before = self._inputs.streams.states()
         try:
@@ -187,33 +193,37 @@ class _Heads:
         with files.opened_by_items():
             tried = [self._try_item(place) for place in places]
             reads = reads_unnamed_files(lambda: self.pipelines.half(places[0])) and not files
-        whole_s, head_s = sum(each[0] for each in tried), sum(each[1] for each in tried)
-        if head_s < LEAST_SHARE * whole_s:
+        if median(each[0] for each in tried) < LEAST_SHARE:
             raise CannotSplit("what comes before the first random draw takes no time worth keeping")
         changed = self._inputs.watch.changed()
         if changed is not None:
             raise CannotSplit(f"computing an item changes {changed} of the data set")
         entry_bytes = sum(each[2] for each in tried) // len(tried)
-        return _Cut(self.pipelines.heads, entry_bytes, head_s / len(tried), reads)
+        return _Cut(self.pipelines.heads, entry_bytes, median(each[1] for each in tried), reads)
 
     def _try_item(self, place: int) -> tuple[float, float, int]:
-        """(seconds of an item, seconds of its head, bytes of its entry); `CannotSplit` if the halves do not make it."""
+        """(the part of an item's time that its head takes, seconds of its head, bytes of its entry); `CannotSplit` if
+        the halves do not make it."""
         before = self._inputs.streams.states()
-        begun_s = perf_counter()
-        item = self._dataset[place]
-        whole_s = perf_counter() - begun_s
+        item, whole_s, whole_cpu_s = _timed(lambda: self._dataset[place])
         after = self._inputs.streams.states()
         self._inputs.streams.restore(before)
-        begun_s = perf_counter()
-        half = self.pipelines.half(place)
-        head_s = perf_counter() - begun_s
+        half, head_s, head_cpu_s = _timed(lambda: self.pipelines.half(place))
         if self._inputs.streams.drawn(before) is not None:
             raise CannotSplit("it draws random numbers outside of its transforms")
         parts = [bytes(part) for part in pack(half)]
-        again = self.pipelines.whole(unpack(parts))
+        again = self.pipelines.whole(unpack(parts, lazily=True))
         if self._inputs.streams.drawn(after) is not None or not _equal(pack(item), pack(again)):
             raise CannotSplit("an item comes out different when its transforms are cut in two")
-        return whole_s, head_s, sum(map(len, parts))
+        # On a busy machine an item is held up for longer than it computes; what a head waits for is no CPU time.
+        return max(head_s / whole_s, head_cpu_s / max(whole_cpu_s, 1e-9)), head_s, sum(map(len, parts))
+
+
+def _timed(make: Callable[[], Any]) -> tuple[Any, float, float]:
+    """(what it returns, seconds, seconds of CPU time of this thread)."""
+    begun_s, begun_cpu_s = perf_counter(), thread_time()
+    made = make()
+    return made, perf_counter() - begun_s, thread_time() - begun_cpu_s
 
 
 def _equal(left: list[Any], right: list[Any]) -> bool:
@@ -265,20 +275,21 @@ class PrefixDataset(DatasetWrapper):
         return 0 if heads is None or heads.bin is None or heads.bin.closed else heads.bin.num_kept
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._hotlap_half(index)
-        if found is None:
-            return self._hotlap_dataset[index]
-        pipelines, half = found
-        return pipelines.whole(half)
+        return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Any) -> list[Any]:
-        return [self[index] for index in indices]
-
-    def _hotlap_half(self, index: Any) -> tuple[Pipelines, HalfItem] | None:
-        """The item as far as the heads of these pipelines go; None if it is made as a whole."""
-        self.__dict__["_hotlap_used"] = True
         heads = self._hotlap_prepare()
-        if heads is None or type(index) is not int or not 0 <= index < heads.bin.num_places:
+        halves = ((index, self._hotlap_half(heads, index)) for index in indices)
+        return [self._hotlap_dataset[index] if half is None else half[0].whole(half[1]) for index, half in halves]
+
+    def _hotlap_half(self, heads: Any, index: Any) -> tuple[Pipelines, HalfItem] | None:
+        """The item as far as the heads of these pipelines go; None if it is made as a whole.
+
+        Arguments:
+            heads: `_hotlap_prepare` for a batch, whose items are asked for one right after the other.
+        """
+        self.__dict__["_hotlap_used"] = True
+        if heads is None or not heads.hold() or type(index) is not int or not 0 <= index < heads.bin.num_places:
             return None
         try:
             return heads.pipelines, heads.half(index)
@@ -296,7 +307,7 @@ class PrefixDataset(DatasetWrapper):
         heads = self._hotlap_heads
         if heads is None or (heads.reason is None and heads.changed() is not None):
             heads = self._hotlap_begin(role)
-        return None if heads is None or heads.bin is None or heads.bin.closed or heads.reason is not None else heads
+        return None if heads is None or not heads.hold() else heads
 
     def _hotlap_begin(self, role: Role | None) -> _Heads | None:
         before = self._hotlap_heads
@@ -347,8 +358,9 @@ def cached_prefix(dataset: Any, *, memory_bytes: int | None = None) -> Any:
     """A data set that reads, decodes and prepares each item once, and runs its random transforms each time.
 
     `DataLoader(cached_prefix(ImageFolder(path, transform=Compose([Resize(256), RandomCrop(224), ToTensor()]))))`: the
-    picture is kept as it is after `Resize`, and `RandomCrop` is handed a new copy of it each time: the same type, the
-    same bytes, and the generators in the same states. So items are those of the data set itself, draw by draw.
+    picture is kept as it is after `Resize`, and `RandomCrop` is handed a new copy of it each time: the same bytes, and
+    the generators in the same states. So items are those of the data set itself, draw by draw. Crops, resizes and flips
+    of a kept PIL image are done as one by the native core, with the bytes that PIL makes.
 
     The cut is in front of the first transform that draws from `random`, NumPy, torch or a generator that was found in
     the data set, for any of some items; a head that draws later on is not kept. Several pipelines (two views of one

@@ -1,6 +1,7 @@
 """`late(dataset)`: the steps that turn a picture's bytes into numbers are done once for a batch, not for each item."""
 
 import copy
+import itertools
 import sys
 from typing import Any, final
 
@@ -61,7 +62,7 @@ class ByteBatches:
         """
         before = self._streams.states()
         try:
-            halves = [self._half(index) for index in indices]
+            halves = self._halves(indices)
         except CannotSplit:
             self._streams.restore(before)
             raise
@@ -76,7 +77,7 @@ class ByteBatches:
         expected = default_collate([self._dataset[place] for place in places])
         after = self._streams.states()
         self._streams.restore(before)
-        halves = [self._half(place) for place in places]
+        halves = self._halves(places)
         if self._streams.drawn(after) is not None:
             return "it draws other random numbers when its transforms are cut in two"
         late = self._late(halves)
@@ -86,9 +87,13 @@ class ByteBatches:
             return "a batch comes out different when the last transforms are done late"
         return None
 
-    def _half(self, index: Any) -> HalfItem:
-        """The item as far as its bytes."""
-        kept = None if self._prefix is None else self._prefix._hotlap_half(index)
+    def _halves(self, indices: Any) -> list[HalfItem]:
+        """The items as far as their bytes."""
+        heads = None if self._prefix is None else self._prefix._hotlap_prepare()
+        return [self._half(heads, index) for index in indices]
+
+    def _half(self, heads: Any, index: Any) -> HalfItem:
+        kept = None if self._prefix is None else self._prefix._hotlap_half(heads, index)
         if kept is None:
             return self._pipelines.half(index)
         # From where its kept part ends, call by call in their order: what draws in between draws as it would.
@@ -105,6 +110,10 @@ class ByteBatches:
 
     def _late(self, halves: list[HalfItem]) -> LateBatch | None:
         """None if these items are not all of one kind and size."""
+        pictures = sys.modules.get("hotlap.data.item.pictures")
+        if pictures is not None:
+            given = (call.inputs for half in halves for call in half.calls if not isinstance(call.inputs, Placeholder))
+            pictures.render(itertools.chain.from_iterable(given), num_threads=torch.get_num_threads())
         cut = [self._cut(half) for half in halves]
         known = [each for each in cut if each is not None]
         if len(known) < len(cut) or len({recipe for _, recipe in known}) != 1:
@@ -296,25 +305,18 @@ def _num_items(dataset: Any) -> int:
         return 0
 
 
-def fetched(loader: Any, dataset: LateDataset) -> Any:
-    """What the fetchers of a loader over this read: batches of bytes for `finish`, or items as ever.
-
-    Arguments:
-        loader: asked for its settings, not for its data set.
-        dataset: what it is to read.
-    """
+def late_iterator(loader: Any) -> Any:
+    """`iter(loader)` for a loader over a `LateDataset`: its fetchers read batches of bytes for `finish`, or items as
+    ever."""
+    dataset = loader.dataset
     reason = _refuses(loader)
     role = role_of(loader) if loader.num_workers else None
     if reason is not None:
         dataset._hotlap_say(reason)
     batches = dataset._hotlap_prepare(role) if reason is None else None
-    return dataset._hotlap_dataset if batches is None else _Fetched(dataset, batches)
-
-
-def late_iterator(loader: Any) -> Any:
-    """`iter(loader)` for a loader over a `LateDataset`."""
     inner = copy.copy(loader)
-    inner.__dict__.update(dataset=fetched(loader, loader.dataset), _iterator=None)
+    read = dataset._hotlap_dataset if batches is None else _Fetched(dataset, batches)
+    inner.__dict__.update(dataset=read, _iterator=None)
     return LateWorkers(inner) if loader.num_workers else LateIterator(inner)
 
 

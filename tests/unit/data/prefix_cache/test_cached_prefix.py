@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 from torch.utils.data import ConcatDataset, Subset
 
@@ -67,14 +68,12 @@ class Targets(Augmented):
 
 
 def picture(number: int) -> Any:
-    from PIL import Image
-
     return Image.fromarray(np.full((8, 8, 3), number, np.uint8)).resize((5, 5))
 
 
 class FromPicture:
     def __call__(self, value: Any) -> Any:
-        assert type(value).__name__ == "Image" and value.mode == "RGB"
+        assert isinstance(value, Image.Image) and value.mode == "RGB"
         value.putpixel((0, 0), (255, random.randrange(255), 0))
         return torch.from_numpy(np.array(value, copy=True))
 

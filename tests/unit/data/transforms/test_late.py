@@ -11,6 +11,7 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from hotlap.data import cached_prefix, late
+from hotlap.data.item import pictures
 from hotlap.data.prefix_cache import cached_prefix as prefix
 from hotlap.data.transforms import batches
 from hotlap.data.transforms.batches import LateBatch
@@ -119,12 +120,22 @@ def slow_picture(picture: Any) -> Any:
 KEPT: dict[str, Callable[[], Any]] = {
     "usual": lambda: usual(make=slow),
     "pictures": lambda: Bytes(Compose([Turn(), ToTensor(), Normalize(MEAN, STD)]), make=slow_picture),
+    "resized": lambda: Bytes(Compose([ResizedCrop(), ToTensor(), Normalize(MEAN, STD)]), make=slow_picture),
     "several steps": lambda: Bytes(
         Compose([slow, np.flipud, np.ascontiguousarray, Crop(), np.ascontiguousarray, ToTensor()])
     ),
     "nested": lambda: usual(make=slow, build=lambda x, y: {"x": x, "y": [y, f"n{y}"]}),
     "some of them": lambda: Subset(usual(make=slow), range(3, 19)),
 }
+
+
+class ResizedCrop:
+    """Draws, and returns a picture: a part of it, of another size, turned over or not."""
+
+    def __call__(self, picture: Any) -> Any:
+        left, top, mirrored = (int(torch.randint(0, 2, (1,))) for _ in range(3))
+        part = picture.crop((left, top, left + 5, top + 7)).resize((6, 4), Image.Resampling.BILINEAR)
+        return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part
 
 
 class Turn:
@@ -150,6 +161,26 @@ def test_around_kept_heads_both_are_done(name: str, workers: dict[str, Any]) -> 
     assert_same_epochs(epochs(ours, **given), epochs(KEPT[name](), **given))
     assert ours.note is None and ours._hotlap_dataset.note is None
     assert ours._hotlap_dataset.num_cached == len(ours)
+
+
+@pytest.mark.parametrize("wrapped", [cached_prefix, lambda data: late(cached_prefix(data))])
+def test_kept_pictures_are_cropped_resized_and_turned_over_without_pil(
+    wrapped: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if pictures._columns_first() is None:
+        pytest.skip("the native core does not do as this Pillow")
+    ours = wrapped(KEPT["resized"]())
+    seen = epochs(ours, num_epochs=1)
+    for name in ("crop", "resize", "transpose", "tobytes"):
+        monkeypatch.setattr(Image.Image, name, None)
+    assert_same_epochs(epochs(ours, num_epochs=1), seen)
+
+
+def test_without_the_native_core_kept_pictures_are_pils(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "_columns_first", lambda: None)
+    ours = late(cached_prefix(KEPT["resized"]()))
+    assert_same_epochs(epochs(ours, num_epochs=2), epochs(KEPT["resized"](), num_epochs=2))
+    assert ours.note is None and ours._hotlap_dataset.num_cached == len(ours)
 
 
 def test_around_kept_heads_nothing_is_decoded_and_nothing_made_item_by_item(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,222 @@
+// A part of a picture of bytes, resized and turned over as Pillow does it: the same bytes, several at a time.
+//
+// Pillow (src/libImaging/Resample.c) rounds the weights of its filter to whole numbers of 22 bits, sums bytes times
+// weights in 32 bits, and rounds to a byte after the pass along the rows and after the one along the columns; which of
+// them comes first, the caller says. Whole numbers come out the same in whatever order they are added, and weights are
+// computed by the same operations as there.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "simd.hpp"
+
+namespace hotlap {
+
+constexpr int WEIGHT_BITS = 22;
+constexpr int LANES = 16;
+
+typedef uint8_t Bytes __attribute__((vector_size(LANES)));
+
+enum class Filter { BILINEAR = 2, BICUBIC = 3 };  // Pillow's numbers
+
+inline double weight_at(Filter filter, double x) {
+    if (x < 0.0) x = -x;
+    if (filter == Filter::BILINEAR) return x < 1.0 ? 1.0 - x : 0.0;
+    constexpr double a = -0.5;
+    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+    return 0.0;
+}
+
+// Which of `in` pixels make each of `out`, and with which weights.
+struct Weights {
+    struct Span {
+        int first, count;
+        const int32_t* weights;
+    };
+    std::vector<Span> spans;
+
+    Weights(int in, int out, Filter filter, bool turned) : spans(out) {
+        const double scale = double(in) / out;
+        const double wide = std::max(scale, 1.0);
+        const double support = (filter == Filter::BILINEAR ? 1.0 : 2.0) * wide;
+        const int most = int(std::ceil(support)) * 2 + 1;
+        rounded_.resize(size_t(out) * most);
+        std::vector<double> exact(most);
+        for (int i = 0; i < out; i++) {
+            int32_t* rounded = &rounded_[size_t(i) * most];
+            Span& span = spans[turned ? out - 1 - i : i];
+            span = {i, 1, rounded};
+            rounded[0] = 1 << WEIGHT_BITS;
+            if (in == out) continue;  // Pillow leaves the pass out
+            const double center = (i + 0.5) * scale;
+            const double inverse = 1.0 / wide;
+            span.first = std::max(0, int(center - support + 0.5));
+            span.count = std::min(in, int(center + support + 0.5)) - span.first;
+            double sum = 0.0;
+            for (int k = 0; k < span.count; k++) sum += exact[k] = weight_at(filter, (k + span.first - center + 0.5) * inverse);
+            for (int k = 0; k < span.count; k++) {
+                const double scaled = (sum != 0.0 ? exact[k] / sum : exact[k]) * (1 << WEIGHT_BITS);
+                rounded[k] = int32_t(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+            }
+        }
+    }
+
+  private:
+    std::vector<int32_t> rounded_;
+};
+
+// A part of a picture (rows of `channels` bytes a pixel, one after the other) -> a whole picture.
+struct Resample {
+    const uint8_t* from;
+    int64_t from_width;
+    int channels, left, top, width, height;
+    int out_width, out_height;
+    Filter filter;
+    bool columns_first, mirrored, upside_down;
+    uint8_t* to;
+};
+
+// The first n bytes; nothing beyond them is touched.
+inline Bytes load_bytes(const uint8_t* p, int64_t n) {
+    Bytes v{};
+    if (n >= LANES)
+        std::memcpy(&v, p, LANES);
+    else
+        std::memcpy(&v, p, n);
+    return v;
+}
+
+inline void store_bytes(uint8_t* p, Bytes v, int64_t n) {
+    if (n >= LANES)
+        std::memcpy(p, &v, LANES);
+    else
+        std::memcpy(p, &v, n);
+}
+
+// The sum of vectors that lie `step` bytes apart, of which n bytes count, as bytes.
+inline Bytes weighted(const uint8_t* from, int64_t step, const Weights::Span& span, int64_t n) {
+    constexpr int half = 1 << (WEIGHT_BITS - 1);
+#if defined(HOTLAP_AVX512)
+    __m512i sums = _mm512_set1_epi32(half);
+    for (int k = 0; k < span.count; k++) {
+        const __m512i bytes = _mm512_cvtepu8_epi32((__m128i)load_bytes(from + k * step, n));
+        sums = _mm512_add_epi32(sums, _mm512_mullo_epi32(bytes, _mm512_set1_epi32(span.weights[k])));
+    }
+    return (Bytes)_mm512_cvtusepi32_epi8(_mm512_max_epi32(_mm512_srai_epi32(sums, WEIGHT_BITS), _mm512_setzero_si512()));
+#elif defined(HOTLAP_AVX2)
+    __m256i low = _mm256_set1_epi32(half), high = low;
+    for (int k = 0; k < span.count; k++) {
+        const __m256i weight = _mm256_set1_epi32(span.weights[k]);
+        const __m128i bytes = (__m128i)load_bytes(from + k * step, n);
+        low = _mm256_add_epi32(low, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(bytes), weight));
+        high = _mm256_add_epi32(high, _mm256_mullo_epi32(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)), weight));
+    }
+    low = _mm256_srai_epi32(low, WEIGHT_BITS);
+    high = _mm256_srai_epi32(high, WEIGHT_BITS);
+    // Packed with signs, and to bytes without: what is below 0 or above 255 ends there.
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
+    return (Bytes)_mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+#else
+    int32_t sums[LANES];
+    std::fill(sums, sums + LANES, half);
+    for (int k = 0; k < span.count; k++) {
+        const Bytes bytes = load_bytes(from + k * step, n);
+        for (int i = 0; i < LANES; i++) sums[i] += bytes[i] * span.weights[k];
+    }
+    Bytes made;
+    for (int i = 0; i < LANES; i++) made[i] = uint8_t(std::clamp(sums[i] >> WEIGHT_BITS, 0, 255));
+    return made;
+#endif
+}
+
+// 16 rows of 16 bytes: four perfect shuffles are a transposition.
+inline void transpose(Bytes (&rows)[LANES]) {
+    for (int step = 0; step < 4; step++) {
+        Bytes next[LANES];
+        for (int i = 0; i < LANES / 2; i++) {
+            const Bytes a = rows[i], b = rows[i + LANES / 2];
+            next[2 * i] = __builtin_shuffle(a, b, Bytes{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23});
+            next[2 * i + 1] = __builtin_shuffle(a, b, Bytes{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
+        }
+        std::copy(next, next + LANES, rows);
+    }
+}
+
+class Resampler {
+  public:
+    void run(const Resample& job) {
+        const Weights along_rows(job.width, job.out_width, job.filter, job.mirrored);
+        const Weights along_columns(job.height, job.out_height, job.filter, job.upside_down);
+        const uint8_t* from = job.from + (job.top * job.from_width + job.left) * job.channels;
+        const int64_t stride = job.from_width * job.channels;
+        const int64_t in_bytes = int64_t(job.width) * job.channels, out_bytes = int64_t(job.out_width) * job.channels;
+        between_.resize(job.columns_first ? job.out_height * in_bytes : job.height * out_bytes);
+        if (job.columns_first) {
+            shrink_columns(from, stride, in_bytes, along_columns, between_.data());
+            shrink_rows(between_.data(), in_bytes, job.out_height, job, along_rows, job.to);
+        } else {
+            shrink_rows(from, stride, job.height, job, along_rows, between_.data());
+            shrink_columns(between_.data(), out_bytes, out_bytes, along_columns, job.to);
+        }
+    }
+
+  private:
+    static void shrink_columns(const uint8_t* from, int64_t stride, int64_t row_bytes, const Weights& weights, uint8_t* to) {
+        for (const auto& span : weights.spans) {
+            for (int64_t x = 0; x < row_bytes; x += LANES) {
+                const int64_t n = row_bytes - x;
+                store_bytes(to + x, weighted(from + span.first * stride + x, stride, span, n), n);
+            }
+            to += row_bytes;
+        }
+    }
+
+    // 16 rows at a time, column by column: the bytes of a column lie side by side then.
+    void shrink_rows(const uint8_t* from, int64_t stride, int height, const Resample& job, const Weights& weights, uint8_t* to) {
+        const int64_t channels = job.channels, in_bytes = job.width * channels, out_bytes = job.out_width * channels;
+        wide_.resize((in_bytes + LANES) * LANES);
+        narrow_.resize((out_bytes + LANES) * LANES);
+        for (int row = 0; row < height; row += LANES) {
+            const int num_rows = std::min(LANES, height - row);
+            for (int64_t x = 0; x < in_bytes; x += LANES) {
+                Bytes rows[LANES]{};
+                for (int i = 0; i < num_rows; i++) rows[i] = load_bytes(from + (row + i) * stride + x, in_bytes - x);
+                transpose(rows);
+                std::memcpy(&wide_[x * LANES], rows, sizeof rows);
+            }
+            uint8_t* made = narrow_.data();
+            for (const auto& span : weights.spans)
+                for (int64_t c = 0; c < channels; c++, made += LANES)
+                    store_bytes(made, weighted(&wide_[(span.first * channels + c) * LANES], channels * LANES, span, LANES), LANES);
+            for (int64_t x = 0; x < out_bytes; x += LANES) {
+                Bytes rows[LANES];
+                std::memcpy(rows, &narrow_[x * LANES], sizeof rows);
+                transpose(rows);
+                for (int i = 0; i < num_rows; i++) store_bytes(to + (row + i) * out_bytes + x, rows[i], out_bytes - x);
+            }
+        }
+    }
+
+    std::vector<uint8_t> wide_, narrow_, between_;
+};
+
+inline void resample(const std::vector<Resample>& jobs, int num_threads) {
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        Resampler resampler;
+        for (size_t i; (i = next++) < jobs.size();) resampler.run(jobs[i]);
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < std::min<int>(num_threads, jobs.size()); i++) others.emplace_back(work);
+    work();
+    for (auto& other : others) other.join();
+}
+
+}  // namespace hotlap
