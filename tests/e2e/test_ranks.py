@@ -11,7 +11,7 @@ from hotlap import rules
 from hotlap.gate import Evidence, judge
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run, SightingKind, Status, Turn, Verdict
-from tests.e2e.running import OURS, SCRIPTS, assert_phases_sum_to_steps, run_command, run_script
+from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, run_command
 
 pytestmark = [
     pytest.mark.e2e,
@@ -44,8 +44,8 @@ def test_the_slow_one_is_named_the_others_wait_and_all_end_together(launcher: La
     assert not found.notes
 
 
-def test_collectives_that_the_script_calls_are_seen_as_well_and_what_ends_early_is_merged(launcher: Launcher) -> None:
-    found = together(launcher, "--slow-rank", "0", "--by-hand", "--steps", "40")
+def test_collectives_that_the_script_calls_are_seen_as_well_and_what_ends_early_is_merged(forks: Forks) -> None:
+    found = forks("together.py", "--start", "fork", "--slow-rank", "0", "--by-hand", "--steps", "40")
     assert found.status is Status.ENDED, found.output
     assert len(found.step_s) == 30
     slow, other = found.ranks
@@ -54,9 +54,10 @@ def test_collectives_that_the_script_calls_are_seen_as_well_and_what_ends_early_
     assert other.wait_s is not None and other.wait_s > 0.025
 
 
-def test_buckets_passes_that_need_no_exchange_and_unequal_work_are_seen(launcher: Launcher) -> None:
+def test_buckets_passes_that_need_no_exchange_and_unequal_work_are_seen(forks: Forks) -> None:
     """Two passes an update, and twice the samples for rank 1."""
-    found = together(launcher, "--passes", "2", "--uneven", steps=20, warmup=3, watches=("buckets",))
+    words = ("--start", "fork", "--passes", "2", "--uneven")
+    found = forks("together.py", *words, steps=20, warmup=3, watches=("buckets",))
     assert found.status is Status.COMPLETE, found.output
     assert found.exchange is not None
     assert found.exchange.passes == 2.0
@@ -72,8 +73,8 @@ def test_buckets_passes_that_need_no_exchange_and_unequal_work_are_seen(launcher
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-def test_trainers_that_the_script_starts_itself_are_followed(launcher: Launcher, method: str) -> None:
-    found = run_script(launcher, "together.py", "--start", method, "--slow-rank", "1", steps=30)
+def test_trainers_that_the_script_starts_itself_are_followed(forks: Forks, method: str) -> None:
+    found = forks("together.py", "--start", method, "--slow-rank", "1", steps=30)
     assert found.status is Status.COMPLETE, found.output
     assert [rank.rank for rank in found.ranks] == [0, 1]
     first, slow = found.ranks
@@ -81,8 +82,9 @@ def test_trainers_that_the_script_starts_itself_are_followed(launcher: Launcher,
     assert first.compute_s < slow.compute_s
 
 
-def test_a_run_whose_time_is_over_keeps_what_all_have_made(launcher: Launcher, much_later: Path) -> None:
-    found = together(launcher, "--mark", str(much_later), "--steps", "100000", steps=100_000, limit_s=500.0)
+def test_a_run_whose_time_is_over_keeps_what_all_have_made(forks: Forks, much_later: Path) -> None:
+    words = ("--start", "fork", "--mark", str(much_later), "--steps", "100000")
+    found = forks("together.py", *words, steps=100_000)
     assert found.status is Status.LAPSED, found.output
     assert [rank.rank for rank in found.ranks] == [0, 1]
 
