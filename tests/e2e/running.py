@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -61,9 +61,13 @@ class Forks:
 
     def __call__(self, script: str | Path, *args: str, **settings: Any) -> Run:
         """One run of a script of ours, or of another one whose path is absolute; `settings` of its plan."""
-        text = f"import sys; sys.argv[1:] = {list(args)}\n{(SCRIPTS / script).read_text()}"
-        (found,) = self._launcher([_plan(replaced={str(_PLACE): text}, **settings)], limit_s=400.0)
+        (found,) = self.together(script, settings, args=args)
         return found
+
+    def together(self, script: str | Path, *each: Mapping[str, Any], args: Sequence[str] = ()) -> list[Run]:
+        """Runs at the same time, one for each settings of a plan."""
+        text = f"import sys; sys.argv[1:] = {list(args)}\n{(SCRIPTS / script).read_text()}"
+        return self._launcher([_plan(replaced={str(_PLACE): text}, **settings) for settings in each], limit_s=400.0)
 
 
 _PLACE = SCRIPTS / "forked.py"

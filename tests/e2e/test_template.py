@@ -10,7 +10,7 @@ import pytest
 from hotlap.launch import Launcher
 from hotlap.launch.template import can_fork
 from hotlap.record import Plan, Run, Status, Turn
-from tests.e2e.running import SCRIPTS
+from tests.e2e.running import SCRIPTS, Forks
 
 pytestmark = [
     pytest.mark.e2e,
@@ -79,6 +79,7 @@ def test_so_do_other_scripts_and_frameworks(launcher: Launcher, script: str) -> 
 DRAWS_FIRST = """
 import random, os, sys
 first = random.random()
+open("written", "a").write(__name__)
 import numpy as np
 second = np.random.rand()
 print("torch" in sys.modules, first, second)
@@ -102,15 +103,17 @@ if __name__ == "__main__":
 """
 
 
-def test_random_numbers_before_and_after_the_import_of_torch_are_the_same(launcher: Launcher, tmp_path: Path) -> None:
+def test_random_numbers_before_and_after_torch_are_the_same_and_what_is_written_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(DRAWS_FIRST)
     plan = plan_for("train.py", cwd=tmp_path, steps=1000)
-    afresh = run(launcher, plan)
+    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:
+        afresh, fork = run(launcher, plan), run(launcher, plan)
     assert afresh.exit_code == 3
     assert len(afresh.loss) == 32
-    fork = run(launcher, plan)
+    assert not afresh.forked
     assert fork.forked
     assert seen(fork) == seen(afresh)
+    assert launcher.not_enclosed or [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 RUN_AS_MODULE = """
@@ -183,27 +186,12 @@ def test_what_follows_torch_in_an_import_finds_its_seeds_and_hooks(
     assert seen(fork) == seen(afresh)
 
 
-def test_processes_of_a_heat_take_turns_as_forks(launcher: Launcher) -> None:
-    turn = Turn(steps=5, ready="", go="")
-    plan = plan_for("plain.py", steps=30, warmup=5, evidence=False, turn=turn)
-    assert not run(launcher, replace(plan, turn=None)).forked
-    found = launcher([plan, replace(plan, arms=(({"name": "threads", "count": 1},),))], limit_s=400.0)
+def test_processes_of_a_heat_take_turns_as_forks(forks: Forks) -> None:
+    plain = {"steps": 30, "warmup": 5, "turn": Turn(steps=5, ready="", go="")}
+    found = forks.together("plain.py", plain, {**plain, "arms": (({"name": "threads", "count": 1},),)})
     assert [run.status for run in found] == [Status.COMPLETE] * 2
     assert [run.forked for run in found] == [True, True]
     assert found[1].num_threads == 1
-
-
-def test_what_is_written_in_a_fork_is_not_kept(tmp_path: Path) -> None:
-    text = SCRIPTS.joinpath("plain.py").read_text() + "\nopen('written', 'w').write('by the script')\n"
-    (tmp_path / "train.py").write_text(text)
-    with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:
-        plan = plan_for("train.py", "40", cwd=tmp_path, steps=10_000)
-        runs = [run(launcher, plan) for _ in range(2)]
-        if launcher.not_enclosed:
-            pytest.skip(f"this system cannot cover a folder: {launcher.not_enclosed}")
-    assert [run.forked for run in runs] == [False, True]
-    assert [run.status for run in runs] == [Status.ENDED] * 2
-    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_a_script_that_sets_what_libraries_read_is_started_afresh(tmp_path: Path) -> None:
