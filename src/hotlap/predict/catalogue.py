@@ -189,22 +189,36 @@ def _gpu(row: Mapping[str, str]) -> Device:
 def _cpu(row: Mapping[str, str]) -> Device:
     """A row of cpus.csv -> a device. The clock between base and turbo that many cores hold is their geometric mean."""
     clock = (float(row["base_mhz"]) * float(row["turbo_mhz"])) ** 0.5 * MEGA
-    fp32 = float(row["flop_per_cycle"]) * clock
-    return Device(
-        name=row["name"],
+    return replace(
+        unknown_cpu(row["name"], cores=int(row["cores"]), fp32=float(row["flop_per_cycle"]) * clock),
         vendor=row["vendor"],
-        family="cpu",
-        kind="cpu",
         year=int(row["year"]),
-        units=int(row["cores"]),
-        fp32=fp32,
-        fp64=fp32 / 2,
-        fp16=fp32,
         bandwidth=float(row["bandwidth_gbs"]) * GIGA,
-        memory=float("inf"),
         cache=float(row["l3_mb"]) * 2**20,
         power_w=float(row["power_w"]),
         sources=tuple(_sources()[key] for key in row["sources"].split()),
+    )
+
+
+def unknown_cpu(name: str, *, cores: int, fp32: float | None = None) -> Device:
+    """A CPU that the catalogue does not have: AVX2 at 2.5 GHz (unless `fp32` says otherwise), and memory for 4 GB/s a
+    core."""
+    fp32 = fp32 or 32 * 2.5e9 * cores
+    return Device(
+        name=name,
+        vendor="unknown",
+        family="cpu",
+        kind="cpu",
+        year=0,
+        units=cores,
+        fp32=fp32,
+        fp64=fp32 / 2,
+        fp16=fp32,
+        bandwidth=max(20e9, 4e9 * cores),
+        memory=float("inf"),
+        cache=2.0 * 2**20 * cores,
+        power_w=10.0 * cores,
+        sources=("typical figures; this processor is not in the catalogue",),
     )
 
 
@@ -313,26 +327,6 @@ def known_name(name: str, *, units: int, memory: float, capability: tuple[int, i
     found = [one for one in pool if one.units == units and _USABLE * one.memory <= memory <= one.memory]
     alike = len({(one.fp32, one.tensor) for one in found}) == 1
     return found[0].name if alike else name
-
-
-def unknown_cpu(name: str, *, cores: int) -> Device:
-    """A CPU that the catalogue does not have: AVX2 at 2.5 GHz, and memory for 4 GB/s a core."""
-    return Device(
-        name=name,
-        vendor="unknown",
-        family="cpu",
-        kind="cpu",
-        year=0,
-        units=cores,
-        fp32=32 * 2.5e9 * cores,
-        fp64=16 * 2.5e9 * cores,
-        fp16=32 * 2.5e9 * cores,
-        bandwidth=max(20e9, 4e9 * cores),
-        memory=float("inf"),
-        cache=2.0 * 2**20 * cores,
-        power_w=10.0 * cores,
-        sources=("typical figures; this processor is not in the catalogue",),
-    )
 
 
 def _unknown(name: str, pool: Iterable[tuple[Device, tuple[str, ...]]]) -> str:

@@ -41,8 +41,6 @@ HALF_RATE_BYTES = 14.5e6
 HALF_RATE_BUS = 231e9
 RAMP = 0.6
 
-_NAMES = {"pcie": Link.PCIE, "pcie-no-p2p": Link.PCIE_NO_P2P}
-
 
 def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fabric:
     """How `count` of `device` are connected.
@@ -53,7 +51,7 @@ def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fa
     Raises:
         UserError: the device has no such link.
     """
-    link, assumptions = _link(device, count, interconnect)
+    link, assumptions = _link(device, interconnect)
     one_way = device.link_bytes_s / 2
     latency_s = BASE_LATENCY_S + HOP_LATENCY_S * log2(max(count, 2))
     rate, sigma = {
@@ -69,30 +67,27 @@ def fabric(device: Device, count: int, *, interconnect: str | None = None) -> Fa
     return Fabric(link=link, bus_bytes_s=rate, latency_s=latency_s, sigma=sigma, assumptions=assumptions)
 
 
-def _link(device: Device, count: int, interconnect: str | None) -> tuple[Link, tuple[str, ...]]:
-    staged = Link.PCIE if device.peer_access else Link.PCIE_NO_P2P
+def _link(device: Device, interconnect: str | None) -> tuple[Link, tuple[str, ...]]:
+    """Which link is taken, and what that takes for granted."""
     if interconnect is not None:
-        return _wanted(device, interconnect), ()
-    if device.link is None:
-        if staged is Link.PCIE_NO_P2P:
-            note = "gradients travel through the host's memory (no peer access between these cards); boards that split "
-            return staged, (note + "their lanes are slower still",)
-        return staged, ("cards reach each other over PCIe",)
+        name = interconnect.lower().strip()
+        if name in (Link.PCIE, Link.PCIE_NO_P2P):
+            return Link(name), ()
+        if name not in ("nvlink", *Link):
+            raise UserError(f'No interconnect is called "{interconnect}". Known: nvlink, pcie, pcie-no-p2p.')
+        if device.link is None:
+            raise UserError(f"{device.name} has no NVLink. Use --interconnect pcie or pcie-no-p2p.")
+        return device.link, ()
+    staged = Link.PCIE if device.peer_access else Link.PCIE_NO_P2P
     if device.link is Link.NVLINK_BRIDGE:
         # Bridges join pairs and are sold apart; most machines with such cards have none.
         return staged, ("no NVLink bridge; --interconnect nvlink for cards that have one",)
-    return device.link, ()
-
-
-def _wanted(device: Device, interconnect: str) -> Link:
-    name = interconnect.lower().strip()
-    if name in _NAMES:
-        return _NAMES[name]
-    if name not in ("nvlink", "nvswitch", "xgmi", *Link):
-        raise UserError(f'No interconnect is called "{interconnect}". Known: nvlink, pcie, pcie-no-p2p.')
-    if device.link is None:
-        raise UserError(f"{device.name} has no NVLink. Use --interconnect pcie or pcie-no-p2p.")
-    return device.link
+    if device.link is not None:
+        return device.link, ()
+    if staged is Link.PCIE:
+        return staged, ("cards reach each other over PCIe",)
+    note = "gradients travel through the host's memory (no peer access between these cards); boards that split their "
+    return staged, (note + "lanes are slower still",)
 
 
 def _at(shares: dict[int, float], count: int) -> float:

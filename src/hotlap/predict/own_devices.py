@@ -6,13 +6,19 @@ from pathlib import Path
 from hotlap.errors import UserError
 from hotlap.predict.catalogue import GIGA, Device, Link
 
-# What a user must give for a device of his own, and what may be left out, in the units of data sheets.
-_REQUIRED = ("name", "fp32_tflops", "bandwidth_gbs", "memory_gb")
-_OPTIONAL = {
-    "vendor": "user", "family": "user", "kind": "gpu", "year": 0, "units": 1, "fp64_tflops": 0.0, "fp16_tflops": 0.0,
-    "tensor_tflops": 0.0, "tf32_tflops": 0.0, "bf16": False, "l2_mb": 4.0, "pcie_generation": 4,
-    "pcie_lanes": 16, "link": "", "link_gbs": 0.0, "peer_access": True, "power_w": 250.0, "source": "given by the user",
+TERA = 1e12
+# What a user must give for a device of his own, and what may be left out: key -> field, and its unit in that of the
+# field; or the value where it is left out.
+_REQUIRED = {"fp32_tflops": ("fp32", TERA), "bandwidth_gbs": ("bandwidth", GIGA), "memory_gb": ("memory", 2.0**30)}
+_RATES = {
+    "fp64_tflops": ("fp64", TERA), "fp16_tflops": ("fp16", TERA), "tensor_tflops": ("tensor", TERA),
+    "tf32_tflops": ("tf32", TERA), "l2_mb": ("cache", 2.0**20), "link_gbs": ("link_bytes_s", GIGA),
 }  # fmt: skip
+_AS_THEY_ARE = {
+    "vendor": "user", "family": "user", "kind": "gpu", "year": 0, "units": 1, "bf16": False, "pcie_generation": 4,
+    "pcie_lanes": 16, "peer_access": True, "power_w": 250.0,
+}  # fmt: skip
+_OPTIONAL = {**dict.fromkeys(_RATES, 0.0), **_AS_THEY_ARE, "link": "", "source": "given by the user"}
 
 
 def load(path: Path) -> tuple[Device, ...]:
@@ -35,43 +41,24 @@ def load(path: Path) -> tuple[Device, ...]:
 def _own(table: object, *, where: str) -> Device:
     if not isinstance(table, dict):
         raise UserError(f"{where}: not a table.")
-    if missing := [key for key in _REQUIRED if key not in table]:
+    required = ("name", *_REQUIRED)
+    if missing := [key for key in required if key not in table]:
         raise UserError(f"{where}: {', '.join(missing)} missing.")
-    if unknown := [key for key in table if key not in _REQUIRED and key not in _OPTIONAL]:
-        raise UserError(f"{where}: {', '.join(unknown)} not known. Known: {', '.join((*_REQUIRED, *_OPTIONAL))}.")
+    if unknown := [key for key in table if key not in required and key not in _OPTIONAL]:
+        raise UserError(f"{where}: {', '.join(unknown)} not known. Known: {', '.join((*required, *_OPTIONAL))}.")
     values = {**_OPTIONAL, **table}
     for key, value in values.items():
-        expected = (int, float) if isinstance(_OPTIONAL.get(key, 0.0 if key != "name" else ""), (int, float)) else str
+        expected = str if key == "name" or isinstance(_OPTIONAL.get(key), str) else (int, float)
         if not isinstance(value, expected):
-            raise UserError(f"{where}: {key} = {value!r} is not a {'number' if expected is not str else 'text'}.")
-    if not all(values[key] > 0 for key in (*_REQUIRED[1:], "power_w")):
+            raise UserError(f"{where}: {key} = {value!r} is not a {'text' if expected is str else 'number'}.")
+    if not all(values[key] > 0 for key in (*_REQUIRED, "power_w")):
         raise UserError(f"{where}: fp32_tflops, bandwidth_gbs, memory_gb and power_w must be above 0.")
     try:
         link = Link(values["link"]) if values["link"] else None
     except ValueError:
         raise UserError(f"{where}: link must be one of {', '.join(Link)}.") from None
-    fp32 = values["fp32_tflops"] * 1e12
-    return Device(
-        name=values["name"],
-        vendor=values["vendor"],
-        family=values["family"],
-        kind=values["kind"],
-        year=values["year"],
-        units=values["units"],
-        fp32=fp32,
-        fp64=values["fp64_tflops"] * 1e12 or fp32 / 32,
-        fp16=max(values["fp16_tflops"] * 1e12, fp32),
-        tensor=values["tensor_tflops"] * 1e12,
-        tf32=values["tf32_tflops"] * 1e12,
-        bf16=values["bf16"],
-        bandwidth=values["bandwidth_gbs"] * GIGA,
-        memory=values["memory_gb"] * 2**30,
-        cache=values["l2_mb"] * 2**20,
-        pcie_generation=values["pcie_generation"],
-        pcie_lanes=values["pcie_lanes"],
-        link=link,
-        link_bytes_s=values["link_gbs"] * GIGA,
-        peer_access=values["peer_access"],
-        power_w=values["power_w"],
-        sources=(values["source"],),
-    )
+    fields = {field: values[key] * unit for key, (field, unit) in {**_REQUIRED, **_RATES}.items()}
+    fields["fp64"] = fields["fp64"] or fields["fp32"] / 32
+    fields["fp16"] = max(fields["fp16"], fields["fp32"])
+    rest = {key: values[key] for key in ("name", *_AS_THEY_ARE)}
+    return Device(**fields, **rest, link=link, sources=(values["source"],))

@@ -8,7 +8,7 @@ time step, parameter updates run as multi-tensor kernels, views cost nothing.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -97,28 +97,19 @@ def _recurrent_weights(name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
     return [weight for weight in tree_leaves(args[where]) if weight.dim() == 2]
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What was recorded so far."""
-
-    counts: dict[Operator, int] = field(default_factory=dict)
-    batch_bytes: float = 0.0
-    saved: dict[int, int] = field(default_factory=dict)
-    """Storage -> bytes that the forward pass keeps for the backward pass."""
-    leaves: dict[int, torch.Tensor] = field(default_factory=dict)
-    """Storage -> a tensor that wants a gradient and was not computed: a parameter."""
-    failed: Exception | None = None
-    """Why not all was seen. (The script's step goes on.)"""
-
-
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts each operator with what it moves and computes."""
 
-    def __init__(self, seen: _Seen) -> None:
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._seen = seen
         self.in_optimizer = False
         self.aside = False
+        self.counts: dict[Operator, int] = {}
+        self.batch_bytes = 0.0
+        # Storage -> a tensor that wants a gradient and was not computed: a parameter.
+        self.leaves: dict[int, torch.Tensor] = {}
+        # Why not all was seen. (The script's step goes on.)
+        self.failed: Exception | None = None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -131,7 +122,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             try:
                 self._record(func, name, args, kwargs, out)
             except Exception as error:
-                self._seen.failed = error
+                self.failed = error
         return out
 
     def _stage(self) -> Stage:
@@ -147,7 +138,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         for tensor in inputs:
             if tensor.requires_grad and tensor.is_leaf:
-                self._seen.leaves[tensor.untyped_storage()._cdata] = tensor
+                self.leaves[tensor.untyped_storage()._cdata] = tensor
         if _is_view(func):
             return
         flop = _flop(func, args, kwargs, out)
@@ -157,20 +148,19 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             read = _bytes(inputs[1:])
         kind = kind_of(name, grouped=_grouped(name, args))
         if name in _COPIES and _crosses(inputs, outputs):
-            self._seen.batch_bytes += written
+            self.batch_bytes += written
             kind = Kind.TRANSFER
         kernels = _kernels(name, args)
         one = Operator(
             kind=kind,
             name=f"aten::{name}",
             stage=self._stage(),
-            shapes=tuple(tuple(tensor.shape) for tensor in inputs[:4]),
             dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
             flop=flop / kernels,
             read_bytes=read / kernels,
             written_bytes=written / kernels,
         )
-        self._seen.counts[one] = self._seen.counts.get(one, 0) + kernels
+        self.counts[one] = self.counts.get(one, 0) + kernels
 
 
 def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
@@ -233,8 +223,9 @@ class Tracer:
     """Records from `start` to `stop`: for a step that is not one function call."""
 
     def __init__(self) -> None:
-        self._seen = _Seen()
-        self._recorder = _Recorder(self._seen)
+        self._recorder = _Recorder()
+        # Storage -> bytes that the forward pass keeps for the backward pass.
+        self._saved: dict[int, int] = {}
         self._trained: list[torch.Tensor] = []
         self._open = ExitStack()
 
@@ -253,9 +244,9 @@ class Tracer:
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         try:
             storage = tensor.untyped_storage()
-            self._seen.saved[storage._cdata] = storage.nbytes()
+            self._saved[storage._cdata] = storage.nbytes()
         except Exception as error:
-            self._seen.failed = error
+            self._recorder.failed = error
         return tensor
 
     @contextmanager
@@ -277,10 +268,10 @@ class Tracer:
         Raises what made it miss an operator.
         """
         self._open.close()
-        if self._seen.failed is not None:
-            raise self._seen.failed
-        operators = tuple(_mapped(self._seen.counts))
-        trained = self._trained or list(self._seen.leaves.values())
+        if self._recorder.failed is not None:
+            raise self._recorder.failed
+        operators = tuple(_mapped(self._recorder.counts))
+        trained = self._trained or list(self._recorder.leaves.values())
         known = {parameter.untyped_storage()._cdata for parameter in trained}
         weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in trained)
         return Workload(
@@ -290,8 +281,8 @@ class Tracer:
             matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
             parameter_bytes=weights or None,
             gradient_bytes=weights or None,
-            activation_bytes=float(sum(size for storage, size in self._seen.saved.items() if storage not in known)),
-            batch_bytes=self._seen.batch_bytes or batch_bytes,
+            activation_bytes=float(sum(size for storage, size in self._saved.items() if storage not in known)),
+            batch_bytes=self._recorder.batch_bytes or batch_bytes,
         ).validated()
 
 

@@ -55,8 +55,6 @@ class Operator:
     name: str = ""
     """aten's name, "aten::addmm"; empty where only totals are known."""
     stage: Stage = Stage.UNKNOWN
-    shapes: tuple[tuple[int, ...], ...] = ()
-    """Of the tensor arguments."""
     dtype: str = "float32"
     """Of the first tensor argument."""
     flop: float = 0.0

@@ -131,7 +131,6 @@ def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision:
         kind=kind,
         name=name,
         stage=stage,
-        shapes=tuple(shape for shape in given.shapes if shape),
         dtype=given.dtype or "float32",
         flop=flop,
         read_bytes=moved * 2 / 3,
