@@ -146,7 +146,7 @@ def _busy_sentence(run: Run) -> str | None:
         return None
     return (
         f"The machine was busy: training had a core for {percent(served)} of the time in which it wanted one, so times "
-        "are longer here than alone."
+        "are longer here than alone, and calls, Python and arithmetic are told apart less surely."
     )
 
 
