@@ -129,6 +129,8 @@ BUILDS: dict[str, Callable[[int], Any]] = {
     "transposed": lambda i: (torch.arange(12.0) + i).view(4, 3).T,
     "strided": lambda i: (torch.arange(12.0) + i)[::2],
     "expanded": lambda i: (torch.arange(4.0) + i).view(1, 2, 2).expand(3, 2, 2),
+    "picture": lambda i: ((torch.arange(300) + i) % 256).to(torch.uint8).view(3, 10, 10).to(torch.float32).div(255),
+    "picture, channels last": lambda i: ((torch.arange(300.0) + i) % 256).view(10, 10, 3).permute(2, 0, 1).div(255),
     "no elements": lambda i: (torch.empty(0, 3), i),
 }
 """Items of every kind that is kept by column: number -> item."""

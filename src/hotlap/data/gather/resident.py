@@ -259,5 +259,6 @@ def resident(dataset: Any, *, memory_bytes: int | None = None, disk: bool | str 
     kept = cached(dataset, memory_bytes=memory_bytes, disk=disk)
     if kept._hotlap_devices is None:
         kept.__dict__["_hotlap_devices"] = DeviceStores()
+        kept._hotlap_cache.as_bytes = False  # rows are wanted as they travel
     at_work.register("resident", kept)
     return kept

@@ -28,6 +28,7 @@ from hotlap.data.checks.opened_files import reads_unnamed_files
 from hotlap.data.checks.random_state import States
 from hotlap.data.checks.watch import Watch
 from hotlap.data.item.compare import Unsupported, entangled, same, shares_memory
+from hotlap.data.item_cache.columns import NotBytes
 from hotlap.data.item_cache.fill import CacheFill
 from hotlap.data.item_cache.placement import open_records, take
 from hotlap.data.item_cache.progress import Progress
@@ -416,24 +417,40 @@ class ItemCache(CacheFill):
             return
         try:
             store.put(positions, items)
-        except Varies:
-            if self._own_memory:
-                raise Unsupported("its items differ in structure, and share memory with the data set") from None
+        except (NotBytes, Varies) as other:
             if self._ahead:
                 raise  # the training process meets it, and knows what to do
             self._stop()
-            if self._in_copy:
-                raise Unsupported("its items differ in structure") from None
-            store, note = open_records(items, len(self._present), self._limit_bytes)
-            self._store = store
-            if note is not None:
-                self.say(f"{self._name}: {note}")
-            self.progress = Progress(len(self._present))
+            if isinstance(other, NotBytes):
+                self._keep_numbers(items)
+                return
+            store = self._keep_one_by_one(items)
             store.put(positions, items)
         self._present[positions] = True
         self.look_if_full()
         if isinstance(store, RecordStore) and store.records.in_memory:
             take(store, store.used_bytes * len(self._present) // self.num_cached, self._limit_bytes)
+
+    def _keep_numbers(self, items: list[Any]) -> None:
+        """Begin anew, now that a picture is not made of bytes as those before it."""
+        if self._in_copy:
+            raise Unsupported("its pictures are not all made of bytes")
+        self.as_bytes = False
+        self._open(items, len(self._present))
+        if not self.given_up:
+            self._begin_filling(items, len(self._present))
+
+    def _keep_one_by_one(self, items: list[Any]) -> Store:
+        """Begin anew, now that an item is built otherwise than those before it."""
+        if self._own_memory:
+            raise Unsupported("its items differ in structure, and share memory with the data set")
+        if self._in_copy:
+            raise Unsupported("its items differ in structure")
+        self._store, note = open_records(items, len(self._present), self._limit_bytes)
+        if note is not None:
+            self.say(f"{self._name}: {note}")
+        self.progress = Progress(len(self._present))
+        return self._store
 
     def _try_index_type(self, index: Any, position: int, item: Any) -> None:
         """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""

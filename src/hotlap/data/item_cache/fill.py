@@ -38,6 +38,8 @@ class CacheFill(ABC):
         self.disk = disk
         self._key: Key | None = None
         """Of what items are made from, where the next run is to find them."""
+        self.as_bytes = True
+        """Pictures may be kept as bytes: not where rows are wanted elsewhere, or one was of other numbers."""
         self.note: str | None = None
         self.warm = False
         """True if the items were found on disk."""
@@ -107,8 +109,9 @@ class CacheFill(ABC):
     def _open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
         placement = placement_for(
-            memory_bytes=self.memory_bytes, disk=self.disk, key=self._key, own_memory=self._own_memory, shared=shared
-        )
+            memory_bytes=self.memory_bytes, disk=self.disk, key=self._key, own_memory=self._own_memory, shared=shared,
+            as_bytes=self.as_bytes and not shared,
+        )  # fmt: skip
         self._limit_bytes = placement.limit_bytes
         try:
             opened = open_store(items, length, placement)

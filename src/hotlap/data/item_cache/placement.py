@@ -3,8 +3,10 @@
 import os
 import sys
 import weakref
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,13 @@ from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.key import Key
 from hotlap.data.item.codec import pack
 from hotlap.data.item.compare import Unsupported
-from hotlap.data.item_cache.columns import in_memory
+from hotlap.data.item_cache.columns import NotBytes, in_memory
 from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
 from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.memory import ALLOWANCE, limit_bytes
 from hotlap.data.item_cache.records import SharedRecords, expected_bytes
 from hotlap.data.item_cache.shared_block import SharedBlock
-from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store
+from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store, Varies
 from hotlap.folders import lies_in_memory
 from hotlap.units import size
 
@@ -37,6 +39,8 @@ class Placement:
     """Under which the next run is to find it, of all that items are made from; None: it is not to."""
     disk: DiskCache
     """For that, and for what memory cannot hold."""
+    as_bytes: bool
+    """Pictures may be kept as bytes: none was met that is not made of such."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +80,8 @@ class OpenStore:
 
 def open_store(items: Sequence[Any], length: int, placement: Placement) -> OpenStore:
     """A store for `length` items like these; `Unsupported` says why there is none."""
-    columns = _columns(items[0])
+    make = partial(ColumnStore, items[0], as_bytes=placement.as_bytes and _are_of_bytes(items))
+    columns = _columns(make)
     needed_bytes = 0 if columns is None else length * columns.item_bytes
     alone = placement.shared or needed_bytes > placement.limit_bytes  # texts lie in objects of this process
     if columns is None or (alone and not columns.mappable):
@@ -85,23 +90,33 @@ def open_store(items: Sequence[Any], length: int, placement: Placement) -> OpenS
         records, note = open_records(items, length, placement.limit_bytes)
         return OpenStore(store=records, disk=placement.disk, num_items=length, notes=[note] if note else [])
     opened = OpenStore(store=columns, disk=placement.disk, num_items=length)
-    if columns.mappable and placement.key is not None and _on_disk(placement.key, items[0], opened, placement):
+    if columns.mappable and placement.key is not None and _on_disk(placement.key, make, opened, placement):
         return opened
     if needed_bytes > placement.limit_bytes:
-        _spill(items[0], opened, placement, needed_bytes)
+        _spill(make, opened, placement, needed_bytes)
         return opened
-    allocate = SharedBlock(ColumnStore.block_bytes(items[0], length)).allocate if columns.mappable else in_memory
-    opened.store = ColumnStore(items[0], length, allocate)
+    opened.store = make(length, SharedBlock(columns.block_bytes(length)).allocate if columns.mappable else in_memory)
     take(opened.store, needed_bytes, placement.limit_bytes)
     return opened
 
 
-def _columns(sample: Any) -> ColumnStore | None:
-    """Columns for items like this one, without room for any; None if they have none."""
+def _columns(make: Callable[..., ColumnStore]) -> ColumnStore | None:
+    """Columns without room for any item; None if such items have none."""
     try:
-        return ColumnStore(sample, 0)
+        return make(0)
     except Unsupported:
         return None
+
+
+def _are_of_bytes(items: Sequence[Any]) -> bool:
+    """False if pictures of the first items cannot be kept as bytes."""
+    try:
+        ColumnStore(items[0], 1, as_bytes=True).put([0] * len(items), items)
+    except NotBytes:
+        return False
+    except (Unsupported, Varies):
+        pass
+    return True
 
 
 def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
@@ -124,7 +139,13 @@ def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[R
 
 
 def placement_for(
-    *, memory_bytes: int | None, disk: bool | str | Path, key: Key | None, own_memory: bool, shared: bool
+    *,
+    memory_bytes: int | None,
+    disk: bool | str | Path,
+    key: Key | None,
+    own_memory: bool,
+    shared: bool,
+    as_bytes: bool,
 ) -> Placement:
     """What the arguments of `cached` come to here and now."""
     return Placement(
@@ -133,6 +154,7 @@ def placement_for(
         shared=shared,
         key=key,
         disk=DiskCache(default_folder() if isinstance(disk, bool) else Path(disk)),
+        as_bytes=as_bytes,
     )
 
 
@@ -154,49 +176,48 @@ def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
     ALLOWANCE.take(store, needed_bytes)
 
 
-def _on_disk(key: Key, sample: Any, opened: OpenStore, placement: Placement) -> bool:
+def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, placement: Placement) -> bool:
     """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
-    length = opened.num_items
-    total = ColumnStore.block_bytes(sample, length)
+    length, columns = opened.num_items, make(0)
+    total = columns.block_bytes(length)
     if total > placement.limit_bytes and lies_in_memory(placement.disk.folder):
         opened.notes.append(f"the cache is not kept on disk: {placement.disk.folder} lies in memory itself")
         return False
     try:
-        opened.key = key.hexdigest()
+        opened.key = f"{key.hexdigest()}-{zlib.crc32(columns.layout.encode()):08x}"
     except Unseen as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
     try:
-        layout = ColumnStore(sample, 0).layout
-        block = placement.disk.find(opened.key, layout=layout, num_items=length, num_bytes=total)
+        block = placement.disk.find(opened.key, layout=columns.layout, num_items=length, num_bytes=total)
     except DiskUnavailable as reason:
         opened.notes.append(str(reason))
         block = None
     if block is not None:
-        opened.store, opened.full = ColumnStore(sample, length, block.allocate), True
+        opened.store, opened.full = make(length, block.allocate), True
         return True
     try:
         opened.unfinished = placement.disk.unfinished(total, named=True)
     except DiskUnavailable as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
-    opened.store = ColumnStore(sample, length, opened.unfinished.block.allocate)
+    opened.store = make(length, opened.unfinished.block.allocate)
     if lies_in_memory(placement.disk.folder):
         ALLOWANCE.take(opened.store, total)
     return True
 
 
-def _spill(sample: Any, opened: OpenStore, placement: Placement, needed_bytes: int) -> None:
+def _spill(make: Callable[..., ColumnStore], opened: OpenStore, placement: Placement, needed_bytes: int) -> None:
     """Pages of a file without a name: the kernel writes them out when memory gets short."""
     length = opened.num_items
     try:
-        opened.unfinished = placement.disk.unfinished(ColumnStore.block_bytes(sample, length), named=False)
+        opened.unfinished = placement.disk.unfinished(make(0).block_bytes(length), named=False)
     except DiskUnavailable as reason:
         raise Unsupported(
             f"it would take about {size(needed_bytes)}, {size(placement.limit_bytes)} of memory may be used, "
             f"and {reason}"
         ) from None
-    opened.store = ColumnStore(sample, length, opened.unfinished.block.allocate)
+    opened.store = make(length, opened.unfinished.block.allocate)
     opened.notes.append(
         f"its items take {size(needed_bytes)}, more than the {size(placement.limit_bytes)} of memory that may be used, "
         f"so they are kept in a file in {placement.disk.folder}"

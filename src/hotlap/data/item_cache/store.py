@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, final
 
 import torch
@@ -52,9 +51,9 @@ class Store(ABC):
 class ColumnStore(Store):
     """Items that are all built alike: each leaf in one contiguous array, a batch is one gather per leaf."""
 
-    def __init__(self, sample: Any, num_items: int, allocate: Allocate = in_memory) -> None:
+    def __init__(self, sample: Any, num_items: int, allocate: Allocate = in_memory, *, as_bytes: bool = False) -> None:
         leaves, self._structure = flatten(sample)
-        self._columns = [column_for(leaf, num_items, allocate) for leaf in leaves]
+        self._columns = [column_for(leaf, num_items, allocate, as_bytes=as_bytes) for leaf in leaves]
         self.mappable = all(column.mappable for column in self._columns)
         self._batches: dict[tuple[int, torch.dtype], tuple[Structure] | None] = {}
         self.exact_items = all(column.exact_items for column in self._columns)
@@ -66,19 +65,9 @@ class ColumnStore(Store):
         """What the allocated bytes mean; equal layouts can share them."""
         return "; ".join([repr(self._structure), *(column.layout for column in self._columns)])
 
-    @staticmethod
-    def block_bytes(sample: Any, num_items: int) -> int:
-        """What an `SharedBlock` must hold for N items like `sample`."""
-        total = 0
-
-        def count(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-            nonlocal total
-            none = torch.empty((0, *shape[1:]), dtype=dtype, device="cpu")
-            total += whole_pages(prod(shape) * none.element_size())
-            return none
-
-        ColumnStore(sample, num_items, count)
-        return total
+    def block_bytes(self, num_items: int) -> int:
+        """What a `SharedBlock` must hold for N such items."""
+        return sum(whole_pages(num_items * column.item_bytes) for column in self._columns)
 
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
         """Keep copies; `Varies` for an item that does not fit."""

@@ -1,0 +1,72 @@
+"""Pictures that `ToTensor` made of bytes are kept as these bytes, whose numbers come out bit by bit; others are not."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hotlap.data import cached, resident
+from tests.unit.data.sets import BUILDS, Pictures, assert_same_epochs, epochs
+
+NUM_ITEMS = 60
+PICTURE_BYTES = 300
+OTHERS = {"a half": 0.5, "none": math.nan, "minus nothing": -0.0, "more": 2.0, "endless": math.inf, "next": 0.2 + 2e-8}
+
+
+def pictures(other: float | None = None, place: int = 50) -> Pictures:
+    def build(number: int) -> Any:
+        picture = BUILDS["picture"](number)
+        if other is not None and number == place:
+            picture[1, 2, 3] = other
+        return picture, number
+
+    return Pictures(NUM_ITEMS, build)
+
+
+def test_pictures_take_a_quarter_of_their_numbers() -> None:
+    kept = cached(pictures(), memory_bytes=NUM_ITEMS * (PICTURE_BYTES + 8))
+    assert_same_epochs(epochs(kept), epochs(pictures()))
+    assert kept.full and kept.note is None
+
+
+def test_pictures_whose_rows_are_wanted_on_a_device_stay_numbers() -> None:
+    kept = resident(pictures(), memory_bytes=NUM_ITEMS * (PICTURE_BYTES + 8))
+    epochs(kept, num_epochs=1)
+    assert kept.note is not None and "more than" in kept.note
+
+
+@pytest.mark.parametrize("place", [0, 50])
+@pytest.mark.parametrize(
+    ("other", "filled_by"),
+    [*((other, "this process") for other in OTHERS), ("a half", "others"), ("a half", "workers")],
+)
+def test_a_picture_of_other_numbers_is_kept_as_it_is(
+    other: str, filled_by: str, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotlap.data.item_cache.fill.FILL_LEAST_S", 0.0 if filled_by == "others" else math.inf)
+    monkeypatch.setattr("hotlap.data.item_cache.fill.usable_cores", lambda: 2)
+    ours, plain = cached(pictures(OTHERS[other], place)), pictures(OTHERS[other], place)
+    settings: dict[str, Any] = {"shuffle": False, "num_workers": int(filled_by == "workers")}
+    assert_same_epochs(epochs(ours, **settings), epochs(plain, **settings))
+    assert ours.full and ours.note is None
+
+
+@pytest.mark.parametrize("other", [None, 0.5])
+def test_pictures_are_found_again_on_disk(other: float | None, tmp_path: Path) -> None:
+    epochs(cached(pictures(other), disk=tmp_path), shuffle=False)
+    again = cached(pictures(other), disk=tmp_path)
+    assert_same_epochs(epochs(again, shuffle=False), epochs(pictures(other), shuffle=False))
+    assert again.full and again.warm and again.note is None
+    (file,) = tmp_path.glob("*.cache")
+    assert (file.stat().st_size > NUM_ITEMS * 4 * PICTURE_BYTES) == (other is not None)
+
+
+def test_every_byte_becomes_the_number_that_torch_makes_of_it() -> None:
+    def build(number: int) -> Any:
+        return torch.arange(256, dtype=torch.uint8).to(torch.float32).div(255)
+
+    kept = cached(Pictures(20, build), memory_bytes=20 * 256)
+    assert_same_epochs(epochs(kept), epochs(Pictures(20, build)))
+    assert kept.full and kept.note is None
