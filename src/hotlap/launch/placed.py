@@ -187,6 +187,8 @@ class Placed:
                 self._count += 1
                 order = replace(self._order, plans=tuple(plans), limit_s=limit_s)
                 jobs.append(_Job(self._backend, self._folder / f"{self._count:04d}", order))
+                if self._machine is None:
+                    jobs[-1].submit()  # what is refused now would be later
             yield jobs
         finally:
             for job in jobs:
@@ -224,15 +226,20 @@ class _Job:
         self.order = order
         self._limit_s = order.limit_s + order.timeout_s + _BESIDE_S
         self._num_lost = 0
+        self._job: str | None = None
         self._over_at: float | None = None
         self._silent_at: float | None = None
         self.brought: Brought | None = None
         self.failure: str | None = None
         """Why it brought nothing."""
         save(order, folder / ORDER)
-        self._submit()
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """Place it.
+
+        Raises:
+            UserError: it is not accepted.
+        """
         command = (sys.executable, "-m", "hotlap.cli.node", str(self._folder))
         self._job = self._backend.submit(command, self._folder, limit_s=self._limit_s)
         (self._folder / JOB).write_text(self._job, encoding="utf-8")
@@ -253,20 +260,18 @@ class _Job:
         """Where does it stand? One that was lost is placed again.
 
         Raises:
-            UserError: the scheduler has been silent for long, or does not take it again.
+            UserError: the scheduler has been silent for long, or has not taken it.
         """
         if self.is_over():
             return
-        state, word = self._backend.state(self._job)
+        state, word = (State.LOST, "") if self._job is None else self._backend.state(self._job)
+        if state is State.LOST and self._num_lost < _MOST_LOST:
+            state, word = self._placed_again()
         self._silent_at = (self._silent_at or now) if state is State.SILENT else None
         if state is State.SILENT:
             self._await_answer(word, now)
         elif state in (State.WAITING, State.RUNNING):
             self._over_at = None
-        elif state is State.LOST and self._num_lost < _MOST_LOST:
-            self._num_lost += 1
-            (self._folder / BEGUN).unlink(missing_ok=True)
-            self._submit()
         else:
             self._over_at = self._over_at or now
             if now - self._over_at >= _LATE_S:
@@ -275,17 +280,28 @@ class _Job:
                     f"{self._folder}.{_said(self._folder)}"
                 )
 
+    def _placed_again(self) -> tuple[State, str]:
+        """A scheduler that has just been started anew may not take jobs yet."""
+        (self._folder / BEGUN).unlink(missing_ok=True)
+        known = self._job is not None
+        try:
+            self.submit()
+        except UserError as error:
+            return State.SILENT, str(error).rstrip(".")
+        self._num_lost += known
+        return State.WAITING, ""
+
     def _await_answer(self, word: str, now: float) -> None:
         assert self._silent_at is not None
         if now - self._silent_at >= _SILENT_S:
             raise UserError(
-                f"{self._backend.name} has not answered for {_SILENT_S / 60:.0f} minutes ({word}). When it does, the "
-                "same command goes on from here."
+                f"{self._backend.name} has taken or answered nothing for {_SILENT_S / 60:.0f} minutes ({word}). When "
+                "it does, the same command goes on from here."
             )
 
     def close(self) -> None:
         """Nobody waits for it any more."""
-        if self.brought is None:
+        if self.brought is None and self._job is not None:
             self._backend.cancel(self._job)
         (self._folder / JOB).unlink(missing_ok=True)
 

@@ -125,7 +125,8 @@ def _script(command: Sequence[str], printed: Path, environ: Mapping[str, str], *
         (
             f"unset {' '.join(_OF_RAY)}",
             *(f"export {name}={shlex.quote(environ[name])}" for name in names),
-            f"exec timeout --kill-after={_GRACE_S} {math.ceil(limit_s)} {shlex.join(command)} "
+            # In the foreground, for a group of its own would outlive its node: Ray ends that of the entrypoint.
+            f"exec timeout --foreground --kill-after={_GRACE_S} {math.ceil(limit_s)} {shlex.join(command)} "
             f">>{shlex.quote(str(printed))} 2>&1",
             "",
         )

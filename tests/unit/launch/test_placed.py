@@ -26,6 +26,7 @@ class Cluster:
         self.wait_s = wait_s
         self.clock = 0.0
         self.out_of_reach_until = 0.0
+        self.closed_until = 0.0
         self.jobs: dict[str, tuple[Path, float]] = {}
         self.cancelled: list[str] = []
         self.machine: Machine = MACHINE
@@ -41,6 +42,8 @@ class Cluster:
                 save(Brought(machine=self.machine, runs=runs, refused=refused), folder / BROUGHT)
 
     def submit(self, command: object, folder: Path, *, limit_s: float) -> str:
+        if self.clock < self.closed_until:
+            raise UserError("Connection refused.")
         job = str(len(self.jobs) + 1)
         self.jobs[job] = folder, self.clock + self.wait_s
         (folder / "printed").write_text("No module named hotlap\n")
@@ -134,10 +137,31 @@ def test_a_scheduler_that_is_started_anew_is_waited_for(tmp_path: Path) -> None:
     assert len(cluster.jobs) == 1, "its jobs go on meanwhile"
 
 
+def test_a_scheduler_that_takes_no_jobs_for_some_minutes_is_waited_for_amid_a_study_only(tmp_path: Path) -> None:
+    cluster = Cluster(lambda number: "lost" if number == 2 else "done")
+    with placed(cluster, tmp_path) as runs:
+        runs.machine()
+        for _ in range(2):
+            cluster.closed_until = cluster.clock + 300.0
+            assert [run.status for run in runs([PLAN], limit_s=10.0)] == [Status.COMPLETE]
+    assert len(cluster.jobs) == 4
+    cluster.closed_until = 1e6
+    with placed(cluster, tmp_path) as runs, pytest.raises(UserError, match=r"^Connection refused\.$"):
+        runs.machine()
+    with placed(Cluster(), tmp_path) as runs:
+        runs.machine()
+        runs._backend.closed_until = 1e6  # type: ignore[attr-defined]
+        with pytest.raises(UserError, match=r"taken or answered nothing for 15 minutes \(Connection refused\)"):
+            runs([PLAN], limit_s=10.0)
+
+
 def test_a_scheduler_that_never_answers_again_ends_the_study_until_it_does(tmp_path: Path) -> None:
     cluster = Cluster(lambda number: "silent")
     cluster.out_of_reach_until = 1e6
-    with placed(cluster, tmp_path) as runs, pytest.raises(UserError, match=r"slurm has not answered for 15 minutes"):
+    with (
+        placed(cluster, tmp_path) as runs,
+        pytest.raises(UserError, match=r"slurm has taken or answered nothing for 15 minutes"),
+    ):
         runs.machine()
     assert cluster.clock < 1000.0
 
