@@ -22,7 +22,7 @@ from hotlap.predict.precision import matrix_rate, parse
 from hotlap.record import Interval
 
 INSIDE = 0.82
-KINDS = ("lanes", "other")
+KINDS = ("lanes", "full", "half")
 ONE_ARCHITECTURE = 0.05
 """Not fitted: equal steps of a card on two machines (RTX 2080 Ti) differ by 0.08 in the median, most where the host has
 a say, and pairs of one architecture in one table by 0.02."""
@@ -75,14 +75,22 @@ class Pair:
         return device(self.here.device), device(self.there.device)
 
     @property
-    def batches(self) -> float:
-        """Logarithm of the batch there over that here."""
-        return log(self.there.batch / self.here.batch)
+    def scale(self) -> float:
+        """What the spread of its kind is multiplied with."""
+        if self.kind in ("same", "lanes"):
+            return 1.0
+        faster = self.here.step_s / self.here.batch / (self.there.step_s / self.there.batch)
+        return sqrt(abs(log(faster) - self.error))
 
-    def missing(self, sigma: float = 0.0) -> float:
-        """Standard deviations that the interval lacks on the side of the truth, beside draws and `sigma`."""
-        half = half_width(self.halves[self.error < 0], sigma)
-        return max(0.0, self.error**2 - half**2) ** 0.5 / prediction.HALF
+    def missing(self) -> float:
+        """Standard deviations that the interval of the draws lacks on the side of the truth."""
+        return max(0.0, self.error**2 - self.halves[self.error < 0] ** 2) ** 0.5 / prediction.HALF
+
+    def widened(self, table: dict[str, float]) -> tuple[float, float]:
+        """Half intervals below and above, as `prediction` widens those of the draws."""
+        spread = prediction.HALF * table[self.kind] * self.scale
+        below, above = (max(prediction.LEAST_WIDTH, hypot(half, spread)) for half in self.halves)
+        return below, above
 
 
 class _Asked(dict[str, float]):
@@ -120,19 +128,13 @@ def _plain_rate(point: Point) -> float:
 
 
 def spread(found: Sequence[Pair]) -> dict[str, float]:
-    """Kind -> its spread at equal batches; "batch": what another batch adds on another architecture, for each factor of
-    e. Within one architecture, pairs whose batches differ twofold are off by no more than others."""
+    """Kind -> its spread."""
     table = {"same": ONE_ARCHITECTURE}
     for kind in KINDS:
-        equal = [one.missing() for one in found if one.kind == kind and not one.batches]
-        table[kind] = float(np.quantile(equal, INSIDE)) if equal else 0.15
-    other = [one.missing(table[one.kind]) / abs(one.batches) for one in found if one.batches and one.kind != "same"]
-    return table | {"batch": float(np.quantile(other, INSIDE)) if other else 0.1}
-
-
-def half_width(half: float, sigma: float) -> float:
-    """As `prediction` widens the half interval of the draws."""
-    return hypot(half, prediction.HALF * sigma)
+        # Devices of one speed say nothing of how the spread grows with it.
+        lacks = [one.missing() / max(one.scale, 0.05) for one in found if one.kind == kind]
+        table[kind] = float(np.quantile(lacks, INSIDE)) if lacks else 0.15
+    return table
 
 
 def halved() -> Iterator[tuple[Point, Point, Interval]]:
@@ -150,7 +152,7 @@ def halved() -> Iterator[tuple[Point, Point, Interval]]:
 def halves() -> dict[str, float]:
     """Source and precision of the measured step -> the spread that half precision adds."""
     missing: dict[str, list[float]] = {}
-    with patch.dict(prediction.SPREAD, {"halves": 0.0, "halves of lanes": 0.0}):
+    with patch.dict(prediction.SPREAD, {"halved": 0.0, "halved lanes": 0.0}):
         for here, there, step_s in halved():
             error = log(step_s.mid / there.step_s)
             half = log(step_s.mid / step_s.low) if error > 0 else log(step_s.high / step_s.mid)

@@ -11,7 +11,7 @@ fitted: for each device (architecture, source) that is predicted, by pairs that 
 
 import json
 from collections.abc import Callable, Sequence
-from math import hypot, log
+from math import log
 from pathlib import Path
 
 import calibrate
@@ -24,7 +24,6 @@ from hotlap.predict import Workload, forecast
 
 RESULTS = Path(__file__).with_name("results") / "judge.json"
 NEW = frozenset({"ga100", "ga102", "ada", "hopper"})
-LEAST_HALF = 0.02
 SPLITS: dict[str, Callable[[Point], str]] = {
     "device": lambda point: point.device,
     "architecture": lambda point: calibrate.device(point.device).family,
@@ -100,13 +99,7 @@ def widened(found: Sequence[Pair], part: Callable[[Point], str]) -> list[tuple[f
         for name in {part(one.there) for one in found}
     }
 
-    def halves(one: Pair) -> tuple[float, float]:
-        table = spreads[part(one.there)]
-        sigma = hypot(table[one.kind], 0.0 if one.kind == "same" else table["batch"] * one.batches)
-        below, above = (max(LEAST_HALF, calibrate.half_width(half, sigma)) for half in one.halves)
-        return below, above
-
-    return [halves(one) for one in found]
+    return [one.widened(spreads[part(one.there)]) for one in found]
 
 
 def not_told() -> dict[str, float]:

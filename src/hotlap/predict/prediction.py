@@ -25,10 +25,11 @@ HALF = 1.2816
 # measured ones (1.6, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths of them.
 UNMODELLED = 1.3
 UNMEASURED_SIGMA = 0.45
-# Standard deviation of the logarithm that a pair of devices adds (of one architecture, both on FP32 lanes, or any
-# other); another batch on another architecture, for each factor of e; and half precision, where the measured step had
-# TF32, or ran on lanes (benchmarks/predict/calibrate.py).
-SPREAD = {"same": 0.05, "lanes": 0.16, "other": 0.09, "batch": 0.14, "halves": 0.13, "halves of lanes": 0.3}
+# Standard deviation of the logarithm that a pair of devices adds: of one architecture; both on FP32 lanes; and for any
+# other, in FP32 or TF32 and in half precision, times the root of the logarithm of how much faster one is, as of many
+# small differences that add up. And what half precision adds where the measured step had TF32, or ran on lanes
+# (benchmarks/predict/calibrate.py).
+SPREAD = {"same": 0.05, "lanes": 0.17, "full": 0.11, "half": 0.24, "halved": 0.13, "halved lanes": 0.3}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
@@ -214,22 +215,30 @@ def _one_device(question: _Question) -> tuple[Parts, Array, float]:
     if here == target and workload.precision is question.precision and question.factor == 1:
         # The same model of device: what was measured is the answer, but for another machine around it.
         there_s = np.full_like(there_s, question.measured_step_s)
-    return parts, there_s, _spread(question, here)
+    faster = question.measured_step_s * question.factor / float(np.median(there_s))
+    return parts, there_s, _spread(question, here, faster)
 
 
-def _spread(question: _Question, here: Device) -> float:
-    """Standard deviation of the logarithm that this pair of devices, precisions and batches adds."""
+def _spread(question: _Question, here: Device, faster: float) -> float:
+    """Standard deviation of the logarithm that this pair of devices and precisions adds.
+
+    Arguments:
+        faster: how many times as fast as here an item is there.
+    """
     there, measured_in, tf32 = question.target, question.workload.precision, question.workload.matmul_tf32 is not False
     here_on_lanes, there_on_lanes = (
         matrix_rate(device, precision, tf32=tf32) < 1.1 * device.fp32
         for device, precision in ((here, measured_in), (there, question.precision))
     )
-    alike = here.family == there.family
-    pair = SPREAD["same" if alike else "lanes" if here_on_lanes and there_on_lanes else "other"]
-    halves = 0.0
-    if measured_in.mixed != question.precision.mixed:
-        halves = SPREAD["halves of lanes" if here_on_lanes else "halves"]
-    return math.hypot(pair, halves, 0.0 if alike else SPREAD["batch"] * math.log(question.factor))
+    if here.family == there.family:
+        pair = SPREAD["same"]
+    elif here_on_lanes and there_on_lanes:
+        pair = SPREAD["lanes"]
+    else:
+        pair = SPREAD["half" if question.precision.mixed else "full"] * math.sqrt(abs(math.log(faster)))
+    if measured_in.mixed == question.precision.mixed:
+        return pair
+    return math.hypot(pair, SPREAD["halved lanes" if here_on_lanes else "halved"])
 
 
 def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:
