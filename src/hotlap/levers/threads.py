@@ -50,12 +50,13 @@ class Threads(Lever):
         return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Half of the arithmetic: what waking threads for nothing was seen to cost at most. All of it where others use
-        the cores as well, and a thread without one keeps the others waiting: 7.5x was seen beside one program."""
+        """Half of the arithmetic: what waking threads for nothing was seen to cost at most. All of it with fewer
+        threads where others use the cores: one without keeps the others waiting (7.5x was seen beside one program)."""
         phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
         all_s = sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
         crowded = run.cpu is not None and (run.cpu.disturbed or bool(run.cpu.neighbours))
-        return all_s if crowded else all_s / 2
+        fewer = run.num_threads is not None and self.count < run.num_threads
+        return all_s if crowded and fewer else all_s / 2
 
     def install(self, patch: Patch) -> None:
         """From the next operator on."""

@@ -11,7 +11,7 @@ from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.fused_optimizer import FusedOptimizer
 from hotlap.levers.huge_pages import HugePages
 from hotlap.levers.threads import Threads
-from hotlap.record import Phase, Run
+from hotlap.record import CpuUse, Phase, Run
 from hotlap.source import AddArgument, InsertAfterImports, WrapStatement
 from tests.sample_runs import SCRIPT, SHA, machine, optimizer, run_with, site
 
@@ -35,6 +35,15 @@ def test_threads_tries_one_a_quarter_half_and_all_but_what_is_set(
     run = replace(run_with(), num_threads=now)
     found = Threads.candidates(run, replace(machine(), usable_cores=usable))
     assert [lever.count for lever in found] == counts
+
+
+def test_threads_may_save_all_arithmetic_where_others_use_the_cores_and_fewer_would_do() -> None:
+    phases = {Phase.FORWARD: 0.004, Phase.BACKWARD: 0.004, Phase.OTHER: 0.002}
+    alone = replace(run_with(phases=phases), num_threads=2)
+    crowded = replace(alone, cpu=CpuUse(usable_cores=4.0, main=1.0, others=0.0, runnable=2.0, throttled=0.0))
+    assert Threads(count=1).saves_at_most_s(alone, ()) == pytest.approx(0.004)
+    assert Threads(count=1).saves_at_most_s(crowded, ()) == pytest.approx(0.008)
+    assert Threads(count=4).saves_at_most_s(crowded, ()) == pytest.approx(0.004)
 
 
 def test_threads_is_one_line_behind_the_imports() -> None:
