@@ -17,9 +17,11 @@ from hotlap.levers.bf16_autocast import Bf16Autocast
 from hotlap.levers.compile import Compile
 from hotlap.levers.lever import Lever
 from hotlap.levers.workers import Workers
+from hotlap.predict import Kind, Stage
 from hotlap.record import Phase, Run, Status
 from hotlap.source import patch
 from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps, median_ms, run_command, run_script
+from tests.e2e.test_predict import work_of
 from tests.sample_runs import machine
 
 pytestmark = pytest.mark.e2e
@@ -32,8 +34,15 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 @needs("lightning")
 def test_lightnings_trainer_and_its_validation(launcher: Launcher, tmp_path: Path) -> None:
-    found = run_script(launcher, "lightning_fit.py", steps=50)
-    assert found.status is Status.COMPLETE, found.output
+    command = (sys.executable, str(SCRIPTS / "lightning_fit.py"))
+    # It ends, and is traced, within an epoch of twenty steps: a validation is no part of the step.
+    found = run_command(launcher, *command, steps=45, watches=("workload",))
+    work = work_of(found)
+    assert work.parameter_bytes == (8 + 1) * 4
+    # One product forward, and one for the gradient of its weights.
+    assert work.flop == 2 * 2 * 4 * 8
+    assert work.batch_bytes == 4 * (8 + 1) * 4
+    assert {one.stage for one in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
     assert set(found.num_updates) == {1}
     assert set(found.num_samples) == {4}
     assert median_ms(found, Phase.OPTIMIZER) + median_ms(found, Phase.FORWARD) + median_ms(found, Phase.OTHER) >= 5.0
@@ -46,8 +55,14 @@ def test_lightnings_trainer_and_its_validation(launcher: Launcher, tmp_path: Pat
 
 @needs("transformers", "accelerate")
 def test_hugging_faces_trainer_with_accumulation(launcher: Launcher, tmp_path: Path) -> None:
-    found = run_script(launcher, "transformers_train.py", steps=30, warmup=5)
-    assert found.status is Status.COMPLETE, found.output
+    command = (sys.executable, str(SCRIPTS / "transformers_train.py"))
+    found = run_command(launcher, *command, steps=30, warmup=5, watches=("workload",))
+    work = work_of(found)
+    assert work.batch_bytes == 2 * 2 * 4 * 16 * 8, "two batches of tokens and labels"
+    attention = [one for one in work.operators if one.kind is Kind.ATTENTION]
+    assert sum(one.count for one in attention) == 2 * 2, "forward and backward, of each of two batches"
+    # Each of two batches: the layer's products, attention and head, three times over with the gradients.
+    assert work.flop == pytest.approx(2 * 3 * 4 * 16 * 2 * (12 * 16 * 16 + 2 * 16 * 16 + 16 * 50), rel=0.1)
     assert set(found.num_updates) == {1}
     assert set(found.num_samples) == {8}, "two batches of four"
     for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER):

@@ -1,7 +1,6 @@
 """Real commands under `hotlap predict`: whatever marks a step, one of them comes back as operators."""
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,11 +28,6 @@ for _ in range(40):
     loss.backward()
     optimizer.step()
 """
-
-
-def needs(*names: str) -> pytest.MarkDecorator:
-    missing = [name for name in names if find_spec(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)} (--group frameworks)")
 
 
 def traced(launcher: Launcher, *command: str) -> tuple[Run, Workload]:
@@ -119,26 +113,6 @@ def test_autocast_for_a_gpu_that_is_not_here_is_known(forks: Forks, tmp_path: Pa
     for enabled, known in (("True", Precision.BF16), ("False", None)):
         _, work = traced_in_fork(forks, script, enabled)
         assert (work.precision, work.autocast) == (Precision.FP32, known)
-
-
-@needs("lightning")
-def test_lightnings_trainer(launcher: Launcher) -> None:
-    _, work = traced(launcher, "lightning_fit.py")
-    assert work.parameter_bytes == (8 + 1) * 4
-    # One product forward, and one for the gradient of its weights.
-    assert work.flop == 2 * 2 * 4 * 8
-    assert work.batch_bytes == 4 * (8 + 1) * 4
-    assert {one.stage for one in work.operators} == {Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMIZER}
-
-
-@needs("transformers", "accelerate")
-def test_hugging_faces_trainer(launcher: Launcher) -> None:
-    _, work = traced(launcher, "transformers_train.py")
-    assert work.batch_bytes == 2 * 2 * 4 * 16 * 8, "two batches of tokens and labels"
-    attention = [one for one in work.operators if one.kind is Kind.ATTENTION]
-    assert sum(one.count for one in attention) == 2 * 2, "forward and backward, of each of two batches"
-    # Each of two batches: the layer's products, attention and head, three times over with the gradients.
-    assert work.flop == pytest.approx(2 * 3 * 4 * 16 * 2 * (12 * 16 * 16 + 2 * 16 * 16 + 16 * 50), rel=0.1)
 
 
 def test_a_compiled_model_is_traced_as_it_was_written(forks: Forks) -> None:
