@@ -79,7 +79,7 @@ def test_every_variant_resizes_as_pil(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "core", lambda: native.Core(module, variant, "", views=False))
         render([made, made.copy()], num_threads=2)
-    assert not made._is_pending() and made == crop(image).resize(after, resample)
+    assert not made._resample and made == crop(image).resize(after, resample)
 
 
 def test_nobody_changes_the_bytes_that_others_share() -> None:

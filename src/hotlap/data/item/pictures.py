@@ -20,80 +20,67 @@ _FLIPS = (0, 1)
 
 @final
 class LazyPicture(Image.Image):
-    """Copies and parts of it share the bytes, which nobody changes: who wants to change them gets an image of PIL's."""
+    """Copies and parts of it share the bytes, which nobody changes: it becomes an image of PIL's own when a method of
+    PIL's other than these asks for one (`im`)."""
 
-    _image: Any = None
-    """PIL's own, from when it was asked for."""
-
-    def __init__(
-        self, pixels: Any, info: dict[Any, Any], *, box: Any = None, size: Any = None, resample: int = 0, flips: int = 0
-    ) -> None:
-        """The part `box` of (H, W, C) `pixels`, then resized, then turned over (bit 0: left to right, 1: top to
-        bottom)."""
+    def __init__(self, pixels: Any, info: dict[Any, Any], *, box: Any, size: Any, resample: int, flips: int) -> None:
+        """The part `box` of (H, W, C) `pixels`, then resized if `resample` is not 0, then turned over (bit 0: left to
+        right, 1: top to bottom)."""
         super().__init__()
-        self.info = info
-        self._take(pixels, box or (0, 0, pixels.shape[1], pixels.shape[0]), resample, flips)
+        for name in ("im", "_im"):  # of Pillow before 11, and since then
+            self.__dict__.pop(name, None)
+        self.info = dict(info)
+        self._pixels, self._box, self._resample, self._flips = pixels, box, resample, flips
         self._mode = "L" if pixels.shape[2] == 1 else "RGB"
-        self._size = size or (self._box[2] - self._box[0], self._box[3] - self._box[1])
+        self._size = size
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         return Image.Image
 
-    @property
-    def im(self) -> Any:
-        """The image in C, as PIL's own methods ask for it."""
-        if self._image is None:
-            self._image = Image.frombytes(self._mode, self._size, self._bytes()).im
-        return self._image
-
-    @im.setter
-    def im(self, image: Any) -> None:
-        self._image = image
-
-    _im = im
-    """Its name inside of PIL, since 11."""
+    def __getattr__(self, name: str) -> Any:
+        if name in ("im", "_im"):
+            return getattr(self._pils_own(), name)
+        raise AttributeError(name)
 
     def crop(self, box: Any = None) -> Any:
         """As PIL's."""
         left, top, right, bottom = map(round, box or (0, 0, *self._size))
-        inside = 0 <= left < right <= self._size[0] and 0 <= top < bottom <= self._size[1]
-        if self._image is not None or not inside:
-            return super().crop(box)
-        if self._is_pending():
-            render([self])
+        if not (0 <= left < right <= self._size[0] and 0 <= top < bottom <= self._size[1]):
+            return self._pils_own().crop(box)
+        render([self])
         x, y = self._box[:2]
-        return LazyPicture(self._pixels, dict(self.info), box=(x + left, y + top, x + right, y + bottom))
+        return self._but(box=(x + left, y + top, x + right, y + bottom), size=(right - left, bottom - top))
 
     def resize(self, size: Any, resample: Any = None, box: Any = None, reducing_gap: Any = None) -> Any:
         """As PIL's."""
-        resample = _BICUBIC if resample is None else resample
-        usual = resample in (_BILINEAR, _BICUBIC) and box is None and reducing_gap is None
-        if self._image is not None or not usual or any(type(length) is not int or length < 1 for length in size):
-            return super().resize(size, resample, box, reducing_gap)
-        if self._is_pending():
-            render([self])
-        return LazyPicture(self._pixels, dict(self.info), box=self._box, size=tuple(size), resample=int(resample))
+        usual = resample in (None, _BILINEAR, _BICUBIC) and box is None and reducing_gap is None
+        if not usual or any(type(length) is not int or length < 1 for length in size):
+            return self._pils_own().resize(size, resample, box, reducing_gap)
+        render([self])
+        return self._but(size=tuple(size), resample=_BICUBIC if resample is None else int(resample))
 
     def transpose(self, method: Any) -> Any:
         """As PIL's."""
-        return super().transpose(method) if self._image is not None or method not in _FLIPS else self._like(1 << method)
+        if method not in _FLIPS:
+            return self._pils_own().transpose(method)
+        return self._but(flips=self._flips ^ 1 << method)
 
     def copy(self) -> Any:
         """As PIL's."""
-        return super().copy() if self._image is not None else self._like(0)
+        return self._but()
 
     def tobytes(self, encoder_name: str = "raw", *args: Any) -> bytes:
         """As PIL's."""
-        if self._image is not None or encoder_name != "raw" or args:
-            return super().tobytes(encoder_name, *args)
-        made: bytes = self._bytes().tobytes()
+        made: bytes = (
+            self._bytes().tobytes()
+            if encoder_name == "raw" and not args
+            else self._pils_own().tobytes(encoder_name, *args)
+        )
         return made
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        if self._image is not None:
-            return super().__array_interface__
         pixels = self._bytes()
         shape = pixels.shape if self._mode == "RGB" else pixels.shape[:2]
         return {"shape": shape, "typestr": "|u1", "version": 3, "data": pixels}
@@ -101,57 +88,63 @@ class LazyPicture(Image.Image):
     def __reduce__(self) -> Any:
         return picture, (self._mode, self._size, self.tobytes(), None, self.info)
 
-    def _like(self, flips: int) -> "LazyPicture":
-        return LazyPicture(self._pixels, dict(self.info), box=self._box, size=self._size, resample=self._resample,
-                           flips=self._flips ^ flips)  # fmt: skip
-
-    def _is_pending(self) -> bool:
-        """It is more than a part of its bytes: a resize of what is turned over is not the same turned over."""
-        return bool(self._resample or self._flips)
-
-    def _take(self, pixels: Any, box: Any, resample: int = 0, flips: int = 0) -> None:
-        self._pixels, self._box, self._resample, self._flips = pixels, box, resample, flips
+    def _but(self, **other: Any) -> "LazyPicture":
+        own = {"box": self._box, "size": self._size, "resample": self._resample, "flips": self._flips}
+        return LazyPicture(self._pixels, self.info, **own | other)
 
     def _bytes(self) -> Any:
         """(H, W, C), one after the other, not to be written to."""
-        if self._is_pending():
-            render([self])
+        render([self])
         left, top, right, bottom = self._box
         pixels = np.ascontiguousarray(self._pixels[top:bottom, left:right])
         pixels.flags.writeable = False
         return pixels
+
+    def _pils_own(self) -> Any:
+        """This object, which is one of PIL's from now on."""
+        own = vars(picture(self._mode, self._size, self._bytes(), None, self.info))
+        vars(object)["__class__"].__set__(self, Image.Image)
+        self.__dict__.clear()
+        self.__dict__.update(own)
+        return self
 
 
 def lazy_picture(mode: str, size: tuple[int, int], data: Any, info: dict[Any, Any]) -> Any:
     """The image of these bytes; None where it cannot be a lazy one."""
     if mode not in ("L", "RGB") or min(size) < 1 or _columns_first() is None:
         return None
-    return LazyPicture(np.frombuffer(data, np.uint8).reshape(size[1], size[0], -1), info)
+    pixels = np.frombuffer(data, np.uint8).reshape(size[1], size[0], -1)
+    return LazyPicture(pixels, info, box=(0, 0, *size), size=size, resample=0, flips=0)
 
 
 def render(values: Iterable[Any], *, num_threads: int = 1, columns_first: bool | None = None) -> None:
-    """Do what is pending for the lazy pictures among these values.
+    """Resize and turn over the lazy pictures among these values, where that is to be done: to be parts of bytes again,
+    as which they are cropped and resized. (A resize of what is turned over is not the same turned over.)
 
     Arguments:
         num_threads: that do it, each a picture at a time.
         columns_first: see `_columns_first`; None: as it is with this Pillow.
     """
-    columns_first = _columns_first() if columns_first is None else columns_first
-    pictures = [one for one in values if type(one) is LazyPicture and one._image is None and one._is_pending()]
+    pictures = [one for one in values if type(one) is LazyPicture and (one._resample or one._flips)]
+    if not pictures:
+        return
+    first = _columns_first() if columns_first is None else columns_first
     made = [np.empty((one.height, one.width, one._pixels.shape[2]), np.uint8) for one in pictures]
-    jobs = []
+    core().module.resample([_job(one, to, first) for one, to in zip(pictures, made, strict=True)], num_threads)
     for one, to in zip(pictures, made, strict=True):
-        left, top, right, bottom = one._box
-        fewer_columns, fewer_rows = right - left - one.width, bottom - top - one.height
-        # From which difference on is not told there; it was found by trying 1,376 sizes.
-        first = bool(columns_first) and fewer_rows > max(0, 2 * fewer_columns)
-        turned = one._flips & 1 > 0, one._flips & 2 > 0
-        address, channels = one._pixels.ctypes.data, one._pixels.shape[2]
-        jobs.append((address, one._pixels.shape[1], one._box, one.size, channels, one._resample or _BILINEAR, first,
-                     *turned, to.ctypes.data))  # fmt: skip
-    core().module.resample(jobs, num_threads)
-    for one, to in zip(pictures, made, strict=True):
-        one._take(to, (0, 0, one.width, one.height))
+        one._pixels, one._box, one._resample, one._flips = to, (0, 0, *one._size), 0, 0
+
+
+def _job(one: LazyPicture, to: Any, columns_first: bool | None) -> tuple[Any, ...]:
+    """`ResampleTuple` of native/module.cpp."""
+    left, top, right, bottom = one._box
+    fewer_columns, fewer_rows = right - left - one.width, bottom - top - one.height
+    # From which difference on is not told there; it was found by trying 1,376 sizes.
+    first = bool(columns_first) and fewer_rows > max(0, 2 * fewer_columns)
+    turned = bool(one._flips & 1), bool(one._flips & 2)
+    pixels, resample = one._pixels, one._resample or _BILINEAR
+    return (pixels.ctypes.data, pixels.shape[1], one._box, one._size, pixels.shape[2], resample, first, *turned,
+            to.ctypes.data)  # fmt: skip
 
 
 @cache
@@ -169,7 +162,6 @@ _TRIED = (
     ((90, 40), (0, 3, 77, 33), (50, 64), _BILINEAR),
     ((40, 90), (1, 0, 30, 88), (47, 42), _BICUBIC),
     ((33, 35), (2, 2, 20, 30), (18, 28), _BILINEAR),
-    ((300, 20), (0, 0, 300, 20), (7, 5), _BILINEAR),
     ((20, 300), (0, 0, 20, 300), (7, 5), _BICUBIC),
 )
 """(size, box, size after it, filter): shrunk and enlarged, in one way and in both, and not at all."""
