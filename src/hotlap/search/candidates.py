@@ -15,6 +15,10 @@ from hotlap.units import percent
 # A lever whose bound is below this part of the step cannot reach the line.
 _LEAST_SHARE = 1 - 1 / LEAST_GAIN
 
+# A lever of the loaders that brought nothing is tried again once the step is so many times shorter: what it saves is
+# that much more of it. (`late` hardly shows beside decoding, which a cached prefix takes away.)
+_MUCH_SHORTER = 1.5
+
 # Arms that are switched within one process at most, beside the base: the blocks of each get rarer with their number.
 _MOST_SWITCHED = 5
 # Arms that share the base of a heat at most, each a process of its own: they share its start and its steps, and wait
@@ -164,7 +168,7 @@ class Candidates:
     def open(self) -> list[Candidate]:
         """What was not tried and is worth it, the most promising first."""
         profile = self.profile()
-        tried = {key(trial.levers) for trial in self._trials()}
+        tried = {key(trial.levers) for trial in self._trials() if not self._is_outdated(trial)}
         found = []
         for lever in self._not_rejected():
             bound_s = self._bound_s(lever, profile)
@@ -261,6 +265,14 @@ class Candidates:
         waits = (one.kind == "screening" for one in together)
         return self._was_accepted(lever.spec()) or any(in_vain) or any(waits)
 
+    def _is_outdated(self, trial: Trial) -> bool:
+        """It brought nothing, on top of less, and the step is much shorter now."""
+        in_vain = trial.kind == "lever" and not (trial.accepted or trial.runs or trial.failure or trial.one_time_s)
+        since = [one for one in self._trials() if one.accepted and not set(_names(one.levers)) <= _seen_by(trial)]
+        shorter = math.fsum(map(_log_seen, since)) >= math.log(_MUCH_SHORTER)
+        of_loaders = all(levers.by_name(name).scope is Scope.LOADER for name in _names(trial.levers))
+        return in_vain and of_loaders and not _may_gain(trial) and shorter
+
     def _best_speed(self, name: str) -> float:
         """Of the settings of this lever that were tried, as a factor; 1 where none was."""
         alone = (trial.seen for trial in self._trials() if _names(trial.levers) == [name])
@@ -292,6 +304,11 @@ class Candidates:
 
 def _names(stack: Stack) -> list[str]:
     return [str(spec["name"]) for spec in stack]
+
+
+def _seen_by(trial: Trial) -> set[str]:
+    """Names of the levers that its runs had."""
+    return {*_names(trial.on_top_of), *_names(trial.levers)}
 
 
 def _log_seen(trial: Trial) -> float:

@@ -151,6 +151,17 @@ def test_another_setting_of_what_is_accepted_is_not_offered_nor_is_it_stacked(kn
     assert names(candidates(replace(other_setting, accepted=True)).open()) == [["b"]]
 
 
+def test_what_showed_no_gain_is_tried_again_once_the_step_is_much_shorter(known: list[type[Lever]]) -> None:
+    known += [lever("a", saves=0.4), lever("b", saves=0.3, scope_=Scope.LOADER), lever("c", saves=0.3)]
+    in_vain = trial("b", speedup=1.01)
+    other = trial("c")
+    assert names(candidates(in_vain, other, trial("a", speedup=1.2, accepted=True)).open()) == []
+    shorter = trial("a", speedup=2.0, accepted=True)
+    assert names(candidates(in_vain, other, shorter).open()) == [["b"]], "c is no lever of the loaders"
+    assert names(candidates(in_vain, other, shorter, trial("b", on_top_of=("a",))).open()) == []
+    assert names(candidates(trial("b", failure=Failure.CRASHED), other, shorter).open()) == []
+
+
 def test_alternatives_are_levers_that_there_are() -> None:
     assert {name for group in ALTERNATIVES for name in group} <= {kind.name for kind in levers.ALL}
 
