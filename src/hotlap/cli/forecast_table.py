@@ -39,6 +39,8 @@ class Shown:
     rows: tuple[Row, ...]
     steps_per_epoch: int | None
     """Of today's batch; None: not known."""
+    precision: str | None = None
+    """That the predicted step computes in; None: the script's own."""
 
     def device(self, row: Row) -> "Device":
         """That it is predicted for."""
@@ -127,16 +129,17 @@ def why(shown: Shown) -> tuple[str, str, str]:
 def _gain(shown: Shown, row: Row) -> str:
     """How much faster, beside how much more the hardware could do."""
     from hotlap.predict import catalogue
-    from hotlap.predict.precision import matrix_rate
+    from hotlap.predict.precision import matrix_rate, parse
 
     known, work = shown.known, shown.known.work
     if known.device is None or known.step_s is None:
         return ""
     here, there = catalogue.resolve(known.device, extra=known.devices).device, shown.device(row)
     own = work.gpu_precision if here.kind == "gpu" else work.precision
+    wanted = parse(shown.precision or work.gpu_precision)
     rates = [
         matrix_rate(one, precision, tf32=work.matmul_tf32 is not False)
-        for one, precision in ((here, own), (there, work.gpu_precision))
+        for one, precision in ((here, own), (there, wanted))
     ]
     peak, bandwidth = (row.prediction.count * more for more in (rates[1] / rates[0], there.bandwidth / here.bandwidth))
     return f", {_speedup(shown, row)} from {peak:.3g} times the peak and {bandwidth:.3g} times the bandwidth"

@@ -231,7 +231,7 @@ def _forecasts(
             )
         )
     epoch = args.steps_per_epoch or known.steps_per_epoch
-    return forecast_table.Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch)
+    return forecast_table.Shown(known=known, rows=tuple(rows), steps_per_epoch=epoch, precision=args.precision)
 
 
 def _batch_factor(args: argparse.Namespace, known: "Traced", name: str) -> float:

@@ -10,7 +10,7 @@ from hotlap.predict.precision import Precision, parse
 from hotlap.record import SCHEMA, codec
 
 # Times that a step moves the parameters, whatever its batch: they are read forward and backward, their gradients are
-# written, and an update reads and writes them, what it keeps of them (momentum), and reads the gradients.
+# written, and Adam reads these, the parameters and its two moments, and writes three of the four.
 PARAMETER_PASSES = 10.0
 
 

@@ -95,6 +95,16 @@ def test_a_table_is_shown_with_its_assumptions(tmp_path: Path, capsys: pytest.Ca
     assert "least money" not in shown
 
 
+def test_the_peak_beside_the_gain_is_that_of_the_precision_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "work.json"
+    workload.save(Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, precision="fp32-ieee"), path)
+    options = ["--measured-on", "V100 SXM2 16GB", "--measured-step", "0.8", "--precision", "amp"]
+    assert call("--workload", str(path), "--gpu", "V100 SXM2 16GB", *options) == 0
+    assert "8 times the peak" in capsys.readouterr().out  # 125 TFLOP/s over 15.7
+
+
 def test_an_hour_of_a_named_gpu_has_a_price_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--measured-on", "V100", "--measured-step", "1", "--steps-per-epoch", "3600", "--count", "1,2"]
     prices = ["--price", "7", "--price", "V100 SXM2 16GB=2"]
