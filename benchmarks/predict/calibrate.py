@@ -88,18 +88,18 @@ class Pair:
 
     def widened(self, table: dict[str, float]) -> tuple[float, float]:
         """Half intervals below and above, as `prediction` widens those of the draws."""
-        spread = prediction.HALF * table[self.kind] * self.scale
-        below, above = (max(prediction.LEAST_WIDTH, hypot(half, spread)) for half in self.halves)
+        spread = prediction.HALF * max(table["same"], table[self.kind] * self.scale)
+        below, above = (hypot(half, spread) for half in self.halves)
         return below, above
 
 
 class _Asked(dict[str, float]):
-    """No spread for any kind of pair; notes which was asked for."""
+    """No spread for any kind of pair; notes which was asked for last."""
 
     kind = ""
 
     def __missing__(self, kind: str) -> float:
-        self.kind = self.kind or kind
+        self.kind = kind
         return 0.0
 
 

@@ -87,9 +87,9 @@ def test_a_device_with_higher_rates_is_never_predicted_slower(
 
 @settings(max_examples=60)
 @given(workloads, st.sampled_from(NAMES), st.sampled_from(NAMES), st.floats(1e-4, 1e2), st.sampled_from([1, 2, 8]))
-def test_no_interval_is_narrower_than_two_percent(
+def test_no_interval_is_narrower_than_six_percent(
     work: Workload, here: str, there: str, step_s: float, count: int
 ) -> None:
     step = forecast(work, target=there, count=count, measured_on=here, measured_step_s=step_s).step_s
-    assert math.log(step.mid / step.low) >= 0.0199
-    assert math.log(step.high / step.mid) >= 0.0199
+    assert math.log(step.mid / step.low) >= 0.064
+    assert math.log(step.high / step.mid) >= 0.064

@@ -17,19 +17,17 @@ from hotlap.record import Interval, Prediction
 from hotlap.units import percent, size
 
 LOW, MID, HIGH = 0.10, 0.50, 0.90
-# No interval is narrower than this on either side of the middle.
-LEAST_WIDTH = 0.02
 # Half an 80% interval in standard deviations.
 HALF = 1.2816
 # A step takes so much longer than its operators, and spreads so much on top of its draws: between the median of the
 # measured ones (1.6, each net once) and that of large trainings on an H200 of ours (1.05); and four fifths of them.
 UNMODELLED = 1.3
 UNMEASURED_SIGMA = 0.45
-# Standard deviation of the logarithm that a pair of devices adds: of one architecture; both on FP32 lanes; and for any
-# other, in FP32 or TF32 and in half precision, times the root of the logarithm of how much faster one is, as of many
-# small differences that add up. And what half precision adds where the measured step had TF32, or ran on lanes
+# Standard deviation of the logarithm that a pair of devices adds: of one architecture, and at least; both on lanes; and
+# for any other, in FP32 or TF32 and in half precision, times the root of the logarithm of how much faster one is, as of
+# many small differences that add up. And what half precision adds where the measured step had TF32, or ran on lanes
 # (benchmarks/predict/calibrate.py).
-SPREAD = {"same": 0.05, "lanes": 0.17, "full": 0.11, "half": 0.24, "halved": 0.13, "halved lanes": 0.3}
+SPREAD = {"same": 0.05, "lanes": 0.17, "full": 0.12, "half": 0.24, "halved": 0.13, "halved lanes": 0.3}
 # A step measured on a CPU says how much work there is, but little of how a GPU will do it.
 CPU_WEIGHT = 0.25
 CPU_SIGMA = 0.45
@@ -168,7 +166,7 @@ def _answer(question: _Question, notes: tuple[str, ...]) -> Prediction:
     step_s, more = _several(question, one_s)
     low, mid, high = np.quantile(np.log(step_s), (LOW, MID, HIGH))
     # Two causes that know nothing of each other: what is not known of the workload, and of the pair of devices.
-    below, above = (max(LEAST_WIDTH, math.hypot(half, HALF * spread)) for half in (mid - low, high - mid))
+    below, above = (math.hypot(half, HALF * spread) for half in (mid - low, high - mid))
     need = memory.need(question.share, precision=question.precision)
     return Prediction(
         device=question.target.name,
@@ -230,12 +228,11 @@ def _spread(question: _Question, here: Device, faster: float) -> float:
         matrix_rate(device, precision, tf32=tf32) < 1.1 * device.fp32
         for device, precision in ((here, measured_in), (there, question.precision))
     )
-    if here.family == there.family:
-        pair = SPREAD["same"]
-    elif here_on_lanes and there_on_lanes:
+    pair = SPREAD["same"]
+    if here.family != there.family and here_on_lanes and there_on_lanes:
         pair = SPREAD["lanes"]
-    else:
-        pair = SPREAD["half" if question.precision.mixed else "full"] * math.sqrt(abs(math.log(faster)))
+    elif here.family != there.family:
+        pair = max(pair, SPREAD["half" if question.precision.mixed else "full"] * math.sqrt(abs(math.log(faster))))
     if measured_in.mixed == question.precision.mixed:
         return pair
     return math.hypot(pair, SPREAD["halved lanes" if here_on_lanes else "halved"])

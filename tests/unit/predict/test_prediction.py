@@ -73,12 +73,12 @@ def test_moving_much_is_bound_by_memory() -> None:
     assert forecast(moving, target="RTX 3090").bound_by == "memory"
 
 
-def test_intervals_are_never_narrower_than_two_percent_and_hold_the_middle() -> None:
+def test_intervals_are_never_narrower_than_six_percent_and_hold_the_middle() -> None:
     for device in devices(kind="gpu"):
         step = on(device.name).step_s
         assert step.low < step.mid < step.high
-        assert math.log(step.mid / step.low) >= 0.0199
-        assert math.log(step.high / step.mid) >= 0.0199
+        assert math.log(step.mid / step.low) >= 0.064
+        assert math.log(step.high / step.mid) >= 0.064
 
 
 def test_an_interval_is_wider_where_the_host_has_a_say() -> None:
