@@ -58,7 +58,8 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
     phases = [Phase.OTHER, *((Phase.FORWARD, Phase.BACKWARD) if inside_s > outside_s else ())]
     where = f", {duration(inside_s)} of it within the model" if inside_s else ""
     spent = f"Each step spends {duration(cost_s)} ({percent(share)} of it) in {_whose(run)}{where}{_checks(run)}"
-    return finding(run, "host-bound", cost_s, f"{_idled(run, cost_s) or spent}{at_line(hottest(run, *phases))}.")
+    line = at_line(hottest(run, *phases), cost_s)
+    return finding(run, "host-bound", cost_s, f"{_idled(run, cost_s) or spent}{line}.")
 
 
 def _idled(run: Run, cost_s: float) -> str | None:

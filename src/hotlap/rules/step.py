@@ -11,6 +11,9 @@ from hotlap.units import duration
 # loop (benchmarks/diagnosis, launch_recurrent, two cores); above three, somebody computes in Python.
 CALL_PRICE = 3.0
 
+# Ours: a line that takes less of it than this is not where to look.
+_NAMED_SHARE = 0.10
+
 # Of what held the device up, so many are named in a sentence.
 _MOST_NAMED = 3
 
@@ -186,11 +189,13 @@ def hottest(run: Run, *phases: Phase) -> HotLine | None:
     return max(lines, key=lambda line: line.step_s, default=None)
 
 
-def at_line(line: HotLine | None) -> str:
-    """A clause for a sentence: where most of it is spent."""
-    if line is None:
+def at_line(line: HotLine | None, cost_s: float) -> str:
+    """A clause for a sentence about `cost_s`: where most of it is spent; nothing where that is hardly any of it."""
+    if line is None or line.step_s < _NAMED_SHARE * cost_s:
         return ""
-    return f"; {duration(line.step_s)} of that in line {line.line} of {_name(line.path)}, {line.function}: {line.text}"
+    # Lines are timed in steps of their own, which may have been longer.
+    spent = duration(min(line.step_s, cost_s))
+    return f"; {spent} of that in line {line.line} of {_name(line.path)}, {line.function}: {line.text}"
 
 
 def at_sighting(sighting: Sighting) -> str:

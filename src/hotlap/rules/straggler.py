@@ -75,4 +75,4 @@ def _where(slowest: RankFacts, others: Sequence[RankFacts]) -> str:
     if phase is None or longer_s[phase] <= 0:
         return ""
     line = next((line for line in slowest.hot_lines if line.phase is phase), None)
-    return f"; {duration(longer_s[phase])} longer in {phase.value}{at_line(line)}"
+    return f"; {duration(longer_s[phase])} longer in {phase.value}{at_line(line, longer_s[phase])}"

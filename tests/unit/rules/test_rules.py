@@ -169,6 +169,9 @@ def test_host_bound_names_the_line() -> None:
     finding = host_bound.check(run)
     assert finding is not None
     assert finding.evidence.endswith("own Python; 1.50 ms of that in line 31 of digits.py, main: log(loss).")
+    longer, hardly = (replace(run, hot_lines=(replace(line, step_s=seconds),)) for seconds in (0.003, 0.0001))
+    assert "; 2.00 ms of that in line 31" in evidence_of(longer), "no more than all of it"
+    assert evidence_of(hardly).endswith("own Python.")
 
 
 def test_distribution_checks_are_a_part_of_the_recorded_steps_and_come_with_the_code() -> None:
