@@ -45,7 +45,7 @@ def judged(found: dict[str, Any]) -> str:
         f"{untold['coverage']:.0%} inside the interval.",
         "",
         f"Without a measured step, from totals alone, {alone['num']} families of nets: {_errors(alone)}, "
-        f"{alone['coverage']:.0%} inside the interval. The usual excess over the model was read off these.",
+        f"{alone['coverage']:.0%} inside the interval. The excess over the model is between these and an H200's.",
     ]
     return "\n".join(lines)
 
