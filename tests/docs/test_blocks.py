@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -142,5 +143,7 @@ def test_what_was_run_once_is_put_back(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, quick=True)
     workshop.run([made])
     first = (workshop.folder / "when").read_text()
-    workshop.run([made])
+    workshop.run([replace(made, code="date +%s%N > when  # the same with a comment\n")])
     assert (workshop.folder / "when").read_text() == first
+    workshop.run([replace(made, code="date +%s%N >> when\n")])
+    assert (workshop.folder / "when").read_text() != first

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,7 +105,8 @@ class Workshop:
         }
 
     def _digest(self, block: Block) -> str:
-        digest = hashlib.sha256(commands(block).encode())
+        without_comments = re.sub(r"\s+#.*", "", commands(block)).strip()
+        digest = hashlib.sha256(without_comments.encode())
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(self.folder)} {path.stat().st_size}".encode())
             digest.update(path.read_bytes())
