@@ -29,8 +29,8 @@ cd "$here"
 # An interpreter in which hotlap is installed would test that one.
 "$python" - "$work" <<'END'
 import sys
-import hotlap.small.native
-module = hotlap.small.native.core().module
+import hotlap.native
+module = hotlap.native.core().module
 print(module)
 if not module.__file__.startswith(sys.argv[1]):
     sys.exit("sanitize.sh: hotlap is installed in this interpreter; take one without it.")

@@ -79,7 +79,7 @@ def about() -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             versions[package] = "absent"
-    from hotlap.small.native import core
+    from hotlap.native import core
 
     return {
         "machine": {

@@ -18,8 +18,9 @@ def launcher() -> Iterator[Launcher]:
         yield launcher
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
+    """Not for a whole worker: it holds a socket and child processes, which keep `cached` from filling in forks."""
     with opened_forks() as forks:
         yield forks
 

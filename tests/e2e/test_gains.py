@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hotlap import native
 from hotlap.launch.template import can_fork
 from hotlap.record import State, Study, load
-from hotlap.small import native
 from tests.e2e.running import hotlap, names, place
 
 pytestmark = pytest.mark.e2e

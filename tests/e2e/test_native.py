@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.small import native
+from hotlap import native
 from tests.e2e.test_levers import study
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

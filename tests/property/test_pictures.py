@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from hotlap import native
 from hotlap.data.item import pictures
 from hotlap.data.item.pictures import LazyPicture, lazy_picture, render
-from hotlap.small import native
 
 pytestmark = pytest.mark.skipif(pictures._columns_first() is None, reason="the native core does not do as this Pillow")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from hotlap.small.native import Core, core
+from hotlap.native import Core, core
 from hotlap.small.solve import NativeSolveSkipped, odeint
 from hotlap.small.tableau import METHODS
 

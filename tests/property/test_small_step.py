@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn, optim
 
+from hotlap.native import core
 from hotlap.small import compile_step
-from hotlap.small.native import core
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 

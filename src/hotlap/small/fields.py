@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from hotlap.native import Core, core, core_for
 from hotlap.small import guards
-from hotlap.small.native import Core, core, core_for
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.solve_settings import Settings, fixed_times, times_of
 from hotlap.small.tableau import METHODS

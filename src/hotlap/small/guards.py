@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn, optim
 
+from hotlap.native import Core, core
 from hotlap.small import optimizers
-from hotlap.small.native import Core, core
 from hotlap.small.operations import MODULES
 from hotlap.small.trace import HOOKS
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from hotlap.native import Core, core, core_for
 from hotlap.small import guards
-from hotlap.small.native import Core, core, core_for
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Op, Program, Unsupported
 from hotlap.small.trace import Samples, trace_model

@@ -7,10 +7,10 @@ import torch
 from torch import optim
 
 from hotlap.errors import UserError
+from hotlap.native import core
 from hotlap.small import optimizers
 from hotlap.small.arguments import takes_time, takes_time_by_call, with_time
 from hotlap.small.fields import Compiled, Field, compiled_for, prepare
-from hotlap.small.native import core
 from hotlap.small.program import Unsupported
 from hotlap.small.solve import NativeSolveSkipped, check_data, odeint
 from hotlap.small.solve_settings import read_settings

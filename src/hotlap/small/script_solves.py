@@ -10,7 +10,7 @@ import torch
 
 from hotlap import at_work
 from hotlap.errors import UserError
-from hotlap.small.native import core
+from hotlap.native import core
 from hotlap.small.program import Unsupported
 from hotlap.small.script_steps import native_steps
 from hotlap.small.solve import solve_natively

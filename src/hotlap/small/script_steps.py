@@ -19,7 +19,7 @@ from torch.optim import optimizer as optimizer_module
 
 from hotlap import at_work
 from hotlap.errors import UserError
-from hotlap.small.native import core
+from hotlap.native import core
 from hotlap.small.network import Network
 from hotlap.small.optimizers import METHODS
 from hotlap.small.program import Unsupported

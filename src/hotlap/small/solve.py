@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from hotlap.errors import UserError
+from hotlap.native import core
 from hotlap.small import solve_settings, torch_solver
 from hotlap.small.arguments import check_takes_two
 from hotlap.small.fields import Compiled, Field, Lease, compiled_for, known_for, prepare
-from hotlap.small.native import core
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Unsupported
 from hotlap.small.solve_settings import Settings, fixed_times, read_settings, times_of

@@ -7,8 +7,8 @@ import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
+from hotlap.native import core
 from hotlap.small import guards, losses, optimizers
-from hotlap.small.native import core
 from hotlap.small.program import Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
 from hotlap.small.updates import NativeUpdate

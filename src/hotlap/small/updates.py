@@ -3,8 +3,8 @@
 import torch
 from torch import optim
 
+from hotlap.native import core, core_for
 from hotlap.small import guards, optimizers
-from hotlap.small.native import core, core_for
 from hotlap.small.program import Unsupported
 
 WORK = 10

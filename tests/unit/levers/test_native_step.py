@@ -8,9 +8,9 @@ import torch
 from hotlap import at_work
 from hotlap.levers import Patch
 from hotlap.levers.native_step import NativeStep
+from hotlap.native import core
 from hotlap.record import OptimizerFacts, Phase, Run
 from hotlap.small import script_steps
-from hotlap.small.native import core
 from tests.conformance.recorded import awkward_runs
 from tests.sample_runs import machine, optimizer
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn, optim
 
 from hotlap.errors import UserError
-from hotlap.small.native import Core, core
+from hotlap.native import Core, core
 from hotlap.small.neural_ode import NeuralODE
 from hotlap.small.solve import NativeSolveSkipped, odeint
 

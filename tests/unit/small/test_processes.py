@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from hotlap.native import core
 from hotlap.small import CompiledStep, compile_step, odeint
-from hotlap.small.native import core
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 

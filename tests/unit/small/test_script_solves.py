@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hotlap.small.native import core
+from hotlap.native import core
 from hotlap.small.script_solves import NativeSolves, known_solves
 
 torchdiffeq: Any = import_module("torchdiffeq")

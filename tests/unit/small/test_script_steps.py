@@ -12,8 +12,8 @@ from torch import nn, optim
 
 from hotlap.errors import UserError
 from hotlap.levers import Patch
+from hotlap.native import core
 from hotlap.small import compile_step, native_steps
-from hotlap.small.native import core
 from hotlap.small.program import Unsupported
 from hotlap.small.script_steps import NativeSteps, Parts
 

@@ -11,9 +11,9 @@ import torch
 from scipy.integrate import solve_ivp
 from torch import nn
 
+from hotlap import native
 from hotlap.errors import UserError
-from hotlap.small import native
-from hotlap.small.native import Core, core
+from hotlap.native import Core, core
 from hotlap.small.solve import NativeSolveSkipped, odeint
 from hotlap.small.tableau import METHODS, TSIT5
 from hotlap.small.torch_solver import SolveFailed

@@ -10,8 +10,8 @@ import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import nn, optim
 
 from hotlap.errors import UserError
+from hotlap.native import Core, core
 from hotlap.small import Unsupported, compile_step
-from hotlap.small.native import Core, core
 from hotlap.small.step import CompiledStep
 
 needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hotlap.small.native import core
+from hotlap.native import core
 
 pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 

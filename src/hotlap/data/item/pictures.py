@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from hotlap.data.item.codec import picture
-from hotlap.small.native import core
+from hotlap.native import core
 
 _BILINEAR, _BICUBIC = 2, 3
 _FLIPS = (0, 1)

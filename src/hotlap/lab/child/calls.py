@@ -12,8 +12,8 @@ from torch.utils.benchmark import Timer
 
 from hotlap.lab.child import answer
 from hotlap.lab.sweep import GPU, GRAPH, NUMPY, PAGEABLE, PINNED, SMALL, TORCH, Answer, Question, Shape
+from hotlap.native import core
 from hotlap.record import order
-from hotlap.small.native import core
 from hotlap.small.trace import trace_model
 
 Work = Callable[[], object]

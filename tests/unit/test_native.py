@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hotlap.small import native
+from hotlap import native
 
 TRAINS = """
 import sys
@@ -45,15 +45,13 @@ def test_an_install_without_a_compiler_trains_in_torch_and_says_what_to_do() -> 
 
 
 def test_it_can_be_turned_off() -> None:
-    assert "HOTLAP_NATIVE=off" in said_by(
-        "from hotlap.small.native import core; print(core().why_not)", HOTLAP_NATIVE="off"
-    )
+    assert "HOTLAP_NATIVE=off" in said_by("from hotlap.native import core; print(core().why_not)", HOTLAP_NATIVE="off")
 
 
 @pytest.mark.skipif(native.core().module is None, reason=f"no native core: {native.core().why_not}")
 @pytest.mark.processes
 def test_another_variant_can_be_asked_for_by_name() -> None:
-    ask = "from hotlap.small.native import core; print(core().variant, core().why_not)"
+    ask = "from hotlap.native import core; print(core().variant, core().why_not)"
     assert said_by(ask, HOTLAP_NATIVE="portable") == "portable"
     ask_both = ask.replace("core; print", "core, core_for; print").replace("core().why_not", "core_for(1).variant")
     assert said_by(ask_both, HOTLAP_NATIVE="portable") == "portable portable"
