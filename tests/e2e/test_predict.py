@@ -30,6 +30,27 @@ for _ in range(40):
 """
 
 
+VALIDATES = """
+import torch
+from torch import nn
+
+net, teacher, batch = nn.Linear(16, 16), nn.Linear(16, 16), torch.randn(4, 16)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(20):
+    for _ in range(2):
+        with torch.no_grad():
+            wanted = teacher(batch)
+        optimizer.zero_grad()
+        (net(batch) - wanted).square().mean().backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        for _ in range(100):
+            net(batch)
+    net.train()
+"""
+
+
 def traced(launcher: Launcher, *command: str) -> tuple[Run, Workload]:
     """Of a script with its words, or of a command that starts with a shell."""
     plan = Plan(
@@ -129,3 +150,12 @@ def test_several_processes_of_torchrun(launcher: Launcher) -> None:
     assert run.world_size == 2
     assert work.parameter_bytes == (32 * 8 + 8) * 4
     assert not any("allreduce" in operator.name for operator in work.operators)
+
+
+@pytest.mark.parametrize("steps", [8, 9])
+def test_a_validation_is_no_part_of_a_step_and_a_teacher_is(forks: Forks, tmp_path: Path, steps: int) -> None:
+    script = tmp_path / "validates.py"
+    script.write_text(VALIDATES)
+    work = work_of(forks(script, steps=steps, warmup=3, watches=("workload",)))
+    # Of the teacher and the net, and the gradient of the net's weight; what is multiplied has no gradient.
+    assert sum(one.count for one in work.operators if one.kind is Kind.MATMUL) == 3

@@ -33,10 +33,10 @@ _PRECISIONS = {torch.float16: Precision.FP16, torch.bfloat16: Precision.BF16}
 
 
 class WorkloadWatch(Watch):
-    """Traces one step. A compiled model runs as it was written for this step: the trace wants operators, not kernels
-    of a CPU's compiler."""
+    """Traces one step; a second one where a validation may have fallen into the first. A compiled model runs as it was
+    written for it: the trace wants operators, not kernels of a CPU's compiler."""
 
-    num_steps: ClassVar[int] = 1
+    num_steps: ClassVar[int] = 2
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,6 +45,9 @@ class WorkloadWatch(Watch):
         self._called_with_bytes = 0.0
         self._host_s: float | None = None
         self._found: str | None = None
+        # Forward passes that do not train: in the step that is traced, and in the one that is kept.
+        self._looks = 0
+        self._kept_looks = 0
         self._free: Callable[[], None] = lambda: None
         self._autocasts: WeakKeyDictionary[Any, torch.dtype] = WeakKeyDictionary()
         self._autocast: torch.dtype | None = None
@@ -97,20 +100,43 @@ class WorkloadWatch(Watch):
         """WINDOW: trace from here."""
         self._host_s = self._measured_host_s(self.session.facts.device())
         self._free = _eager()
+        self._begin()
+
+    def goes_on(self, num_steps: int) -> bool:
+        """One step more, if this one had forward passes that do not train: they are a validation, unless (a teacher)
+        each step has as many."""
+        if num_steps == 0:
+            return True
+        self._keep()
+        if self._kept_looks:
+            self._begin()
+        return bool(self._kept_looks)
+
+    def close(self, num_steps: int) -> None:
+        """WINDOW: the last step is over, or was cut off."""
+        if num_steps == self.num_steps:
+            self._keep()
+        elif self._tracer is not None:
+            self._tracer.cancel()
+            self._tracer = None
+        self._free()
+
+    def _begin(self) -> None:
+        self._batch_bytes = self._called_with_bytes = 0.0
+        self._autocast = None
+        self._looks = 0
         tracer = Tracer()
         tracer.start(self.session.facts.parameters())
         self._tracer = tracer
 
-    def close(self, num_steps: int) -> None:
-        """WINDOW: the step is over."""
+    def _keep(self) -> None:
+        """What was traced, unless it has as many forward passes that do not train as what was traced before."""
         tracer, self._tracer = self._tracer, None
-        self._free()
         if tracer is None:
             return
-        if not num_steps:
-            tracer.cancel()
-            return
         work = tracer.stop(batch_bytes=self._batch_bytes or self._called_with_bytes)
+        if self._found is not None and self._looks >= self._kept_looks:
+            return
         state_bytes = sum(_num_bytes(dict(one.state)) for one in self.session.facts.optimizers())
         work = replace(
             work,
@@ -118,7 +144,7 @@ class WorkloadWatch(Watch):
             host_s=self._host_s,
             autocast=None if self._autocast is None else _PRECISIONS.get(self._autocast),
         )
-        self._found = encode(work).decode()
+        self._found, self._kept_looks = encode(work).decode(), self._looks
 
     def fields(self) -> Mapping[str, Any]:
         """The workload, as JSON."""
@@ -130,8 +156,9 @@ class WorkloadWatch(Watch):
 
     def _called(self, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         # A loss module is called as well, with what the net gave; the first call of a step is the net's.
-        if self._tracer is not None and not self._called_with_bytes:
-            self._called_with_bytes = _num_bytes((args, kwargs))
+        if self._tracer is not None:
+            self._called_with_bytes = self._called_with_bytes or _num_bytes((args, kwargs))
+            self._looks += not (module.training and torch.is_grad_enabled())
 
     def _measured_host_s(self, device: torch.device) -> float:
         """Seconds of the host for one operator: a chain of tiny products and sums, forward and backward.
