@@ -11,7 +11,7 @@ import pytest
 
 from hotlap.launch import Launcher
 from hotlap.record import Phase, Plan, Run, Status, Turn
-from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps
+from tests.e2e.running import OURS, SCRIPTS, Forks, assert_phases_sum_to_steps, median_ms
 
 pytestmark = pytest.mark.e2e
 
@@ -103,6 +103,43 @@ def test_a_closure_belongs_to_its_step(forks: Forks) -> None:
     assert found.optimizers[0].closure
     assert (found.share(Phase.BACKWARD) or 0) > 0
     assert_phases_sum_to_steps(found)
+
+
+SLEEPS = """
+import sys
+import time
+import torch
+from torch import nn
+
+model, x = nn.Linear(4, 1), torch.ones(2, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def closure():
+    time.sleep(0.02)
+    loss = model(x).square().mean()
+    loss.backward()
+    return loss
+
+
+for _ in range(30):
+    if sys.argv[1] == "with":
+        optimizer.step(closure)
+    else:
+        closure()
+        optimizer.step(None)
+"""
+
+
+@pytest.mark.parametrize("closure", ["with", "without"])
+def test_what_a_closure_does_besides_is_not_the_optimizers_time(forks: Forks, tmp_path: Path, closure: str) -> None:
+    script = tmp_path / "sleeps.py"
+    script.write_text(SLEEPS)
+    found = forks(script, closure, steps=15, warmup=2)
+    assert_phases_sum_to_steps(found)
+    assert median_ms(found, Phase.OTHER) >= 20
+    assert median_ms(found, Phase.OPTIMIZER) < median_ms(found, Phase.OTHER)
+    assert found.optimizers[0].closure == (closure == "with"), "accelerate calls `step(None)`"
 
 
 def test_without_an_optimizer_backward_passes_mark_the_steps(forks: Forks) -> None:

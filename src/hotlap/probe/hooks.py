@@ -112,7 +112,30 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
         patch.set(torch.autograd, name, timed(getattr(torch.autograd, name), losses=losses))
 
 
-StepHook = Callable[[torch.optim.Optimizer, Any, Any], None]
+StepHook = Callable[[torch.optim.Optimizer, Any, Any], tuple[Any, Any] | None]
+
+
+def _with_own_time(clock: phases.Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Arguments of an optimizer's step -> the same with the time of a closure kept apart: Lightning's holds the whole
+    training step of the script. What is a forward or backward pass in it is told as such."""
+
+    def timed(value: Any) -> Any:
+        if not callable(value):
+            return value
+
+        @functools.wraps(value, updated=())
+        def closure(*given: Any, **named: Any) -> Any:
+            before, clock.where = clock.where, phases.OTHER
+            begin = clock.now()
+            try:
+                return value(*given, **named)
+            finally:
+                clock.note((phases.OTHER, begin, clock.now()))
+                clock.where = before
+
+        return closure
+
+    return (args[0], *map(timed, args[1:])), {name: timed(value) for name, value in kwargs.items()}
 
 
 def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, StepHook]:  # noqa: C901 - calls cost
@@ -124,22 +147,26 @@ def _step_hooks(session: Session, thread: TrainingThread) -> tuple[StepHook, Ste
     now, note = clock.now, clock.note
     depth, outermost, where, begin = 0, 0, phases.OTHER, 0.0
 
-    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         nonlocal depth, outermost, where, begin
         if get_ident() != thread.id:
-            return
+            return None
         if id(optimizer) == outermost:
             depth = 0  # its last step ended in an exception
         depth += 1
         if depth > 1:
-            return
+            return None
         outermost = id(optimizer)
         if clock.where != phases.STEP:  # it is where a step ended in an exception, or where torch has wrapped one twice
             where = clock.where
         clock.where = phases.STEP
+        given = None
         if evidence or kwargs or len(args) > 1:
-            session.script.update_begins(optimizer, closure=len(args) > 1 or kwargs.get("closure") is not None)
+            closure = any(map(callable, (*args[1:], *kwargs.values())))  # `step(None)` is how accelerate calls it
+            session.script.update_begins(optimizer, closure=closure)
+            given = _with_own_time(clock, args, kwargs) if closure else None
         begin = now()
+        return given
 
     def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         nonlocal depth
