@@ -159,3 +159,25 @@ def test_a_validation_is_no_part_of_a_step_and_a_teacher_is(forks: Forks, tmp_pa
     work = work_of(forks(script, steps=steps, warmup=3, watches=("workload",)))
     # Of the teacher and the net, and the gradient of the net's weight; what is multiplied has no gradient.
     assert sum(one.count for one in work.operators if one.kind is Kind.MATMUL) == 3
+
+
+THINKS = """
+import time
+import torch
+from torch import nn
+
+net, batch = nn.Linear(16, 16), torch.randn(4, 16)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(20):
+    time.sleep(0.02)
+    optimizer.zero_grad()
+    net(batch).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_the_scripts_own_python_is_a_part_of_the_step_that_no_device_shortens(forks: Forks, tmp_path: Path) -> None:
+    script = tmp_path / "thinks.py"
+    script.write_text(THINKS)
+    work = work_of(forks(script, steps=8, warmup=3, watches=("workload",)))
+    assert work.python_s > 0.015

@@ -106,6 +106,7 @@ _BOUND = {
     "memory": "moving bytes, so bandwidth decides",
     "launch": "the gaps between many small operators, so a larger batch would gain most",
     "host": "Python and launches on the host, so a larger batch or a compiled model gains more than a faster GPU",
+    "python": "the script's own Python between its passes, which no GPU shortens",
     "input": "waiting for batches, so the loader decides and no GPU helps",
     "communication": "adding up gradients, so the link between the GPUs decides",
 }
@@ -122,8 +123,15 @@ def why(shown: Shown) -> tuple[str, str, str]:
     there = f"Fastest is {one.title}{_gain(shown, fastest)}; there it is bound by {_BOUND[one.bound_by]}."
     if known.device is None or known.step_s is None:
         return f"{title} was not timed on any device.", there, _least(shown)
-    here = forecast(known.work, target=known.device, devices=known.devices).bound_by
-    return f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[here]}.", there, _least(shown)
+    measured = forecast(
+        known.work,
+        target=known.device,
+        measured_on=known.device,
+        measured_step_s=known.step_s,
+        devices=known.devices,
+    )
+    here = f"{title} takes {duration(known.step_s)} on {known.device}, bound by {_BOUND[measured.bound_by]}."
+    return here, there, _least(shown)
 
 
 def _gain(shown: Shown, row: Row) -> str:

@@ -172,7 +172,7 @@ def _answer(question: _Question, notes: tuple[str, ...]) -> Prediction:
         device=question.target.name,
         count=question.count,
         step_s=Interval(low=math.exp(mid - below), mid=math.exp(mid), high=math.exp(mid + above)),
-        bound_by=_bound_by(question, parts, float(np.mean(step_s / one_s))),
+        bound_by=_bound_by(question, parts, one_s, step_s),
         efficiency=float(np.median(one_s / step_s)),
         fits=None if need is None else need.fits(question.target),
         assumptions=(*notes, *more, *_room(question, need)),
@@ -239,7 +239,9 @@ def _spread(question: _Question, here: Device, faster: float) -> float:
 
 
 def _with_input(step_s: Array, workload: Workload, device: Device) -> Array:
-    """The step with its batch: made by workers beside the training, or before each step; then sent."""
+    """The step with the script's own Python, and with its batch: made by workers beside the training, or before each
+    step; then sent."""
+    step_s = step_s + workload.python_s
     if device.kind == "gpu" and workload.batch_bytes and device.pcie_bytes_s:
         step_s = step_s + workload.batch_bytes / (TRANSFER_SHARE * device.pcie_bytes_s)
     if workload.input_s is None:
@@ -269,9 +271,15 @@ def _several(question: _Question, one_s: Array) -> tuple[Array, tuple[str, ...]]
     return all_s, (*notes, *over.assumptions)
 
 
-def _bound_by(question: _Question, parts: Parts, longer: float) -> str:
-    """`longer`: a step of all GPUs over that of one."""
-    if longer > 1.5:
+def _bound_by(question: _Question, parts: Parts, one_s: Array, step_s: Array) -> str:
+    """`one_s`, `step_s`: a step of one device, and of all."""
+    if float(np.mean(step_s / one_s)) > 1.5:
         return "communication"
-    waited = (question.workload.input_s or 0.0) / max(question.workload.input_workers or 1, 1)
-    return "input" if waited > float(parts.step_s.mean()) else parts.bound_by
+    workload = question.workload
+    waits = {"python": workload.python_s, "input": workload.input_s or 0.0}
+    if workload.input_workers:  # beside the training, not before each step
+        del waits["input"]
+        if (workload.input_s or 0.0) / workload.input_workers > float(parts.step_s.mean()):
+            return "input"
+    longest = max(waits, key=lambda name: waits[name])
+    return longest if waits[longest] > float(one_s.mean()) - sum(waits.values()) else parts.bound_by

@@ -18,7 +18,7 @@ import numpy as np
 from hotlap.predict.beliefs import Array, Draws
 from hotlap.predict.catalogue import Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
-from hotlap.predict.workload import Kind, Workload
+from hotlap.predict.workload import STEP_OPERATORS, Kind, Workload
 
 # None of these constants is fitted: fits to all sources but one predict that one no better (docs/predict.md).
 # Part of the matrix peak that products of real nets reach on an A100 SXM4 80GB. Large products alone reach 0.8 to 0.9.
@@ -60,9 +60,6 @@ NEEDED_POWER = 0.65
 IDLE_W = 20.0
 # An aten operator on a small tensor on a CPU, dispatch included.
 CPU_OPERATOR_S = 3e-6
-# Operators that take the host as long as what a training step has it do besides: the loop, `zero_grad`, the begin of
-# `backward`, the optimizer's Python (an MNIST of 21 operators on an H200, benchmarks/predict/host.py).
-STEP_OPERATORS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from hotlap.predict.workload import Kind, Operator, Stage, Workload
 # Tensors that one multi-tensor (foreach) kernel handles: the argument block of a launch holds about this many
 # (aten/src/ATen/native/cuda/MultiTensorApply.cuh: 110 to 30 by depth).
 TENSORS_A_KERNEL = 40
+# Of the host's time for an operator: what calling one takes at most in a library's Python (torchdiffeq's solvers).
+CALLING = 3.0
 _NO_KERNEL = frozenset([
     "detach", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_",
     "_local_scalar_dense", "is_same_size", "_assert_async", "sym_size", "sym_numel", "sym_stride", "resize_",
@@ -108,6 +111,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.batch_bytes = 0.0
         # Storage -> a tensor that wants a gradient and was not computed: a parameter.
         self.leaves: dict[int, torch.Tensor] = {}
+        # Operators outside of passes, batches and updates, and their seconds.
+        self.is_outside: Callable[[], bool] = bool
+        self.num_outside = 0
+        self.outside_s = 0.0
         # Why not all was seen. (The script's step goes on.)
         self.failed: Exception | None = None
 
@@ -115,7 +122,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        begin = perf_counter()
         out = func(*args, **kwargs)
+        if self.is_outside():
+            self.num_outside += 1
+            self.outside_s += perf_counter() - begin
         name = func._overloadpacket.__name__
         # Collectives of a run on several processes are the model's to predict, not work of one device.
         if not self.aside and name not in _NO_KERNEL and "c10d" not in func.namespace:
@@ -229,11 +240,15 @@ class Tracer:
         self._trained: list[torch.Tensor] = []
         self._open = ExitStack()
 
-    def start(self, parameters: Iterable[torch.Tensor] = ()) -> None:
-        """Begin; `parameters` are trained: no activations, and their gradients are what GPUs exchange.
+    def start(self, parameters: Iterable[torch.Tensor] = (), *, is_outside: Callable[[], bool] | None = None) -> None:
+        """Begin.
 
-        Without any (a script that updates by hand), they are the leaves of the graph that want a gradient.
+        Arguments:
+            parameters: that are trained: no activations, and their gradients are what GPUs exchange. Without any (a
+                script that updates by hand), they are the leaves of the graph that want a gradient.
+            is_outside: whether an operator of now is in no pass, batch or update of the script.
         """
+        self._recorder.is_outside = is_outside or bool
         self._trained = [parameter for parameter in parameters if parameter.requires_grad]
         for handle in _mark_optimizer(self._recorder):
             self._open.callback(handle.remove)
@@ -257,6 +272,10 @@ class Tracer:
             yield
         finally:
             self._recorder.aside = before
+
+    def outside_s(self, *, host_s: float) -> float:
+        """Seconds of the operators that were outside, with calling them. `host_s`: for calling one in a plain loop."""
+        return self._recorder.outside_s + CALLING * host_s * self._recorder.num_outside
 
     def cancel(self) -> None:
         """Stop without a result."""

@@ -12,6 +12,9 @@ from hotlap.record import SCHEMA, codec
 # Times that a step moves the parameters, whatever its batch: they are read forward and backward, their gradients are
 # written, and Adam reads these, the parameters and its two moments, and writes three of the four.
 PARAMETER_PASSES = 10.0
+# Operators that take the host as long as what a training step has it do besides: the loop, `zero_grad`, the begin of
+# `backward`, the optimizer's Python (an MNIST of 21 operators on an H200, benchmarks/predict/host.py).
+STEP_OPERATORS = 30
 
 
 class Kind(StrEnum):
@@ -100,6 +103,8 @@ class Workload:
     """One worker's time to make a batch; None: not known, taken as free."""
     input_workers: int | None = None
     """0: made in the training process, one after the other with the step."""
+    python_s: float = 0.0
+    """A step's time in Python of the script's own, as far as it is seen to be no part of calling operators."""
     totals_only: bool = False
     """Sizes of single operators are assumed, not seen."""
     notes: tuple[str, ...] = ()

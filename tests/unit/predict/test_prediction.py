@@ -189,6 +189,15 @@ def test_waiting_for_input_bounds_the_step() -> None:
     assert one.bound_by == "input"
 
 
+@pytest.mark.parametrize("target", ["H100", "RTX 3090", "AMD EPYC 7763"])
+def test_no_device_shortens_the_scripts_own_python(target: str) -> None:
+    plain, slow = work(), replace(work(), python_s=20.0)
+    found = forecast(slow, target=target)
+    assert found.bound_by == "python"
+    assert found.step_s.mid == pytest.approx(forecast(plain, target=target).step_s.mid + 20, rel=0.01)
+    assert forecast(slow, target=target, measured_on="V100", measured_step_s=20.5).bound_by == "python"
+
+
 @pytest.mark.parametrize("target", ["RTX 4090", "A100 SXM4 80GB", "V100 SXM2 16GB", "RTX 3090"])
 def test_efficiency_falls_with_the_number_of_gpus(target: str) -> None:
     found = [on(target, count=count).efficiency or 0.0 for count in (1, 2, 4, 8)]

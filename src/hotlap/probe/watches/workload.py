@@ -17,9 +17,11 @@ from hotlap import accelerator
 from hotlap.levers.lever import Patch
 from hotlap.predict.precision import Precision
 from hotlap.predict.trace import Tracer
+from hotlap.predict.workload import STEP_OPERATORS, Workload
+from hotlap.probe.clock import OTHER
 from hotlap.probe.guard import Function
 from hotlap.probe.watches.watch import Watch
-from hotlap.record import encode
+from hotlap.record import Phase, encode
 
 if TYPE_CHECKING:
     from hotlap.probe.session import Session
@@ -44,7 +46,8 @@ class WorkloadWatch(Watch):
         self._batch_bytes = 0.0
         self._called_with_bytes = 0.0
         self._host_s: float | None = None
-        self._found: str | None = None
+        self._found: Workload | None = None
+        self._outside_s = 0.0
         # Forward passes that do not train: in the step that is traced, and in the one that is kept.
         self._looks = 0
         self._kept_looks = 0
@@ -126,7 +129,8 @@ class WorkloadWatch(Watch):
         self._autocast = None
         self._looks = 0
         tracer = Tracer()
-        tracer.start(self.session.facts.parameters())
+        clock = self.session.clock
+        tracer.start(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
         self._tracer = tracer
 
     def _keep(self) -> None:
@@ -144,11 +148,21 @@ class WorkloadWatch(Watch):
             host_s=self._host_s,
             autocast=None if self._autocast is None else _PRECISIONS.get(self._autocast),
         )
-        self._found, self._kept_looks = encode(work).decode(), self._looks
+        self._found, self._kept_looks = work, self._looks
+        self._outside_s = tracer.outside_s(host_s=self._host_s or 0.0)
 
     def fields(self) -> Mapping[str, Any]:
         """The workload, as JSON."""
-        return {} if self._found is None else {"workload": self._found}
+        if self._found is None:
+            return {}
+        return {"workload": encode(replace(self._found, python_s=self._python_s())).decode()}
+
+    def _python_s(self) -> float:
+        """Of a recorded step: what lies between the phases, without the operators there and what each step needs."""
+        columns = self.session.ledger.columns(measured=self.session.clock.entered, evidence=False)
+        between_s = columns["phase_s"].get(Phase.OTHER)
+        known_s = self._outside_s + STEP_OPERATORS * (self._host_s or 0.0)
+        return max(0.0, median(between_s) - known_s) if between_s else 0.0
 
     def _drawn(self, iterator: Any, batch: Any) -> None:
         if self._tracer is not None:
