@@ -368,6 +368,14 @@ def test_memory_growth_that_ends_the_run_soon_comes_before_what_costs_more() -> 
     assert "All of it would be full in" in first.evidence
 
 
+def test_a_fault_that_costs_next_to_nothing_does_not_hide_what_bounds_the_step() -> None:
+    roomy = replace(machine(), available_bytes=1 << 50)
+    little = replace(healthy(), memory=memory(per_step=919 << 10))
+    assert [found.code for found in rules.check(little, roomy)] == ["compute-bound", "memory-growth"]
+    much = replace(healthy(), memory=memory(per_step=9 << 20))
+    assert [found.code for found in rules.check(much, roomy)] == ["memory-growth"]
+
+
 def test_memory_growth_is_not_what_goes_up_and_down() -> None:
     """As seen in a sound training: MiB of eighths of its steps."""
     seen = (401.05, 376.56, 376.57, 401.08, 413.47, 413.48, 413.49, 413.50)
