@@ -4,6 +4,7 @@ import functools
 import sys
 from collections.abc import Callable
 from threading import get_ident
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -115,12 +116,16 @@ def _hook_backward(session: Session, patch: Patch, thread: TrainingThread) -> No
 StepHook = Callable[[torch.optim.Optimizer, Any, Any], tuple[Any, Any] | None]
 
 
+# What a closure is made of. Anything else that is callable may be wanted for what it has besides, as a model is.
+_CLOSURES = (FunctionType, MethodType, functools.partial)
+
+
 def _with_own_time(clock: phases.Clock, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Arguments of an optimizer's step -> the same with the time of a closure kept apart: Lightning's holds the whole
     training step of the script. What is a forward or backward pass in it is told as such."""
 
     def timed(value: Any) -> Any:
-        if not callable(value):
+        if not isinstance(value, _CLOSURES):
             return value
 
         @functools.wraps(value, updated=())
