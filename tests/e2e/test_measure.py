@@ -113,9 +113,12 @@ def test_a_script_measured_twice_is_compared(
     place("plain.py", tmp_path)
     done = hotlap("measure", "--quick", "--steps", "80", "--json", "a.json", "plain.py", "1000", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    # A busy machine makes a second run slower by anything, so a run of known speed stands in for it.
+    # On a busy machine steps differ by anything, within a run and between two: steps of known length stand in for them.
     study = json.loads((tmp_path / "a.json").read_text())
-    study["baseline"][0]["step_s"] = [3 * step_s for step_s in study["baseline"][0]["step_s"]]
+    (run,) = study["baseline"]
+    run["step_s"] = [1e-3 + 1e-6 * (step % 7) for step in range(len(run["step_s"]))]
+    (tmp_path / "a.json").write_text(json.dumps(study))
+    run["step_s"] = [3 * step_s for step_s in run["step_s"]]
     (tmp_path / "b.json").write_text(json.dumps(study))
     save(replace(load(tmp_path / "a.json", Study), command=("plain.py", "999")), tmp_path / "c.json")
     monkeypatch.chdir(tmp_path)
