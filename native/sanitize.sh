@@ -20,8 +20,8 @@ fi
 cmake --build "$work/build" --parallel 1 --target $targets
 mkdir -p "$work/hotlap"
 cp -r "$here/src/hotlap/." "$work/hotlap/"
-rm -f "$work"/hotlap/*/*.so
-cp "$work"/build/_core*.so "$work/hotlap/small/"
+rm -f "$work"/hotlap/*.so
+cp "$work"/build/_core*.so "$work/hotlap/"
 # Leaks are not looked for: Python and torch keep memory on purpose.
 export LD_PRELOAD="$(${CXX:-g++} -print-file-name=libasan.so) $(${CXX:-g++} -print-file-name=libstdc++.so)"
 export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH="$work"

@@ -23,7 +23,7 @@ class Core(NamedTuple):
     """The extension in use, or why there is none."""
 
     module: Any
-    """The loaded extension (`hotlap.small._core_...`); None without one."""
+    """The loaded extension (`hotlap._core_...`); None without one."""
     variant: str
     """Its instruction set; "" without one."""
     why_not: str
@@ -74,7 +74,7 @@ def _missing() -> str:
 
 def _load(variant: str) -> ModuleType | None:
     try:
-        return importlib.import_module(f"hotlap.small._core_{variant}")
+        return importlib.import_module(f"hotlap._core_{variant}")
     except ImportError:
         return None
 

@@ -10,7 +10,7 @@ from hotlap import native
 
 TRAINS = """
 import sys
-sys.modules["hotlap.small._core_portable"] = None  # what an install without a compiler leaves: nothing to import
+sys.modules["hotlap._core_portable"] = None  # what an install without a compiler leaves: nothing to import
 import torch
 from torch import nn
 from hotlap.small import compile_step
