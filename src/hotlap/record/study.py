@@ -80,6 +80,11 @@ class Finding:
     advice: bool = False
     """`cost_s` is what it could bring at most, not what was measured: it stands behind all that was."""
 
+    @property
+    def is_negligible(self) -> bool:
+        """It costs less than 1% of a step, and ends nothing."""
+        return self.share < 0.01 and not self.urgent
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:

@@ -10,16 +10,7 @@ from hotlap.units import duration, factor, percent
 
 def ranked(study: Study) -> list[Finding]:
     """The costliest first; then advice, which nobody measured, and last what costs next to nothing."""
-
-    def place(finding: Finding) -> tuple[bool, bool, float]:
-        negligible = finding.share < _WORTH and not finding.urgent
-        return negligible, finding.advice, -finding.cost_s
-
-    return sorted(study.findings, key=place)
-
-
-# Of a step.
-_WORTH = 0.01
+    return sorted(study.findings, key=lambda finding: (finding.is_negligible, finding.advice, -finding.cost_s))
 
 
 def cost(study: Study, finding: Finding) -> str:

@@ -63,9 +63,8 @@ command begins with "$ "."""
 # A cause explains another finding when it accounts for at least so much of its cost.
 _ENOUGH = 0.5
 
-# What has no fault to fix is left out beside a fault, unless that takes less than this part of a step.
+# What has no fault to fix is left out beside a fault, unless that is negligible.
 _NO_FAULT = "compute-bound"
-_WORTH = 0.01
 
 
 def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
@@ -77,7 +76,7 @@ def check(run: Run, machine: Machine | None = None) -> tuple[Finding, ...]:
     measured = [finding for finding in found if not finding.advice]
     faults = [finding for finding in measured if finding.code != _NO_FAULT]
     kept = [finding for finding in faults if not _explained(finding, faults)]
-    if not any(finding.urgent or finding.share >= _WORTH for finding in kept):
+    if all(finding.is_negligible for finding in kept):
         kept += [finding for finding in measured if finding.code == _NO_FAULT]
     return tuple(sorted([*kept, *advice], key=lambda one: (one.advice, not one.urgent, -one.cost_s)))
 
