@@ -111,7 +111,7 @@ $(STAMP_TORCH):
 
 # Editable: changes of Python files in the clone count at once; the native core is built here, once. Without a compiler
 # the install succeeds all the same, and hotlap.small says that it uses torch.
-$(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml
+$(STAMP_DEMO): $(STAMP_TORCH) pyproject.toml CMakeLists.txt $(wildcard native/*.?pp)
 	$(INSTALL) --quiet --editable '.[examples]'
 	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing)/' $(VENV)/lib || true  # some ship files of other Pythons
 	touch $@
