@@ -67,14 +67,14 @@ class LossChart:
 
 
 def phase_bars(before: Run | None, after: Run | None) -> tuple[PhaseBar, ...]:
-    """Mean time a step spends on each phase, before and after."""
+    """Mean time a step spends on each phase, before and after; without those that neither run saw."""
     parts = [
         {part.phase: part for part in phases(run)} if run is not None and run.step_s else {} for run in (before, after)
     ]
     longest_s = max((part.mean_s or 0.0 for side in parts for part in side.values()), default=0.0)
     bars = []
     for phase in PHASE_ORDER:
-        if not any(phase in side for side in parts):
+        if all(phase not in side or side[phase].mean_s is None for side in parts):
             continue
         texts, widths = [], []
         for side, run in zip(parts, (before, after), strict=True):

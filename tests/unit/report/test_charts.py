@@ -19,11 +19,13 @@ def test_phase_bars_of_both_sides_have_one_scale() -> None:
     assert bars[Phase.INPUT].before == "4.00 ms (80%)"
 
 
-def test_a_phase_that_was_not_measured_has_no_bar_and_says_so() -> None:
-    run = run_with()
-    run = dataclasses.replace(run, phase_s={**run.phase_s, Phase.SYNC: None})
-    bar = next(bar for bar in charts.phase_bars(run, None) if bar.phase is Phase.SYNC)
+def test_a_phase_that_one_run_did_not_see_has_no_bar_there_and_says_so() -> None:
+    seen = run_with(phases={Phase.SYNC: 0.001})
+    unseen = dataclasses.replace(seen, phase_s={**seen.phase_s, Phase.SYNC: None})
+    (bar,) = (bar for bar in charts.phase_bars(unseen, seen) if bar.phase is Phase.SYNC)
     assert (bar.before, bar.before_width) == ("not measured", None)
+    assert bar.after_width is not None
+    assert all(bar.phase is not Phase.SYNC for bar in charts.phase_bars(unseen, unseen)), "a line below says that"
 
 
 def test_intervals_one_and_the_least_gain_share_an_axis() -> None:
