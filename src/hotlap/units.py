@@ -48,6 +48,11 @@ def size(num_bytes: float) -> str:
     return f"{_digits(value)} TiB"
 
 
+def plural(count: int, noun: str) -> str:
+    """ "1 step", "1,880 steps", "2 processes"."""
+    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
 def num_bytes(text: str) -> int | None:
     """ "1.5 GiB", "500MB", "8G" or "4096" -> bytes; None if it is no size."""
     match = _SIZE.fullmatch(text.strip())

@@ -30,6 +30,11 @@ OWN = {
     if path.name != "__init__.py"
 }
 
+# One script for all that is an argument of DistributedDataParallel.
+OWN |= dict.fromkeys(
+    ("bucket-size", "buffer-broadcast", "gradient-views", "static-graph", "unused-parameters"), OWN.pop("data-parallel")
+)
+
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.
 _PHASES = {
     Phase.INPUT: 0.0020,
@@ -79,13 +84,19 @@ def _loader(text: str) -> LoaderFacts:
 
 def _call_sites(path: str, data: bytes) -> tuple[CallSite, ...]:
     text = data.decode()
-    detail: dict[str, str | int | bool] = {
+    detail: dict[str, str | int | float] = {
         "parameters": True,
         "returns": "Tensor",
         "convolutions": text.count("Conv2d("),
         "grouped": 0,
         "torch_forward": "(nn.Module)" not in text,
         "data_parallel": "DistributedDataParallel(" in text,
+        "finds_unused": "find_unused_parameters=True" in text,
+        "static_graph": "static_graph=True" in text,
+        "gradient_views": "gradient_as_bucket_view=True" in text,
+        "gradient_mb": 60.0,
+        "sends_buffers": "broadcast_buffers" if "register_buffer" in text else "",
+        "batch_statistics": "BatchNorm" in text,
     }
     return (
         *_sites(path, text, "DataLoader", calls="torch.utils.data.DataLoader", detail={"loader": 0}),

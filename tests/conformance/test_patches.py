@@ -190,6 +190,8 @@ def test_levers_that_exclude_each_other_are_these() -> None:
         ("cached-prefix", "device-resident"),
         ("device-resident", "late-transform"),
         ("bf16-autocast", "fp16-autocast"),
+        ("no-sync", "static-graph"),
+        ("static-graph", "unused-parameters"),
     }
 
 

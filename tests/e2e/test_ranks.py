@@ -54,6 +54,19 @@ def test_collectives_that_the_script_calls_are_seen_as_well_and_what_ends_early_
     assert other.wait_s is not None and other.wait_s > 0.025
 
 
+def test_who_waits_for_buffers_is_not_slow_himself(forks: Forks) -> None:
+    """Rank 0 is slow, and sends a buffer in front of each forward pass: rank 1 waits in its forward pass."""
+    found = forks("together.py", "--start", "fork", "--slow-rank", "0", "--mask", steps=30)
+    assert found.status is Status.COMPLETE, found.output
+    slow, other = found.ranks
+    assert slow.compute_s >= 0.050
+    assert other.compute_s < slow.compute_s / 2
+    assert other.wait_s is not None and other.wait_s > 0.025
+    assert (other.phase_s[Phase.COMMUNICATION] or 0.0) > 0.025
+    told = [site.detail for site in found.call_sites if site.calls == "forward"]
+    assert all(one["data_parallel"] and one["sends_buffers"] and not one["finds_unused"] for one in told)
+
+
 def test_buckets_passes_that_need_no_exchange_and_unequal_work_are_seen(forks: Forks) -> None:
     """Two passes an update, and twice the samples for rank 1."""
     words = ("--start", "fork", "--passes", "2", "--uneven")

@@ -16,7 +16,7 @@ from hotlap.lab.studies import of_user
 from hotlap.machine.checkup import checkup
 from hotlap.record import Ceiling, Checkup, Finding, Run, Study, Trial, Verdict
 from hotlap.report.story import ceiling_sentence, interval
-from hotlap.units import duration, percent
+from hotlap.units import duration, percent, plural
 
 BUDGET_S, QUICK_BUDGET_S = 180.0, 15.0
 
@@ -216,7 +216,7 @@ def _shapes(known: Known) -> Said:
         return Said(verdict="unknown", why="The shapes of the batches could not be seen.")
     if found is not None:
         return Said(verdict="do it", why=found.evidence)
-    number = f"{shapes.num_shapes} shape{'s' if shapes.num_shapes > 1 else ''} in {shapes.num_steps} steps"
+    number = f"{plural(shapes.num_shapes, 'shape')} in {shapes.num_steps} steps"
     return Said(verdict="nothing to do", why=f"The model was given {number}.")
 
 

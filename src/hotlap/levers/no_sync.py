@@ -1,13 +1,13 @@
 """no-sync: gradients are exchanged once for each update, not after every backward pass."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import Pass, passes, why_none
+from hotlap.levers.data_parallel import Pass, exchange_s, named, names_any, passes, why_none
 from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.record import Ceiling, Machine, Run
 from hotlap.source import Edit, InsertBefore, Script
 from hotlap.source.names import bound
 
@@ -53,30 +53,16 @@ class NoSync(Lever):
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All communication, and the backward passes, in which gradients are put into buckets."""
-        phases = (Phase.COMMUNICATION, Phase.BACKWARD)
-        return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+        return exchange_s(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One statement in front of the forward pass."""
-        found = ((one, _last(one)) for one in passes(run) if not _chooses(one.script))
+        found = ((one, _last(one)) for one in passes(run) if not names_any(one.script, _CHOSEN))
         return tuple(
             InsertBefore(site=one.site, code=f"{one.script.code(one.call.func)}.{_FLAG} = {last}")
             for one, last in found
             if last is not None
         )
-
-
-def _chooses(script: Script) -> bool:
-    return any(name in _CHOSEN for node in ast.walk(script.tree) for name in _named(node))
-
-
-def _named(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Attribute):
-        yield node.attr
-    elif isinstance(node, ast.Name):
-        yield node.id
-    elif isinstance(node, ast.keyword) and node.arg is not None:
-        yield node.arg
 
 
 def _last(one: Pass) -> str | None:
@@ -157,11 +143,11 @@ def _holds(statement: ast.AST, call: ast.AST) -> bool:
 
 
 def _goes_backward(statements: Sequence[ast.stmt]) -> bool:
-    return any("backward" in _named(node) for statement in statements for node in ast.walk(statement))
+    return any("backward" in named(node) for statement in statements for node in ast.walk(statement))
 
 
 def _reads(statements: Sequence[ast.stmt]) -> bool:
-    return any(name in _READERS for statement in statements for node in ast.walk(statement) for name in _named(node))
+    return any(name in _READERS for statement in statements for node in ast.walk(statement) for name in named(node))
 
 
 def _is_pure(test: ast.expr) -> bool:

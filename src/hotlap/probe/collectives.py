@@ -255,6 +255,7 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
             if function is not None:
                 timed = functools.partial(books.timed, thread=thread, of_all=of_all)
                 patch.set(dist, name, guard.around(function, timed, what))
+    _install_for_buffers(functools.partial(books.timed, thread=thread, of_all=True), patch, guard, what)
     init = dist.init_process_group
 
     @functools.wraps(init)
@@ -267,6 +268,15 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
     work = getattr(dist, "Work", None)
     if work is not None:
         patch.set(work, "wait", guard.around(work.wait, functools.partial(books.timed_wait, thread=thread), what))
+
+
+def _install_for_buffers(timed: Callable[..., Any], patch: Patch, guard: Guard, what: str) -> None:
+    """DistributedDataParallel sends buffers in front of a forward pass, by a method that has no public name."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    sends = getattr(DistributedDataParallel, "_sync_buffers", None)
+    if sends is not None:
+        patch.set(DistributedDataParallel, "_sync_buffers", guard.around(sends, timed, what))
 
 
 def _number(name: str, otherwise: int) -> int:

@@ -143,7 +143,7 @@ class Facts:
             "torch_forward": has_torch_forward(module),
         }
         if type(module).__name__ == "DistributedDataParallel":
-            detail["data_parallel"] = True
+            detail |= {"data_parallel": True, **wrapped_with(module)}
         through = called_through()
         if through:  # the user's line calls a library, which calls the module
             detail["through"] = through
@@ -204,6 +204,25 @@ def type_name(value: Any) -> str:
     if module.startswith("torch.optim."):
         module = "torch.optim"
     return f"{module}.{kind.__qualname__}"
+
+
+def wrapped_with(module: Any) -> dict[str, Scalar]:
+    """How a DistributedDataParallel sends gradients and buffers, by attributes that torch has had since 2.0."""
+    buffers = list(module.module.buffers())
+    own = [part for part in module.module.modules() if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)]
+    keyword = "forward_sync_buffers" if hasattr(module, "forward_sync_buffers") else "broadcast_buffers"
+    gradients = sum(p.numel() * p.element_size() for p in module.module.parameters() if p.requires_grad)
+    return {
+        "finds_unused": bool(module.find_unused_parameters),
+        "static_graph": bool(module.static_graph),
+        "gradient_views": bool(module.gradient_as_bucket_view),
+        "gradient_mb": round(gradients / 2**20, 1),
+        # The argument that says so, where there are any.
+        "sends_buffers": keyword if buffers and getattr(module, keyword) else "",
+        "batch_statistics": any(
+            part.track_running_stats and not isinstance(part, torch.nn.SyncBatchNorm) for part in own
+        ),
+    }
 
 
 def _loader_facts(number: int, loader: "DataLoader[Any]") -> LoaderFacts:

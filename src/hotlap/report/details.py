@@ -17,8 +17,8 @@ from hotlap.record import (
 )
 from hotlap.report.document import Row, Section
 from hotlap.report.scale import mean
-from hotlap.report.story import plural, share_of, timed
-from hotlap.units import count, duration, percent, size
+from hotlap.report.story import share_of, timed
+from hotlap.units import count, duration, percent, plural, size
 
 # More rows than these are for the JSON; the costliest come first.
 MOST_LINES = 8

@@ -23,10 +23,9 @@ from hotlap.report.story import (
     interval,
     least_gain,
     lever_titles,
-    plural,
     timed,
 )
-from hotlap.units import duration, factor, percent
+from hotlap.units import duration, factor, percent, plural
 
 
 class Outcome(StrEnum):

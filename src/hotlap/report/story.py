@@ -21,7 +21,7 @@ from hotlap.record import (
     lever_title,
 )
 from hotlap.report.scale import mean
-from hotlap.units import duration, factor, percent
+from hotlap.units import duration, factor, percent, plural
 
 # In the order in which a training loop comes to them.
 PHASE_ORDER = (
@@ -95,11 +95,6 @@ def interval(value: Interval) -> str:
 def durations(value: Interval) -> str:
     """ "510 us to 1.02 ms"."""
     return f"{duration(value.low)} to {duration(value.high)}"
-
-
-def plural(count: int, noun: str) -> str:
-    """ "1 step", "1,880 steps", "2 processes"."""
-    return f"{count:,} {noun}{'' if count == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def share_of(run: Run, cost_s: float) -> float | None:

@@ -14,16 +14,25 @@ After:
     model = DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)
 """
 
+from collections.abc import Mapping
 from pathlib import PurePath
 from statistics import median
 
-from hotlap.record import Finding, Machine, Phase, Run
+from hotlap.record import Finding, Machine, Phase, Run, Scalar
 from hotlap.rules.advice import wrapped_models
 from hotlap.rules.step import finding, share_of
-from hotlap.units import duration, percent, size
+from hotlap.units import duration, percent, plural, size
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
 MIN_SHARE = 0.10
+
+# What was seen of a model -> what can be tried for it.
+_LEVERS = {
+    "sends_buffers": "buffer-broadcast",
+    "finds_unused": "unused-parameters",
+    "gradient_mb": "bucket-size",
+    "data_parallel": "gradient-views",
+}
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -41,8 +50,19 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         "communication-bound",
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on exchanging "
-        f"{_collectives(run) or 'gradients'} {among}{_buckets(run)}{_waits(run)}.",
+        f"{_collectives(run) or 'gradients'} {among}{_buckets(run)}{_sent_buffers(run)}{_waits(run)}.",
+        levers=tuple(lever for fact, lever in _LEVERS.items() if any(one.get(fact) for one in _wrapped_with(run))),
     )
+
+
+def _wrapped_with(run: Run) -> list[Mapping[str, Scalar]]:
+    """How DistributedDataParallel was told to exchange, for each model that it wraps."""
+    return [site.detail for site in run.call_sites if site.detail.get("data_parallel")]
+
+
+def _sent_buffers(run: Run) -> str:
+    sends = any(one.get("sends_buffers") for one in _wrapped_with(run))
+    return "; the model's buffers are sent in front of each forward pass" if sends else ""
 
 
 def _waits(run: Run) -> str:
@@ -63,7 +83,8 @@ def _buckets(run: Run) -> str:
     if seen is None or seen.link_s <= 0:
         return ""
     return (
-        f"; {size(round(seen.num_bytes))} in {seen.buckets:.0f} buckets are on their way for {duration(seen.link_s)} "
+        f"; {size(round(seen.num_bytes))} in {plural(round(seen.buckets), 'bucket')} are on their way for "
+        f"{duration(seen.link_s)} "
         f"({size(round(seen.num_bytes / seen.link_s))} a second), {percent(seen.hidden)} of that "
         f"hidden behind the backward pass{_wrapped(run)}"
     )

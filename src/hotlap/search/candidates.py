@@ -127,6 +127,9 @@ ALTERNATIVES: tuple[tuple[str, ...], ...] = (
     ("late-transform", "device-resident"),
     # One half precision for the calls of a model.
     ("bf16-autocast", "fp16-autocast"),
+    # What a first step did not exchange is not known afterwards; and a search is turned off, or done once.
+    ("no-sync", "static-graph"),
+    ("static-graph", "unused-parameters"),
 )
 """Levers of which one excludes the others: they are never accepted together."""
 

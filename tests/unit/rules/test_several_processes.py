@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hotlap import rules
 from hotlap.record import Exchange, HotLine, Phase, RankFacts, Run, UnequalWork
+from tests.edits.sites import sites
 from tests.rule_runs import firing, healthy
 
 SCRIPT = """from torch.nn.parallel import DistributedDataParallel as DDP
@@ -98,6 +99,18 @@ def test_a_slow_link_is_told_by_its_speed_what_is_hidden_and_where_the_model_is_
         "; 1.00 MiB in 4 buckets are on their way for 8.00 ms (125 MiB a second), 75% of that hidden behind the "
         "backward pass (the model is wrapped in line 4 of train.py)."
     )
+
+
+def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
+    run = firing("communication-bound")
+    (site,) = sites("model(x)\n", "model", path="train.py")
+    wrapped = {"data_parallel": True, "gradient_mb": 4.0, "finds_unused": False, "sends_buffers": "broadcast_buffers"}
+    told = replace(run, call_sites=(replace(site, calls="forward", detail=wrapped),))
+    (finding,) = [one for one in rules.check(told) if one.code == "communication-bound"]
+    assert finding.try_levers == ("buffer-broadcast", "bucket-size", "gradient-views")
+    assert "the model's buffers are sent in front of each forward pass" in finding.evidence
+    (plain,) = [one for one in rules.check(run) if one.code == "communication-bound"]
+    assert plain.try_levers == ()
 
 
 def test_needless_exchanges_come_with_the_code_before_and_after(tmp_path: Path) -> None:

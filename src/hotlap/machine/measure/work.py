@@ -9,6 +9,7 @@ import torch
 from hotlap.machine import figures
 from hotlap.machine.measure.timing import Pace, Timer, times
 from hotlap.record import Figure, Unit
+from hotlap.units import plural
 
 # Sides of products are doubled from here until one takes long enough that starting it does not matter; where a dtype is
 # emulated (float16 on most processors, a hundred times slower) that is at once.
@@ -82,7 +83,7 @@ def bandwidth(device: Device, pace: Pace) -> Iterator[Figure]:
             unit=Unit.BYTE_PER_S,
             device=device.name,
             threads=device.threads,
-            how=f"{arrays} array{'s' if arrays > 1 else ''} of {4 * count >> 20} MiB",
+            how=f"{plural(arrays, 'array')} of {4 * count >> 20} MiB",
         )
 
 
