@@ -104,7 +104,12 @@ def test_a_slow_link_is_told_by_its_speed_what_is_hidden_and_where_the_model_is_
 def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
     run = firing("communication-bound")
     (site,) = sites("model(x)\n", "model", path="train.py")
-    wrapped = {"data_parallel": True, "gradient_mb": 4.0, "finds_unused": False, "sends_buffers": "broadcast_buffers"}
+    wrapped: dict[str, str | int | float | bool | None] = {
+        "data_parallel": True,
+        "gradient_mb": 4.0,
+        "finds_unused": False,
+        "sends_buffers": "broadcast_buffers",
+    }
     told = replace(run, call_sites=(replace(site, calls="forward", detail=wrapped),))
     (finding,) = [one for one in rules.check(told) if one.code == "communication-bound"]
     assert finding.try_levers == ("buffer-broadcast", "bucket-size", "gradient-views")

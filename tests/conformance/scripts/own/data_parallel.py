@@ -9,6 +9,8 @@ from torch.nn.parallel import DistributedDataParallel
 class Masked(nn.Linear):
     """Leaves out what the mask says."""
 
+    mask: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__(4, 2)
         self.register_buffer("mask", torch.tensor([1.0, 0.0, 1.0, 1.0]))
