@@ -1,9 +1,10 @@
 """What hotlap says and does on the device of this machine -> results/gpu-<device>.json and .md; see benchmarks/gpu.sh.
 
-    python run.py [suite] [machine] [plain] [measure] [raw] [tune] [--budget TIME] [--trainings NAME ...]
+    python run.py [suite] [machine] [plain] [measure] [raw] [levers] [tune] [--budget TIME] [--trainings NAME ...]
 
-Without names: all but `tune`, which takes that time for each of the six trainings. After each command the two files are
-written, so whatever ends early leaves what came before; a command that fails is noted, and the others follow.
+Without names: all but `levers`, which holds each lever alone to the gate (several studies at a time, so their times say
+little), and `tune`, which takes that time for each of the trainings. After each command the two files are written,
+so whatever ends early leaves what came before; a command that fails is noted, and the others follow.
 """
 
 import argparse
@@ -11,11 +12,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import exp
 from pathlib import Path
 from statistics import mean, median
+from threading import Lock
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -27,13 +31,25 @@ DEVICE = os.environ.get("HOTLAP_DEVICE", "cuda")
 RECORDED = Path(os.environ.get("HOTLAP_RECORDED", ROOT / "tests" / "recorded"))
 if DEVICE == "sim":
     results_file.RESULTS = RECORDED
-TRAININGS = ("mnist", "conv-amp", "gpt-10m", "gpt-124m", "lstm", "ode")
+TRAININGS = ("mnist", "conv-amp", "gpt-10m", "gpt-124m", "lstm", "ode", "images")
+# The seventh trains on pictures that Python makes one by one.
+IMAGES = ROOT / "tests" / "device" / "scripts" / "images.py"
 # Of these a few thousand steps take seconds.
 QUICK = ("mnist", "lstm")
-STAGES = ("suite", "machine", "plain", "measure", "raw", "tune")
+STAGES = ("suite", "machine", "plain", "measure", "raw", "levers", "tune")
+# Each has something to win there.
+LEVERS = {
+    "gpt-10m": ("sdpa", "tf32", "bf16-autocast"),
+    "mnist": ("cuda-graphs", "fused-optimizer", "pin-and-overlap", "compile", "batched-fetch"),
+    "conv-amp": ("channels-last", "cudnn-benchmark"),
+    "lstm": ("compile",),
+    "images": ("device-resident", "cached-dataset"),
+}
+# Studies at a time.
+BESIDE = 10
 HOTLAP = (sys.executable, "-m", "hotlap")
 # Commands' last words that are kept.
-TAIL = 2000
+TAIL = 4000
 
 Result = dict[str, Any]
 
@@ -43,6 +59,7 @@ class Report:
 
     def __init__(self) -> None:
         self._results: list[Result] = []
+        self._lock = Lock()
 
     def note(self, name: str, **saw: Any) -> None:
         """What follows from commands."""
@@ -76,8 +93,9 @@ class Report:
             found["saw"] = digest(json.loads(document.read_text()))
         if code != 0:
             print(f"   exit code {code}: {words[-TAIL:]}", file=sys.stderr)
-        self._results.append({**found, "tail": words[-TAIL:]})
-        self.write()
+        with self._lock:
+            self._results.append({**found, "tail": words[-TAIL:]})
+            self.write()
         return took_s
 
     def write(self) -> None:
@@ -125,14 +143,24 @@ def digest(study: Result) -> Result:
         "findings": [finding["code"] for finding in study["findings"]],
         "accepted": [lever["name"] for lever in result.get("levers", ())],
         "speedup": result.get("speedup"),
+        "judged": {
+            names(trial): f"{trial['verdict'].lower()}: {trial['why']}"
+            for trial in study["trials"]
+            if trial["log_ratios"]
+        },
         "seen": {names(trial): exp(mean(trial["log_ratios"])) for trial in study["trials"] if trial["log_ratios"]},
         "notes": run["notes"],
     }
 
 
 def names(trial: Result) -> str:
-    """ "tf32 + compile"."""
-    return " + ".join(lever["name"] for lever in trial["levers"])
+    """ "tf32 + compile"; of the patched script at a study's end "tf32 + compile, patched"."""
+    return " + ".join(lever["name"] for lever in trial["levers"]) + ", patched" * (trial["kind"] == "patch")
+
+
+def judged(trial: Result) -> str:
+    """What the gate said, or why it was not asked."""
+    return f"{trial['verdict'].lower()}: {trial['why']}"
 
 
 def claims(results: Sequence[Result]) -> Iterator[Result]:
@@ -142,7 +170,9 @@ def claims(results: Sequence[Result]) -> Iterator[Result]:
         if "step_s" in saw:
             yield {"claim": f"{one['name']}: median step", "mid": 1e3 * saw["step_s"], "unit": " ms"}
         for lever, ratio in saw.get("seen", {}).items():
-            yield {"claim": f"{one['name']}: {lever}, a step, before any gate", "mid": ratio, "unit": "x"}
+            passed = saw.get("judged", {}).get(lever, "").startswith("unharmed")
+            gate = "the gate passes it" if passed else "before any gate"
+            yield {"claim": f"{one['name']}: {lever}, a step, {gate}", "mid": ratio, "unit": "x"}
 
 
 def row(one: Result) -> Iterator[str]:
@@ -164,29 +194,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stages", nargs="*", help=f"of {', '.join(STAGES)}")
     parser.add_argument("--budget", default="5m", help="of each training in `tune` (default: 5m)")
-    parser.add_argument("--trainings", nargs="+", choices=TRAININGS, default=TRAININGS, help="default: all six")
+    parser.add_argument("--trainings", nargs="+", choices=TRAININGS, default=TRAININGS, help="default: all")
+    parser.add_argument("--levers", help="of `tune`, separated by commas (default: all)")
     args = parser.parse_args()
-    stages = args.stages or STAGES[:-1]
+    stages = args.stages or STAGES[:-2]
     if not set(stages) <= set(STAGES):
         parser.error(f"a stage is one of {', '.join(STAGES)}")
     RECORDED.mkdir(parents=True, exist_ok=True)
     report = Report()
     for stage in STAGES:
         if stage in stages:
-            made(stage, report, args.trainings, budget=args.budget)
+            made(stage, report, args.trainings, budget=args.budget, levers=args.levers)
     if report.failed:
         sys.exit(f"failed: {', '.join(report.failed)}")
 
 
-def made(stage: str, report: Report, trainings: Sequence[str], *, budget: str) -> None:
+def made(stage: str, report: Report, trainings: Sequence[str], *, budget: str, levers: str | None) -> None:
     """One stage."""
     match stage:
         case "suite":
-            files = ("device/suite.py", "e2e/test_machine.py", "unit/data/gather/test_resident.py")
+            files = ("device/suite.py", "device/levers.py", "e2e/test_machine.py", "unit/data/gather/test_resident.py")
             paths = [str(ROOT / "tests" / path) for path in files]
-            suite = ("-q", "-p", "no:cacheprovider", "-m", "gpu", *paths)
+            suite = ("-q", "-rs", "-p", "no:cacheprovider", "-m", "gpu", *paths)
             report.run(
-                "suite", sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *suite, limit_s=150.0
+                "suite", sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *suite, limit_s=250.0
             )
         case "machine":
             report.run("machine", *HOTLAP, "machine", "--fresh", "--json", "machine.json", limit_s=60.0)
@@ -196,15 +227,45 @@ def made(stage: str, report: Report, trainings: Sequence[str], *, budget: str) -
             studies(report, "measure", "--quick", trainings=trainings, limit_s=100.0)
         case "raw":
             report.run("raw", sys.executable, str(HERE / "raw.py"), ".", limit_s=60.0)
+        case "levers":
+            alone(report, [(name, lever) for name in trainings for lever in LEVERS.get(name, ())], budget=budget)
         case "tune":
-            studies(report, "tune", "--budget", budget, trainings=trainings, limit_s=1800.0)
+            only = () if levers is None else ("--levers", levers)
+            studies(report, "tune", "--budget", budget, *only, trainings=trainings, limit_s=1800.0)
+
+
+def script(training: str) -> tuple[str, ...]:
+    """The path of its script, and arguments."""
+    return (str(IMAGES),) if training == "images" else (str(HERE / "training.py"), training)
+
+
+def alone(report: Report, pairs: Sequence[tuple[str, str]], *, budget: str) -> None:
+    """Of each training and lever a study that tries nothing else."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(BESIDE) as pool:
+
+        def study(training: str, lever: str) -> None:
+            document = Path(folder) / f"{training}-{lever}.json"
+            words = (
+                "--levers",
+                lever,
+                "--budget",
+                budget,
+                "--json",
+                str(document),
+                str(HERE / "training.py"),
+                training,
+            )
+            report.run(f"{lever} of {training}", *HOTLAP, "tune", *words, limit_s=1800.0, document=document)
+
+        for done in [pool.submit(study, *pair) for pair in pairs]:
+            done.result()
 
 
 def studies(report: Report, command: str, *options: str, trainings: Sequence[str], limit_s: float) -> None:
     """Of each training one."""
     for training in trainings:
         document = f"{command}-{training}.json"
-        words = (command, *options, "--json", document, str(HERE / "training.py"), training)
+        words = (command, *options, "--json", document, *script(training))
         report.run(f"{command} {training}", *HOTLAP, *words, limit_s=limit_s, document=RECORDED / document)
 
 

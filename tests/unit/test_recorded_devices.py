@@ -2,24 +2,30 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
 import pytest
 
 from hotlap import cuda, rules
-from hotlap.record import Phase, Run, Study, codec
+from hotlap.gate import Evidence, judge
+from hotlap.record import Phase, Run, Study, Verdict, codec
 from hotlap.rules.step import device_s, launch_s, phase_s
 from hotlap.trace import read_trace
 from hotlap.tune.ceilings import ceilings
 
 H200 = Path(__file__).parents[1] / "recorded" / "nvidia-h200"
+H100 = H200.with_name("nvidia-h100")
 TRAININGS = ("mnist", "conv-amp", "gpt-10m", "gpt-124m", "lstm", "ode")
 
 
-def measured(training: str) -> Study:
-    path = H200 / f"measure-{training}.json.gz"
+def study_in(path: Path) -> Study:
     return codec.decode(gzip.decompress(path.read_bytes()), Study, name=path.name)
+
+
+def measured(training: str) -> Study:
+    return study_in(H200 / f"measure-{training}.json.gz")
 
 
 def first(training: str) -> Run:
@@ -88,8 +94,40 @@ def test_a_trace_of_it_says_the_same_as_the_measurement() -> None:
 
 
 def test_what_its_tune_compared_can_be_shown() -> None:
-    path = H200 / "tune-gpt-10m.json.gz"
-    study = codec.decode(gzip.decompress(path.read_bytes()), Study, name=path.name)
+    study = study_in(H200 / "tune-gpt-10m.json.gz")
     seen = {trial.levers[0]["name"]: trial.seen for trial in study.trials if trial.seen is not None}
     assert seen["tf32"] == pytest.approx(1.89, abs=0.01)
     assert seen["bf16-autocast"] == pytest.approx(1.79, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("training", "codes", "first_lever"),
+    [
+        ("mnist", ["launch-bound", "input-bound", "host-bound"], "cuda-graphs"),
+        ("gpt-10m", ["compute-bound"], "tf32"),
+        ("images", ["input-bound", "launch-bound"], "cached-dataset"),
+    ],
+)
+def test_causes_on_an_h100_are_found(training: str, codes: list[str], first_lever: str) -> None:
+    study = study_in(H100 / f"tune-{training}.json.gz")
+    found = rules.check(study.baseline[0], study.machine)
+    assert [one.code for one in found] == codes
+    assert found[0].try_levers[0] == first_lever
+
+
+@pytest.mark.parametrize(("training", "lever"), [("mnist", "fused-optimizer"), ("images", "device-resident")])
+def test_what_the_gate_accepted_on_an_h100_is_told(training: str, lever: str) -> None:
+    (trial,) = [one for one in study_in(H100 / f"tune-{training}.json.gz").trials if one.accepted]
+    assert [spec["name"] for spec in trial.levers] == [lever]
+    assert trial.verdict is Verdict.UNHARMED
+
+
+def test_a_training_whose_bits_differ_from_run_to_run_there_is_held_to_what_rounding_does() -> None:
+    _, *base = study_in(H100 / "tune-images.json.gz").baseline
+    assert all(run.forked for run in base)
+    one, other = (run for run in base if not run.nudge)
+    perturbed = tuple(run for run in base if run.nudge)
+    assert judge("exact", Evidence(base=(one,), lever=(other,))).verdict is Verdict.UNDECIDED
+    assert judge("rounding", Evidence(base=(one,), lever=(other,), perturbed=perturbed)).verdict is Verdict.UNHARMED
+    halved = replace(other, loss=tuple(0.5 * loss if isinstance(loss, float) else loss for loss in other.loss))
+    assert judge("rounding", Evidence(base=(one,), lever=(halved,), perturbed=perturbed)).verdict is Verdict.HARMED

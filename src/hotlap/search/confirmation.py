@@ -7,7 +7,7 @@ from statistics import fmean
 
 from hotlap import levers, source
 from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compare
-from hotlap.experiment.statistics import FALSE_CONFIRMATION
+from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, fewest_for_a_gain
 from hotlap.experiment.total import too_late, total_speedup, whole_speedup
 from hotlap.gate import Ruling
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Verdict
@@ -28,6 +28,16 @@ _EPOCHS_OF = 3
 _CERTAINTY = f"{factor(LEAST_GAIN)} again with the certainty of {1 - FALSE_CONFIRMATION:.1%} that a claim needs"
 
 
+def fewest_heats(log: StudyLog, executor: Executor) -> int:
+    """That a confirmation takes where the gain is clear."""
+    return max(FEWEST_SHOWN, fewest_for_a_gain(log.pooled(_scope_of(executor))))
+
+
+def _scope_of(executor: Executor) -> str:
+    """Forks share more than processes that are started as the user's: their spread says nothing of these."""
+    return "process" if executor.sizes.afresh_setup_s is None else "fresh"
+
+
 class Confirmation:
     """Says what the study comes to, once the search has come to a stack of levers."""
 
@@ -36,8 +46,7 @@ class Confirmation:
         self._executor = executor
         self._gate = gate
         self._stack = stack
-        # Forks share more than processes that are started as the user's: their spread says nothing of these.
-        self._scope = "process" if executor.sizes.afresh_setup_s is None else "fresh"
+        self._scope = _scope_of(executor)
         # Of earlier comparisons: this one must not count twice once its trial is in the study.
         self._pooled = log.pooled(self._scope)
 

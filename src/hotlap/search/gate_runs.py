@@ -29,6 +29,8 @@ _TURN_STEPS = 50
 # and what is wrong with a data set often shows in its second epoch only.
 _EPOCH_SHARE = 0.06
 
+_NO_OTHER_SEEDS = "That may be chance, and there was no time for other seeds: raise --budget."
+
 _ORDER = (levers.Numerics.EXACT, levers.Numerics.ROUNDING, levers.Numerics.STATISTICAL)
 
 
@@ -86,6 +88,8 @@ class GateRuns:
         if not (first.verdict is Verdict.HARMED and first.by_chance and numerics is not levers.Numerics.EXACT):
             return first
         # Harm that a statistical test found is believed where other seeds show harm as well.
+        if not self._log.budget.affords(self._runs_s(numerics, again=True)) and not self._log.extend():
+            return replace(first, verdict=Verdict.UNDECIDED, why=f"{first.why} {_NO_OTHER_SEEDS}")
         second = self._compare(stack, replaced, numerics, again=True)
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
@@ -153,12 +157,14 @@ class GateRuns:
         return judge(str(numerics), evidence)
 
     def estimate_s(self, stack: Stack, numerics: levers.Numerics | None = None) -> float:
-        """About what `judge` will take, a second look with other seeds included where a contract may ask for one."""
-        numerics = numerics or numerics_of(stack)
-        starts = [(seed, 0) for seed in _seeds(numerics, again=False)]
+        """About what `judge` will take, where no second look with other seeds is needed."""
+        return self._runs_s(numerics or numerics_of(stack), again=False)
+
+    def _runs_s(self, numerics: levers.Numerics, *, again: bool) -> float:
+        """About what one look takes."""
+        starts = [(seed, 0) for seed in _seeds(numerics, again=again)]
         if numerics is not levers.Numerics.EXACT:
-            starts += [(seed, 0) for seed in _seeds(numerics, again=True)]
-            starts += self._missing(_baseline_starts(numerics, again=False) | _baseline_starts(numerics, again=True))
+            starts += self._missing(_baseline_starts(numerics, again=again))
         return self._pace.factor * sum(self._expected_s(self._plan(*start)) for start in starts)
 
     def _expected_s(self, plan: Plan) -> float:

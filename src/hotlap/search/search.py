@@ -19,6 +19,7 @@ from hotlap.experiment.total import never_shorter, too_late
 from hotlap.record import Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
+from hotlap.search.confirmation import fewest_heats
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
 from hotlap.search.without_levers import SEEMS_MUCH
@@ -39,8 +40,6 @@ _WORTH_TEN_RUNS = 1.1
 
 # Heats that decide whether something is faster, where that is clear.
 _CLEAR = 2
-# And that the confirmation takes, where it is.
-_CONFIRMING = 3
 
 
 class Search:
@@ -63,7 +62,8 @@ class Search:
         """What the end of the study takes: heats of the baseline and its patched copy, and the gate; 0 once it was."""
         if self._log.study.result is not None:
             return 0.0
-        return _CONFIRMING * self._executor.estimate_s(afresh=True) + self._gate.estimate_s(self.stack) + 5.0
+        heats_s = fewest_heats(self._log, self._executor) * self._executor.estimate_s(afresh=True)
+        return heats_s + self._gate.estimate_s(self.stack) + 5.0
 
     def run(self) -> None:
         """Rounds, until nothing plausible is untried or the budget does not suffice for another one."""

@@ -16,7 +16,6 @@ from hotlap.units import factor
 # a heat give two of them that are independent (statistics.contrasts), for the price of three starts instead of four.
 _RATIOS = 4
 EQUAL = 3
-HEATS = math.ceil(_RATIOS / (EQUAL - 1))
 
 # Most levers bring less than this, each alone: noise that hides it makes a study say little.
 _MUCH_NOISE = 1.25

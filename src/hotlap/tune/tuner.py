@@ -25,20 +25,20 @@ from hotlap.search import (
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.measuring import WATCHES
-from hotlap.tune.noise import EQUAL, HEATS, calibrate
+from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
 from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
 from hotlap.units import duration
 
-# No lever can be shown to help in less: two heats of one trial, two of the confirmation, each with the baseline,
-# and runs for the gate: of the baseline, under the lever, patched.
-_FEWEST_HEATS = 4
+# No lever can be shown to help in less: a heat that tells the noise, two of one trial, two of the confirmation, each of
+# two processes, and runs for the gate: of the baseline, under the lever, patched.
+_FEWEST_HEATS = 5
 _FEWEST_EVIDENCE = 3
 # A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
 _LONG_HEAT_S = 15.0
-# Part of the first start that later ones take at best: the first may have read torch from the disk, and in a fresh
-# environment compiled it. (15 s there, and 5 s afterwards: the whole budget of five minutes seemed too little.)
-_LATER_STARTS = 1 / 3
+# Part of the first start that later ones take at best: the first imports torch, and forks need not. (9.0 s, then 0.9 s
+# on an H100, 2.5 s and then 0.2 s on a CPU.)
+_LATER_STARTS = 1 / 10
 
 # Part of the budget that is kept for larger batches, where they are allowed.
 _FOR_RECIPES = 0.4
@@ -134,8 +134,8 @@ def _look(log: StudyLog) -> Sizes:
 def _least_s(log: StudyLog, sizes: Sizes) -> float:
     """Without so much time nothing can be shown, even if all goes well."""
     at_best = _at_best(sizes)
-    noise_s = 0.0 if log.study.noise else HEATS * at_best.heat_s(EQUAL + 1)
-    return noise_s + _FEWEST_HEATS * at_best.heat_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
+    heats = _FEWEST_HEATS - bool(log.study.noise)
+    return heats * at_best.heat_s(2) + _FEWEST_EVIDENCE * at_best.evidence_s()
 
 
 def _at_best(sizes: Sizes) -> Sizes:

@@ -48,3 +48,4 @@ def test_a_heat_is_cut_short_at_some_times_its_estimate_and_shortly_after_the_en
     assert budget.limit_s(10.0) == 30.0
     clock.s += 100.0
     assert budget.limit_s(10.0) == 20.0, "never so little that nothing is seen"
+    assert budget.limit_s(30.0) == 60.0, "nor too little for what it should take"

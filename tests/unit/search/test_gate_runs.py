@@ -42,13 +42,23 @@ def test_what_is_known_is_not_counted_again(stack: tuple[LeverSpec, ...]) -> Non
 
 
 @pytest.mark.parametrize("lever", ["bf16-autocast", "channels-last"])
-def test_the_estimate_holds_the_second_look_with_other_seeds(lever: str) -> None:
-    world = chance(range(99), lever)
+def test_the_estimate_is_of_one_look(lever: str) -> None:
+    world = chance(range(0), lever)
     gate = gate_runs_of(world)
     gate.look()
     before_s, made = gate.estimate_s(({"name": lever},)), len(world.plans)
-    assert gate.judge(({"name": lever},)).verdict is Verdict.HARMED
+    assert gate.judge(({"name": lever},)).verdict is Verdict.UNHARMED
     assert before_s == pytest.approx((len(world.plans) - made) * SIZES.evidence_s(200), rel=0.3)
+
+
+def test_harm_by_chance_that_finds_no_time_for_other_seeds_is_no_verdict() -> None:
+    world = chance(range(5))
+    first_look_s = gate_runs_of(world).estimate_s(OTHER_NUMBERS)
+    gate = gate_runs_in(world, SIZES, options_for(world.path, budget_s=0.5 * first_look_s, long_budget_s=None))
+    ruling = gate.judge(OTHER_NUMBERS)
+    assert ruling.verdict is Verdict.UNDECIDED
+    assert "no time for other seeds: raise --budget" in ruling.why
+    assert max(plan.reseed for plan in world.plans) < 5
 
 
 class Chance(World):

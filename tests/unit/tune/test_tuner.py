@@ -61,10 +61,10 @@ def test_trainings_that_want_one_port_are_compared_one_after_the_other(script: P
 
 def test_a_budget_that_allows_no_trial_says_so_and_tries_none(script: Path) -> None:
     world = world_of(script, costs={"cached-dataset": 0.4})
-    study = tune(world, levers=("cached-dataset",), budget_s=30.0)
+    study = tune(world, levers=("cached-dataset",), budget_s=15.0)
     assert study.baseline and study.trials == ()
     assert study.result is not None and study.result.levers == ()
-    assert any("too short to try anything in: raise --budget to 2m or more" in text for text in study.warnings)
+    assert any("too short to try anything in: raise --budget to 1m or more" in text for text in study.warnings)
 
 
 def test_a_port_that_another_program_holds_is_a_failure_as_any(script: Path) -> None:
@@ -474,7 +474,7 @@ def test_where_the_gate_does_not_fit_any_more_it_says_what_more_time_would_bring
     assert accepted(enough) == ["native-step"]
 
 
-@pytest.mark.parametrize("budget_s", [45.0, 60.0])
+@pytest.mark.parametrize("budget_s", [20.0, 30.0])
 def test_where_the_budget_reaches_no_lever_it_does_not_say_that_one_was_tried(script: Path, budget_s: float) -> None:
     study = tune(world_of(script, costs={"cached-dataset": 0.4}), budget_s=budget_s)
     assert not [trial for trial in study.trials if trial.scope != "none"]
@@ -827,7 +827,7 @@ def test_a_gain_that_waits_for_its_gate_comes_before_what_could_not_be_shown(
 def test_a_gain_that_finds_no_time_for_its_gate_is_timed_once(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HugePages, "numerics", Numerics.STATISTICAL)
     world = world_of(script, costs={"huge-pages": 0.7}, start_s=2.0)
-    study = tune(world, levers=("huge-pages",), budget_s=130.0)
+    study = tune(world, levers=("huge-pages",), budget_s=90.0)
     (trial,) = [one for one in study.trials if one.levers == ({"name": "huge-pages"},)]
     assert not accepted(study) and "training under it could be compared" in trial.why
     timed = [plan for plan in world.plans if not plan.evidence and {"name": "huge-pages"} in plan.always]
