@@ -51,7 +51,7 @@ def run_of(path: Path, *, text: str | None = None, num_threads: int = 2) -> Run:
     return replace(
         run_with(phases=_PHASES),
         num_threads=num_threads,
-        world_size=2 if b"DistributedDataParallel(" in data else 1,
+        world_size=2 if b"DistributedDataParallel(" in data or b"fully_shard(" in data else 1,
         loaders=(_loader(data.decode()),),
         optimizers=(replace(optimizer(), dtypes=("float32",)),),
         call_sites=_call_sites(str(path), data),
