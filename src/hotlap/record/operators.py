@@ -117,7 +117,7 @@ class OperatorWindow:
     shaped: tuple[ShapedOperator, ...] = ()
     """Costliest first; empty where no shapes were recorded."""
     recomputed_s: float | None = None
-    """Kernels of the forward pass that the backward pass ran again."""
+    """Kernels of the forward pass that the backward pass ran again; of a training on the CPU operators."""
     complete: bool = True
     """The window agrees with itself: its sums with the events and the wall."""
     why_not: str | None = None

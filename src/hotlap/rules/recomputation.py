@@ -17,7 +17,7 @@ After:
 """
 
 from hotlap.record import Finding, Machine, Run
-from hotlap.rules.step import finding, share_of
+from hotlap.rules.step import finding, mean_step_s, on_cpu, share_of
 from hotlap.units import duration, percent
 
 # A forward pass is a third of a step, so all of it once more is a quarter of what then is one; below a fifth of that
@@ -26,8 +26,8 @@ MIN_SHARE = 0.05
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
-    """By the kernels that a trace shows."""
-    cost_s = run.operators.recomputed_s if run.operators is not None else None
+    """By what a trace shows."""
+    cost_s = _cost_s(run)
     if cost_s is None or share_of(run, cost_s) < MIN_SHARE:
         return None
     return finding(
@@ -37,4 +37,13 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         f"The backward pass spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of each step) on "
         "computing activations of the forward pass again (activation checkpointing), which saves memory: where that "
         "is left over, checkpoint fewer blocks.",
+        levers=("no-recomputation",),
     )
+
+
+def _cost_s(run: Run) -> float | None:
+    """Kernels take as long under a profiler; operators on the CPU take longer, as the whole step does."""
+    seen = run.operators
+    if seen is None or seen.recomputed_s is None or not on_cpu(run) or not seen.wall_s:
+        return None if seen is None else seen.recomputed_s
+    return seen.recomputed_s * min(1.0, mean_step_s(run) / seen.wall_s)

@@ -4,9 +4,9 @@ import csv
 import io
 
 from hotlap.trace.reading import Reading
+from hotlap.trace.recomputed import launched_again
 from hotlap.trace.table import Kind
 from hotlap.trace.timeline import timeline
-from hotlap.trace.work import launched_again
 
 
 def gpu_timeline(one: Reading) -> str:

@@ -17,6 +17,7 @@ from hotlap.trace.idle import Idle
 from hotlap.trace.nesting import Callers, callers
 from hotlap.trace.operators import COMPILED, Event, aggregate, is_operator
 from hotlap.trace.phases import Launched
+from hotlap.trace.recomputed import on_host_s
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Kind, Mask, Trace
 from hotlap.trace.timeline import Timeline, by_work, of_device, timeline
@@ -161,7 +162,7 @@ def window(
         on_device=on_device,
     )
     if done is None:
-        return found
+        return found if on_device else replace(found, recomputed_s=on_host_s(trace, threads, told))
     return replace(
         found,
         work=done.kinds(),

@@ -1,10 +1,7 @@
 """What the device's time went to: by the kind of work, by operator and shape, and what it computed a second time."""
 
-import math
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,19 +9,13 @@ from hotlap.record import CopyWork, KernelWork, ShapedOperator
 from hotlap.trace import arguments, kernels, spans
 from hotlap.trace.nesting import Callers
 from hotlap.trace.peaks import matrix_peak
+from hotlap.trace.recomputed import launched_again
 from hotlap.trace.spans import Spans
 from hotlap.trace.steps import Steps
 from hotlap.trace.table import Floats, Ints, Kind, Mask, Trace
 
 # Of the shapes only the costliest are told.
 _MOST_SHAPES = 20
-# No backward pass of torch calls these: met there, something of the forward pass is computed once more.
-_FORWARD_ONLY = re.compile(
-    r"aten::(?:_?convolution|(?:cudnn|miopen)_convolution|addmm|linear|(?:native|cudnn|miopen)?_?batch_norm"
-    r"|native_(?:layer|group)_norm|_scaled_dot_product_\w+(?<!_backward)|_(?:flash|efficient)_attention_forward|gelu"
-    r"|silu_?|relu_?|embedding|native_dropout|_softmax|max_pool2d_with_indices)$"
-)
-_NODE = re.compile(r"autograd::engine::evaluate_function")
 _GRAPH = r"(?:cuda|hip|cu)GraphLaunch"
 
 
@@ -172,59 +163,3 @@ class StepKernels:
     def recomputed_s(self, threads: frozenset[int]) -> float:
         """A step's kernels of the forward pass that were launched again within the backward pass."""
         return float(self.seconds[launched_again(self._trace, threads)[self.rows]].sum()) / self._steps
-
-
-def launched_again(trace: Trace, threads: frozenset[int]) -> Mask:
-    """Events on a device that compute something of the forward pass once more, for activations that were not kept."""
-    again = np.zeros(len(trace.start), bool)
-    backward = np.unique(trace.lane[trace.which(Kind.OPERATOR) & trace.named(_NODE.pattern)])
-    again[[row for lane in threads.intersection(backward.tolist()) for row in _launched_again(trace, lane)]] = True
-    return (trace.launch >= 0) & again[np.maximum(trace.launch, 0)]
-
-
-@dataclass
-class _Node:
-    """Of the backward pass, as autograd runs it."""
-
-    launches: list[int] = field(default_factory=list)
-    until: float = -math.inf
-    """End of the last forward operator in it."""
-
-
-def _launched_again(trace: Trace, lane: int) -> Iterator[int]:
-    """Calls of the runtime in nodes of the backward pass that run forward operators, up to the last of these. What a
-    node within a node does is that one's own."""
-    is_node = [_NODE.match(name) is not None for name in trace.names]
-    is_forward = [_FORWARD_ONLY.match(name) is not None for name in trace.names]
-    is_gradient = [name.startswith("aten::") and "backward" in name for name in trace.names]
-    nodes: list[_Node] = []
-    around: list[tuple[float, _Node | None, bool]] = []
-    rows = _in_nodes_with_forward(trace, lane, np.array(is_node), np.array(is_forward))
-    columns = (trace.start[rows], trace.end[rows], trace.kind[rows], trace.name[rows])
-    for row, start, end, kind, name in zip(rows.tolist(), *(one.tolist() for one in columns), strict=True):
-        while around and around[-1][0] <= start:
-            around.pop()
-        _, node, in_gradient = around[-1] if around else (end, None, False)
-        if kind == Kind.RUNTIME:
-            if node is not None:
-                node.launches.append(row)
-            continue
-        if is_node[name]:
-            node, in_gradient = _Node(), False
-            nodes.append(node)
-        elif node is not None and is_forward[name] and not in_gradient:
-            node.until = max(node.until, end)
-        around.append((end, node, in_gradient or is_gradient[name]))
-    for node in nodes:
-        yield from (row for row in node.launches if trace.start[row] < node.until)
-
-
-def _in_nodes_with_forward(trace: Trace, lane: int, is_node: Mask, is_forward: Mask) -> Ints:
-    """Operators and calls of the lane in such nodes, the nodes included: mostly none, and then nobody looks closer."""
-    ours = (trace.lane == lane) & trace.which(Kind.OPERATOR, Kind.RUNTIME)
-    of_operators = ours & (trace.kind == Kind.OPERATOR)
-    forward, nodes = (of_operators & named[trace.name] for named in (is_forward, is_node))
-    forward_starts = np.append(trace.start[forward], np.inf)
-    around = np.flatnonzero(nodes)
-    around = around[forward_starts[np.searchsorted(forward_starts, trace.start[around])] < trace.end[around]]
-    return np.flatnonzero(ours & spans.holds(spans.union(trace.start[around], trace.end[around]), trace.start))

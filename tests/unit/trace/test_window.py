@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
 
 from hotlap.record import OperatorWindow, Phase, Run, Status
 from hotlap.trace.window import completed
@@ -124,3 +126,36 @@ def test_a_gather_within_the_forward_pass_is_communication(tmp_path: Path) -> No
     assert device_us(run, Phase.FORWARD) == pytest.approx(300, rel=1e-3)
     again = beside(record(forward=300.0, communication=200.0, other=10.0), made, tmp_path)
     assert device_us(again, Phase.FORWARD) == pytest.approx(300), "the script called it: known already"
+
+
+def checkpointed(folder: Path, *, use_reentrant: bool | None) -> OperatorWindow:
+    """Of real steps on the CPU; None: nothing is computed a second time."""
+    torch.manual_seed(0)
+    block, head = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU()), torch.nn.Linear(256, 1)
+    path = folder / "operators-0.json"
+
+    def step() -> None:
+        x = torch.randn(256, 256, requires_grad=True)
+        y = block(x) if use_reentrant is None else checkpoint(block, x, use_reentrant=use_reentrant)
+        torch.autograd.backward(head(y).mean())
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        for number in range(STEPS):
+            with torch.profiler.record_function(f"ProfilerStep#{number}"):
+                step()
+    seen.export_chrome_trace(str(path))
+    window = completed(record(), path).operators
+    assert window is not None
+    return window
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_what_a_backward_pass_on_the_cpu_computes_again_is_told(tmp_path: Path, *, use_reentrant: bool) -> None:
+    window = checkpointed(tmp_path, use_reentrant=use_reentrant)
+    assert window.recomputed_s is not None
+    # Of the block's three products one is made twice.
+    assert 0.03 < window.recomputed_s / window.wall_s < 0.6
+
+
+def test_where_a_backward_pass_on_the_cpu_computes_nothing_again_that_is_told(tmp_path: Path) -> None:
+    assert checkpointed(tmp_path, use_reentrant=None).recomputed_s == 0.0
