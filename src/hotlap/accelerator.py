@@ -106,6 +106,18 @@ def peak_bytes() -> int | None:
     return _fullest("max_memory_allocated")
 
 
+def reserved_bytes() -> int | None:
+    """The most that the allocator held at a time, on the fullest device; None without one."""
+    return _fullest("max_memory_reserved")
+
+
+def free_bytes() -> int | None:
+    """What is left beside all that is there now, on the fullest device; None where that is not told."""
+    kind = in_use()
+    found = [] if kind is None else [_answer(kind, "mem_get_info", index) for index in _used(kind)]
+    return min((free for free, _ in filter(None, found)), default=None)
+
+
 def random_states() -> Iterator[torch.Tensor]:
     """States of the global generators of the devices in use."""
     kind = in_use()

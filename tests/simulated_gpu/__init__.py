@@ -45,6 +45,9 @@ def build() -> Path:
     return built
 
 
+# Of its memory.
+_BYTES = 16 << 30
+
 _library: Any = None
 
 
@@ -153,6 +156,15 @@ def max_memory_allocated(device: int = 0) -> int:
 
 def memory_reserved(device: int = 0) -> int:
     return int(_library.sim_allocated(device))
+
+
+def max_memory_reserved(device: int = 0) -> int:
+    return int(_library.sim_peak(device))
+
+
+def mem_get_info(device: int = 0) -> tuple[int, int]:
+    """(free, all): it has 16 GB, and no process sees what another one takes."""
+    return _BYTES - int(_library.sim_allocated(device)), _BYTES
 
 
 def manual_seed_all(seed: int) -> None:

@@ -25,8 +25,11 @@ _MIN_EVIDENCE, _MAX_EVIDENCE = 60, 400
 # they take here is known after the first such run: `Pace`.)
 _DIGESTS, _DIGESTS_S = 2.0, 20e-3
 
-# Part of the free memory that several processes together may take.
+# Part of the free memory that several processes together may take, and how many of them there may be at most.
 _MEMORY_SHARE = 0.8
+_MOST_TOGETHER = 8
+# Of a device's memory, for each process: its context, and what libraries load into it.
+_CONTEXT_BYTES = 1 << 30
 
 
 class Runs(Protocol):
@@ -67,9 +70,6 @@ class Sizes:
         block = 11 if step_s < 0.05 else 5 if step_s < 0.1 else 3
         rounds = min(_MAX_ROUNDS, max(_MIN_ROUNDS, round(_ARM_S / (block * step_s))))
         evidence = min(_MAX_EVIDENCE, max(_MIN_EVIDENCE, round(_EVIDENCE_S / step_s)))
-        # A quarter on top: levers keep batches, caches, copies.
-        each = 1.25 * run.world_size * (run.rss_peak_bytes or 0)
-        together = 8 if each == 0 else max(1, int(_MEMORY_SHARE * machine.available_bytes / each))
         return cls(
             step_s=step_s,
             setup_s=run.setup_s or 5.0,
@@ -77,7 +77,7 @@ class Sizes:
             steps=rounds * block,
             warmup=min(_MAX_WARM, max(_MIN_WARM, round(_WARM_S / step_s))),
             evidence_steps=evidence,
-            together=min(together, 8) if run.device == "cpu" else 1,
+            together=min(_fitting_on_device(run), _fitting_on_host(run, machine)),
             cores=machine.usable_cores / run.world_size,
             # Processes that train together may share an epoch's samples, or not.
             epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
@@ -101,6 +101,24 @@ class Sizes:
         """What one run for the gate takes on a quiet machine, of so many steps or of `evidence_steps`."""
         each_s = self.step_s + min(_DIGESTS * self.step_s, _DIGESTS_S)
         return self.setup_s + (num_steps or self.evidence_steps) * each_s + 1.0
+
+
+def _fitting_on_host(run: Run, machine: Machine) -> int:
+    """Processes that the host's memory holds at once. A quarter on top: levers keep batches, caches, copies."""
+    each = 1.25 * run.world_size * (run.rss_peak_bytes or 0)
+    number = int(_MEMORY_SHARE * machine.available_bytes / each) if each else _MOST_TOGETHER
+    return max(1, min(_MOST_TOGETHER, number))
+
+
+def _fitting_on_device(run: Run) -> int:
+    """Processes that the device's memory holds at once, where it is known how much each takes and what is left. Of
+    several that train together each has, as a rule, a device for itself: another such job is not put beside it."""
+    if run.device == "cpu":
+        return _MOST_TOGETHER
+    if run.device_free_bytes is None or run.device_reserved_bytes is None or run.world_size > 1:
+        return 1
+    each = 1.25 * run.device_reserved_bytes + _CONTEXT_BYTES
+    return 1 + min(_MOST_TOGETHER - 1, int(_MEMORY_SHARE * run.device_free_bytes / each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Trainings that cannot be alive at the same time: one port, or one locked file, that each wants for itself."""
+"""Trainings that cannot be alive at the same time: a port, a locked file or a device that each wants for itself."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,9 +8,10 @@ from hotlap.experiment.design import Runs
 from hotlap.experiment.nodes import Heat, nodes_of, run_heats
 from hotlap.record import Plan, Run, Status
 
-# What Python, libuv (torch.distributed), gRPC, SQLite and file locks say when another process was first.
+# What Python, libuv (torch.distributed), gRPC, SQLite, file locks and CUDA say when another process was first.
 _TAKEN = re.compile(
     r"address already in use|EADDRINUSE|address is already in use|database is locked|resource temporarily unavailable"
+    r"|device\(s\) is/are busy or unavailable|CUDA out of memory"
     r"|already locked|acquire (the )?lock|lock (file )?(is )?held|another (instance|process)",
     re.IGNORECASE,
 )

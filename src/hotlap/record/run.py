@@ -154,6 +154,11 @@ class Run:
     """Path -> sha256 of the user's source files that were loaded; the script is the first."""
     rss_peak_bytes: int | None = None
     device_peak_bytes: int | None = None
+    """Of tensors, on the fullest device."""
+    device_reserved_bytes: int | None = None
+    """The same for the allocator, which keeps more than it gives."""
+    device_free_bytes: int | None = None
+    """On that device, left by this process and all others at the end."""
     hot_lines: tuple[HotLine, ...] = ()
     """Costliest first."""
     sightings: tuple[Sighting, ...] = ()

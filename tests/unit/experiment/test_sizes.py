@@ -1,5 +1,7 @@
 """How long heats are expected to take."""
 
+from dataclasses import replace
+
 import pytest
 
 from hotlap.experiment import Sizes
@@ -27,3 +29,30 @@ def test_a_pause_of_the_machine_is_no_part_of_each_step_and_a_loaders_bursts_are
     quiet = planned(*[0.01] * 200)
     assert planned(*[0.01] * 199, 3.0) == quiet
     assert planned(*[0.01, 0.01, 0.01, 0.05] * 50).step_s == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("reserved_gib", "free_gib", "together"),
+    [
+        (2, 70, 8),
+        (8, 60, 5),  # 48 of them, for processes of 11
+        (20, 50, 2),
+        (40, 35, 1),
+        (None, 70, 1),
+        (2, None, 1),
+    ],
+)
+def test_on_a_device_as_many_take_turns_as_its_memory_holds(
+    reserved_gib: int | None, free_gib: int | None, together: int
+) -> None:
+    reserved, free = (None if gib is None else gib << 30 for gib in (reserved_gib, free_gib))
+    run = Run(
+        status=Status.COMPLETE,
+        device="NVIDIA H100",
+        step_s=(0.01,) * 200,
+        rss_peak_bytes=1 << 30,
+        device_reserved_bytes=reserved,
+        device_free_bytes=free,
+    )
+    assert Sizes.of(run, MACHINE).together == min(together, 7), "7 are what the host's 12 GiB hold"
+    assert Sizes.of(replace(run, world_size=2), MACHINE).together == 1
