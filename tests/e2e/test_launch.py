@@ -210,6 +210,16 @@ def test_processes_take_turns_and_are_compared_block_by_block(launcher: Launcher
     assert all(set(r.block) == {0, 1, 2, 3, 4, 5} for r in found)
 
 
+def test_no_process_of_a_heat_goes_on_while_another_one_starts(launcher: Launcher, tmp_path: Path) -> None:
+    """What one compiles in its first step takes the cores of those that are timed beside it."""
+    turn = Turn(steps=10, ready="", go="")
+    slow_start = plan_for("slow_start.py", str(tmp_path), turn=turn, steps=20, warmup=3)
+    found = launcher([slow_start, slow_start], limit_s=400.0)
+    assert [run.status for run in found] == [Status.COMPLETE, Status.COMPLETE]
+    said = [dict(line.rsplit(" ", 1) for line in run.output.splitlines()) for run in found]
+    assert min(float(one["second step"]) for one in said) > max(float(one["first step over"]) for one in said)
+
+
 def test_levers_are_switched_between_steps(forks: Forks) -> None:
     arms = ((), ({"name": "threads", "count": 1},), ({"name": "fused-optimizer"},))
     found = forks("plain.py", arms=arms, steps=22, block=11)

@@ -10,6 +10,7 @@ from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compar
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, fewest_for_a_gain
 from hotlap.experiment.total import too_late, total_speedup, whole_speedup
 from hotlap.gate import Ruling
+from hotlap.levers.compiling import Compilation
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Verdict
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.study_log import StudyLog, facts
@@ -84,9 +85,10 @@ class Confirmation:
         `whole_s`: whole trainings by the clock."""
         speedup = effect.speedup(self._pooled)
         assert speedup is not None, "a patient rule ends with an interval"
+        num_steps = self._log.study.total_steps
         total = whole_speedup(whole_s) or total_speedup(
             effect.pairs,
-            num_steps=self._log.study.total_steps,
+            num_steps=num_steps,
             epoch_steps=facts(self._log.study).epoch_steps(),
             pooled=self._pooled,
         )
@@ -94,6 +96,8 @@ class Confirmation:
         if late is not None:
             self._nothing(f"{factor(speedup.mid)} as fast a step, but {late}: nothing is changed.", Verdict.UNHARMED)
             return
+        if total is not None and num_steps is not None and not whole_s:
+            self._tell_unseen_validation(effect, total)
         patched = self._patch()
         beside, after = effect.typical_pair or (None, effect.run)
         doubt = self._why_doubtful(speedup, beside)
@@ -117,6 +121,15 @@ class Confirmation:
             patch=patched.diff or None,
             changes=patched.changes,
         )
+
+    def _tell_unseen_validation(self, effect: Effect, total: Interval) -> None:
+        """What is compiled once more lies behind the steps that were timed."""
+        compiles = any(isinstance(levers.from_spec(spec).monitor(), Compilation) for spec in self._stack)
+        if compiles and not any(run.num_validations for pair in effect.pairs for run in pair):
+            self._log.warn(
+                f"The total of {factor(total.mid)} holds no validation, as none came within the steps that were timed: "
+                "a compiled model is compiled once more for the first one."
+            )
 
     def _why_doubtful(self, speedup: Interval, beside: Run | None) -> str | None:
         """A sentence if it is more than the levers can save, by the first run and by one of those compared with."""

@@ -14,6 +14,8 @@ from hotlap import levers
 from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import statistics
 from hotlap.levers import Numerics
+from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.compiling import Compilation
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import conclusion
@@ -226,6 +228,18 @@ def test_a_short_training_is_run_whole_and_told_by_the_clock(script: Path) -> No
     long = tune(world_of(script, costs={"cached-dataset": 0.4}, length=100_000), levers=("cached-dataset",))
     assert long.result is not None and long.result.total_speedup is not None
     assert not long.result.whole_s and "100,000 steps" in conclusion(long).sentence
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_what_the_first_validation_compiles_is_said_to_be_missing_in_a_total_of_some_steps(
+    script: Path, monkeypatch: pytest.MonkeyPatch, *, compiles: bool
+) -> None:
+    if compiles:
+        monkeypatch.setattr(CachedDataset, "monitor", lambda self: Compilation())
+    world = world_of(script, costs={"cached-dataset": 0.4})
+    study = tune(world, levers=("cached-dataset",), budget_s=600.0, total_steps=10_000)
+    assert accepted(study) == ["cached-dataset"]
+    assert any("holds no validation" in warning for warning in study.warnings) is compiles
 
 
 def test_of_a_training_in_several_parts_it_says_which_it_speaks_of(script: Path) -> None:
