@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What to run first on a machine with a GPU: under ten minutes, no network.
 #
-#   benchmarks/gpu.sh                  the device suite, `hotlap machine`, `hotlap measure` of seven trainings, raw material
+#   benchmarks/gpu.sh                  the device suite, `hotlap machine`, `measure` of seven trainings, raw material
 #   benchmarks/gpu.sh levers           `hotlap tune` with each lever alone, several at a time: what the gate says
 #   benchmarks/gpu.sh tune             `hotlap tune` of the seven, five minutes each (--budget 2m: less)
 #   HOTLAP_DEVICE=sim benchmarks/gpu.sh    the same on the simulated GPU, as a rehearsal

@@ -143,11 +143,7 @@ def digest(study: Result) -> Result:
         "findings": [finding["code"] for finding in study["findings"]],
         "accepted": [lever["name"] for lever in result.get("levers", ())],
         "speedup": result.get("speedup"),
-        "judged": {
-            names(trial): f"{trial['verdict'].lower()}: {trial['why']}"
-            for trial in study["trials"]
-            if trial["log_ratios"]
-        },
+        "judged": {names(trial): judged(trial) for trial in study["trials"] if trial["log_ratios"]},
         "seen": {names(trial): exp(mean(trial["log_ratios"])) for trial in study["trials"] if trial["log_ratios"]},
         "notes": run["notes"],
     }
@@ -245,17 +241,9 @@ def alone(report: Report, pairs: Sequence[tuple[str, str]], *, budget: str) -> N
 
         def study(training: str, lever: str) -> None:
             document = Path(folder) / f"{training}-{lever}.json"
-            words = (
-                "--levers",
-                lever,
-                "--budget",
-                budget,
-                "--json",
-                str(document),
-                str(HERE / "training.py"),
-                training,
-            )
-            report.run(f"{lever} of {training}", *HOTLAP, "tune", *words, limit_s=1800.0, document=document)
+            options = ("--levers", lever, "--budget", budget, "--json", str(document))
+            command = (*HOTLAP, "tune", *options, *script(training))
+            report.run(f"{lever} of {training}", *command, limit_s=1800.0, document=document)
 
         for done in [pool.submit(study, *pair) for pair in pairs]:
             done.result()

@@ -37,7 +37,7 @@ _FEWEST_EVIDENCE = 3
 # A heat of four that takes longer leaves a budget of some minutes too few of them (`Options.long_budget_s`).
 _LONG_HEAT_S = 15.0
 # Part of the first start that later ones take at best: the first imports torch, and forks need not. (9.0 s, then 0.9 s
-# on an H100, 2.5 s and then 0.2 s on a CPU.)
+# on an H100.)
 _LATER_STARTS = 1 / 10
 
 # Part of the budget that is kept for larger batches, where they are allowed.
