@@ -1,12 +1,17 @@
 """A convolutional network on small pictures, as most scripts have it: one loader, a copy that waits, a value read."""
 
+import importlib
 import os
 
 import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-device = torch.device(os.environ.get("HOTLAP_DEVICE", "cuda"))
+name = os.environ.get("HOTLAP_DEVICE", "cuda")
+if name == "sim":  # what it computes comes from the host, slowly
+    importlib.import_module("simulated_gpu")
+device = torch.device(name)
+width, batch_size = (2, 8) if name == "sim" else (32, 128)
 
 
 class Pictures(Dataset):
@@ -25,9 +30,9 @@ class Pictures(Dataset):
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.first = torch.nn.Conv2d(3, 32, 3, padding=1)
-        self.second = torch.nn.Conv2d(32, 64, 3, padding=1, stride=2)
-        self.head = torch.nn.Linear(64, 10)
+        self.first = torch.nn.Conv2d(3, width, 3, padding=1)
+        self.second = torch.nn.Conv2d(width, 2 * width, 3, padding=1, stride=2)
+        self.head = torch.nn.Linear(2 * width, 10)
 
     def forward(self, x):
         x = functional.relu(self.first(x))
@@ -37,7 +42,7 @@ class Net(torch.nn.Module):
 
 def main():
     torch.manual_seed(0)
-    loader = DataLoader(Pictures(2048), batch_size=128, shuffle=True, drop_last=True)
+    loader = DataLoader(Pictures(2048), batch_size=batch_size, shuffle=True, drop_last=True)
     net = Net().to(device)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     for epoch in range(100):
