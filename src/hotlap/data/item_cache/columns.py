@@ -3,11 +3,9 @@
 Shape letters: N items of the data set, B items of a batch.
 """
 
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from math import prod
-from operator import itemgetter
 from typing import Any, ClassVar, cast, final
 
 import numpy as np
@@ -17,7 +15,7 @@ from hotlap.data.item.compare import Unsupported, copy_tensor, is_plain_tensor, 
 from hotlap.data.item.trees import flatten_batch
 
 Allocate = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
-"""(shape, dtype) -> a CPU tensor for all items: in memory, or in a file that is mapped into it."""
+"""(shape, dtype) -> a CPU tensor for all items, in memory that other processes and a file can share."""
 
 # index_select divides more elements than this among threads (GRAIN_SIZE in aten/src/ATen/Parallel.h).
 _ONE_THREAD_ELEMENTS = 32_768
@@ -32,11 +30,6 @@ _LEAST_PICTURE = 256
 
 class NotBytes(Exception):  # noqa: N818 - reads as the sentence "not bytes"
     """A picture whose numbers are not bytes over 255, as those before it were."""
-
-
-def in_memory(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Memory of this process alone."""
-    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _as_array(rows: torch.Tensor) -> Any:
@@ -63,19 +56,50 @@ def _as_bytes(numbers: torch.Tensor) -> torch.Tensor:
 
 
 class Column(ABC):
-    """Holds N values of one kind; knows what `default_collate` makes of B of them."""
+    """Holds N values of one kind in `self.store`, (N, ...) with the dimensions in the order of a batch's memory."""
 
+    store: torch.Tensor
     item_bytes: int
     """Memory for one value."""
     exact_items = True
     """False if a value taken out again could be told from the one put in (so that it must not be handed out)."""
-    mappable = True
-    """True if all values lie in the memory that was allocated, so that other processes and a file can share them."""
+
+    _kept_dtype: ClassVar[torch.dtype | None] = None
+    """Of the store, where it is another one than that of the values."""
+
+    def __init__(
+        self,
+        sample: Any,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: torch.dtype,
+        num_items: int,
+        allocate: Allocate,
+    ) -> None:
+        # Which order of dimensions a stack of such values comes out in (images held channels-last stay so) is
+        # torch's to decide, so torch is asked.
+        with torch.inference_mode(False):
+            value = copy_tensor(torch.empty(shape, dtype=dtype, device="cpu"), strides)
+        stacked = torch.stack([value, value]).stride()[1:]
+        order = sorted(range(len(shape)), key=lambda dim: (-stacked[dim], dim))
+        self._order = [0, *(1 + dim for dim in order)]
+        self._inverse = [self._order.index(dim) for dim in range(len(shape) + 1)]
+        self._straight = self._order == sorted(self._order)
+        self._type = type(sample)
+        self._shape, self._strides, self._dtype = shape, strides, dtype
+        self._batch_strides: dict[int, tuple[int, ...]] = {}
+        # Normal tensors also when made inside of inference mode: those could not be written to outside of it.
+        with torch.inference_mode(False):
+            self.store = allocate((num_items, *(shape[dim] for dim in order)), self._kept_dtype or dtype)
+        self._row_elements = prod(shape)
+        self.item_bytes = max(1, self._row_elements * self.store.element_size())
+        self._array = _as_array(self.store)
 
     @property
     def layout(self) -> str:
         """What the allocated bytes mean; equal layouts can share them."""
-        return type(self).__name__
+        kind = f"{type(self).__name__} {self._type.__name__}"
+        return f"{kind} {self._dtype} {list(self._shape)} strides {list(self._strides)}"
 
     @abstractmethod
     def accepts(self, value: Any) -> bool:
@@ -90,56 +114,8 @@ class Column(ABC):
         """Independent values, as they were put in."""
 
     @abstractmethod
-    def gather(self, index: torch.Tensor) -> Any:
-        """What `default_collate` makes of the values at these positions."""
-
-    @abstractmethod
     def holds(self, position: int, value: Any) -> bool:
-        """True if the kept value has the same bytes."""
-
-    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
-        """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
-        return None, ()
-
-    def adjust(self, batch_size: int, expected: Any) -> None:  # noqa: B027 - most columns have nothing to adjust
-        """Learn from what `default_collate` really made of B values."""
-
-
-class _Rows(Column):
-    """A column whose values lie in `self.store`, (N, ...) with the dimensions in the order of a batch's memory."""
-
-    _kept_dtype: ClassVar[torch.dtype | None] = None
-    """Of the store, where it is another one than that of the values."""
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: torch.dtype,
-        num_items: int,
-        allocate: Allocate,
-    ) -> None:
-        # Which order of dimensions a stack of such values comes out in (images held channels-last stay so) is
-        # torch's to decide, so torch is asked.
-        with torch.inference_mode(False):
-            sample = copy_tensor(torch.empty(shape, dtype=dtype, device="cpu"), strides)
-        stacked = torch.stack([sample, sample]).stride()[1:]
-        order = sorted(range(len(shape)), key=lambda dim: (-stacked[dim], dim))
-        self._order = [0, *(1 + dim for dim in order)]
-        self._inverse = [self._order.index(dim) for dim in range(len(shape) + 1)]
-        self._straight = self._order == sorted(self._order)
-        self._shape, self._strides, self._dtype = shape, strides, dtype
-        self._batch_strides: dict[int, tuple[int, ...]] = {}
-        # Normal tensors also when made inside of inference mode: those could not be written to outside of it.
-        with torch.inference_mode(False):
-            self.store = allocate((num_items, *(shape[dim] for dim in order)), self._kept_dtype or dtype)
-        self.item_bytes = max(1, prod(shape) * self.store.element_size())
-        self._row_elements = prod(shape)
-        self._array = _as_array(self.store)
-
-    @property
-    def layout(self) -> str:
-        return f"{type(self).__name__} {self._dtype} {list(self._shape)} strides {list(self._strides)}"
+        """True if the kept value has the same bytes as this one, which the column accepts."""
 
     def put_rows(self, index: torch.Tensor, rows: torch.Tensor) -> None:
         """Keep the (B, ...) rows."""
@@ -163,7 +139,8 @@ class _Rows(Column):
         """Rows of the store as the values that were put in."""
         return rows
 
-    def gather(self, index: torch.Tensor) -> Any:
+    def gather(self, index: torch.Tensor) -> torch.Tensor:
+        """What `default_collate` makes of the values at these positions."""
         rows = self.rows(index)
         if self._batch_strides:
             strides = self._batch_strides.get(index.numel())
@@ -172,9 +149,11 @@ class _Rows(Column):
         return rows
 
     def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
+        """(memory of all N values, order of dimensions): `gather` is rows of it in that order. None: it is not."""
         return (None if batch_size in self._batch_strides else self.store), tuple(self._inverse)
 
     def adjust(self, batch_size: int, expected: Any) -> None:
+        """Learn from what `default_collate` really made of B values."""
         self._batch_strides.pop(batch_size, None)
         index = torch.zeros(batch_size, dtype=torch.int64, device="cpu")
         if isinstance(expected, torch.Tensor) and self.rows(index).stride() != expected.stride():
@@ -186,11 +165,11 @@ class _Rows(Column):
         return (row if self._straight else row.permute(self._inverse))[0]
 
 
-class _TensorColumn(_Rows):
+class _TensorColumn(Column):
     """Tensors of one dtype, shape and strides."""
 
     def __init__(self, sample: torch.Tensor, num_items: int, allocate: Allocate) -> None:
-        super().__init__(tuple(sample.shape), sample.stride(), sample.dtype, num_items, allocate)
+        super().__init__(sample, tuple(sample.shape), sample.stride(), sample.dtype, num_items, allocate)
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -239,20 +218,15 @@ class _PictureColumn(_TensorColumn):
 
 
 @final
-class _ArrayColumn(_Rows):
+class _ArrayColumn(Column):
     """NumPy arrays of one class, dtype, shape and strides; a batch of them is a tensor."""
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
         if sample.dtype.kind not in "biufc" or not sample.dtype.isnative or min(sample.strides, default=0) < 0:
             raise Unsupported(f"an item holds an array of {sample.dtype}")
-        probe = np.empty(1, dtype=sample.dtype)
-        try:
-            dtype = torch.from_numpy(probe).dtype
-        except TypeError as error:
-            raise Unsupported(f"an item holds an array of {sample.dtype}") from error
         strides = tuple(stride // sample.itemsize for stride in sample.strides)
-        super().__init__(sample.shape, strides, dtype, num_items, allocate)
-        self._type, self._array_dtype, self._array_strides = type(sample), sample.dtype, sample.strides
+        super().__init__(sample, sample.shape, strides, _torch_dtype(sample), num_items, allocate)
+        self._array_dtype, self._array_strides = sample.dtype, sample.strides
         self._writeable = sample.flags.writeable
         # Other strides than these are rebuilt through torch, which keeps odd ones (of a dimension of size 1) as well.
         self._plain = sample.flags.c_contiguous and np.empty(sample.shape, sample.dtype).strides == sample.strides
@@ -281,130 +255,49 @@ class _ArrayColumn(_Rows):
 
 @final
 class _NumberColumn(Column):
-    """Python's int, float or bool (exactly these types)."""
+    """Python's int, float or bool, or NumPy scalars of one type (exactly these types)."""
 
     _DTYPES = {int: torch.int64, float: torch.float64, bool: torch.bool}  # noqa: RUF012 - never changed
 
     def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
-        self._type = type(sample)
-        with torch.inference_mode(False):
-            self.store = allocate((num_items,), self._DTYPES[self._type])
-        self.item_bytes = self.store.element_size()
-
-    @property
-    def layout(self) -> str:
-        return f"{type(self).__name__} {self._type.__name__}"
+        dtype = self._DTYPES.get(type(sample))
+        self._of_numpy = dtype is None
+        super().__init__(sample, (), (), _torch_dtype(sample) if dtype is None else dtype, num_items, allocate)
 
     def accepts(self, value: Any) -> bool:
         return type(value) is self._type and (self._type is not int or -(2**63) <= value < 2**63)
 
     def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        with torch.no_grad():
-            self.store.index_copy_(0, index, torch.tensor(values, dtype=self.store.dtype, device="cpu"))
+        self._array[index.numpy()] = values
 
     def take(self, positions: list[int]) -> list[Any]:
-        index = torch.tensor(positions, dtype=torch.int64, device="cpu")
-        values: list[Any] = self.store.index_select(0, index).tolist()
-        return values
+        values = self._array[positions]
+        return [self._type(value) for value in values] if self._of_numpy else list(values.tolist())
 
-    def gather(self, index: torch.Tensor) -> Any:
+    def gather(self, index: torch.Tensor) -> torch.Tensor:
         return self.store.index_select(0, index)
 
-    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
-        return self.store, (0,)
-
     def holds(self, position: int, value: Any) -> bool:
-        kept = self.store[position].item()
-        return bool(struct.pack("d", kept) == struct.pack("d", value) if self._type is float else kept == value)
+        return same_array(self._array[position], np.asarray(value, self._array.dtype))
 
 
-@final
-class _ScalarColumn(Column):
-    """NumPy scalars of one type."""
-
-    def __init__(self, sample: Any, num_items: int, allocate: Allocate) -> None:
-        self._type = type(sample)
-        try:
-            dtype = torch.from_numpy(np.empty(1, dtype=sample.dtype)).dtype
-        except TypeError as error:
-            raise Unsupported(f"an item holds a NumPy scalar of {sample.dtype}") from error
-        with torch.inference_mode(False):
-            self._rows = allocate((num_items,), dtype)
-        self.array = self._rows.numpy()
-        self.item_bytes = self.array.itemsize
-
-    @property
-    def layout(self) -> str:
-        return f"{type(self).__name__} {self._type.__name__}"
-
-    def accepts(self, value: Any) -> bool:
-        return type(value) is self._type
-
-    def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        self.array[index.numpy()] = values
-
-    def take(self, positions: list[int]) -> list[Any]:
-        return [self._type(self.array[position]) for position in positions]
-
-    def gather(self, index: torch.Tensor) -> Any:
-        return self._rows.index_select(0, index)
-
-    def kept_rows(self, batch_size: int) -> tuple[torch.Tensor | None, tuple[int, ...]]:
-        return self._rows, (0,)
-
-    def holds(self, position: int, value: Any) -> bool:
-        return same_array(self.array[position], value)
+def _torch_dtype(sample: Any) -> torch.dtype:
+    """That a batch of such arrays or scalars has."""
+    try:
+        return torch.from_numpy(np.empty(1, dtype=sample.dtype)).dtype
+    except TypeError as error:
+        raise Unsupported(f"an item holds a NumPy {type(sample).__name__} of {sample.dtype}") from error
 
 
-@final
-class _TextColumn(Column):
-    """str or bytes; a batch of them is a tuple inside of a sequence, and a list elsewhere."""
-
-    mappable = False
-
-    def __init__(self, sample: Any, num_items: int) -> None:
-        self._type = type(sample)
-        self._collect: type = list
-        self._values: list[Any] = [None] * num_items
-        # A str takes 49 bytes and its characters (CPython 3.11), a reference 8.
-        self.item_bytes = len(sample) + 60
-
-    def accepts(self, value: Any) -> bool:
-        return type(value) is self._type
-
-    def put(self, index: torch.Tensor, values: list[Any]) -> None:
-        for position, value in zip(index.tolist(), values, strict=True):
-            self._values[position] = value
-
-    def take(self, positions: list[int]) -> list[Any]:
-        return [self._values[position] for position in positions]
-
-    def gather(self, index: torch.Tensor) -> Any:
-        positions = index.tolist()
-        if len(positions) == 1:
-            return self._collect((self._values[positions[0]],))
-        return self._collect(itemgetter(*positions)(self._values))
-
-    def adjust(self, batch_size: int, expected: Any) -> None:
-        self._collect = type(expected)
-
-    def holds(self, position: int, value: Any) -> bool:
-        return bool(self._values[position] == value)
-
-
-def column_for(sample: Any, num_items: int, allocate: Allocate = in_memory, *, as_bytes: bool = False) -> Column:
+def column_for(sample: Any, num_items: int, allocate: Allocate, *, as_bytes: bool = False) -> Column:
     """An empty column for values like `sample`, which may be kept `as_bytes`; `Unsupported` if there is none."""
     if is_plain_tensor(sample):
         small = as_bytes and _is_of_bytes(sample)
         return (_PictureColumn if small else _TensorColumn)(sample, num_items, allocate)
     if isinstance(sample, np.ndarray):
         return _ArrayColumn(sample, num_items, allocate)
-    if isinstance(sample, np.bool_ | np.number):
-        return _ScalarColumn(sample, num_items, allocate)
-    if type(sample) in (int, float, bool):
+    if isinstance(sample, np.bool_ | np.number) or type(sample) in (int, float, bool):
         return _NumberColumn(sample, num_items, allocate)
-    if type(sample) in (str, bytes):
-        return _TextColumn(sample, num_items)
     raise Unsupported(f"an item holds a {type(sample).__name__}")
 
 

@@ -213,7 +213,7 @@ class ItemCache(CacheFill):
     def compute(self, indices: Sequence[Any], *, single: bool = False) -> Any:
         """The items in the order and with the draws that they have without a cache; what may be kept is kept."""
         lost = self._in_copy or get_worker_info() is not None  # with this process, but for what is shared
-        if lost and (self._store is None or not self._store.mappable):
+        if lost and self._store is None:
             return self.plain(indices, single=single)
         before_first, self._before_first = self._before_first, False
         inputs = self._inputs = self._inputs or Inputs(self.dataset)
@@ -362,7 +362,7 @@ class ItemCache(CacheFill):
                 if again is not None and self._store is not None and not self._store.holds(place, again[0]):
                     self._leave_disk(items, length)
                     return
-        elif self._store is not None and self._store.mappable and not self._whole and self._pays_to_share(length):
+        elif self._store is not None and not self._whole and self._pays_to_share(length):
             self._fill(length)
 
     def _open_for(self, role: Role) -> str | None:

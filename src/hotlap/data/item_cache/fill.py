@@ -11,9 +11,11 @@ from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
 from hotlap.data.checks.key import Key
 from hotlap.data.item.compare import Unsupported
+from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
+from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, close_with, open_store, placement_for
+from hotlap.data.item_cache.placement import OpenStore, close_with, open_store
 from hotlap.data.item_cache.progress import Progress
 from hotlap.data.item_cache.store import Store
 
@@ -108,13 +110,13 @@ class CacheFill(ABC):
 
     def _open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
-        placement = placement_for(
-            memory_bytes=self.memory_bytes, disk=self.disk, key=self._key, own_memory=self._own_memory, shared=shared,
-            as_bytes=self.as_bytes and not shared,
-        )  # fmt: skip
-        self._limit_bytes = placement.limit_bytes
+        self._limit_bytes = limit_bytes(self.memory_bytes)
         try:
-            opened = open_store(items, length, placement)
+            opened = open_store(
+                items, length, limit_bytes=self._limit_bytes, own_memory=self._own_memory, key=self._key,
+                disk=DiskCache(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
+                as_bytes=self.as_bytes and not shared,
+            )  # fmt: skip
         except Unsupported as unsupported:
             self.give_up(f"{self._name} is not kept: {unsupported}")
         except (MemoryError, RuntimeError, OSError) as error:

@@ -7,40 +7,19 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.key import Key
 from hotlap.data.item.codec import pack
 from hotlap.data.item.compare import Unsupported
-from hotlap.data.item_cache.columns import NotBytes, in_memory
 from hotlap.data.item_cache.disk import DiskCache, DiskUnavailable, UnfinishedFile
 from hotlap.data.item_cache.folder import default_folder
-from hotlap.data.item_cache.memory import ALLOWANCE, limit_bytes
+from hotlap.data.item_cache.memory import ALLOWANCE
 from hotlap.data.item_cache.records import SharedRecords, expected_bytes
-from hotlap.data.item_cache.shared_block import SharedBlock
-from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store, Varies
+from hotlap.data.item_cache.store import ColumnStore, RecordStore, Store
 from hotlap.folders import lies_in_memory
 from hotlap.units import size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where items are to be kept."""
-
-    limit_bytes: int
-    """Memory that may be used."""
-    own_memory: bool
-    """Items share memory with the data set or with each other: only whole batches can be kept."""
-    shared: bool
-    """Processes that were forked are to compute items into it, and to read them."""
-    key: Key | None
-    """Under which the next run is to find it, of all that items are made from; None: it is not to."""
-    disk: DiskCache
-    """For that, and for what memory cannot hold."""
-    as_bytes: bool
-    """Pictures may be kept as bytes: none was met that is not made of such."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,45 +57,43 @@ class OpenStore:
             self.unfinished = None
 
 
-def open_store(items: Sequence[Any], length: int, placement: Placement) -> OpenStore:
-    """A store for `length` items like these; `Unsupported` says why there is none."""
-    make = partial(ColumnStore, items[0], as_bytes=placement.as_bytes and _are_of_bytes(items))
-    columns = _columns(make)
-    needed_bytes = 0 if columns is None else length * columns.item_bytes
-    alone = placement.shared or needed_bytes > placement.limit_bytes  # texts lie in objects of this process
-    if columns is None or (alone and not columns.mappable):
-        if placement.own_memory:
-            raise Unsupported("its items share memory with the data set, so that copies could be told")
-        records, note = open_records(items, length, placement.limit_bytes)
-        return OpenStore(store=records, disk=placement.disk, num_items=length, notes=[note] if note else [])
-    opened = OpenStore(store=columns, disk=placement.disk, num_items=length)
-    if columns.mappable and placement.key is not None and _on_disk(placement.key, make, opened, placement):
-        return opened
-    if needed_bytes > placement.limit_bytes:
-        _spill(make, opened, placement, needed_bytes)
-        return opened
-    opened.store = make(length, SharedBlock(columns.block_bytes(length)).allocate if columns.mappable else in_memory)
-    take(opened.store, needed_bytes, placement.limit_bytes)
-    return opened
+def open_store(
+    items: Sequence[Any],
+    length: int,
+    *,
+    limit_bytes: int,
+    own_memory: bool,
+    key: Key | None,
+    disk: DiskCache,
+    as_bytes: bool,
+) -> OpenStore:
+    """A store for `length` items like these; `Unsupported` says why there is none.
 
-
-def _columns(make: Callable[..., ColumnStore]) -> ColumnStore | None:
-    """Columns without room for any item; None if such items have none."""
+    Arguments:
+        limit_bytes: memory that may be used.
+        own_memory: items share memory with the data set or with each other: only whole batches can be kept.
+        key: under which the next run is to find it, of all that items are made from; None: it is not to.
+        disk: for that, and for what memory cannot hold.
+        as_bytes: pictures may be kept as bytes: none was met that is not made of such.
+    """
+    make = partial(ColumnStore, items[0], as_bytes=as_bytes)
     try:
-        return make(0)
+        columns = make(0)
     except Unsupported:
-        return None
-
-
-def _are_of_bytes(items: Sequence[Any]) -> bool:
-    """False if pictures of the first items cannot be kept as bytes."""
-    try:
-        ColumnStore(items[0], 1, as_bytes=True).put([0] * len(items), items)
-    except NotBytes:
-        return False
-    except (Unsupported, Varies):
-        pass
-    return True
+        if own_memory:
+            raise Unsupported("its items share memory with the data set, so that copies could be told") from None
+        records, note = open_records(items, length, limit_bytes)
+        return OpenStore(store=records, disk=disk, num_items=length, notes=[note] if note else [])
+    opened = OpenStore(store=columns, disk=disk, num_items=length)
+    needed_bytes = length * columns.item_bytes
+    if key is not None and _on_disk(key, make, opened, limit_bytes):
+        return opened
+    if needed_bytes > limit_bytes:
+        _spill(make, opened, needed_bytes, limit_bytes)
+        return opened
+    opened.store = make(length)
+    take(opened.store, needed_bytes, limit_bytes)
+    return opened
 
 
 def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
@@ -138,26 +115,6 @@ def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[R
         raise Unsupported(f"its items {needs}; {reason}") from None
 
 
-def placement_for(
-    *,
-    memory_bytes: int | None,
-    disk: bool | str | Path,
-    key: Key | None,
-    own_memory: bool,
-    shared: bool,
-    as_bytes: bool,
-) -> Placement:
-    """What the arguments of `cached` come to here and now."""
-    return Placement(
-        limit_bytes=limit_bytes(memory_bytes),
-        own_memory=own_memory,
-        shared=shared,
-        key=key,
-        disk=DiskCache(default_folder() if isinstance(disk, bool) else Path(disk)),
-        as_bytes=as_bytes,
-    )
-
-
 def close_with(owner: object, opened: OpenStore) -> None:
     """When the owner is gone its unfinished file goes too, unless this is a copy of the process that writes it."""
     if opened.unfinished is not None:
@@ -176,12 +133,12 @@ def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
     ALLOWANCE.take(store, needed_bytes)
 
 
-def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, placement: Placement) -> bool:
+def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, limit_bytes: int) -> bool:
     """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
     length, columns = opened.num_items, make(0)
     total = columns.block_bytes(length)
-    if total > placement.limit_bytes and lies_in_memory(placement.disk.folder):
-        opened.notes.append(f"the cache is not kept on disk: {placement.disk.folder} lies in memory itself")
+    if total > limit_bytes and lies_in_memory(opened.disk.folder):
+        opened.notes.append(f"the cache is not kept on disk: {opened.disk.folder} lies in memory itself")
         return False
     try:
         opened.key = f"{key.hexdigest()}-{zlib.crc32(columns.layout.encode()):08x}"
@@ -189,7 +146,7 @@ def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, plac
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
     try:
-        block = placement.disk.find(opened.key, layout=columns.layout, num_items=length, num_bytes=total)
+        block = opened.disk.find(opened.key, layout=columns.layout, num_items=length, num_bytes=total)
     except DiskUnavailable as reason:
         opened.notes.append(str(reason))
         block = None
@@ -197,28 +154,27 @@ def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, plac
         opened.store, opened.full = make(length, block.allocate), True
         return True
     try:
-        opened.unfinished = placement.disk.unfinished(total, named=True)
+        opened.unfinished = opened.disk.unfinished(total, named=True)
     except DiskUnavailable as reason:
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
     opened.store = make(length, opened.unfinished.block.allocate)
-    if lies_in_memory(placement.disk.folder):
+    if lies_in_memory(opened.disk.folder):
         ALLOWANCE.take(opened.store, total)
     return True
 
 
-def _spill(make: Callable[..., ColumnStore], opened: OpenStore, placement: Placement, needed_bytes: int) -> None:
+def _spill(make: Callable[..., ColumnStore], opened: OpenStore, needed_bytes: int, limit_bytes: int) -> None:
     """Pages of a file without a name: the kernel writes them out when memory gets short."""
     length = opened.num_items
     try:
-        opened.unfinished = placement.disk.unfinished(make(0).block_bytes(length), named=False)
+        opened.unfinished = opened.disk.unfinished(make(0).block_bytes(length), named=False)
     except DiskUnavailable as reason:
         raise Unsupported(
-            f"it would take about {size(needed_bytes)}, {size(placement.limit_bytes)} of memory may be used, "
-            f"and {reason}"
+            f"it would take about {size(needed_bytes)}, {size(limit_bytes)} of memory may be used, and {reason}"
         ) from None
     opened.store = make(length, opened.unfinished.block.allocate)
     opened.notes.append(
-        f"its items take {size(needed_bytes)}, more than the {size(placement.limit_bytes)} of memory that may be used, "
-        f"so they are kept in a file in {placement.disk.folder}"
+        f"its items take {size(needed_bytes)}, more than the {size(limit_bytes)} of memory that may be used, "
+        f"so they are kept in a file in {opened.disk.folder}"
     )

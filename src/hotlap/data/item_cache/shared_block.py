@@ -1,4 +1,4 @@
-"""One block of memory for all columns, which other processes and a file can share.
+"""Memory for columns, which other processes and a file can share.
 
 Private memory of this process cannot be filled by forked ones, and is gone when the process is.
 """
@@ -15,7 +15,7 @@ _PAGE_BYTES = 4096
 
 @final
 class SharedBlock:
-    """Pages that forked processes share: anonymous ones, or those of a file that is as long."""
+    """Pages for some tensors that forked processes share: anonymous ones, or those of a file that is as long."""
 
     def __init__(self, num_bytes: int, *, file: int | None = None, read_only: bool = False) -> None:
         # copy-on-write for a finished file: whatever happens in this process, the file stays as it was checked
@@ -33,6 +33,11 @@ class SharedBlock:
         self._used_bytes += whole_pages(numel * tensor.element_size())
         whole: torch.Tensor = tensor.view(shape)
         return whole
+
+
+def shared_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor on pages of its own that forked processes share."""
+    return SharedBlock(prod(shape) * dtype.itemsize).allocate(shape, dtype)
 
 
 def whole_pages(num_bytes: int) -> int:

@@ -10,9 +10,9 @@ from torch.utils.data import default_collate
 from hotlap.data.item.codec import pack, unpack
 from hotlap.data.item.compare import Unsupported, same
 from hotlap.data.item.trees import Structure, flatten, flatten_batch, unflatten
-from hotlap.data.item_cache.columns import Allocate, Column, column_for, in_memory, same_batch
+from hotlap.data.item_cache.columns import Allocate, Column, column_for, same_batch
 from hotlap.data.item_cache.records import SharedRecords
-from hotlap.data.item_cache.shared_block import whole_pages
+from hotlap.data.item_cache.shared_block import shared_tensor, whole_pages
 from hotlap.units import size
 
 
@@ -21,14 +21,12 @@ class Varies(Exception):  # noqa: N818 - reads as the sentence "varies"
 
 
 class Store(ABC):
-    """Keeps copies of items at positions 0 to N - 1."""
+    """Keeps copies of items at positions 0 to N - 1, in memory that forked processes share."""
 
     exact_items: bool
     """False if items taken out could be told from those put in; batches still could not."""
     used_bytes: int
     """What it takes now, or has reserved."""
-    mappable = False
-    """True if all of it lies in the memory that was allocated for it, and in no object of this process."""
 
     @abstractmethod
     def put(self, positions: Sequence[int], items: Sequence[Any]) -> None:
@@ -51,10 +49,11 @@ class Store(ABC):
 class ColumnStore(Store):
     """Items that are all built alike: each leaf in one contiguous array, a batch is one gather per leaf."""
 
-    def __init__(self, sample: Any, num_items: int, allocate: Allocate = in_memory, *, as_bytes: bool = False) -> None:
+    def __init__(
+        self, sample: Any, num_items: int, allocate: Allocate = shared_tensor, *, as_bytes: bool = False
+    ) -> None:
         leaves, self._structure = flatten(sample)
         self._columns = [column_for(leaf, num_items, allocate, as_bytes=as_bytes) for leaf in leaves]
-        self.mappable = all(column.mappable for column in self._columns)
         self._batches: dict[tuple[int, torch.dtype], tuple[Structure] | None] = {}
         self.exact_items = all(column.exact_items for column in self._columns)
         self.item_bytes = sum(column.item_bytes for column in self._columns)
@@ -145,7 +144,6 @@ class RecordStore(Store):
     """Items that differ in shape or structure: each a record of its own, which is read out anew."""
 
     exact_items = True
-    mappable = True
 
     def __init__(self, records: SharedRecords) -> None:
         self.records = records
