@@ -2,15 +2,14 @@
 
 A file is written under a name of its own, which its owner holds locked, and gets its final name only when it is whole:
 whoever is killed leaves a file that the next run removes, and two trainings that fill the same cache never see each
-other's half. What a file holds is checked (length, layout, checksums of all its bytes) before an item of it is used.
+other's half. What a file holds is checked (its length, and a digest of its key and all its bytes) before an item of it is used.
 
-File: the store's memory, page by page; a description in JSON; its length and a mark (16 bytes).
+File: the store's memory, page by page; the digest.
 """
 
 import fcntl
-import json
+import hashlib
 import os
-import struct
 import tempfile
 import time
 from pathlib import Path
@@ -21,8 +20,7 @@ from hotlap.data.item_cache.folder import SHARE_OF_DISK
 from hotlap.data.item_cache.shared_block import SharedBlock
 from hotlap.folders import lies_in_memory
 
-_MARK = b"hotlap01"
-_END = struct.Struct("<Q8s")
+_DIGEST_BYTES = 20
 
 # A cache that nobody opened for so long is removed when another one is written.
 _KEPT_DAYS = 30
@@ -96,7 +94,7 @@ class DiskCache:
             unfinished.path = None
         return unfinished
 
-    def publish(self, unfinished: UnfinishedFile, *, key: str, layout: str, num_items: int) -> None:
+    def publish(self, unfinished: UnfinishedFile, key: str) -> None:
         """Make a full unfinished what the next run finds under this key.
 
         Raises:
@@ -104,22 +102,15 @@ class DiskCache:
         """
         if unfinished.path is None:
             return
-        about = {
-            "key": key,
-            "layout": layout,
-            "num_items": num_items,
-            "num_bytes": unfinished.block.num_bytes,
-            "crc32": _checksums(unfinished.block),
-        }
-        text = json.dumps(about).encode()
+        block = unfinished.block
         try:
-            os.pwrite(unfinished.descriptor, text + _END.pack(len(text), _MARK), unfinished.block.num_bytes)
+            os.pwrite(unfinished.descriptor, _digest(key, block), block.num_bytes)
             unfinished.path.replace(self._place(key))
         except OSError as error:
             raise DiskUnavailable(f"the cache could not be written: {error}") from error
         unfinished.path = None
 
-    def find(self, key: str, *, layout: str, num_items: int, num_bytes: int) -> SharedBlock | None:
+    def find(self, key: str, num_bytes: int) -> SharedBlock | None:
         """The finished cache of this key, checked; None without one.
 
         Raises:
@@ -128,11 +119,11 @@ class DiskCache:
         place = self._place(key)
         try:
             with place.open("rb") as file:
-                block = _read(file, {"key": key, "layout": layout, "num_items": num_items, "num_bytes": num_bytes})
+                block = _read(file.fileno(), key, num_bytes)
             os.utime(place)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError, struct.error) as error:
+        except (OSError, ValueError) as error:
             place.unlink(missing_ok=True)
             raise DiskUnavailable(f"the cache on disk was damaged ({error}), so it was removed") from error
         return block
@@ -169,25 +160,17 @@ def _owner_is_gone(path: Path) -> bool:
     return True
 
 
-def _read(file: Any, expected: dict[str, object]) -> SharedBlock:
+def _read(file: int, key: str, num_bytes: int) -> SharedBlock:
     """The mapped memory of a file; ValueError if it is not what is expected."""
-    length = os.fstat(file.fileno()).st_size
-    end = os.pread(file.fileno(), _END.size, max(0, length - _END.size))
-    text_bytes, mark = _END.unpack(end)
-    if mark != _MARK or text_bytes > length:
-        raise ValueError("its end is missing")
-    about = json.loads(os.pread(file.fileno(), text_bytes, length - _END.size - text_bytes))
-    if not isinstance(about, dict):
-        raise ValueError("its description cannot be read")
-    other = [name for name, value in expected.items() if about.get(name) != value]
-    num_bytes = expected["num_bytes"]
-    if other or not isinstance(num_bytes, int) or length != num_bytes + text_bytes + _END.size:
-        raise ValueError(f"{', '.join(other) or 'its length'} differs")
-    block = SharedBlock(num_bytes, file=file.fileno(), read_only=True)
-    if about.get("crc32") != _checksums(block):
+    length = os.fstat(file).st_size
+    if length != num_bytes + _DIGEST_BYTES:
+        raise ValueError(f"it is {length} bytes long and should be {num_bytes + _DIGEST_BYTES}")
+    block = SharedBlock(num_bytes, file=file, read_only=True)
+    if os.pread(file, _DIGEST_BYTES, num_bytes) != _digest(key, block):
         raise ValueError("its bytes have changed")
     return block
 
 
-def _checksums(block: SharedBlock) -> list[int]:
-    return of_bytes(memoryview(block.pages)[: block.num_bytes])
+def _digest(key: str, block: SharedBlock) -> bytes:
+    checksums = of_bytes(memoryview(block.pages)[: block.num_bytes])
+    return hashlib.blake2b(repr((key, checksums)).encode(), digest_size=_DIGEST_BYTES).digest()

@@ -27,7 +27,6 @@ class OpenStore:
     """A store, and the file behind it."""
 
     store: Store
-    num_items: int
     disk: DiskCache
     unfinished: UnfinishedFile | None = None
     """What it is written to."""
@@ -39,11 +38,11 @@ class OpenStore:
 
     def publish(self, differ: Callable[[], str | None]) -> None:
         """All items are there: let the next run find them, unless what they are made from differs from the key's."""
-        if self.unfinished is None or self.key is None or not isinstance(self.store, ColumnStore):
+        if self.unfinished is None or self.key is None:
             return
         try:
             if differ() is None:
-                self.disk.publish(self.unfinished, key=self.key, layout=self.store.layout, num_items=self.num_items)
+                self.disk.publish(self.unfinished, self.key)
             else:
                 self.notes.append("the cache is not kept on disk: it was changed while its items were computed")
         except DiskUnavailable as reason:
@@ -83,13 +82,13 @@ def open_store(
         if own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
         records, note = open_records(items, length, limit_bytes)
-        return OpenStore(store=records, disk=disk, num_items=length, notes=[note] if note else [])
-    opened = OpenStore(store=columns, disk=disk, num_items=length)
+        return OpenStore(store=records, disk=disk, notes=[note] if note else [])
+    opened = OpenStore(store=columns, disk=disk)
     needed_bytes = length * columns.item_bytes
-    if key is not None and _on_disk(key, make, opened, limit_bytes):
+    if key is not None and _on_disk(key, make, length, opened, limit_bytes):
         return opened
     if needed_bytes > limit_bytes:
-        _spill(make, opened, needed_bytes, limit_bytes)
+        _spill(make, length, opened, limit_bytes)
         return opened
     opened.store = make(length)
     take(opened.store, needed_bytes, limit_bytes)
@@ -133,9 +132,9 @@ def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
     ALLOWANCE.take(store, needed_bytes)
 
 
-def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, limit_bytes: int) -> bool:
+def _on_disk(key: Key, make: Callable[..., ColumnStore], length: int, opened: OpenStore, limit_bytes: int) -> bool:
     """Take the full store off the disk, or begin one for it; False, with a note, if that is not possible."""
-    length, columns = opened.num_items, make(0)
+    columns = make(0)
     total = columns.block_bytes(length)
     if total > limit_bytes and lies_in_memory(opened.disk.folder):
         opened.notes.append(f"the cache is not kept on disk: {opened.disk.folder} lies in memory itself")
@@ -146,7 +145,7 @@ def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, limi
         opened.notes.append(f"the cache is not kept on disk: {reason}")
         return False
     try:
-        block = opened.disk.find(opened.key, layout=columns.layout, num_items=length, num_bytes=total)
+        block = opened.disk.find(opened.key, total)
     except DiskUnavailable as reason:
         opened.notes.append(str(reason))
         block = None
@@ -164,17 +163,18 @@ def _on_disk(key: Key, make: Callable[..., ColumnStore], opened: OpenStore, limi
     return True
 
 
-def _spill(make: Callable[..., ColumnStore], opened: OpenStore, needed_bytes: int, limit_bytes: int) -> None:
+def _spill(make: Callable[..., ColumnStore], length: int, opened: OpenStore, limit_bytes: int) -> None:
     """Pages of a file without a name: the kernel writes them out when memory gets short."""
-    length = opened.num_items
+    columns = make(0)
+    needs = size(length * columns.item_bytes)
     try:
-        opened.unfinished = opened.disk.unfinished(make(0).block_bytes(length), named=False)
+        opened.unfinished = opened.disk.unfinished(columns.block_bytes(length), named=False)
     except DiskUnavailable as reason:
         raise Unsupported(
-            f"it would take about {size(needed_bytes)}, {size(limit_bytes)} of memory may be used, and {reason}"
+            f"it would take about {needs}, {size(limit_bytes)} of memory may be used, and {reason}"
         ) from None
     opened.store = make(length, opened.unfinished.block.allocate)
     opened.notes.append(
-        f"its items take {size(needed_bytes)}, more than the {size(limit_bytes)} of memory that may be used, "
+        f"its items take {needs}, more than the {size(limit_bytes)} of memory that may be used, "
         f"so they are kept in a file in {opened.disk.folder}"
     )
