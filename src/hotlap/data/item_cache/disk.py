@@ -2,7 +2,7 @@
 
 A file is written under a name of its own, which its owner holds locked, and gets its final name only when it is whole:
 whoever is killed leaves a file that the next run removes, and two trainings that fill the same cache never see each
-other's half. What a file holds is checked (its length, a digest of its key and all its bytes) before an item of it is used.
+other's half. What a file holds is checked (length, a digest of key and all bytes) before an item of it is used.
 
 File: the store's memory, page by page; the digest.
 """

@@ -1,7 +1,10 @@
 """The store of a data set's items: made, found on disk, filled by other processes, and given up."""
 
+import operator
 import os
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +12,18 @@ import numpy as np
 
 from hotlap import at_work
 from hotlap.data.checks.forked import cannot_fork
+from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.key import Key
 from hotlap.data.item.compare import Unsupported
+from hotlap.data.item_cache.columns import NotBytes
 from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, close_with, open_store
+from hotlap.data.item_cache.placement import OpenStore, close_with, open_records, open_store, take
 from hotlap.data.item_cache.progress import Progress
-from hotlap.data.item_cache.store import Store
+from hotlap.data.item_cache.store import RecordStore, Store, Varies
+from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 
 # Below this time it would take to compute all items here, starting processes for them brings nothing: a fork of a
 # process with torch takes 10 to 30 ms.
@@ -43,34 +49,46 @@ class CacheFill(ABC):
         self.as_bytes = True
         """Pictures may be kept as bytes: not where rows are wanted elsewhere, or one was of other numbers."""
         self.note: str | None = None
+        self.given_up = False
+        self.inputs: Inputs | None = None
+        """What items are made from, since one was computed."""
+        self.index_types: set[type] = set()
+        """Of indices that are known to mean the item of that place."""
+        self.whole = fetches_whole_batches(dataset)
+        self._lock = threading.RLock()
+        self._before_first = True
+        """No item was computed here since the data set was looked at."""
+        self._hits_often = False
+        """Of the items asked for last, hardly any had to be computed."""
+        self._num_before = 0
+        """Items that were kept when it was counted last."""
+        self._ahead = False
+        """This process is one that fills the cache."""
         self.warm = False
         """True if the items were found on disk."""
         self._full = False
         self._process = os.getpid()
-        self._store: Store | None = None
+        self.store: Store | None = None
         self._opened: OpenStore | None = None
         self._pool: FillPool | None = None
         self.progress = Progress(0)
-        self._own_memory = False
+        self.own_memory = False
+        """Items share memory with the data set, or with each other."""
         self._limit_bytes = 0
-        self._item_s = 0.0
-
-    @abstractmethod
-    def give_up(self, reason: str) -> None:
-        """Hand out true items from now on."""
+        self.item_s = 0.0
 
     @abstractmethod
     def _compute_ahead(self, positions: range) -> bool:
         """IN A PROCESS OF THE POOL: keep the items that are not there yet; False if no more are to be computed."""
 
     @abstractmethod
-    def _differ(self) -> str | None:
-        """What items are made from that is not as it was when the store was made; None if all is."""
+    def _begin_filling(self, items: list[Any], length: int) -> None:
+        """The store was made: compare what was found on disk, or have items computed ahead."""
 
     @property
     def num_cached(self) -> int:
         """Items kept now, by whichever process computed them."""
-        return int(np.count_nonzero(self._present))
+        return int(np.count_nonzero(self.present))
 
     @property
     def full(self) -> bool:
@@ -79,24 +97,26 @@ class CacheFill(ABC):
 
     def look_if_full(self) -> bool:
         """Whether every item is kept now; if so, the process that made the store lets the next run find them."""
-        if not self._full and self._store is not None and self._present.all():
+        if not self._full and self.store is not None and self.present.all():
             self._full = True
-            if self._opened is not None and not self._in_copy:
-                self._opened.publish(self._differ)
+            if self._opened is not None and self.inputs is not None and not self.in_copy:
+                self._opened.publish(self.inputs.differ)
                 self._tell(self._opened)
         return self._full
 
     @property
-    def _present(self) -> Any:
+    def present(self) -> Any:
+        """(N,) True for an item that is kept."""
         return self.progress.present
 
     @property
-    def _in_copy(self) -> bool:
+    def in_copy(self) -> bool:
         """True in a process that was forked since: what it keeps elsewhere than in the store is lost with it."""
         return self._process != os.getpid()
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """Of the class of the data set."""
         return type(self.dataset).__name__
 
     def say(self, note: str) -> None:
@@ -106,46 +126,46 @@ class CacheFill(ABC):
 
     def _pays_to_share(self, length: int) -> bool:
         """True if other processes should compute items, and may."""
-        return self._item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
+        return self.item_s * length > FILL_LEAST_S and usable_cores() > 1 and cannot_fork() is None
 
-    def _open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
+    def open(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Choose and make the store, if it fits into memory or on disk; `shared`: for workers."""
         self._limit_bytes = limit_bytes(self.memory_bytes)
         try:
             opened = open_store(
-                items, length, limit_bytes=self._limit_bytes, own_memory=self._own_memory, key=self._key,
+                items, length, limit_bytes=self._limit_bytes, own_memory=self.own_memory, key=self._key,
                 disk=DiskCache(default_folder() if isinstance(self.disk, bool) else Path(self.disk)),
                 as_bytes=self.as_bytes and not shared,
             )  # fmt: skip
         except Unsupported as unsupported:
-            self.give_up(f"{self._name} is not kept: {unsupported}")
+            self.give_up(f"{self.name} is not kept: {unsupported}")
         except (MemoryError, RuntimeError, OSError) as error:
-            self.give_up(f"{self._name} is not kept: its memory could not be had ({error})")
+            self.give_up(f"{self.name} is not kept: its memory could not be had ({error})")
         else:
-            self._opened, self._store = opened, opened.store
+            self._opened, self.store = opened, opened.store
             close_with(self, opened)
             self.progress = Progress(length, full=opened.full)
             self.warm = self._full = opened.full
             self._tell(opened)
 
-    def _leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
+    def leave_disk(self, items: list[Any], length: int, *, shared: bool = False) -> None:
         """Begin anew in memory: what another run left is of other items."""
         self._stop()
         self._key = None
-        self._open(items, length, shared=shared)
-        self.say(f"the cache of {self._name} on disk holds other items than it has now, so it is not used")
+        self.open(items, length, shared=shared)
+        self.say(f"the cache of {self.name} on disk holds other items than it has now, so it is not used")
 
     def _fill(self, length: int) -> None:
         """Have all items computed in other processes; wait for them if that is soon done."""
         cores = min(usable_cores(), limit_bytes() // FILLER_BYTES)
         if cores < 1:
             return
-        soon = self._item_s * length / cores < FILL_WAIT_S
+        soon = self.item_s * length / cores < FILL_WAIT_S
         self._pool = FillPool(
             self._compute_ahead,
             num_items=length,
             num_processes=cores if soon else max(1, cores - 1),
-            item_s=self._item_s,
+            item_s=self.item_s,
             waited_for=soon,
         )
         if soon:
@@ -153,13 +173,13 @@ class CacheFill(ABC):
 
     def _tell(self, opened: OpenStore) -> None:
         for note in opened.notes:
-            self.say(f"{self._name}: {note}")
+            self.say(f"{self.name}: {note}")
         opened.notes.clear()
 
     def _stop(self) -> None:
         """End the processes that fill it, and give the file up."""
         self._end_pool()
-        if self._opened is not None and not self._in_copy:
+        if self._opened is not None and not self.in_copy:
             self._opened.close()
         self._opened = None
 
@@ -167,3 +187,99 @@ class CacheFill(ABC):
         if self._pool is not None:
             self._pool.stop()
             self._pool = None
+
+    def give_up(self, reason: str) -> None:
+        """Hand out true items from now on."""
+        with self._lock:
+            if self.store is not None:
+                self.progress.refuse(reason)
+            self._forget()
+            self.given_up = True
+            self.say(reason)
+
+    def _put(self, indices: Sequence[Any], items: list[Any], rows: Sequence[int]) -> None:
+        new: dict[int, Any] = {}
+        for row in rows:
+            position = self.position(indices[row])
+            if position is None:
+                continue
+            if type(indices[row]) not in self.index_types:
+                self._try_index_type(indices[row], position, items[row])
+            elif not self.present[position]:
+                new[position] = items[row]
+        try:
+            if new:
+                self._put_new(list(new), list(new.values()))
+        except Unsupported as unsupported:
+            self.give_up(f"{self.name} is not kept: {unsupported}")
+        except (MemoryError, RuntimeError) as error:  # torch has not every operation for every dtype
+            self.give_up(f"{self.name} is not kept: {error}")
+
+    def _put_new(self, positions: list[int], items: list[Any]) -> None:
+        store = self.store
+        if store is None:
+            return
+        try:
+            store.put(positions, items)
+        except (NotBytes, Varies) as other:
+            if self._ahead:
+                raise  # the training process meets it, and knows what to do
+            self._stop()
+            if isinstance(other, NotBytes):
+                self._keep_numbers(items)
+                return
+            store = self._keep_one_by_one(items)
+            store.put(positions, items)
+        self.present[positions] = True
+        self.look_if_full()
+        if isinstance(store, RecordStore) and store.records.in_memory:
+            take(store, store.used_bytes * len(self.present) // self.num_cached, self._limit_bytes)
+
+    def _keep_numbers(self, items: list[Any]) -> None:
+        """Begin anew, now that a picture is not made of bytes as those before it."""
+        if self.in_copy:
+            raise Unsupported("its pictures are not all made of bytes")
+        self.as_bytes = False
+        self.open(items, len(self.present))
+        if not self.given_up:
+            self._begin_filling(items, len(self.present))
+
+    def _keep_one_by_one(self, items: list[Any]) -> Store:
+        """Begin anew, now that an item is built otherwise than those before it."""
+        if self.own_memory:
+            raise Unsupported("its items differ in structure, and share memory with the data set")
+        if self.in_copy:
+            raise Unsupported("its items differ in structure")
+        self.store, note = open_records(items, len(self.present), self._limit_bytes)
+        if note is not None:
+            self.say(f"{self.name}: {note}")
+        self.progress = Progress(len(self.present))
+        return self.store
+
+    def _try_index_type(self, index: Any, position: int, item: Any) -> None:
+        """An index of another type (a tensor, a NumPy integer) may mean another item: served once seen not to."""
+        if self.store is not None and self.present[position] and self.store.holds(position, item):
+            self.index_types.add(type(index))
+
+    def position(self, index: Any) -> int | None:
+        """The place of an item, for indices that can only mean that one."""
+        if type(index) is not int and not isinstance(index, np.integer) and not is_index_tensor(index):
+            return None
+        length = self.inputs.watch.length if self.inputs is not None else None
+        position = operator.index(index)
+        return position if length is not None and 0 <= position < length else None
+
+    def _forget(self) -> None:
+        self._stop()
+        self.store = None
+        self.inputs = None
+        self._before_first = True
+        self.progress = Progress(0)
+        self.index_types = set()
+        self._num_before = 0
+        self._full = self.warm = self._hits_often = self.own_memory = False
+
+
+def spread(length: int, number: int) -> list[int]:
+    """So many positions, or as many as there are."""
+    return sorted({place * length // number for place in range(number)})

@@ -26,6 +26,7 @@ from torch.utils.data.dataloader import (
 )
 
 from hotlap.data.checks.random_state import Streams
+from hotlap.data.item_cache.for_workers import goes_on, still_holds
 from hotlap.data.loader.collation import torch_collates
 from hotlap.data.loader.fetch import positions
 from hotlap.data.loader.workers import role_of
@@ -119,7 +120,7 @@ class FillingWorkers(_MultiProcessingDataLoaderIter):
             raise
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter and loader.dataset._hotlap_cache.goes_on(self._progress) and can_gather(loader):
+        if not first_iter and goes_on(loader.dataset._hotlap_cache, self._progress) and can_gather(loader):
             self._shutdown_workers()
             loader._iterator = _without_a_draw(loader, partial(InPlaceOfWorkers, resumed=True))
         else:
@@ -142,7 +143,7 @@ class InPlaceOfWorkers(_BaseDataLoaderIter):
         self._ahead: deque[Any] = deque(itertools.islice(self._sampler_iter, self._num_ahead))
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if self._dataset._hotlap_cache.still_holds(self._progress, role_of(loader)):
+        if still_holds(self._dataset._hotlap_cache, self._progress, role_of(loader)):
             super()._reset(loader, first_iter)
             self._ahead = deque(itertools.islice(self._sampler_iter, self._num_ahead))
         else:

@@ -16,6 +16,7 @@ from torch.utils.data import (
 
 from hotlap.data.gather.batched import BatchedDataset
 from hotlap.data.item_cache.cached import CachedDataset
+from hotlap.data.item_cache.for_workers import before_workers
 from hotlap.data.loader.iterators import FillingWorkers, Gathering, InPlaceOfWorkers, can_gather
 from hotlap.data.loader.workers import role_of, why_no_copies
 from hotlap.data.prefix_cache.cached_prefix import PrefixDataset
@@ -66,7 +67,7 @@ def _by_workers(loader: Any) -> Callable[[Any], Any] | None:
     if reason is not None:
         dataset._hotlap_cache.say(f"{type(dataset._hotlap_dataset).__name__} is read by its own workers: {reason}")
         return None
-    dataset._hotlap_cache.before_workers(role_of(loader))
+    before_workers(dataset._hotlap_cache, role_of(loader))
     return InPlaceOfWorkers if can_gather(loader) else FillingWorkers
 
 

@@ -14,6 +14,7 @@ from hotlap.data.checks.checksums import Unseen
 from hotlap.data.checks.forked import NoAnswer, in_a_copy
 from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.opened_files import OpenedFiles, reads_unnamed_files
+from hotlap.data.checks.rechecks import Rechecks
 from hotlap.data.item.codec import pack, unpack
 from hotlap.data.item.compare import Unsupported
 from hotlap.data.item_cache.disk import DiskUnavailable
@@ -30,9 +31,8 @@ from hotlap.units import size
 # Items of the first look, spread over the data set: heads are cut where one of them draws.
 NUM_LOOKED_AT = 6
 
-# A kept head is computed again once in so many items, but never for more than one part in RECHECK_SHARE of the time.
+# A kept head is computed again once in so many items, if it is time to (`Rechecks`).
 RECHECK_EVERY = 64
-RECHECK_SHARE = 50
 
 # A head that takes less than this part of an item's time is not worth its memory.
 LEAST_SHARE = 0.1
@@ -67,14 +67,13 @@ class _Heads:
         self.bin: SharedRecords | None = None
         self._dataset = dataset
         self._process = os.getpid()
-        self._head_s = 0.0
-        self._checked_s = perf_counter()
+        self._rechecks = Rechecks()
         self._hits = 0
         self._differs: str | None = None
         try:
             cut = self._survey() if role is None else self._survey_in_a_copy(role)
             self.pipelines.heads = cut.heads  # a process may have found them that is no more
-            self._head_s = cut.head_s
+            self._rechecks = Rechecks(cut.head_s)
             self._inputs.look_inside(item_s=cut.head_s, num_items=len(dataset), reads_unnamed=lambda: cut.reads_files)
             self.bin, self.where = _records_for(len(dataset), cut.entry_bytes, memory_bytes)
         except (CannotSplit, Unsupported, NoAnswer, Unseen) as reason:
@@ -141,14 +140,14 @@ class _Heads:
     def _still(self, place: int, parts: list[Any]) -> bool:
         """Compute a kept head again, if it is time to; False if it came out different."""
         self._hits += 1
-        started_s = perf_counter()
-        if self._hits % RECHECK_EVERY or started_s - self._checked_s < RECHECK_SHARE * self._head_s:
+        if self._hits % RECHECK_EVERY or not self._rechecks.due():
             return True
+        started_s = perf_counter()
         before = self._inputs.streams.states()
         again = pack(self.pipelines.half(place))
         drawn = self._inputs.streams.drawn(before)
         self._inputs.streams.restore(before)
-        self._checked_s = perf_counter()
+        self._rechecks.took(started_s)
         if drawn is None and _equal(again, parts):
             return True
         assert self.bin is not None

@@ -66,7 +66,7 @@ def test_computes_each_item_once_and_a_few_twice() -> None:
     kept = cached(Counting(50))
     epochs(kept, num_epochs=1)
     in_first = len(COMPUTED) - 100
-    kept._hotlap_cache._check_cost_s = float("inf")
+    kept._hotlap_cache.rechecks.cost_s = float("inf")
     epochs(kept, num_epochs=1)
     assert 50 <= in_first <= 55
     assert len(COMPUTED) - 100 == in_first
@@ -79,7 +79,7 @@ def test_a_batch_is_one_gather_and_not_a_list_of_items(monkeypatch: pytest.Monke
     def fails(*_: Any) -> Any:
         raise AssertionError("items were taken one by one")
 
-    monkeypatch.setattr(type(kept._hotlap_cache._store), "take", fails)
+    monkeypatch.setattr(type(kept._hotlap_cache.store), "take", fails)
     assert len(epochs(kept, num_epochs=1)) == 7
     with pytest.raises(AssertionError, match="one by one"):
         epochs(kept, collate_fn=list)

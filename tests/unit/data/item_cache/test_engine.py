@@ -93,13 +93,13 @@ def test_recomputing_leaves_the_random_streams_alone() -> None:
     loader = DataLoader(kept, batch_size=2)
     for _ in range(3):
         list(loader)
-    kept._hotlap_cache._check_cost_s = 0.0
+    kept._hotlap_cache.rechecks.cost_s = 0.0
     # Unseen by the watch: the same list, with another value in it, is put back into the very same place.
-    kept._hotlap_cache._watch.places.clear()  # type: ignore[union-attr]
+    kept._hotlap_cache.inputs.watch.places.clear()  # type: ignore[union-attr]
     late[0] = True
     seed()
     before = states()
-    store, index = kept._hotlap_cache._store, list(range(2))
+    store, index = kept._hotlap_cache.store, list(range(2))
     for _ in range(RECHECK_EVERY):
         kept._hotlap_cache.locate(index)
     assert store is not None and kept._hotlap_cache.given_up
@@ -241,7 +241,7 @@ def test_a_hidden_change_is_found_by_recomputing(monkeypatch: pytest.MonkeyPatch
     epochs(kept, num_epochs=2, batch_size=2)
     assert kept.full
     monkeypatch.setenv("HIDDEN", "2")
-    kept._hotlap_cache._check_cost_s = 0.0
+    kept._hotlap_cache.rechecks.cost_s = 0.0
     with pytest.warns(RuntimeWarning, match="50 kept items were dropped"):
         epochs(kept, num_epochs=1, batch_size=2)
     assert_same_epochs(epochs(kept), epochs(Pictures(50, build)))

@@ -308,7 +308,7 @@ def test_kept_items_are_computed_again_as_training_goes_on(monkeypatch: pytest.M
     loader = DataLoader(kept, 8, num_workers=2)
     list(loader)
     monkeypatch.setenv("LEVEL", "2")
-    kept._hotlap_cache._check_cost_s = 0.0
+    kept._hotlap_cache.rechecks.cost_s = 0.0
     with pytest.warns(RuntimeWarning, match="came out different"):
         for _ in range(2000):
             list(loader)

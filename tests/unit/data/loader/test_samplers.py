@@ -49,7 +49,7 @@ def test_indices_of_another_type_are_served_once_seen_to_mean_the_same() -> None
     epochs(kept, num_epochs=1)
     epochs(kept, num_epochs=2, shuffle=False, sampler=np.arange(50))
     computed = len(COMPUTED)
-    kept._hotlap_cache._check_cost_s = float("inf")
+    kept._hotlap_cache.rechecks.cost_s = float("inf")
     epochs(kept, num_epochs=2, shuffle=False, sampler=np.arange(50))
     assert len(COMPUTED) == computed
 

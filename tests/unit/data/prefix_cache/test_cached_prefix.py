@@ -250,7 +250,7 @@ def test_a_change_of_the_transforms_drops_the_heads(num_workers: int) -> None:
 
 def test_heads_that_change_unseen_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefix, "RECHECK_EVERY", 1)
-    monkeypatch.setattr(prefix, "RECHECK_SHARE", 0)
+    monkeypatch.setattr("hotlap.data.checks.rechecks.SHARE", 0)
     monkeypatch.setenv("HIDDEN", "1")
     ours = cached_prefix(Augmented(Compose([Slow(), lambda value: value * float(os.environ["HIDDEN"]), Flip()])))
     epochs(ours, num_epochs=1)

@@ -1,0 +1,111 @@
+"""A cache that the script's own workers fill: looked at in copies of this process, as those are.
+
+Nothing of the data set is run in this process. The store lies in memory that forked workers share; once it is full,
+batches are gathered here in their place.
+"""
+
+import random
+from collections.abc import Sequence
+from time import perf_counter
+
+import numpy as np
+
+from hotlap.data.checks.checksums import Unseen
+from hotlap.data.checks.first_look import NUM_FIRST_CHECKS, first_look
+from hotlap.data.checks.forked import NoAnswer, in_a_copy
+from hotlap.data.checks.inputs import Inputs
+from hotlap.data.checks.rechecks import Rechecks
+from hotlap.data.item_cache.engine import NUM_WARM_CHECKS, ItemCache
+from hotlap.data.item_cache.fill import spread
+from hotlap.data.item_cache.progress import Progress
+from hotlap.data.loader.workers import Role
+
+# So many kept items are computed again in a copy of this process.
+NUM_COPY_CHECKS = 8
+
+# What it takes to make such a copy, about: 10 to 30 ms with torch, more on a busy machine.
+COPY_S = 0.05
+
+
+def before_workers(cache: ItemCache, role: Role) -> None:
+    """Worker processes are about to be forked: make the store that they share, or look whether it still holds."""
+    cache.used = True
+    if cache.in_doubt() and cache.given_up:
+        return
+    if cache.store is None:
+        reason = _open(cache, role)
+        if reason is not None:
+            cache.give_up(f"{cache.name} is read by its own workers: {reason}")
+    elif not _check(cache, role):
+        return
+    cache.count_epoch()
+
+
+def goes_on(cache: ItemCache, progress: Progress) -> bool:
+    """True if persistent workers that were forked with this fill what is kept now, and all files are as they were.
+
+    Of the data set they have a copy of their own, which changes do not reach; but they read files anew.
+    """
+    file = None if cache.contents is None else cache.contents.changed_file()
+    if file is not None:
+        progress.refuse(f"{cache.name} is read by its own workers: the file {file} was changed while they lived")
+    return progress is cache.progress and not cache.refused()
+
+
+def still_holds(cache: ItemCache, progress: Progress, role: Role) -> bool:
+    """False if no more batches may be gathered in the place of persistent workers."""
+    if not goes_on(cache, progress):
+        return progress.refusal is None
+    assert cache.inputs is not None and cache.contents is not None  # there is a store
+    try:
+        changed = cache.inputs.watch.changed() or cache.contents.changed(cache.num_cached)
+    except Unseen as reason:
+        changed = str(reason)
+    return changed is not None or _check(cache, role)
+
+
+def _open(cache: ItemCache, role: Role) -> str | None:
+    """Make the store, of items that a copy of this process computes; the reason why there is none."""
+    inputs = Inputs(cache.dataset)
+    length = inputs.watch.length
+    if not length or cache.whole:
+        return "it fetches whole batches, or has no length"
+    seen = first_look(cache.dataset, spread(length, NUM_FIRST_CHECKS), role)
+    if seen.reason is not None:
+        return seen.reason
+    cache.inputs = inputs
+    cache.index_types, cache.item_s, cache.own_memory = {int}, seen.item_s, seen.own_memory
+    cache.rechecks = Rechecks(COPY_S + NUM_COPY_CHECKS * seen.item_s)
+    if cache.look_inside(length, lambda: seen.reads_files):
+        cache.open(seen.items, length, shared=True)
+        if cache.warm and not _come_out_as_kept(cache, role, spread(length, NUM_WARM_CHECKS)):
+            cache.leave_disk(seen.items, length, shared=True)
+    return None
+
+
+def _check(cache: ItemCache, role: Role) -> bool:
+    """Have some kept items computed again where the script computes them, if it is time to; False if one differs."""
+    kept = np.flatnonzero(cache.present)
+    if not len(kept) or not cache.rechecks.due():
+        return True
+    started_s = perf_counter()
+    chosen = random.Random(started_s).sample(kept.tolist(), min(NUM_COPY_CHECKS, len(kept)))
+    same_again = _come_out_as_kept(cache, role, chosen)
+    cache.rechecks.took(started_s)
+    if not same_again:
+        cache.found_different()
+    return same_again
+
+
+def _come_out_as_kept(cache: ItemCache, role: Role, positions: Sequence[int]) -> bool:
+    """True if these items come out as they are kept, or do not come out: a worker will tell."""
+    store, dataset = cache.store, cache.dataset
+
+    def hold() -> bool:
+        role.play(0, dataset)
+        return store is not None and all(store.holds(position, dataset[position]) for position in positions)
+
+    try:
+        return bool(in_a_copy(hold, timeout_s=role.timeout_s))
+    except NoAnswer:
+        return True
