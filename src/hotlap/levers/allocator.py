@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final, get_args
 
-from hotlap.levers.lever import Lever, Numerics, Scope
+from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
 
@@ -26,8 +26,6 @@ class Allocator(Lever):
     so. The variable is inherited by every program that the script starts.
     """
 
-    name: ClassVar[str] = "allocator"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
     across_ranks: ClassVar[bool] = True
     by_environment: ClassVar[bool] = True
@@ -39,7 +37,7 @@ class Allocator(Lever):
         """Those that are installed."""
         return tuple(cls(library=name) for name in get_args(Library) if name in machine.allocators)
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is it there, and is none in place?"""
         if machine.system != "Linux":
             return f"Another malloc is put in front by the loader of Linux; this is {machine.system}."

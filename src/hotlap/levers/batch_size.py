@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any, ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
+from hotlap.levers.lever import Lever, Numerics, Patch
 from hotlap.record import Ceiling, Machine, OptimizerFacts, Run
 from hotlap.source import Edit
 
@@ -31,8 +31,6 @@ class BatchSize(Lever):
     tuned anew (Google's tuning playbook). So it is judged by the time to a loss, and is never part of a patch.
     """
 
-    name: ClassVar[str] = "batch-size"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.RECIPE
 
     before: int = 1

@@ -6,8 +6,8 @@ from typing import ClassVar, final
 
 from hotlap.levers.autocasting import Autocast, model_calls
 from hotlap.levers.cards import is_before_ampere
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, passes_s
-from hotlap.record import Ceiling, Machine, Run
+from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
@@ -30,12 +30,15 @@ class Bf16Autocast(Lever):
     to collapse as with float16 (pytorch/pytorch#40497, #43556).
     """
 
-    name: ClassVar[str] = "bf16-autocast"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.STATISTICAL
     across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = PASSES
+    no_line: ClassVar[str] = (
+        "The model returns something else than one tensor, so the cast back cannot be written as source."
+    )
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state, then the chip, then whether it can be written as source."""
         if run.autocast:
             return "The script runs under autocast already."
@@ -46,12 +49,7 @@ class Bf16Autocast(Lever):
             return "The parameters are not all float32."
         if not model_calls(run):
             return "No call of a model in the script's own source was seen."
-        otherwise = "The model returns something else than one tensor, so the cast back cannot be written as source."
-        return cannot_write(self, run, otherwise)
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward."""
-        return passes_s(run)
+        return None
 
     def install(self, patch: Patch) -> None:
         """From the next forward pass on."""

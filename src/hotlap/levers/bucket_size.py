@@ -1,13 +1,12 @@
 """bucket-size: how many gradients DistributedDataParallel sends at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
-from hotlap.levers.data_parallel import argument, exchange_s, megabytes, why_none
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Run
-from hotlap.source import Edit
+from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument, megabytes
+from hotlap.levers.lever import Numerics
+from hotlap.record import Machine, Phase, Run, Scalar
 
 _SIZES = (1, 5, 100, 400)
 """In MB."""
@@ -20,7 +19,7 @@ _MOST_BUCKETS = 100
 
 @final
 @dataclass(frozen=True, slots=True)
-class BucketSize(Lever):
+class BucketSize(WrapperArgument):
     """Sends gradients in buckets of another size than 25 MB: `bucket_cap_mb=...`.
 
     What: the argument of `DistributedDataParallel`.
@@ -31,10 +30,8 @@ class BucketSize(Lever):
     one link need not be so on another: what a trial on one machine finds holds there.
     """
 
-    name: ClassVar[str] = "bucket-size"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
-    across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = EXCHANGE
 
     megabytes: int = _SIZES[1]
 
@@ -46,17 +43,10 @@ class BucketSize(Lever):
         whole = [size for size in _SIZES if size >= total > _DEFAULT][:1]
         return tuple(cls(megabytes=size) for size in (*several, *whole)) or (cls(),)
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """Is there such a model, and are its gradients more than the first bucket?"""
-        reason = why_none(run)
-        if reason is None and megabytes(run) <= _SIZES[0]:
-            reason = "All gradients leave in one bucket, of one megabyte at most."
-        return reason or cannot_write(self, run, "The script makes no DistributedDataParallel, or chooses this itself.")
+    def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
+        """Are its gradients more than the first bucket?"""
+        return "All gradients leave in one bucket, of one megabyte at most." if megabytes(run) <= _SIZES[0] else None
 
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """What is waited for, and the backward pass that it hides behind."""
-        return exchange_s(run)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """One argument more."""
-        return argument(run, self.name, "bucket_cap_mb", str(self.megabytes))
+    def argument(self, run: Run) -> tuple[str, str]:
+        """A size in MB."""
+        return "bucket_cap_mb", str(self.megabytes)

@@ -1,18 +1,17 @@
 """buffer-broadcast: buffers that no step changes are not sent to all ranks in each of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import argument, forward_sites, why_none
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit
+from hotlap.levers.data_parallel import WrapperArgument, forward_sites
+from hotlap.levers.lever import Numerics
+from hotlap.record import Phase, Run, Scalar
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class BufferBroadcast(Lever):
+class BufferBroadcast(WrapperArgument):
     """Stops sending the model's buffers from rank 0 to all others in front of each forward pass.
 
     What: `forward_sync_buffers=False` in `DistributedDataParallel`, which up to torch 2.12 is `broadcast_buffers`.
@@ -24,27 +23,18 @@ class BufferBroadcast(Lever):
     that one rank alone changes, after the trials, would no longer reach the others.
     """
 
-    name: ClassVar[str] = "buffer-broadcast"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, Phase.COMMUNICATION)  # it begins the forward pass
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """Is there such a model, has it buffers that are sent, and are they no statistics of a rank's own batches?"""
-        reason = why_none(run)
-        details = [site.detail for site in forward_sites(run)]
-        if reason is None and not any(one.get("sends_buffers") for one in details):
-            reason = "No model has buffers that are sent in each step."
-        if reason is None and any(one.get("batch_statistics") for one in details):
-            reason = "A layer keeps statistics of the batches of its own rank in its buffers, which would drift apart."
-        return reason or cannot_write(self, run, "The script makes no DistributedDataParallel, or chooses this itself.")
+    def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
+        """Has it buffers that are sent, and are they no statistics of a rank's own batches?"""
+        if not any(one.get("sends_buffers") for one in models):
+            return "No model has buffers that are sent in each step."
+        if any(one.get("batch_statistics") for one in models):
+            return "A layer keeps statistics of the batches of its own rank in its buffers, which would drift apart."
+        return None
 
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """What is waited for, and on a device the forward pass, of which it is the beginning."""
-        return (run.mean_phase_s(Phase.COMMUNICATION) or 0.0) + (run.mean_phase_s(Phase.FORWARD) or 0.0)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """One argument more, by the name that this torch has for it."""
+    def argument(self, run: Run) -> tuple[str, str]:
+        """By the name that this torch has for it."""
         keywords = [str(site.detail.get("sends_buffers") or "") for site in forward_sites(run)]
-        keyword = next(filter(None, keywords), None)
-        return () if keyword is None else argument(run, self.name, keyword, "False")
+        return next(filter(None, keywords), ""), "False"

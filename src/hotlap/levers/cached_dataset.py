@@ -5,18 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.data.item_cache.folder import default_folder, room_bytes
-from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
-    NO_LINE,
-    NO_LOADER,
-    hardly_waits,
+    DataWrapper,
     made_anew,
     memory_bytes,
-    refused_by_all,
-    saves_at_most_s,
     wrapping_edits,
 )
-from hotlap.record import Ceiling, LoaderFacts, Machine, Run
+from hotlap.record import LoaderFacts, Machine, Run
 from hotlap.source import Edit
 from hotlap.units import size
 
@@ -30,7 +25,7 @@ DISK_BYTES_PER_S = 200e6
 
 @final
 @dataclass(frozen=True, slots=True)
-class CachedDataset(Lever):
+class CachedDataset(DataWrapper):
     """Wraps map-style data sets in `hotlap.data.cached`.
 
     What: each item is computed once (where that is safe, in parallel) and kept in contiguous arrays; then a batch is
@@ -57,35 +52,33 @@ class CachedDataset(Lever):
     other machines, files whose time and size stay the same, and files added to folders that no item lists.
     """
 
-    name: ClassVar[str] = "cached-dataset"
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
     function: ClassVar[str] = "cached"
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """What the loaders are first, then whether their items can be kept, then what there is to gain."""
-        if not run.loaders:
-            return NO_LOADER
-        refused = refused_by_all(run, lambda loader: why_not_kept(loader, machine))
-        if refused is not None:
-            return refused
-        return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
+    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
+        """It serves items that were not seen to change."""
+        if loader.deterministic is not False:
+            return None
+        return f"Items of {loader.dataset} are not always the same: {loader.why_not or 'two computations differed'}."
 
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
-        return saves_at_most_s(run, ceilings)
+    def no_room(self, loader: LoaderFacts, machine: Machine) -> str | None:
+        """What is kept must last, and fit."""
+        if loader.dataset_anew:
+            return made_anew(loader)
+        if loader.item_bytes is None or loader.num_items is None:
+            return None
+        needed = loader.item_bytes * loader.num_items
+        if needed <= max(memory_bytes(machine), room_bytes(default_folder())):
+            return None  # what memory cannot hold goes to a file
+        return (
+            f"The {loader.num_items} items of {loader.dataset} would take {size(needed)}, more than the "
+            f"{size(memory_bytes(machine))} of memory that may be used, and more than the disk has room for."
+        )
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`cached(...)` around the data set of each loader that is served."""
-        kept = [*filter(can_be_kept, run.loaders)]
-        again = [loader for loader in kept if pays_on_disk(loader)]
-        rest = [loader for loader in kept if loader not in again]
+        again = [loader for loader in self.served(run) if pays_on_disk(loader)]
+        rest = [loader for loader in self.served(run) if loader not in again]
         return (*wrapping_edits(run, again, "cached", arguments="disk=True"), *wrapping_edits(run, rest, "cached"))
-
-
-def can_be_kept(loader: LoaderFacts) -> bool:
-    """Its data set has items that were not seen to change."""
-    return loader.num_items is not None and loader.deterministic is not False
 
 
 def pays_on_disk(loader: LoaderFacts) -> bool:
@@ -94,22 +87,3 @@ def pays_on_disk(loader: LoaderFacts) -> bool:
         return False
     slower = loader.item_s > loader.item_bytes / DISK_BYTES_PER_S
     return slower and loader.item_s * loader.num_items >= LEAST_ON_DISK_S
-
-
-def why_not_kept(loader: LoaderFacts, machine: Machine) -> str | None:
-    """Why the items of this loader's data set cannot be kept; None if they can."""
-    if loader.num_items is None:
-        return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
-    if loader.deterministic is False:
-        return f"Items of {loader.dataset} are not always the same: {loader.why_not or 'two computations differed'}."
-    if loader.dataset_anew:
-        return made_anew(loader)
-    if loader.item_bytes is None:
-        return None
-    needed = loader.item_bytes * loader.num_items
-    if needed <= max(memory_bytes(machine), room_bytes(default_folder())):
-        return None  # what memory cannot hold goes to a file
-    return (
-        f"The {loader.num_items} items of {loader.dataset} would take {size(needed)}, "
-        f"more than the {size(memory_bytes(machine))} of memory that may be used, and more than the disk has room for."
-    )

@@ -1,26 +1,15 @@
 """cached-prefix: what comes before the first random draw of an item is done once."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Scope
-from hotlap.levers.loaders import (
-    NO_LINE,
-    NO_LOADER,
-    hardly_waits,
-    made_anew,
-    refused_by_all,
-    saves_at_most_s,
-    wrapping_edits,
-)
-from hotlap.record import Ceiling, LoaderFacts, Machine, Run
-from hotlap.source import Edit
+from hotlap.levers.loaders import DataWrapper, always_the_same, made_anew
+from hotlap.record import LoaderFacts, Run
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CachedPrefix(Lever):
+class CachedPrefix(DataWrapper):
     """Wraps data sets with random transforms in `hotlap.data.cached_prefix`.
 
     What: reading, decoding, and the transforms in front of the first random one are done once for each item; the others
@@ -35,38 +24,15 @@ class CachedPrefix(Lever):
     cannot be compared is refused, and what is not seen is the same.
     """
 
-    name: ClassVar[str] = "cached-prefix"
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
+    needs_linux: ClassVar[str] = "Heads lie in memory that forked processes share"
     function: ClassVar[str] = "cached_prefix"
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """What the loaders read, then what there is to gain."""
-        if not run.loaders:
-            return NO_LOADER
-        if machine.system != "Linux":
-            return f"Heads lie in memory that forked processes share; this is {machine.system}."
-        refused = refused_by_all(run, _refuses)
-        if refused is not None:
-            return refused
-        return hardly_waits(run) or (None if self.edits(run) else NO_LINE)
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
-        return saves_at_most_s(run, ceilings)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """`cached_prefix(...)` around the data set of each loader that is served."""
-        return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader) is None], "cached_prefix")
-
-
-def _refuses(loader: LoaderFacts) -> str | None:
-    if loader.num_items is None:
-        return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
-    if loader.dataset_anew:
-        return made_anew(loader)
-    if loader.deterministic is True:
-        return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
-    if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
-        return f"Items of {loader.dataset} depend on hidden state ({loader.why_not})."
-    return None
+    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
+        """It serves items that draw random numbers, of a data set that lasts."""
+        if loader.dataset_anew:
+            return made_anew(loader)
+        if loader.deterministic is True:
+            return always_the_same(loader)
+        if loader.deterministic is False and "draws" not in (loader.why_not or "draws"):
+            return f"Items of {loader.dataset} depend on hidden state ({loader.why_not})."
+        return None

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Scope, passes_s
-from hotlap.levers.models import cannot_name, named_models
-from hotlap.record import Ceiling, Machine, Run
+from hotlap.levers.lever import PASSES, Lever, Numerics
+from hotlap.levers.models import NO_NAME, named_models
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit, InsertBefore
 
 
@@ -24,11 +24,11 @@ class ChannelsLast(Lever):
     an optimizer loads from a checkpoint keeps its old order, which fused kernels do not look at: it is turned too.
     """
 
-    name: ClassVar[str] = "channels-last"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    shortens: ClassVar[Sequence[Phase]] = PASSES
+    no_line: ClassVar[str] = NO_NAME
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Convolutions first, then the hazard of groups, then whether it can be written."""
         calls = [site for site in run.call_sites if site.calls == "forward" and site.detail.get("parameters")]
         if not any(site.detail.get("convolutions") for site in calls):
@@ -37,11 +37,7 @@ class ChannelsLast(Lever):
             return "The filters of the model are stored with the channels innermost already."
         if any(site.detail.get("grouped") for site in calls) and not run.autocast:
             return "The model has grouped convolutions in float32, which are far slower with the channels innermost."
-        return cannot_name(self, run)
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward."""
-        return passes_s(run)
+        return None
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer."""

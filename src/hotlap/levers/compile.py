@@ -6,8 +6,9 @@ from typing import ClassVar, Literal, Self, final
 
 from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Monitor, Numerics, Scope, behind_imports, passes_s
-from hotlap.record import Ceiling, Machine, Run
+from hotlap.levers.lever import PASSES, Lever, Monitor, Numerics, behind_imports
+from hotlap.levers.models import NO_NAME
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
 Mode = Literal["default", "reduce-overhead", "max-autotune"]
@@ -47,9 +48,9 @@ class Compile(Lever):
     Losses were wrong in silence (#113180, #187715): the gate compares them.
     """
 
-    name: ClassVar[str] = "compile"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    shortens: ClassVar[Sequence[Phase]] = PASSES
+    no_line: ClassVar[str] = NO_NAME
 
     mode: Mode = "default"
     dynamic: bool = False
@@ -64,7 +65,7 @@ class Compile(Lever):
             return (cls(),)
         return (cls(), cls(mode="reduce-overhead"), cls(mode="max-autotune"))
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state, what it needs, changing shapes, and whether it can be written."""
         if run.compiled:
             return "The script uses torch.compile already."
@@ -73,11 +74,7 @@ class Compile(Lever):
         shapes = run.shapes
         if shapes is not None and shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes:
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
-        return cannot_compile(self, run)
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward."""
-        return passes_s(run)
+        return cannot_compile(run)
 
     def monitor(self) -> Monitor:
         """Compiling is timed as the one-time cost that it is."""

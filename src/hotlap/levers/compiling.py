@@ -5,8 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hotlap.levers.lever import Lever
-from hotlap.levers.models import cannot_name, named_models
+from hotlap.levers.models import named_models
 from hotlap.record import Run
 from hotlap.source import Edit, InsertBefore
 
@@ -34,8 +33,8 @@ def compile_edits(run: Run, arguments: str) -> Iterator[Edit]:
         yield InsertBefore(site=model.before, code=f"{model.name}.compile({arguments})")
 
 
-def cannot_compile(lever: Lever, run: Run) -> str | None:
-    """Why no model can be compiled where the script names it; None where one can."""
+def cannot_compile(run: Run) -> str | None:
+    """Why no model of the script's can be compiled by its name; None where it is worth trying."""
     from hotlap.machine.cuda import version
 
     if run.device_type not in (None, *_COMPILED_FOR):
@@ -45,7 +44,7 @@ def cannot_compile(lever: Lever, run: Run) -> str | None:
         site.detail.get("torch_forward") and site.detail.get("parameters") for site in run.call_sites
     ):
         return "The model is one of torch's own modules, whose compile() does nothing before torch 2.8."
-    return cannot_name(lever, run)
+    return None
 
 
 def has_torch_forward(module: Any) -> bool:

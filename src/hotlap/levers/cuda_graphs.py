@@ -7,8 +7,9 @@ from typing import ClassVar, final
 from hotlap.levers.cards import why_not_cuda
 from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Monitor, Numerics, Scope
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.levers.lever import PASSES, Lever, Monitor, Numerics
+from hotlap.levers.models import NO_NAME
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
 # One graph for each: the full batch, and the last one of an epoch.
@@ -30,11 +31,11 @@ class CudaGraphs(Lever):
     later. Losses were wrong in silence (#187715), so the gate compares them.
     """
 
-    name: ClassVar[str] = "cuda-graphs"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    shortens: ClassVar[Sequence[Phase]] = PASSES  # what the host spends on them; waiting for the device stays
+    no_line: ClassVar[str] = NO_NAME
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Where the model runs, what is on already, shapes, and whether it can be written."""
         elsewhere = why_not_cuda(run, "CUDA graphs are launched on GPUs of NVIDIA's and AMD's")
         if elsewhere is not None:
@@ -45,12 +46,7 @@ class CudaGraphs(Lever):
             return "It was not looked at how many shapes the model is given."
         if run.shapes.num_shapes > _MOST_SHAPES:
             return f"The model was given {run.shapes.num_shapes} different shapes, and each would be recorded anew."
-        return cannot_compile(self, run)
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """What the host spends on forward and backward; waiting for the device stays."""
-        phases = (Phase.FORWARD, Phase.BACKWARD)
-        return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+        return cannot_compile(run)
 
     def monitor(self) -> Monitor:
         """Recording is timed as the one-time cost that it is."""

@@ -6,8 +6,8 @@ from typing import ClassVar, final
 
 from hotlap.levers.cards import why_not_cuda
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Numerics, Scope, behind_imports, cannot_write, set_on_purpose
-from hotlap.record import Ceiling, Machine, Phase, Run, SwitchFacts
+from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports, set_on_purpose
+from hotlap.record import Machine, Phase, Run, SwitchFacts
 from hotlap.source import Edit
 
 # Each new shape is tried out anew, which takes 0.1 s and more; two are the full batch and the last one of an epoch.
@@ -27,11 +27,10 @@ class CudnnBenchmark(Lever):
     longer does. The choice depends on timing, so two runs differ by rounding.
     """
 
-    name: ClassVar[str] = "cudnn-benchmark"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    shortens: ClassVar[Sequence[Phase]] = (*PASSES, Phase.SYNC)
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Convolutions on a GPU, with shapes that are known."""
         elsewhere = why_not_cuda(run, "cuDNN is NVIDIA's library for GPUs")
         if elsewhere is not None:
@@ -40,16 +39,7 @@ class CudnnBenchmark(Lever):
             return "The model has no convolution over images."
         if run.switches is None or run.shapes is None:
             return "It was not looked at how many shapes the model is given."
-        return (
-            _refuses(run.switches, run.shapes.num_shapes)
-            or cannot_write(self, run, "There is no script of the user's to change.")
-            or set_on_purpose(run, "cudnn.benchmark")
-        )
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward, and waiting for the device, where they show."""
-        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.SYNC)
-        return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+        return _refuses(run.switches, run.shapes.num_shapes) or set_on_purpose(run, "cudnn.benchmark")
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports, or the argument of Lightning's Trainer, which sets it again."""

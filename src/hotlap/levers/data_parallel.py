@@ -1,15 +1,60 @@
 """Where a script wraps its model in DistributedDataParallel, how, and where it calls what comes of that."""
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hotlap.levers.frameworks import in_their_words
-from hotlap.record import CallSite, Phase, Run
+from hotlap.levers.lever import Lever
+from hotlap.record import CallSite, Machine, Phase, Run, Scalar
 from hotlap.source import AddArgument, Edit, Script, scripts
 
 _WRAPPER = "torch.nn.parallel.DistributedDataParallel"
 _WRAPPERS = (_WRAPPER, "torch.nn.parallel.distributed.DistributedDataParallel")
+
+
+EXCHANGE = (Phase.BACKWARD, Phase.COMMUNICATION)
+"""Backward passes, which send gradients while they go on, and what is waited for behind."""
+
+
+class WrapperArgument(Lever):
+    """An argument of DistributedDataParallel, where the script wraps its model or in a framework's own words.
+
+    Where the script chose it itself it stays, unless the lever `replaces` the choice, and then only there.
+    """
+
+    across_ranks: ClassVar[bool] = True
+    no_line: ClassVar[str] = "The script makes no DistributedDataParallel, or chooses this itself."
+    replaces: ClassVar[bool] = False
+
+    def refuses(self, run: Run, machine: Machine) -> str | None:
+        """Is there such a model?"""
+        return why_none(run) or self.why_not(run, [site.detail for site in forward_sites(run)])
+
+    @abstractmethod
+    def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
+        """Why it brings nothing to these models, of which is known how they were wrapped
+        (`hotlap.probe.facts.wrapped_with`)."""
+
+    @abstractmethod
+    def argument(self, run: Run) -> tuple[str, str]:
+        """(keyword, value); the keyword is empty where this torch has none."""
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """One argument more, or another value of it."""
+        keyword, value = self.argument(run)
+        if not keyword:
+            return ()
+        calls = [(script, call) for script in scripts(run) for call in script.calls(*_WRAPPERS)]
+        if not calls:
+            return in_their_words(run, self.name, value=value) or ()
+        return tuple(
+            AddArgument(site=script.site(call, calls=_WRAPPER), keyword=keyword, value=value)
+            for script, call in calls
+            if any(word.arg == keyword for word in call.keywords) == self.replaces
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +96,6 @@ def megabytes(run: Run) -> float:
     return max((size for size in known if isinstance(size, int | float)), default=0.0)
 
 
-def argument(run: Run, lever: str, keyword: str, value: str, *, replaces: bool = False) -> Sequence[Edit]:
-    """`keyword=value` where models are wrapped, or in a framework's own words. Where the script chose it itself it
-    stays, unless the lever `replaces` the choice, and then only there.
-
-    Raises:
-        UserError: a file is missing or changed since; a framework's argument is chosen by the script.
-    """
-    chosen = [(script, call, _chooses(call, keyword)) for script in scripts(run) for call in script.calls(*_WRAPPERS)]
-    if not chosen:
-        return in_their_words(run, lever, value=value) or ()
-    return tuple(
-        AddArgument(site=script.site(call, calls=_WRAPPER), keyword=keyword, value=value)
-        for script, call, choice in chosen
-        if choice == replaces
-    )
-
-
 def names_any(script: Script, words: Collection[str]) -> bool:
     """One of these words is an attribute, a name or a keyword somewhere in the script."""
     return any(word in words for node in ast.walk(script.tree) for word in named(node))
@@ -81,15 +109,6 @@ def named(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.keyword) and node.arg is not None:
         yield node.arg
-
-
-def exchange_s(run: Run) -> float:
-    """Seconds a step in backward passes, which send gradients while they go on, and in what is waited for behind."""
-    return sum(run.mean_phase_s(phase) or 0.0 for phase in (Phase.BACKWARD, Phase.COMMUNICATION))
-
-
-def _chooses(call: ast.Call, keyword: str) -> bool:
-    return any(word.arg == keyword for word in call.keywords)
 
 
 def _is_name(node: ast.expr) -> bool:

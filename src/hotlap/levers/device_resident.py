@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.cached_dataset import can_be_kept, why_not_kept
-from hotlap.levers.lever import Lever, Numerics, Scope
-from hotlap.levers.loaders import MIN_SHARE, NO_LINE, NO_LOADER, refused_by_all, saves_at_most_s, wrapping_edits
-from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit
+from hotlap.levers.cached_dataset import CachedDataset
+from hotlap.levers.loaders import (
+    MIN_SHARE,
+    DataWrapper,
+    saves_at_most_s,
+)
+from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.units import percent
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class DeviceResident(Lever):
+class DeviceResident(DataWrapper):
     """Wraps map-style data sets in `hotlap.data.resident`.
 
     What: each item is computed once and kept, as by `cached-dataset`; after some batches all of them are copied to the
@@ -29,30 +31,31 @@ class DeviceResident(Lever):
     device.
     """
 
-    name: ClassVar[str] = "device-resident"
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
     function: ClassVar[str] = "resident"
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there a GPU, can the items be kept, and do batches cost anything?"""
-        if not run.loaders:
-            return NO_LOADER
-        if run.device == "cpu":
+        if run.loaders and run.device == "cpu":
             return "The model runs on the CPU: its batches lie where they are needed."
-        refused = refused_by_all(run, lambda loader: why_not_kept(loader, machine))
-        if refused is not None:
-            return refused
+        # Without `super()`: in a dataclass with slots that means the class from before these.
+        return DataWrapper.refuses(self, run, machine)
+
+    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
+        """As cached-dataset."""
+        return CachedDataset().leaves(run, loader)
+
+    def no_room(self, loader: LoaderFacts, machine: Machine) -> str | None:
+        """As cached-dataset."""
+        return CachedDataset().no_room(loader, machine)
+
+    def gains_nothing(self, run: Run) -> str | None:
+        """Of batches and their copies."""
         shares = [run.share(Phase.TRANSFER), run.share(Phase.INPUT)]
         share = None if None in shares else sum(each or 0.0 for each in shares)
-        if share is not None and share < MIN_SHARE:
-            return f"Batches and their copies take {percent(share)} of a step, so there is nothing to gain."
-        return None if self.edits(run) else NO_LINE
+        if share is None or share >= MIN_SHARE:
+            return None
+        return f"Batches and their copies take {percent(share)} of a step, so there is nothing to gain."
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch and for the copy of it."""
         return saves_at_most_s(run, ceilings) + (run.mean_phase_s(Phase.TRANSFER) or 0.0)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """`resident(...)` around the data set of each loader that is served."""
-        return wrapping_edits(run, filter(can_be_kept, run.loaders), "resident")

@@ -7,17 +7,12 @@ from typing import ClassVar, final
 from hotlap.levers.autocasting import Autocast, model_calls
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
+from hotlap.levers.lever import PASSES, Lever, Numerics
 from hotlap.levers.loss_scaling import already_scales, other_gradients, scaling_edits
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit, scripts
 
 _AUTOCAST = Autocast("fp16-autocast", "float16")
-
-_NOT_SO = (
-    "The script does not have one backward pass and one update, as statements one behind the other, and one tensor "
-    "that its model returns."
-)
 
 
 @final
@@ -39,18 +34,16 @@ class Fp16Autocast(Lever):
     gradients by other means, which would be scaled.
     """
 
-    name: ClassVar[str] = "fp16-autocast"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.STATISTICAL
+    shortens: ClassVar[Sequence[Phase]] = (*PASSES, Phase.SYNC)
+    no_line: ClassVar[str] = (
+        "The script does not have one backward pass and one update, as statements one behind the other, and one tensor "
+        "that its model returns."
+    )
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """The card, present state, then what the scale would meet."""
-        return _card(run) or _state(run) or cannot_write(self, run, _NOT_SO) or (None if _words(run) else _source(run))
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward, and waiting for the device, where they show."""
-        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.SYNC)
-        return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+        return _card(run) or _state(run) or (None if _words(run) else _source(run))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the call of the model, a scaler, and what goes through it; or the word of the framework that

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.torch_setting import OptimizerSetting
-from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
+from hotlap.record import Machine, OptimizerFacts, Phase, Run
 from hotlap.source import Edit
 
 _FUSED = OptimizerSetting("fused", instead_of=("foreach",))
@@ -27,12 +27,13 @@ class FusedOptimizer(Lever):
     it is not always faster (pytorch/pytorch#88258, #90752): so it is measured and gated like any other.
     """
 
-    name: ClassVar[str] = "fused-optimizer"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
     across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = (Phase.OPTIMIZER,)
+    no_line: ClassVar[str] = "The optimizers are not made in the script's own source: there is no line to change."
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state first, then the hazard of strided parameters."""
         if not run.optimizers:
             return "The script uses no torch optimizer."
@@ -44,13 +45,7 @@ class FusedOptimizer(Lever):
             )
         if not any(_can_be_fused(o) for o in run.optimizers):
             return "Each optimizer is fused already, has no fused kernel, or was told by the script which one to use."
-        return cannot_write(
-            self, run, "The optimizers are not made in the script's own source: there is no line to change."
-        )
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All that the optimizer takes."""
-        return run.mean_phase_s(Phase.OPTIMIZER) or 0.0
+        return None
 
     def install(self, patch: Patch) -> None:
         """Switches the groups of each optimizer, those made later included."""

@@ -1,19 +1,18 @@
 """gradient-views: gradients lie in the buckets in which DistributedDataParallel sends them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.errors import UserError
-from hotlap.levers.data_parallel import argument, exchange_s, forward_sites, why_none
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Run
-from hotlap.source import Edit, scripts
+from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument
+from hotlap.levers.lever import Numerics
+from hotlap.record import Phase, Run, Scalar
+from hotlap.source import scripts
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class GradientViews(Lever):
+class GradientViews(WrapperArgument):
     """Has gradients computed in the buckets that are sent: `gradient_as_bucket_view=True`.
 
     What: the argument of `DistributedDataParallel`.
@@ -24,33 +23,16 @@ class GradientViews(Lever):
     overwritten.
     """
 
-    name: ClassVar[str] = "gradient-views"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = EXCHANGE
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """Is there such a model, are its gradients apart, and does nothing detach them?"""
-        reason = why_none(run)
-        if reason is None and all(site.detail.get("gradient_views") for site in forward_sites(run)):
-            reason = "Gradients lie in their buckets already."
-        return (
-            reason
-            or self._detaches(run)
-            or cannot_write(self, run, "The script makes no DistributedDataParallel, or chooses this itself.")
-        )
-
-    def _detaches(self, run: Run) -> str | None:
-        try:
-            calls = [call for script in scripts(run) for call in script.methods("detach_")]
-        except UserError as error:
-            return str(error)
+    def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
+        """Are its gradients apart, and does nothing detach them?"""
+        if all(one.get("gradient_views") for one in models):
+            return "Gradients lie in their buckets already."
+        calls = [call for script in scripts(run) for call in script.methods("detach_")]
         return f"Line {calls[0].lineno} calls detach_(), which a part of a bucket does not allow." if calls else None
 
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """The backward pass, in which gradients are copied."""
-        return exchange_s(run)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """One argument more."""
-        return argument(run, self.name, "gradient_as_bucket_view", "True")
+    def argument(self, run: Run) -> tuple[str, str]:
+        """As torch has it."""
+        return "gradient_as_bucket_view", "True"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Scope
+from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
 
@@ -25,13 +25,11 @@ class HugePages(Lever):
     stall to make huge pages.
     """
 
-    name: ClassVar[str] = "huge-pages"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
     across_ranks: ClassVar[bool] = True
     by_environment: ClassVar[bool] = True
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """The system must have them, and leave the choice open."""
         if machine.system != "Linux" or not machine.libc.startswith("glibc"):
             return f"Huge pages for malloc are a feature of glibc on Linux; this is {machine.system}."

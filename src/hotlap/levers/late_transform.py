@@ -4,18 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     MIN_SHARE,
-    NO_LINE,
-    NO_LOADER,
+    DataWrapper,
+    always_the_same,
     hardly_waits,
-    refused_by_all,
     saves_at_most_s,
-    wrapping_edits,
 )
-from hotlap.record import Ceiling, InputPart, LoaderFacts, Machine, Phase, Run
-from hotlap.source import Edit
+from hotlap.record import Ceiling, InputPart, LoaderFacts, Phase, Run
 from hotlap.units import percent
 
 # Data sets without transforms.
@@ -24,7 +20,7 @@ _ROWS = frozenset({"TensorDataset", "Tensor", "ndarray", "memmap", "list", "tupl
 
 @final
 @dataclass(frozen=True, slots=True)
-class LateTransform(Lever):
+class LateTransform(DataWrapper):
     """Wraps data sets whose transforms end with `ToTensor` and `Normalize` in `hotlap.data.late`.
 
     What: the last transforms, which make each number of a picture from one byte and constants, are done for the whole
@@ -40,22 +36,26 @@ class LateTransform(Lever):
     transforms are compared before each batch.
     """
 
-    name: ClassVar[str] = "late-transform"
-    scope: ClassVar[Scope] = Scope.LOADER
-    numerics: ClassVar[Numerics] = Numerics.EXACT
+    needs_linux: ClassVar[str] = "Items are tried in a forked process first"
     function: ClassVar[str] = "late"
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """What the loaders read, then what there is to gain."""
-        if not run.loaders:
-            return NO_LOADER
-        if machine.system != "Linux":
-            return f"Items are tried in a forked process first; this is {machine.system}."
-        refused = refused_by_all(run, lambda loader: _refuses(loader, run))
-        if refused is not None:
-            return refused
-        waits = None if _travels(run) else hardly_waits(run)
-        return waits or (None if self.edits(run) else NO_LINE)
+    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
+        """It serves items that transforms make anew each time."""
+        if loader.dataset in _ROWS:
+            return f"A {loader.dataset} has no transforms."
+        if loader.deterministic is True:
+            return always_the_same(loader)
+        if loader.batch_size is None or not loader.default_collate:
+            return f"The script puts the items of {loader.dataset} together itself."
+        transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), _mean_step_s(run)
+        cheap = transforms_s is not None and transforms_s < MIN_SHARE * step_s
+        if loader.num_workers == 0 and transforms_s is not None and cheap and not _travels(run):
+            return f"The transforms of {loader.dataset} take {percent(transforms_s / step_s)} of a step."
+        return None
+
+    def gains_nothing(self, run: Run) -> str | None:
+        """Fewer bytes that travel are a gain as well."""
+        return None if _travels(run) else hardly_waits(run)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """What transforms take where that is known, else the wait for a batch; and three quarters of the copies."""
@@ -65,10 +65,6 @@ class LateTransform(Lever):
         copies_s = (run.mean_phase_s(Phase.TRANSFER) or 0.0) if run.device != "cpu" else 0.0
         return min(waits_s + 0.75 * copies_s, _mean_step_s(run))
 
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """`late(...)` around the data set of each loader that is served."""
-        return wrapping_edits(run, [loader for loader in run.loaders if _refuses(loader, run) is None], "late")
-
 
 def _travels(run: Run) -> bool:
     """True if copies to the device take a part of the step that is worth saving."""
@@ -77,19 +73,3 @@ def _travels(run: Run) -> bool:
 
 def _mean_step_s(run: Run) -> float:
     return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
-
-
-def _refuses(loader: LoaderFacts, run: Run) -> str | None:
-    if loader.num_items is None:
-        return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
-    if loader.dataset in _ROWS:
-        return f"A {loader.dataset} has no transforms."
-    if loader.deterministic is True:
-        return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
-    if loader.batch_size is None or not loader.default_collate:
-        return f"The script puts the items of {loader.dataset} together itself."
-    transforms_s, step_s = run.input_s.get(InputPart.TRANSFORMS), _mean_step_s(run)
-    cheap = transforms_s is not None and transforms_s < MIN_SHARE * step_s
-    if loader.num_workers == 0 and transforms_s is not None and cheap and not _travels(run):
-        return f"The transforms of {loader.dataset} take {percent(transforms_s / step_s)} of a step."
-    return None

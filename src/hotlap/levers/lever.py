@@ -1,5 +1,6 @@
 """What every lever answers, and the one object through which it changes anything."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -101,6 +102,10 @@ class Monitor(Protocol):
         """Sentences for the record, at the end."""
 
 
+PASSES = (Phase.FORWARD, Phase.BACKWARD)
+"""Of the model, one way and the other."""
+
+
 class Lever(ABC):
     """A change that may make training faster. Concrete levers are frozen dataclasses; their fields are settings.
 
@@ -108,8 +113,13 @@ class Lever(ABC):
     """
 
     name: ClassVar[str]
-    scope: ClassVar[Scope]
+    """`FusedOptimizer` -> "fused-optimizer"."""
+    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics]
+    shortens: ClassVar[Sequence[Phase]] = ()
+    """Phases of a step that together bound what it saves, unless `saves_at_most_s` knows better."""
+    no_line: ClassVar[str] = "There is no script of the user's to change."
+    """Why it is refused where its `edits` are none."""
     by_environment: ClassVar[bool] = False
     """It is read before Python runs, so no line of source can set it: the user starts the script with `environment`."""
     across_ranks: ClassVar[bool] = False
@@ -119,18 +129,34 @@ class Lever(ABC):
     """The function of hotlap's whose call its edit writes, which is asked whether it is at work (`hotlap.at_work`);
     empty where it writes none."""
 
+    def __init_subclass__(cls) -> None:
+        cls.name = vars(cls).get("name") or re.sub(r"(?<=.)(?=[A-Z])", "-", cls.__name__).lower()
+
     @classmethod
     def candidates(cls, run: Run, machine: Machine) -> Sequence[Self]:
         """The settings worth a trial for this script, most promising first."""
         return (cls(),)
 
-    @abstractmethod
     def rejects(self, run: Run, machine: Machine) -> str | None:
-        """Why it is not worth trying here, as one sentence; None if it is. Present state and hazards come first."""
+        """Why it is not worth trying here, as one sentence; None if it is: what it `refuses`, then what it cannot
+        write."""
+        try:
+            reason = self.refuses(run, machine)
+            return reason or (None if self.by_environment or self.edits(run) else self.no_line)
+        except UserError as error:  # the source is not what it was, or a framework's argument is chosen
+            return str(error)
 
-    @abstractmethod
+    def refuses(self, run: Run, machine: Machine) -> str | None:
+        """Why it is not worth trying here, where it could be written. Present state and hazards come first.
+
+        Raises:
+            UserError: a file is missing or changed since.
+        """
+        return None
+
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """Upper bound of the seconds saved per step. Orders the search; a bound of 0 means: do not try."""
+        return sum(run.mean_phase_s(phase) or 0.0 for phase in self.shortens)
 
     def install(self, patch: Patch) -> None:  # noqa: B027 - process levers may need the environment alone
         """CHILD: change the running process, through `patch` only."""
@@ -162,14 +188,6 @@ def script_sha256(run: Run) -> tuple[str, str] | None:
     return next(iter(run.sources.items()), None)
 
 
-def cannot_write(lever: Lever, run: Run, otherwise: str) -> str | None:
-    """Why there is no line of source to change (`otherwise`, unless there is a better reason); None where there is."""
-    try:
-        return None if lever.edits(run) else otherwise
-    except UserError as error:
-        return str(error)
-
-
 def set_on_purpose(run: Run, *switches: str) -> str | None:
     """Why a switch stays as it is: the script sets it itself, and behind a line of ours; None where it does not.
 
@@ -189,14 +207,3 @@ def behind_imports(run: Run, code: str, *, imports: str) -> Sequence[Edit]:
     """One statement behind the imports of the main script; nothing where that is not known."""
     script = script_sha256(run)
     return () if script is None else (InsertAfterImports(path=script[0], sha256=script[1], code=code, imports=imports),)
-
-
-def passes_s(run: Run) -> float:
-    """Seconds a step in forward and backward passes."""
-    return (run.mean_phase_s(Phase.FORWARD) or 0.0) + (run.mean_phase_s(Phase.BACKWARD) or 0.0)
-
-
-def arithmetic_s(run: Run) -> float:
-    """Seconds a step in the phases that compute: forward, backward, optimizer, and what the script does beside."""
-    phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
-    return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)

@@ -1,11 +1,13 @@
 """What the data levers share: the calls that make DataLoaders, and the edits of their arguments."""
 
 import ast
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
 from hotlap.data.item_cache.memory import SHARE_OF_FREE
-from hotlap.errors import UserError
 from hotlap.levers.frameworks import is_within
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.record import CallSite, Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, Script, WrapArgument, scripts
 from hotlap.units import percent
@@ -26,6 +28,59 @@ NO_LOADER = "The script makes no DataLoader."
 NO_LINE = "The loaders are not made in the script's own source, so there is no line to change."
 
 
+class DataWrapper(Lever):
+    """A function of `hotlap.data` around the data set of each loader that it serves."""
+
+    scope: ClassVar[Scope] = Scope.LOADER
+    numerics: ClassVar[Numerics] = Numerics.EXACT
+    no_line: ClassVar[str] = NO_LINE
+    needs_linux: ClassVar[str] = ""
+    """What it does there alone, as a clause; empty where any system will do."""
+
+    def refuses(self, run: Run, machine: Machine) -> str | None:
+        """What the loaders read, then what there is to gain."""
+        if not run.loaders:
+            return NO_LOADER
+        if self.needs_linux and machine.system != "Linux":
+            return f"{self.needs_linux}; this is {machine.system}."
+        refused = refused_by_all(run, lambda loader: self._leaves(run, loader) or self.no_room(loader, machine))
+        return refused or self.gains_nothing(run)
+
+    @abstractmethod
+    def leaves(self, run: Run, loader: LoaderFacts) -> str | None:
+        """Why a map-style data set stays as it is; None where it is served."""
+
+    def no_room(self, loader: LoaderFacts, machine: Machine) -> str | None:
+        """Why it is not worth trying for a loader that it would serve."""
+        return None
+
+    def gains_nothing(self, run: Run) -> str | None:
+        """A sentence where batches cost next to nothing."""
+        return hardly_waits(run)
+
+    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
+        """All that a step waits for its batch, or what the ceiling promises at best: whichever is more."""
+        return saves_at_most_s(run, ceilings)
+
+    def edits(self, run: Run) -> Sequence[Edit]:
+        """`function(...)` around each of them."""
+        return wrapping_edits(run, self.served(run), self.function)
+
+    def served(self, run: Run) -> Sequence[LoaderFacts]:
+        """Those that it does not leave."""
+        return [loader for loader in run.loaders if self._leaves(run, loader) is None]
+
+    def _leaves(self, run: Run, loader: LoaderFacts) -> str | None:
+        if loader.num_items is None:
+            return f"{loader.dataset} is an iterable data set: it has no items to look up by number."
+        return self.leaves(run, loader)
+
+
+def always_the_same(loader: LoaderFacts) -> str:
+    """Which lever serves it better."""
+    return f"Items of {loader.dataset} are always the same, so they can be kept whole (cached-dataset)."
+
+
 def trained_on(run: Run) -> Sequence[LoaderFacts]:
     """The loaders whose batches are trained on; all of them where that is not known. In the place of one that a
     framework has made of the script's own (`accelerator.prepare(loader)`) stands that."""
@@ -38,10 +93,7 @@ def trained_on(run: Run) -> Sequence[LoaderFacts]:
 
 def refused_by_all(run: Run, why: Callable[[LoaderFacts], str | None]) -> str | None:
     """The first reason if `why` has one for each loader that is trained on; None if it leaves one of them."""
-    try:
-        reasons = [why(loader) for loader in trained_on(run)]
-    except UserError as error:  # the source is not what it was
-        return str(error)
+    reasons = [why(loader) for loader in trained_on(run)]
     return None if None in reasons else reasons[0]
 
 

@@ -4,11 +4,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hotlap.levers.lever import Lever, cannot_write
 from hotlap.record import CallSite, Run
 from hotlap.source import Script, scripts
 
-_NO_NAME = (
+NO_NAME = (
     "No model was seen that has a name in the script's source both where it is called and where its optimizer is made."
 )
 
@@ -53,11 +52,6 @@ def named_models(run: Run) -> list[NamedModel]:
                     model = NamedModel(name=mention.name, before=given.site, forward=mention.site)
                     found.setdefault((mention.name, given.call), model)
     return list(found.values())
-
-
-def cannot_name(lever: Lever, run: Run) -> str | None:
-    """Why no model has a name by which the lever could change it; None where one has."""
-    return cannot_write(lever, run, _NO_NAME)
 
 
 def _called(site: CallSite, known: list[Script]) -> Iterator[_Mention]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, script_sha256
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
 
@@ -22,25 +22,18 @@ class NativeOde(Lever):
     differs from it by those. With a large field the arithmetic outweighs the overhead, and nothing is gained.
     """
 
-    name: ClassVar[str] = "native-ode"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    shortens: ClassVar[Sequence[Phase]] = (*PASSES, Phase.OPTIMIZER, Phase.OTHER)  # solves also call between modules
     function: ClassVar[str] = "native_odeint"
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Whether there is a solve, and where it runs."""
         if run.device != "cpu":
             return "The model runs on a GPU; the native core works on the CPU."
         if "torchdiffeq" not in run.versions:
             return "The script does not import torchdiffeq."
-        if script_sha256(run) is None:
-            return "There is no script of the user's to change."
         return None
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All but the input: solves are made of calls of a module, and of what is between them."""
-        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.OTHER)
-        return sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
 
     def install(self, patch: Patch) -> None:
         """From the next solve on."""

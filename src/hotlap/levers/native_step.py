@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, passes_s, script_sha256
+from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
 from hotlap.record import Ceiling, Machine, OptimizerFacts, Phase, Run
 from hotlap.source import Edit
 
@@ -35,7 +35,6 @@ class NativeStep(Lever):
 
     parts: Literal["all", "model", "optimizer"] = "all"
 
-    name: ClassVar[str] = "native-step"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
     function: ClassVar[str] = "native_steps"
@@ -52,19 +51,18 @@ class NativeStep(Lever):
             found.append(cls("model"))
         return found
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Where the model runs, then what updates it."""
         if run.device != "cpu":
             return "The model runs on a GPU; the native core works on the CPU."
         if run.compiled or run.autocast:
             return "The script compiles its model, or runs it under autocast, which the native core does not know."
-        if script_sha256(run) is None:
-            return "There is no script of the user's to change."
         return _refuses(run.optimizers)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All of these parts."""
-        model, optimizer = passes_s(run), run.mean_phase_s(Phase.OPTIMIZER) or 0.0
+        model = sum(run.mean_phase_s(phase) or 0.0 for phase in PASSES)
+        optimizer = run.mean_phase_s(Phase.OPTIMIZER) or 0.0
         return {"all": model + optimizer, "model": model, "optimizer": optimizer}[self.parts]
 
     def install(self, patch: Patch) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics
 from hotlap.levers.optimizer_names import backward_at, is_known_at, name_at
 from hotlap.record import CallSite, Ceiling, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, Script, parameters_of, reads_gradients, scripts
@@ -29,8 +29,6 @@ class NeededGradients(Lever):
     comes after the trials, would find nothing. What the pass leaves out of the graph is freed with the loss.
     """
 
-    name: ClassVar[str] = "needed-gradients"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
 
     line: int = 0
@@ -44,7 +42,7 @@ class NeededGradients(Lever):
         sites = sorted(_wasteful(run), key=_seconds, reverse=True)
         return tuple(dict.fromkeys(cls(line=site.line, file=_file(run, site)) for site in sites)) or (cls(),)
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Was such a line seen, does nothing else read the gradients, and can it be written?"""
         site = self._site(run)
         if site is None:
@@ -53,9 +51,8 @@ class NeededGradients(Lever):
             return f"Whether line {self.line} needs all its gradients is unclear: {site.detail['why_not']}."
         if run.compiled:
             return "The script compiles its model, whose backward pass is then one piece that computes all gradients."
-        reason = cannot_write(self, run, f"The optimizers that need the gradients of line {self.line} {_NO_NAME}")
-        if reason is not None:
-            return reason
+        if not self.edits(run):
+            return f"The optimizers that need the gradients of line {self.line} {_NO_NAME}"
         reasons = (reason for script in scripts(run) for reason in reads_gradients(script))
         return next(reasons, None) or self._differs(run, site)
 

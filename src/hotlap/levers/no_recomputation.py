@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, ReplaceCall, Script, scripts
 from hotlap.units import size
@@ -40,12 +40,11 @@ class NoRecomputation(Lever):
     a training takes more than half of the memory that there is.
     """
 
-    name: ClassVar[str] = "no-recomputation"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
     across_ranks: ClassVar[bool] = True
+    no_line: ClassVar[str] = "No call in the script's own source turns activation checkpointing on."
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is anything computed again, is there memory for what would be kept, and does the script write it?"""
         seen = run.operators
         if seen is not None and seen.recomputed_s == 0.0:
@@ -53,7 +52,7 @@ class NoRecomputation(Lever):
         taken = run.world_size * (run.rss_peak_bytes or 0)
         if run.device == "cpu" and taken > machine.available_bytes:
             return f"The training takes {size(taken)}, and {size(machine.available_bytes)} of memory are left."
-        return cannot_write(self, run, "No call in the script's own source turns activation checkpointing on.")
+        return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """What was seen, under a profiler; and on a device the time that the host launches it in."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import exchange_s
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.levers.data_parallel import EXCHANGE
+from hotlap.levers.lever import Lever, Numerics
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, scripts
 
 _FULLY_SHARD = ("torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard")
@@ -31,20 +31,14 @@ class NoReshard(Lever):
     with an error, which is told; where it just fits, a longer sequence may not. What the script chose for itself stays.
     """
 
-    name: ClassVar[str] = "no-reshard"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
     across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, *EXCHANGE)  # parameters are gathered in both passes
+    no_line: ClassVar[str] = "The script shards no model by FSDP, or chooses this itself."
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Do several processes train a sharded model, and is the choice free?"""
-        if run.world_size == 1:
-            return "One process trains here."
-        return cannot_write(self, run, "The script shards no model by FSDP, or chooses this itself.")
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Parameters are gathered in both passes, and what one of them waits for is the other's."""
-        return exchange_s(run) + (run.mean_phase_s(Phase.FORWARD) or 0.0)
+        return "One process trains here." if run.world_size == 1 else None
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One argument more, for each part."""

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import Pass, exchange_s, named, names_any, passes, why_none
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Run
+from hotlap.levers.data_parallel import EXCHANGE, Pass, named, names_any, passes, why_none
+from hotlap.levers.lever import Lever, Numerics
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit, InsertBefore, Script
 from hotlap.source.names import bound
 
@@ -40,20 +40,16 @@ class NoSync(Lever):
     condition of the update cannot be asked before the pass. Sums are made in another order, so last bits differ.
     """
 
-    name: ClassVar[str] = "no-sync"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
     across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = EXCHANGE
+    no_line: ClassVar[str] = (
+        "No update was found in the source that follows several backward passes, at one place only."
+    )
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there such a model, and an update that follows several passes?"""
-        return why_none(run) or cannot_write(
-            self, run, "No update was found in the source that follows several backward passes, at one place only."
-        )
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """All communication, and the backward passes, in which gradients are put into buckets."""
-        return exchange_s(run)
+        return why_none(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One statement in front of the forward pass."""

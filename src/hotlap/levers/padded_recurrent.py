@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports, cannot_write, passes_s
-from hotlap.record import Ceiling, Machine, Run
+from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit, Script, scripts
 
 _PACKING = ("torch.nn.utils.rnn.pack_padded_sequence", "torch.nn.utils.rnn.pack_sequence")
@@ -27,22 +27,18 @@ class PaddedRecurrent(Lever):
     is left alone. GPUs are left alone: cuDNN knows packed batches.
     """
 
-    name: ClassVar[str] = "padded-recurrent"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    shortens: ClassVar[Sequence[Phase]] = PASSES
+    no_line: ClassVar[str] = "Nothing in the script's own source packs sequences (pack_padded_sequence)."
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Does the script pack, for layers that compute on the CPU?"""
         if run.device != "cpu":
             return "The model runs on a GPU, where cuDNN computes packed sequences by itself."
         if run.compiled or run.autocast:
             return "The script compiles its model, or runs it under autocast, where layers are left as they are."
-        otherwise = "Nothing in the script's own source packs sequences (pack_padded_sequence)."
-        return cannot_write(self, run, otherwise) or _cannot_do(scripts(run))
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward."""
-        return passes_s(run)
+        return _cannot_do(scripts(run))
 
     def install(self, patch: Patch) -> None:
         """From the next packed batch on."""

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from hotlap.levers.batches import copies
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     NO_LINE,
     NO_LOADER,
@@ -52,12 +52,12 @@ class PinAndOverlap(Lever):
     alone; `pin_memory_device` keeps its meaning.
     """
 
-    name: ClassVar[str] = "pin-and-overlap"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = Numerics.EXACT
     across_ranks: ClassVar[bool] = True
+    no_line: ClassVar[str] = NO_LINE
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Is there a GPU, and do copies to it cost anything?"""
         if not run.loaders:
             return NO_LOADER
@@ -73,9 +73,12 @@ class PinAndOverlap(Lever):
         share = run.share(Phase.TRANSFER)
         if share is not None and share < MIN_SHARE:
             return f"Copies to the device take {percent(share)} of a step, so there is nothing to gain."
-        pinned = all(loader.pin_memory for loader in trained_on(run))
-        nothing = "Batches are pinned already, and no line of the script's makes the host wait." if pinned else NO_LINE
-        return cannot_write(self, run, nothing)
+        return self._is_done(run)
+
+    def _is_done(self, run: Run) -> str | None:
+        if all(loader.pin_memory for loader in trained_on(run)) and not self.edits(run):
+            return "Batches are pinned already, and no line of the script's makes the host wait."
+        return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step spends on copies; what it waits for its batch where they were not told apart."""

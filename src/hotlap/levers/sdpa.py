@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.attention import Plain, unused_weights, written_out
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write, passes_s
-from hotlap.record import CallSite, Ceiling, Machine, Run
+from hotlap.levers.lever import PASSES, Lever, Numerics
+from hotlap.record import CallSite, Machine, Phase, Run
 from hotlap.source import AddArgument, Edit, ReplaceStatements, Script, scripts
 
 _IMPORTS = "from torch.nn import functional as F"
@@ -29,26 +29,18 @@ class Sdpa(Lever):
     `create_graph` is left alone. Whatever is written in another way, or whose weights are used elsewhere, stays.
     """
 
-    name: ClassVar[str] = "sdpa"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
+    shortens: ClassVar[Sequence[Phase]] = PASSES
+    no_line: ClassVar[str] = (
+        "No attention is written out in the script's own source: a softmax of a product, multiplied with a third "
+        "tensor, whose weights nothing else reads."
+    )
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """Is there one, in a script that does without second derivatives?"""
-        otherwise = (
-            "No attention is written out in the script's own source: a softmax of a product, multiplied with a third "
-            "tensor, whose weights nothing else reads."
-        )
-        reason = cannot_write(self, run, otherwise)
-        if reason is not None:
-            return reason
+    def refuses(self, run: Run, machine: Machine) -> str | None:
+        """Does the script do without second derivatives?"""
         if any("create_graph" in script.text for script in scripts(run)):
             return "The script takes second derivatives (create_graph), which the fused kernels do not have."
         return None
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward."""
-        return passes_s(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """At each place, where it can be seen that it is one."""

@@ -1,14 +1,13 @@
 """static-graph: DistributedDataParallel looks for unused parameters in the first step only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.errors import UserError
-from hotlap.levers.data_parallel import argument, exchange_s, forward_sites, names_any, why_none
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit, scripts
+from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument, names_any
+from hotlap.levers.lever import Numerics
+from hotlap.record import Phase, Run, Scalar
+from hotlap.source import scripts
 
 # What sends gradients in some passes only.
 _ACCUMULATES = frozenset({"no_sync", "require_backward_grad_sync", "accumulate", "gradient_accumulation_steps"})
@@ -16,7 +15,7 @@ _ACCUMULATES = frozenset({"no_sync", "require_backward_grad_sync", "accumulate",
 
 @final
 @dataclass(frozen=True, slots=True)
-class StaticGraph(Lever):
+class StaticGraph(WrapperArgument):
     """Looks for unused parameters once, and takes them to be the same in each step: `static_graph=True`.
 
     What: the argument of `DistributedDataParallel`, where `find_unused_parameters` is on: the alternative to turning
@@ -29,35 +28,17 @@ class StaticGraph(Lever):
     so the two are alternatives, and it is refused where a script accumulates gradients by itself.
     """
 
-    name: ClassVar[str] = "static-graph"
-    scope: ClassVar[Scope] = Scope.PROCESS
     numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """Is there such a model, does it look for unused parameters, and can it be told not to?"""
-        reason = why_none(run)
-        details = [site.detail for site in forward_sites(run)]
-        if reason is None and not any(one.get("finds_unused") and not one.get("static_graph") for one in details):
-            reason = "DistributedDataParallel does not look for unused parameters in each step here."
-        return (
-            reason
-            or _accumulates(run)
-            or cannot_write(self, run, "The script makes no DistributedDataParallel, or chooses this itself.")
-        )
+    def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
+        """Does it look for unused parameters, and can it be told not to?"""
+        if not any(one.get("finds_unused") and not one.get("static_graph") for one in models):
+            return "DistributedDataParallel does not look for unused parameters in each step here."
+        if any(names_any(script, _ACCUMULATES) for script in scripts(run)):
+            return "The script exchanges gradients in some passes only: its graph is not static."
+        return None
 
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """The walk is a part of the forward pass, what hangs on it of the backward pass."""
-        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + exchange_s(run)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """One argument more."""
-        return argument(run, self.name, "static_graph", "True")
-
-
-def _accumulates(run: Run) -> str | None:
-    try:
-        found = any(names_any(script, _ACCUMULATES) for script in scripts(run))
-    except UserError as error:
-        return str(error)
-    return "The script exchanges gradients in some passes only: its graph is not static." if found else None
+    def argument(self, run: Run) -> tuple[str, str]:
+        """As torch has it."""
+        return "static_graph", "True"

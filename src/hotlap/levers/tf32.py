@@ -6,9 +6,9 @@ from typing import ClassVar, final
 
 from hotlap.levers.cards import is_before_ampere, why_not_cuda
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, cannot_write, set_on_purpose
+from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, set_on_purpose
 from hotlap.levers.torch_setting import TorchSetting
-from hotlap.record import Ceiling, Machine, Phase, Run
+from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
 
 _PRECISION = TorchSetting("float32_matmul_precision", "high")
@@ -26,12 +26,12 @@ class Tf32(Lever):
     suffers without a word. Nothing changes under autocast, nor on cards before Ampere.
     """
 
-    name: ClassVar[str] = "tf32"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.STATISTICAL
     across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = (*PASSES, Phase.SYNC)
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """Present state, then the card."""
         elsewhere = why_not_cuda(run, "TF32 is a format of NVIDIA's GPUs")
         if elsewhere is not None:
@@ -44,14 +44,7 @@ class Tf32(Lever):
             return f"The script chose its precision of products already ({run.switches.matmul_precision})."
         if run.switches is not None and "NVIDIA_TF32_OVERRIDE" in run.switches.environment:
             return "NVIDIA_TF32_OVERRIDE is set in the environment, and decides."
-        return cannot_write(self, run, "There is no script of the user's to change.") or set_on_purpose(
-            run, "matmul.allow_tf32", "set_float32_matmul_precision", "fp32_precision"
-        )
-
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """Forward and backward, and waiting for the device, where they show."""
-        phases = (Phase.FORWARD, Phase.BACKWARD, Phase.SYNC)
-        return 0.0 if run.device == "cpu" else sum(run.mean_phase_s(phase) or 0.0 for phase in phases)
+        return set_on_purpose(run, "matmul.allow_tf32", "set_float32_matmul_precision", "fp32_precision")
 
     def install(self, patch: Patch) -> None:
         """From the next product on."""

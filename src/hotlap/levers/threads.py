@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope, script_sha256
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope
 from hotlap.levers.torch_setting import TorchSetting
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
@@ -22,7 +22,6 @@ class Threads(Lever):
     last bits of the losses change.
     """
 
-    name: ClassVar[str] = "threads"
     scope: ClassVar[Scope] = Scope.STEP
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
     across_ranks: ClassVar[bool] = True
@@ -37,7 +36,7 @@ class Threads(Lever):
         counts = dict.fromkeys((1, max(1, cores // 4), max(1, cores // 2), cores))
         return tuple(cls(count=count) for count in counts if count != run.num_threads)
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """A choice of the script's own is respected."""
         if run.device != "cpu":
             return "The model runs on a GPU; the threads of CPU operators do not decide its speed."
@@ -45,8 +44,6 @@ class Threads(Lever):
             return "The script sets its number of threads on purpose."
         if run.num_threads is None or run.num_threads == self.count:
             return f"The script runs on {run.num_threads or 'an unknown number of'} threads already."
-        if script_sha256(run) is None:
-            return "There is no script of the user's to change."
         return None
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:

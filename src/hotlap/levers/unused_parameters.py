@@ -1,18 +1,17 @@
 """unused-parameters: DistributedDataParallel looks for parameters without a gradient only where there are some."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.data_parallel import argument, exchange_s, forward_sites, why_none
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
-from hotlap.record import Ceiling, Machine, Phase, Run
-from hotlap.source import Edit
+from hotlap.levers.data_parallel import EXCHANGE, WrapperArgument
+from hotlap.levers.lever import Numerics
+from hotlap.record import Phase, Run, Scalar
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class UnusedParameters(Lever):
+class UnusedParameters(WrapperArgument):
     """Turns off the search for parameters that a step did not use: `find_unused_parameters=False`.
 
     What: the argument of `DistributedDataParallel`, where the script (or Hugging Face's Trainer, whose default it is)
@@ -25,22 +24,16 @@ class UnusedParameters(Lever):
     that is frozen later on, a branch taken rarely) ends the training there in the same way.
     """
 
-    name: ClassVar[str] = "unused-parameters"
-    scope: ClassVar[Scope] = Scope.PROCESS
+    replaces: ClassVar[bool] = True
+    no_line: ClassVar[str] = "The search is not turned on in the script's own source."
     numerics: ClassVar[Numerics] = Numerics.EXACT
-    across_ranks: ClassVar[bool] = True
+    shortens: ClassVar[Sequence[Phase]] = (Phase.FORWARD, *EXCHANGE)  # the walk is in the forward pass
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
-        """Is there such a model, is the search on, and can it be turned off?"""
-        reason = why_none(run)
-        if reason is None and not any(site.detail.get("finds_unused") for site in forward_sites(run)):
-            reason = "DistributedDataParallel does not look for unused parameters here."
-        return reason or cannot_write(self, run, "The search is not turned on in the script's own source.")
+    def why_not(self, run: Run, models: Sequence[Mapping[str, Scalar]]) -> str | None:
+        """Is the search on?"""
+        found = any(one.get("finds_unused") for one in models)
+        return None if found else "DistributedDataParallel does not look for unused parameters here."
 
-    def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
-        """The walk is a part of the forward pass, the exchange of the backward pass."""
-        return (run.mean_phase_s(Phase.FORWARD) or 0.0) + exchange_s(run)
-
-    def edits(self, run: Run) -> Sequence[Edit]:
-        """The argument, where it is given."""
-        return argument(run, self.name, "find_unused_parameters", "False", replaces=True)
+    def argument(self, run: Run) -> tuple[str, str]:
+        """The one that is given."""
+        return "find_unused_parameters", "False"

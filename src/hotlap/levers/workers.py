@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast, final
 
 from hotlap.errors import UserError
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import Lever, Numerics, Scope, cannot_write
+from hotlap.levers.lever import Lever, Numerics, Scope
 from hotlap.levers.loaders import (
     MIN_SHARE,
     NO_LINE,
@@ -80,10 +80,10 @@ class Workers(Lever):
     in `*` or `**`, classes derived from DataLoader, iterable data sets.
     """
 
-    name: ClassVar[str] = "workers"
     scope: ClassVar[Scope] = Scope.LOADER
     numerics: ClassVar[Numerics] = cast(Numerics, _ByDraws())
     across_ranks: ClassVar[bool] = True
+    no_line: ClassVar[str] = NO_LINE
 
     num_workers: int = 1
     prefetch_factor: int = PREFETCH_FACTORS[0]
@@ -108,7 +108,7 @@ class Workers(Lever):
             found.insert(0, cls(num_workers=min(present), persistent_workers=True, draws=draws))
         return tuple(found) or (cls(draws=draws),)
 
-    def rejects(self, run: Run, machine: Machine) -> str | None:
+    def refuses(self, run: Run, machine: Machine) -> str | None:
         """What the loaders are, then what there is to gain, then whether there is room."""
         if not run.loaders:
             return NO_LOADER
@@ -119,7 +119,7 @@ class Workers(Lever):
             return refused
         if self._only_stays(run) and not self.persistent_workers:
             return f"The script reads its data with a num_workers of {self.num_workers} already."
-        return hardly_waits(run) or self._no_room(run, machine) or cannot_write(self, run, NO_LINE)
+        return hardly_waits(run) or self._no_room(run, machine)
 
     def saves_at_most_s(self, run: Run, ceilings: Sequence[Ceiling]) -> float:
         """All that a step waits for its batch, or what the ceiling promises at best; of workers that only stay, what

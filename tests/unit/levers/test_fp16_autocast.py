@@ -112,9 +112,8 @@ def test_frozen_parameters_are_no_gradients(tmp_path: Path) -> None:
     assert reason(changed("loss.backward()", "x.requires_grad_(False)\n        loss.backward()", tmp_path)) == "taken"
 
 
-def test_it_can_save_what_the_passes_take_on_a_gpu_and_nothing_on_a_cpu() -> None:
+def test_it_can_save_what_the_passes_take() -> None:
     assert Fp16Autocast().saves_at_most_s(on_a("Tesla T4"), ()) == pytest.approx(0.0022)
-    assert Fp16Autocast().saves_at_most_s(on_a("cpu"), ()) == 0.0
 
 
 # What it does
