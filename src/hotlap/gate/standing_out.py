@@ -87,38 +87,36 @@ def _ruling(trait: Trait, table: "Table", references: Sequence["Table"], *, num_
     import numpy as np
     from scipy.special import stdtrit
 
-    means = _means(table, one_sided=trait.one_sided)
-    if table.shape[0] < MIN_RECORDS:
-        p = int(np.argmax(np.abs(means))) if means.size else 0
-        stands_out = bool(means.size) and abs(means[p]) > GROSS
+    num_records, num_parameters = table.shape
+    means = _means(table, trait)
+    if num_records < MIN_RECORDS:
+        p = int(np.argmax(np.abs(means)))
+        stands_out = bool(abs(means[p]) > GROSS)
     else:
-        num_tests *= table.shape[1] * (1 if trait.one_sided else 2)
-        limit = float(stdtrit(table.shape[0] - 1, 1 - FALSE_ALARM / num_tests))
+        num_tests *= num_parameters * (1 if trait.one_sided else 2)
+        limit = float(stdtrit(num_records - 1, 1 - FALSE_ALARM / num_tests))
         scores = _scores(table, trait, limit=limit)
-        usual = max((float(_scores(one, trait, limit=limit).max(initial=0.0)) for one in references), default=0.0)
+        known = [one for one in references if len(one) >= MIN_RECORDS]
+        usual = max((float(_scores(one, trait, limit=limit).max()) for one in known), default=0.0)
         p = int(np.argmax(scores))
         stands_out = bool(scores[p] > max(limit, BEYOND_BASELINE * usual))
     return harmed(trait.say(p, float(means[p])), by_chance=True) if stands_out else None
 
 
-def _means(table: "Table", *, one_sided: bool) -> "Table":
+def _means(table: "Table", trait: Trait) -> "Table":
     """Mean of each column; one-sided: what is below 0 is none."""
     import numpy as np
 
-    if table.size == 0:
-        return np.zeros(0)
-    means = table.mean(axis=0)
-    return np.asarray(np.maximum(means, 0.0) if one_sided else means)
+    means = table.mean(axis=0) if len(table) else np.zeros(table.shape[1])
+    return np.maximum(means, 0.0) if trait.one_sided else means
 
 
 def _scores(table: "Table", trait: Trait, *, limit: float) -> "Table":
     """Means in units of their error; the error is never taken smaller than lets the floor pass."""
     import numpy as np
 
-    if table.shape[0] < MIN_RECORDS:
-        return np.zeros(table.shape[1] if table.ndim > 1 else 0)
-    error = table.std(axis=0, ddof=1) / np.sqrt(table.shape[0])
-    return np.asarray(np.abs(_means(table, one_sided=trait.one_sided)) / np.hypot(error, trait.floor / limit))
+    error = table.std(axis=0, ddof=1) / np.sqrt(len(table))
+    return np.asarray(np.abs(_means(table, trait)) / np.hypot(error, trait.floor / limit))
 
 
 def _table(pairs: Sequence[Pair], trait: Trait, *, part: slice = slice(None)) -> "Table":
