@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.experiment.nodes import run_heats
+from hotlap.experiment.runs import run_heats
 from hotlap.launch import Backend, Launcher, Order, Placed, Ray, Slurm
 from hotlap.launch.placed import PRINTED, State
 from hotlap.record import Machine, Plan, Status, Turn

@@ -1,10 +1,9 @@
 """Is B faster than A? Designs of arms that take turns -> heats -> log-ratios -> effects with intervals."""
 
-from hotlap.experiment.design import Arm, Design, Runs, Sizes
-from hotlap.experiment.edited import EditedScript, Stack
+from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.effects import Comparison, Effect, compare, compare_all
-from hotlap.experiment.exclusive import Exclusive
 from hotlap.experiment.executor import Executor, Heat, Pace
+from hotlap.experiment.runs import Exclusive, Runs
 from hotlap.experiment.statistics import PLANNED, Rule
 
 __all__ = [

@@ -1,13 +1,14 @@
 """What is compared, and how long: sets of levers, and sizes of runs -> plans."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from pathlib import Path
 
-from hotlap.experiment.edited import EditedScript, Stack
+from hotlap import levers, source
+from hotlap.errors import UserError
 from hotlap.experiment.table import mean_step_s
-from hotlap.record import Machine, Plan, Run
+from hotlap.record import LeverSpec, Machine, Plan, Run
 from hotlap.record.order import whole_rounds
 
 # Time measured for each arm of each process. Longer does not help: the noise is between processes (docs/measuring.md).
@@ -30,14 +31,6 @@ _MEMORY_SHARE = 0.8
 _MOST_TOGETHER = 8
 # Of a device's memory, for each process: its context, and what libraries load into it.
 _CONTEXT_BYTES = 1 << 30
-
-
-class Runs(Protocol):
-    """Runs plans, at the same time when there are several; `hotlap.launch.Launcher` is the real one."""
-
-    def __call__(self, plans: Sequence[Plan], *, limit_s: float) -> list[Run]:
-        """One Run per plan; each is asked to end after `limit_s`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +112,46 @@ def _fitting_on_device(run: Run) -> int:
         return 1
     each = 1.25 * run.device_reserved_bytes + _CONTEXT_BYTES
     return 1 + min(_MOST_TOGETHER - 1, int(_MEMORY_SHARE * run.device_free_bytes / each))
+
+
+Stack = tuple[LeverSpec, ...]
+
+
+class EditedScript:
+    """The user's script under any levers. `known`: answers what is recorded of the baseline, once that is known."""
+
+    def __init__(self, known: Callable[[], Run], *, cwd: str) -> None:
+        self._known = known
+        self._cwd = Path(cwd)
+        self._texts: dict[str, Mapping[str, str]] = {}
+
+    def plan(self, plan: Plan, stack: Stack) -> Plan:
+        """`plan` with these levers, and no others, from the start of the process.
+
+        Raises:
+            UserError: one of them cannot be written, or not together with the others.
+        """
+        return replace(plan, always=stack, replaced=dict(self.texts(stack)))
+
+    def texts(self, stack: Stack) -> Mapping[str, str]:
+        """Path -> text of the files that these levers change.
+
+        Raises:
+            UserError: as `plan`.
+        """
+        if not stack:
+            return {}
+        key = repr([sorted(spec.items()) for spec in stack])
+        if key not in self._texts:
+            self._texts[key] = self._written(stack, self._known())
+        return self._texts[key]
+
+    def _written(self, stack: Stack, run: Run) -> Mapping[str, str]:
+        for spec in stack:
+            lever = levers.from_spec(spec)
+            if not lever.by_environment and not lever.edits(run):
+                raise UserError(f"{lever.title()} finds no line of the script that it could change.")
+        return source.patch(levers.edits_of(stack, run), root=self._cwd).texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 from hotlap import levers
 from hotlap.errors import UserError
-from hotlap.experiment.design import Arm, Design, Runs, Sizes
-from hotlap.experiment.edited import EditedScript, Stack
+from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.failure import Failed, failed
-from hotlap.experiment.nodes import nodes_of, run_heats
+from hotlap.experiment.runs import Nodes, Runs, run_heats
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
@@ -42,10 +41,6 @@ class Pace:
             self.factor = min(20.0, max(0.5, (self.factor + took_s / expected_s) / 2))
 
 
-def _patient(estimate_s: float) -> float:
-    return 3 * estimate_s + 60.0
-
-
 class Executor:
     """Runs heats of the right size.
 
@@ -62,7 +57,7 @@ class Executor:
         *,
         script: EditedScript,
         last_seed: int = 0,
-        limit: Callable[[float], float] = _patient,
+        limit: Callable[[float], float] = lambda estimate_s: 3 * estimate_s + 60.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
@@ -78,7 +73,7 @@ class Executor:
     @property
     def nodes(self) -> int:
         """Heats that may run at the same time."""
-        return nodes_of(self._runs)
+        return self._runs.nodes if isinstance(self._runs, Nodes) else 1
 
     def estimate_s(self, num_arms: int = 2, *, switched: bool = False, afresh: bool = False) -> float:
         """What a heat will take, as far as earlier ones tell."""

@@ -155,7 +155,7 @@ class Placed:
         return self.many([plans], limit_s=limit_s)[0]
 
     def many(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
-        """As `hotlap.experiment.nodes.Nodes`. What a job that failed by itself was to run counts as killed.
+        """As `hotlap.experiment.runs.Nodes`. What a job that failed by itself was to run counts as killed.
 
         Raises:
             UserError: a job is refused, or the first of all brought nothing; or the nodes differ; or the scheduler has
