@@ -5,10 +5,9 @@ from hotlap.search.candidates import Candidate, Candidates
 from hotlap.search.confirmation import Confirmation
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.leave_one_out import leave_each_out
-from hotlap.search.options import Observer, Options
+from hotlap.search.reasons import TIME_OVER, unchanged, without_levers
 from hotlap.search.search import Search
-from hotlap.search.study_log import StudyLog, facts
-from hotlap.search.without_levers import TIME_OVER, unchanged, without_levers
+from hotlap.search.study_log import Observer, Options, StudyLog, facts
 
 __all__ = [
     "TIME_OVER",

@@ -120,14 +120,11 @@ class GateRuns:
             return ruling
         # A run that equals the baseline bit for bit has repeated it, lever or not. Where it does not, a second
         # baseline run shows whether the script repeats itself at all.
-        self._prepare(numerics)
-        if not self._repeatable():
-            self._prepare(levers.Numerics.ROUNDING)
-        return self._ask(numerics, found)
-
-    def _prepare(self, numerics: levers.Numerics, *, again: bool = False) -> None:
-        """Make the runs of the baseline that this contract needs and that are not there yet."""
         self._make(self._missing(_baseline_starts(numerics, again=again)))
+        base = self._baseline()
+        if len(base) > 1 and base[0].loss != base[1].loss:
+            self._make(self._missing(_baseline_starts(levers.Numerics.ROUNDING, again=again)))
+        return self._ask(numerics, found)
 
     def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
         """Runs of the baseline, which are kept, and of these plans, which are the answer."""
@@ -175,11 +172,6 @@ class GateRuns:
 
     def _baseline(self, reseed: int = 0) -> list[Run]:
         return [run for run in self.known if not run.nudge and run.reseed == reseed]
-
-    def _repeatable(self) -> bool:
-        """Two runs of one seed are known, and their losses are equal bit for bit."""
-        base = self._baseline()
-        return len(base) < 2 or base[0].loss == base[1].loss
 
     def _in_pairs(self, plans: Sequence[Plan]) -> list[Run]:
         """Of which each shares a node, and its cores."""

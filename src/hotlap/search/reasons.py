@@ -1,11 +1,25 @@
-"""Why a trial came to what it did, in words for people."""
+"""Why a trial, or a study without a lever, came to what it did: in words for people."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from hotlap.experiment import Effect
+from hotlap.experiment import Effect, Rule, Stack
 from hotlap.experiment.statistics import FALSE_GAIN, Progress
-from hotlap.record import LEAST_GAIN
+from hotlap.record import LEAST_GAIN, Interval, Result, Trial, Verdict, lever_title
+from hotlap.search.candidates import Candidates
+from hotlap.search.study_log import Key, StudyLog, key
 from hotlap.units import factor
+
+TIME_OVER = "There was too little time to try any lever, so nothing is known of a gain; raise --budget."
+"""Why nothing was tried."""
+
+SEEMS_MUCH = 1.5
+"""A gain of which is told though it could not be shown."""
+
+_NONE_WORTH_IT = "No lever was worth a trial here: nothing is changed."
+_NONE_HELD = "No lever that was tried showed a gain above the noise and left training unharmed: nothing is changed."
+_OTHERS = "No lever that was compared for long enough showed a gain, and the time was over before it could be told of"
+_NONE_DECIDED = "The time was over before any lever was compared for long enough to tell; raise --budget."
 
 
 def left_out(effect: Effect, then: str) -> str:
@@ -43,3 +57,59 @@ def why_not_judged(effect: Effect, late: str | None) -> str:
         f"A gain above {factor(LEAST_GAIN)} could not be shown in {processes} with the certainty of {sure} that a "
         "claim needs; training was not compared."
     )
+
+
+def unchanged(why: str, verdict: Verdict = Verdict.UNDECIDED) -> Result:
+    """The script stays as it is."""
+    return Result(levers=(), speedup=Interval(low=1.0, mid=1.0, high=1.0), verdict=verdict, why=why)
+
+
+def without_levers(log: StudyLog, candidates: Candidates) -> Result:
+    """What a search without an accepted lever comes to."""
+    trials = [trial for trial in log.study.trials if trial.scope != "none"]
+    in_vain = [one.trial.why for one in candidates.unjudged() if one.trial is not None]
+    if in_vain:
+        return unchanged(" ".join(in_vain))
+    seen = sighting(log, trials)
+    if seen is not None:
+        return unchanged(seen)
+    if trials:
+        decided = {key(trial.levers) for trial in trials if is_decided(log, trial)}
+        late = [_title(trial.levers) for trial in trials if key(trial.levers) not in decided]
+        late += [one.title for one in candidates.open()]
+        if not late:
+            return unchanged(_NONE_HELD, Verdict.UNHARMED)
+        return unchanged(f"{_OTHERS} {', '.join(dict.fromkeys(late))}; raise --budget." if decided else _NONE_DECIDED)
+    return unchanged(TIME_OVER) if candidates.open() else unchanged(_NONE_WORTH_IT, Verdict.UNHARMED)
+
+
+def is_decided(log: StudyLog, trial: Trial) -> bool:
+    """It is known whether it gains: time was not over before."""
+    return trial.failure is not None or bool(trial.runs) or _progress(log, trial) is not Progress.GO_ON
+
+
+def _progress(log: StudyLog, trial: Trial) -> Progress:
+    return Rule().progress(trial.log_ratios, log.pooled(trial.scope, without=trial))
+
+
+def sighting(log: StudyLog, trials: list[Trial]) -> str | None:
+    """What seemed to gain much, and could not be shown to, as a sentence; None where nothing did."""
+    settled = [trial for trial in trials if trial.failure is not None or trial.runs]
+    settled += [trial for trial in trials if _progress(log, trial) is Progress.NO_GAIN]
+    doubtful: dict[Key, Trial] = {}
+    for trial in trials:
+        levers = key(trial.levers)
+        if not any(levers <= key(other.levers) for other in settled):
+            earlier = doubtful[levers].log_ratios if levers in doubtful else ()
+            doubtful[levers] = replace(trial, log_ratios=(*earlier, *trial.log_ratios))
+    best = max(doubtful.values(), key=lambda trial: trial.seen or 0.0, default=None)
+    if best is None or best.seen is None or best.seen < SEEMS_MUCH:
+        return None
+    return (
+        f"{_title(best.levers)} seemed to make a step {factor(best.seen)} as fast, but too "
+        "few processes were timed to show that on this machine; raise --budget."
+    )
+
+
+def _title(stack: Stack) -> str:
+    return " + ".join(map(lever_title, stack))

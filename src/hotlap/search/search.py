@@ -21,8 +21,8 @@ from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
 from hotlap.search.confirmation import fewest_heats
 from hotlap.search.gate_runs import GateRuns
+from hotlap.search.reasons import SEEMS_MUCH
 from hotlap.search.study_log import StudyLog, facts
-from hotlap.search.without_levers import SEEMS_MUCH
 from hotlap.units import factor
 
 # A study goes on, where the budget is ours to choose, for what could take this part off a step: less is hardly shown on

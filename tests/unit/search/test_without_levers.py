@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hotlap.record import Interval, LeverSpec, Noise, Plan, Trial, Verdict
 from hotlap.search import StudyLog
-from hotlap.search.without_levers import is_decided, sighting
+from hotlap.search.reasons import is_decided, sighting
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
 CACHED: LeverSpec = {"name": "cached-dataset"}
