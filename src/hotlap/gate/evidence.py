@@ -1,9 +1,10 @@
 """What the gate looks at: baseline runs and runs with the lever, aligned by the step of the training."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 from hotlap.record import Number, Run, Verdict, as_float
 
@@ -101,6 +102,18 @@ class Evidence:
     def with_lever(self) -> tuple[Run, ...]:
         """All runs with the lever."""
         return (*self.lever, *self.lever_seeds)
+
+
+Differing = Callable[[Run, Run], Mapping[Any, str]]
+"""(run of the baseline, another run) -> what differs, by a key, with the sentence that tells of it; the first in
+front."""
+
+
+def other_than(pairs: Sequence[Pair], baseline: Sequence[Run], differing: Differing) -> Ruling | None:
+    """HARMED by the first thing that differs in a pair, and is the same in all of `baseline`."""
+    own: set[Hashable] = {key for a, b in combinations(baseline, 2) for key in differing(a, b)}
+    found = (item for pair in pairs for item in differing(pair.base, pair.lever).items())
+    return next((harmed(why) for key, why in found if key not in own), None)
 
 
 def is_finite(number: Number) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from hotlap.gate import prints, states
-from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, undecided, unharmed
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, other_than, undecided, unharmed
 from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField, first_difference
 from hotlap.record import Run
 
@@ -15,16 +15,12 @@ BITS = (RANDOM_STATE, BATCH, LOSS)
 
 def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     """Compare bits; `why_not_repeatable` has found that they can be compared."""
-    for pair in pairs:
-        if not (pair.base.rng_digest and pair.lever.rng_digest):
-            return undecided("Random states were not recorded, so it is not proved that they stay as they are.")
-        found = _first_of_all(pair.base, pair.lever)
-        if found:
-            step, field, baseline, value = found
-            return harmed(f"Step {step} has another {field.name} than the baseline: {value} instead of {baseline}.")
-    ruling = states.other_content(pairs, evidence.base) or prints.other_text(pairs, evidence.base)
-    if ruling:
-        return ruling
+    if not all(pair.base.rng_digest and pair.lever.rng_digest for pair in pairs):
+        return undecided("Random states were not recorded, so it is not proved that they stay as they are.")
+    for differing in _ALL:
+        ruling = other_than(pairs, evidence.base, differing)
+        if ruling:
+            return ruling
     num_steps = min(len(pair.steps()) for pair in pairs)
     sure = extent(num_steps, [pair.lever for pair in pairs])
     return unharmed(f"Losses, batches and random states are bit-equal over {sure}.")
@@ -32,18 +28,12 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
 
 def bit_equal(pairs: Sequence[Pair]) -> bool:
     """True if nothing that was recorded differs in any pair."""
-    return not any(
-        differs(pair.base, pair.lever) for differs in (_first_of_all, states.differ, prints.differ) for pair in pairs
-    )
+    return not any(differing(pair.base, pair.lever) for differing in _ALL for pair in pairs)
 
 
 def why_not_repeatable(evidence: Evidence) -> str | None:
     """What differs first between two baseline runs with one seed ("the loss (step 3)"); None if nothing does."""
-    for a, b in combinations(evidence.base, 2):
-        found = _first_of_all(a, b)
-        if found:
-            return f"the {found[1].name} (step {found[0]})"
-    return None
+    return next((key for a, b in combinations(evidence.base, 2) for key in other_steps(a, b)), None)
 
 
 def same_samples(evidence: Evidence) -> bool:
@@ -64,10 +54,14 @@ def other_random_state(pairs: Sequence[Pair]) -> Ruling | None:
     return None
 
 
-def _first_of_all(a: Run, b: Run) -> tuple[int, StepField, object, object] | None:
-    """The earliest difference of any kind."""
+def other_steps(a: Run, b: Run) -> dict[str, str]:
+    """The earliest difference of any kind, as "the loss (step 3)"."""
     found = [(field, difference) for field in BITS if (difference := first_difference(field, a, b)) is not None]
     if not found:
-        return None
+        return {}
     field, (step, mine, other) = min(found, key=lambda item: item[1][0])
-    return step, field, mine, other
+    why = f"Step {step} has another {field.name} than the baseline: {other} instead of {mine}."
+    return {f"the {field.name} (step {step})": why}
+
+
+_ALL = (other_steps, states.other_content, prints.other_text)

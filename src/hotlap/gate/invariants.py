@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from hotlap.gate import states, updates
-from hotlap.gate.evidence import MIN_STEPS, Evidence, Pair, Ruling, harmed, is_finite, undecided
+from hotlap.gate.evidence import MIN_STEPS, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
 from hotlap.record import Number, Run, Status
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
@@ -110,7 +110,11 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
             ruling = _other_data(evidence, pair)
             if ruling:
                 return ruling
-    return _stale_batches(evidence) or updates.harm(evidence, pairs) or states.other_counts(pairs, evidence.baseline())
+    return (
+        _stale_batches(evidence)
+        or updates.harm(evidence, pairs)
+        or other_than(pairs, evidence.baseline(), states.other_counts)
+    )
 
 
 def first_difference(field: StepField, a: Run, b: Run) -> tuple[int, object, object] | None:

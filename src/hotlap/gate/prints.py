@@ -38,21 +38,18 @@ FALSE_ALARM = 0.01
 MIN_SEEDS = 3
 
 
-def other_text(pairs: Sequence[Pair], baseline: Sequence[Run]) -> Ruling | None:
-    """HARMED where a number is another one, to the last digit, that is the same in all of `baseline`."""
-    own = _own(baseline)
-    for pair in pairs:
-        for slot, (step, mine, other) in _differing(pair.base, pair.lever):
-            if slot not in own:
-                return harmed(
-                    f"After step {step} the script prints {other} where it prints {mine} in the baseline{_in(slot)}."
-                )
-    return None
-
-
-def differ(a: Run, b: Run) -> bool:
-    """True if a number is printed otherwise."""
-    return bool(_differing(a, b))
+def other_text(a: Run, b: Run) -> dict[Slot, str]:
+    """Where a number is another one, to the last digit, and holds more than a digit or two."""
+    found = {}
+    for slot, values in _matched(a, b).items():
+        digits = sum(character.isdigit() for _, mine, _ in values for character in mine)
+        first = next((value for value in values if value[1] != value[2]), None)
+        if first is not None and digits >= MIN_DIGITS:
+            step, mine, other = first
+            found[slot] = (
+                f"After step {step} the script prints {other} where it prints {mine} in the baseline{_in(slot)}."
+            )
+    return found
 
 
 def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -> Ruling | None:
@@ -62,7 +59,8 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
     `EQUAL_FLOOR` is left for numbers that are the same in repeated baseline runs.
     """
     references = [_gaps(_matched(evidence.base[0], run)) for run in evidence.perturbed]
-    loose = _own(evidence.base) if equal and len(evidence.base) > 1 else None
+    repeats = list(combinations(evidence.base, 2)) if equal else []
+    loose = {slot for a, b in repeats for slot in other_text(a, b)} if repeats else None
     for pair in pairs:
         for slot, (gap, size) in _gaps(_matched(pair.base, pair.lever)).items():
             known = [abs(found[slot][0]) for found in references if slot in found]
@@ -99,22 +97,6 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
                 by_chance=True,
             )
     return None
-
-
-def _own(baseline: Sequence[Run]) -> set[Slot]:
-    """What is printed otherwise by repeated runs of the script itself."""
-    return {slot for a, b in combinations(baseline, 2) for slot, _ in _differing(a, b)}
-
-
-def _differing(a: Run, b: Run) -> list[tuple[Slot, tuple[int, str, str]]]:
-    """The first difference in each slot that holds more than a digit or two."""
-    found = []
-    for slot, values in _matched(a, b).items():
-        digits = sum(character.isdigit() for _, mine, _ in values for character in mine)
-        first = next((value for value in values if value[1] != value[2]), None)
-        if first is not None and digits >= MIN_DIGITS:
-            found.append((slot, first))
-    return found
 
 
 def _matched(a: Run, b: Run) -> Values:

@@ -99,11 +99,8 @@ def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
 
 
 def _gradients(rounding: frozenset[int]) -> Trait:
-    def measure(mine: Update, other: Update) -> list[float]:
-        return _without(rounding, log_ratios(mine.gradients, other.gradients))
-
     return Trait(
-        measure=measure,
+        measure=lambda mine, other: _without(rounding, log_ratios(mine.gradients, other.gradients)),
         floor=GRADIENT_FLOOR,
         say=lambda p, size: (
             f"The gradients of parameter {p} are {math.exp(size):.3g} times as large as in the baseline."

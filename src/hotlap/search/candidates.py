@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotlap import levers
-from hotlap.experiment import Arm, Stack
+from hotlap.experiment import Stack
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import LEAST_GAIN, LeverSpec, Machine, Run, Trial
 from hotlap.search.study_log import Key, StudyLog, facts, key
@@ -53,11 +53,6 @@ class Candidate:
     def key(self) -> Key:
         """The same for the same levers."""
         return key(self.specs)
-
-    @property
-    def arm(self) -> Arm:
-        """For a comparison."""
-        return Arm(levers=self.specs)
 
     @property
     def names(self) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from hotlap.experiment import PLANNED, Comparison, Design, Effect, Executor, Rule, Stack, compare_all
+from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare_all
 from hotlap.experiment.statistics import FEWEST_SHOWN, fewest_for_a_gain
 from hotlap.experiment.total import never_shorter, too_late
 from hotlap.record import Verdict
@@ -240,7 +240,7 @@ class Search:
     def _comparison(self, group: Sequence[Candidate], keep_s: float) -> Comparison:
         switched = group[0].switched
         return Comparison(
-            effects=[Effect(one.arm) for one in group],
+            effects=[Effect(Arm(levers=one.specs)) for one in group],
             design=Design(stack=self.stack, switched=switched),
             pooled=self._log.pooled(group[0].scope),
             rule=Rule(planned=self._planned(group)),
