@@ -1,6 +1,5 @@
 """Native solves and their gradients against the same solver over torch operators, over sizes, rows, layers, methods."""
 
-import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -10,11 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from hotlap.native import Core, core
-from hotlap.small.solve import NativeSolveSkipped, odeint
+from hotlap.native import core
+from hotlap.small.solve import odeint
 from hotlap.small.tableau import METHODS
+from tests.unit.small import torch_solver
 
-pytestmark = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
+pytestmark = [
+    pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}"),
+    pytest.mark.filterwarnings("error::hotlap.small.solve.NativeSolveSkipped"),
+]
 
 LAYERS: dict[str, Any] = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "silu": nn.SiLU, "elu": nn.ELU}
 STATES = st.one_of(st.integers(1, 9), st.sampled_from([15, 16, 17, 33]))
@@ -67,17 +70,10 @@ def test_solutions_and_gradients_are_those_of_the_torch_solver(  # noqa: PLR0913
     t = torch.linspace(0.1, 1.1, num_times, dtype=torch.float64)
     options = {"per_trajectory": True} if each and METHODS[method].adaptive else None
     found = []
-    for native in (True, False):
-        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-            warnings.simplefilter("error" if native else "ignore", NativeSolveSkipped)
-            if not native:
-                patch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a test.", False))
-                from hotlap.small import fields
-
-                patch.setattr(fields, "_compiled", {})
-            y0 = start.double().requires_grad_()
-            y = odeint(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method, options=options)
-            found.append((y.detach(), *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])))
+    for solver in (odeint, torch_solver.odeint):
+        y0 = start.double().requires_grad_()
+        y = solver(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method, options=options)
+        found.append((y.detach(), *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])))
     for ours, theirs in zip(*found, strict=True):
         scale = max(float(theirs.abs().max()), 1.0)
         assert float((ours - theirs).abs().max()) <= 1e-9 * scale

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from hotlap.small.script_solves import native_odeint as native_odeint
     from hotlap.small.script_steps import native_steps as native_steps
     from hotlap.small.solve import NativeSolveSkipped as NativeSolveSkipped
+    from hotlap.small.solve import SolveFailed as SolveFailed
     from hotlap.small.solve import odeint as odeint
     from hotlap.small.step import CompiledStep as CompiledStep
     from hotlap.small.step import compile_step as compile_step
-    from hotlap.small.torch_solver import SolveFailed as SolveFailed
 
 __all__ = [
     "CompiledStep",
@@ -34,7 +34,7 @@ _HOME = {
     "CompiledStep": "step",
     "NativeSolveSkipped": "solve",
     "NeuralODE": "neural_ode",
-    "SolveFailed": "torch_solver",
+    "SolveFailed": "solve",
     "Unsupported": "program",
     "compile_step": "step",
     "fit_many": "many",

@@ -36,8 +36,9 @@ def takes_time(func: Callable[..., Any]) -> bool | None:
     Raises:
         UserError: it takes neither.
     """
-    signature = _signature(func)
-    if signature is None:
+    try:
+        signature = inspect.signature(func.forward if isinstance(func, nn.Module) else func)
+    except (TypeError, ValueError):  # a builtin
         return None
     parameters = signature.parameters.values()
     if not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
@@ -50,29 +51,6 @@ def takes_time(func: Callable[..., Any]) -> bool | None:
         if positional and num_required <= 1:
             return len(positional) > 1 and positional[0].name in TIMES
     raise UserError(f"a right-hand side takes (t, y) or y alone, but {name_of(func)} takes {signature}.")
-
-
-def check_takes_two(func: Callable[..., Any]) -> None:
-    """For odeint, which calls func(t, y) as torchdiffeq does.
-
-    Raises:
-        UserError: it cannot be called with two arguments.
-    """
-    signature = _signature(func)
-    try:
-        _ = signature and signature.bind(None, None)
-    except TypeError:
-        raise UserError(
-            f"odeint calls func(t, y), as torchdiffeq does, but {name_of(func)} takes {signature}. "
-            "NeuralODE takes a function of y alone as well."
-        ) from None
-
-
-def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(func.forward if isinstance(func, nn.Module) else func)
-    except (TypeError, ValueError):  # a builtin
-        return None
 
 
 def with_time(func: Callable[..., Any]) -> Callable[..., Any]:

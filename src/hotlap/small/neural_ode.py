@@ -12,9 +12,8 @@ from hotlap.small import optimizers
 from hotlap.small.arguments import takes_time, takes_time_by_call, with_time
 from hotlap.small.fields import Compiled, Field, compiled_for, prepare
 from hotlap.small.program import Unsupported
-from hotlap.small.solve import NativeSolveSkipped, check_data, odeint
+from hotlap.small.solve import NativeSolveSkipped, SolveFailed, check_data, odeint
 from hotlap.small.solve_settings import read_settings
-from hotlap.small.torch_solver import SolveFailed
 
 
 class NeuralODE:

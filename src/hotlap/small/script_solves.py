@@ -18,7 +18,7 @@ from hotlap.small.solve_settings import read_settings
 
 Around = Callable[[Any, Any, Any, Callable[[], Any]], Any]
 
-METHODS = {"dopri5": "dopri5", None: "dopri5", "bosh3": "bosh3", "tsit5": "tsit5", "rk4": "rk4", "euler": "euler"}
+METHODS = (None, "dopri5", "bosh3", "tsit5", "rk4", "euler")
 """torchdiffeq's names; each is the same method there and here."""
 
 
@@ -94,7 +94,7 @@ class NativeSolves:
         self._code.clear()
 
     def solve(self, which: str, func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> Any:
-        """One call of odeint or odeint_adjoint, with all its other arguments by name."""
+        """One call of odeint or odeint_adjoint, with the settings that it was given."""
         if self._around is not None:
             return self._around(func, y0, t, lambda: self._solve(which, func, y0, t, settings))
         return self._solve(which, func, y0, t, settings)
@@ -104,7 +104,7 @@ class NativeSolves:
             try:
                 if which == "_odeint_adjoint":
                     _check_adjoint(func, settings)
-                solved = _native(func, y0, t, settings)
+                solved = _native(func, y0, t, **(self._originals[which].__kwdefaults__ | settings))
                 self.at_work = True
                 return solved
             except (Unsupported, UserError) as reason:
@@ -128,22 +128,31 @@ def _check_adjoint(func: Any, settings: dict[str, Any]) -> None:
     if not isinstance(func, torch.nn.Module):
         raise Unsupported("the adjoint of a function that is no module.")
     for name in ("adjoint_options", "adjoint_params"):
-        if settings[name] is not None:
+        if settings.get(name) is not None:
             raise Unsupported(f"it is given {name}.")
 
 
-def _native(func: Any, y0: Any, t: Any, settings: dict[str, Any]) -> torch.Tensor:
-    if settings.get("event_fn") is not None:
+def _native(
+    func: Any,
+    y0: Any,
+    t: Any,
+    *,
+    rtol: Any,
+    atol: Any,
+    method: Any,
+    options: Any,
+    event_fn: Any,
+    **_of_the_adjoint: Any,
+) -> torch.Tensor:
+    if event_fn is not None:
         raise Unsupported("it stops at an event.")
-    method, options = settings["method"], settings["options"]
     if method not in METHODS:
         raise Unsupported(f"the method {method!r} is not known.")
     if type(y0) not in (torch.Tensor, torch.nn.Parameter) or type(t) is not torch.Tensor:
         raise Unsupported("its state is no single tensor.")
-    rtol, atol = settings["rtol"], settings["atol"]
     if not isinstance(rtol, float | int) or not isinstance(atol, float | int):
         raise Unsupported("its tolerances are tensors.")
-    return solve_natively(func, y0, t, read_settings(METHODS[method], rtol, atol, options))
+    return solve_natively(func, y0, t, read_settings(method, rtol, atol, options))
 
 
 def _copy_of(function: Any) -> Any:
@@ -157,32 +166,13 @@ def _copy_of(function: Any) -> Any:
 # Only the code of these two is used, inside torchdiffeq's own functions: so they import what they need.
 
 
-def _odeint(func, y0, t, *, rtol=1e-7, atol=1e-9, method=None, options=None, event_fn=None):  # type: ignore[no-untyped-def]
+def _odeint(func, y0, t, **given):  # type: ignore[no-untyped-def]
     from hotlap.small.script_solves import known_solves
 
-    given = {"rtol": rtol, "atol": atol, "method": method, "options": options, "event_fn": event_fn}
     return known_solves().solve("_odeint", func, y0, t, given)
 
 
-def _odeint_adjoint(  # type: ignore[no-untyped-def]  # noqa: PLR0913 - torchdiffeq's own
-    func,
-    y0,
-    t,
-    *,
-    rtol=1e-7,
-    atol=1e-9,
-    method=None,
-    options=None,
-    event_fn=None,
-    adjoint_rtol=None,
-    adjoint_atol=None,
-    adjoint_method=None,
-    adjoint_options=None,
-    adjoint_params=None,
-):
+def _odeint_adjoint(func, y0, t, **given):  # type: ignore[no-untyped-def]
     from hotlap.small.script_solves import known_solves
 
-    given = {"rtol": rtol, "atol": atol, "method": method, "options": options, "event_fn": event_fn}
-    given |= {"adjoint_rtol": adjoint_rtol, "adjoint_atol": adjoint_atol, "adjoint_method": adjoint_method}
-    given |= {"adjoint_options": adjoint_options, "adjoint_params": adjoint_params}
     return known_solves().solve("_odeint_adjoint", func, y0, t, given)

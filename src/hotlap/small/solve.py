@@ -1,4 +1,4 @@
-"""odeint(func, y0, t) as in torchdiffeq, natively where `func` is made of known layers and arithmetic."""
+"""odeint(func, y0, t) as in torchdiffeq: natively where `func` is made of known layers and arithmetic, else by it."""
 
 import warnings
 from collections.abc import Mapping
@@ -6,19 +6,21 @@ from typing import Any
 
 import torch
 
-from hotlap.errors import UserError
+from hotlap.errors import HotlapError, UserError
 from hotlap.native import core
-from hotlap.small import solve_settings, torch_solver
-from hotlap.small.arguments import check_takes_two
+from hotlap.small import solve_settings
 from hotlap.small.fields import Compiled, Field, Lease, compiled_for, known_for, prepare
 from hotlap.small.node import direct, is_plain
 from hotlap.small.program import Unsupported
-from hotlap.small.solve_settings import Settings, fixed_times, read_settings, times_of
-from hotlap.small.torch_solver import SolveFailed
+from hotlap.small.solve_settings import OWN_OPTIONS, Settings, read_settings, times_of
 
 
 class NativeSolveSkipped(UserWarning):
-    """A solve runs in torch; the message says why. Said once for each reason."""
+    """A solve runs in torchdiffeq; the message says why."""
+
+
+class SolveFailed(HotlapError):  # noqa: N818 - reads as the sentence "the solve failed"
+    """The native solver could not go on; the message says why, at which t, and with which step size."""
 
 
 def odeint(
@@ -33,8 +35,8 @@ def odeint(
 ) -> Any:
     """Solve dy/dt = func(t, y), y(t[0]) = y0; gives y at all of `t`, shape (len(t), *y0.shape).
 
-    Arguments and results are those of torchdiffeq's odeint (a tuple as state included), gradients reach y0, t and
-    the parameters of `func`. They are exact for the steps that were taken.
+    Arguments and results are those of torchdiffeq's odeint, which solves what the native core does not know.
+    Gradients reach y0, t and the parameters of `func`; native ones are exact for the steps that were taken.
 
     Args:
         func: module or function of (t, y); `NeuralODE` takes one of y alone as well.
@@ -42,22 +44,29 @@ def odeint(
         t: increasing or decreasing times.
         rtol: relative tolerance of an adaptive method.
         atol: absolute tolerance.
-        method: dopri5 (default), tsit5, bosh3; rk4 and euler take fixed steps from time to time.
+        method: dopri5 (default), tsit5 (dopri5 in torchdiffeq), bosh3; rk4 and euler step from time to time.
         options: torchdiffeq's; and controller="pi", per_trajectory=True (each trajectory with steps of its own).
     """
-    settings = read_settings(method, rtol, atol, options)
-    if isinstance(y0, tuple):
-        return _solve_tuple(func, y0, t, settings)
     try:
-        return solve_natively(func, y0, t, settings)
+        return solve_natively(func, y0, t, read_settings(method, rtol, atol, options))
     except Unsupported as error:
-        check_takes_two(func)
-        _tell_once(str(error))
-    return _in_torch(func, y0, t, settings)
+        reason = str(error)
+    if options and not options.keys().isdisjoint(OWN_OPTIONS):
+        raise UserError(f"{' and '.join(OWN_OPTIONS)} are options of the native core alone, and {reason}")
+    try:
+        from torchdiffeq import odeint as in_torch
+    except ImportError:
+        raise UserError(f"{reason} It would be solved by torchdiffeq, which is not installed.") from None
+    warnings.warn(f"odeint runs in torchdiffeq: {reason}", NativeSolveSkipped, stacklevel=2)
+    # It has no tsit5; dopri5 is of the same order.
+    method = "dopri5" if method == "tsit5" else method
+    return in_torch(func, y0, t, rtol=rtol, atol=atol, method=method, options=options)
 
 
-def solve_natively(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> torch.Tensor:
+def solve_natively(func: Field, y0: Any, t: torch.Tensor, settings: Settings) -> torch.Tensor:
     """The solve in the native core; Unsupported says why it cannot be had there."""
+    if isinstance(y0, tuple):
+        raise Unsupported("the state is a tuple.")
     time_gradient = t.requires_grad and torch.is_grad_enabled()
     compiled = known_for(func, (y0.shape, y0.dtype, y0.device, settings.method, time_gradient))
     if compiled is None or solve_settings.last_times[0] is None or solve_settings.last_times[0]() is not t:
@@ -96,51 +105,6 @@ def _why_not_native(y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> st
     if y0.numel() == 0:
         return "the state is empty."
     return ""
-
-
-_told: set[str] = set()
-
-
-def _tell_once(problem: str) -> None:
-    if problem not in _told:
-        _told.add(problem)
-        warnings.warn(f"odeint runs in torch: {problem}", NativeSolveSkipped, stacklevel=4)
-
-
-def _solve_tuple(func: Field, y0: tuple[torch.Tensor, ...], t: torch.Tensor, settings: Settings) -> Any:
-    """States side by side in one long one, as torchdiffeq does it."""
-    sizes = [y.numel() for y in y0]
-
-    def apart(y: torch.Tensor, lead: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
-        parts = torch.split(y, sizes, dim=-1)
-        return tuple(part.reshape((*lead, *one.shape)) for part, one in zip(parts, y0, strict=True))
-
-    def joined(now: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.cat([part.reshape(-1) for part in func(now, apart(y, ()))])
-
-    flat = torch.cat([y.reshape(-1) for y in y0])
-    check_data(flat, t)
-    _tell_once("the state is a tuple.")
-    return apart(_in_torch(joined, flat, t, settings), (len(t),))
-
-
-def _in_torch(func: Field, y0: torch.Tensor, t: torch.Tensor, settings: Settings) -> torch.Tensor:
-    sign = -1.0 if len(t) > 1 and bool(t[1] < t[0]) else 1.0
-
-    def field(now: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        slope: torch.Tensor = func(sign * now, y)
-        return sign * slope
-
-    control = {**settings.control, "rtol": settings.rtol, "atol": settings.atol}
-    times = sign * t
-    grid = fixed_times(times, settings)
-    if settings.each and y0.dim() > 1:
-        rows = y0.reshape(-1, 1, *y0.shape[-1:])
-        parts = [
-            torch_solver.solve(field, row, times, tableau=settings.tableau, control=control, grid=grid) for row in rows
-        ]
-        return torch.cat(parts, dim=1).reshape(len(t), *y0.shape)
-    return torch_solver.solve(field, y0, times, tableau=settings.tableau, control=control, grid=grid)
 
 
 class _Solution(torch.autograd.Function):

@@ -24,6 +24,9 @@ CONTROL: dict[str, float] = {
 }
 """torchdiffeq's options of adaptive methods, with its defaults; a first step of 0 is Hairer's rule."""
 
+OWN_OPTIONS = ("controller", "per_trajectory")
+"""That torchdiffeq does not have."""
+
 PI_EXPONENT = 0.04
 """Of the last error in the PI controller: Hairer's dopri5.f."""
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import fx, nn
 
+from hotlap.errors import UserError
 from hotlap.small.lowering import Lowering, Rows, Sym, attribute, name_of
 from hotlap.small.program import Program, Unsupported
 
@@ -132,8 +133,13 @@ def trace_field(func: nn.Module | Callable[..., Any], y: torch.Tensor) -> Progra
         check_plain(func)
     recorded = record(func)
     inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
+    if any(str(node.target).startswith("*") for node in inputs):
+        raise Unsupported(f"{name_of(func)} takes any number of arguments.")
     if len(inputs) < 2 or any(not node.args for node in inputs[2:]):
-        raise Unsupported(f"{name_of(func)} does not take (t, y).")
+        raise UserError(
+            f"odeint calls func(t, y), as torchdiffeq does, but {name_of(func)} takes "
+            f"({', '.join(str(node.target) for node in inputs)}). NeuralODE takes a function of y alone as well."
+        )
     program = Program(y.dtype)
     lowering = Lowering(recorded, program, lead=tuple(y.shape[:-1]))
     program.time = program.value(1, single=True)

@@ -121,3 +121,8 @@ def test_who_watches_hears_of_each_solve_native_or_not() -> None:
     assert heard == [(field, Y0, T), (field, Y0, T)]
     torch.testing.assert_close(native, plain, rtol=1e-9, atol=1e-11)
     assert odeint.__code__ is before
+
+
+def test_an_argument_that_a_later_torchdiffeq_brings_reaches_it() -> None:
+    with installed(), pytest.raises(TypeError, match="later"):
+        odeint(Field(), Y0, T, later=1)

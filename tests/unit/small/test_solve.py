@@ -1,6 +1,7 @@
 """Native and torch solves against torchdiffeq, SciPy, autograd and each other."""
 
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +15,11 @@ from torch import nn
 from hotlap import native
 from hotlap.errors import UserError
 from hotlap.native import Core, core
-from hotlap.small.solve import NativeSolveSkipped, odeint
+from hotlap.small.solve import NativeSolveSkipped, SolveFailed, odeint
 from hotlap.small.tableau import METHODS, TSIT5
-from hotlap.small.torch_solver import SolveFailed
+from tests.unit.small import torch_solver
 
-# Without the core everything here that is not skipped runs in torch, and says so; whether it says so has its own tests.
+# Without the core all that is not skipped runs in torchdiffeq, and says so; whether it says so has its own tests.
 pytestmark = pytest.mark.filterwarnings("ignore::hotlap.small.solve.NativeSolveSkipped")
 needs_core = pytest.mark.skipif(core().module is None, reason=f"no native core: {core().why_not}")
 
@@ -166,14 +167,10 @@ def test_the_native_and_the_torch_solver_are_the_same(
     monkeypatch.setattr(native, "SHORT", short)
     field = Field().double()
     found = []
-    for natively in (True, False):
-        if not natively:
-            monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a test.", False))
+    for solver in (odeint, torch_solver.odeint):
         y0 = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
         t = torch.linspace(0, 1, 11, dtype=torch.float64)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error" if natively else "ignore", NativeSolveSkipped)
-            y = odeint(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method)
+        y = solver(field, y0, t.flip(0) if backwards else t, rtol=1e-5, atol=1e-7, method=method)
         found.append((y, *torch.autograd.grad(y.square().sum(), [y0, *field.parameters()])))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
@@ -243,33 +240,40 @@ def test_the_polynomial_of_tsit5_has_order_four() -> None:
 
 
 @needs_core
-@pytest.mark.parametrize("natively", [True, False])
-def test_a_blow_up_says_where(natively: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not natively:
-        monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "off for a blow-up.", False))
+def test_a_blow_up_says_where() -> None:
     y0, t = torch.ones(1, dtype=torch.float64), torch.tensor([0.0, 2.0], dtype=torch.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NativeSolveSkipped)
-        with pytest.raises(SolveFailed, match=r"at t = (1|0\.99).*step size"):
-            odeint(lambda t, y: y**2, y0, t)
-        with pytest.raises(SolveFailed, match="max_num_steps"):
-            odeint(decay, y0, t, options={"max_num_steps": 2}, method="dopri5")
-        with pytest.raises(SolveFailed, match="not finite"):
-            odeint(decay, y0 * float("nan"), t)
+    with pytest.raises(SolveFailed, match=r"at t = (1|0\.99).*step size"):
+        odeint(lambda t, y: y**2, y0, t)
+    with pytest.raises(SolveFailed, match="max_num_steps"):
+        odeint(decay, y0, t, options={"max_num_steps": 2}, method="dopri5")
+    with pytest.raises(SolveFailed, match="not finite"):
+        odeint(decay, y0 * float("nan"), t)
+
+
+def erfinv(t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.erfinv(0.1 * y)
 
 
 @needs_core
-def test_an_unknown_operation_runs_in_torch_and_says_so_once() -> None:
-    def field(t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.erfinv(0.1 * y)
-
+def test_an_unknown_operation_is_solved_by_torchdiffeq_and_said() -> None:
+    torchdiffeq = pytest.importorskip("torchdiffeq", reason="torchdiffeq is not installed")
     y0, t = torch.ones(2), torch.linspace(0, 1, 3)
-    with pytest.warns(NativeSolveSkipped, match="erfinv"):
-        first = odeint(field, y0, t)
-    assert torch.equal(odeint(field, y0, t), first)
+    with pytest.warns(NativeSolveSkipped, match="in torchdiffeq.*erfinv"):
+        found = odeint(erfinv, y0, t, rtol=1e-5, method="bosh3", options={"first_step": 0.1})
+    assert torch.equal(found, torchdiffeq.odeint(erfinv, y0, t, rtol=1e-5, method="bosh3", options={"first_step": 0.1}))
+    with pytest.raises(UserError, match=r"options of the native core alone, and .*erfinv"):
+        odeint(erfinv, y0, t, options={"controller": "pi"})
+
+
+def test_without_torchdiffeq_an_unknown_operation_is_refused_with_both_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchdiffeq", None)
+    monkeypatch.setattr("hotlap.small.solve.core", lambda: Core(None, "", "There is no core.", False))
+    with pytest.raises(UserError, match=r"There is no core\. .*torchdiffeq, which is not installed"):
+        odeint(erfinv, torch.ones(2), torch.linspace(0, 1, 3))
 
 
 def test_a_tuple_as_state_comes_back_as_one() -> None:
+    pytest.importorskip("torchdiffeq", reason="torchdiffeq is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NativeSolveSkipped)
         t = torch.linspace(0, 1, 4, dtype=torch.float64)

@@ -1,36 +1,46 @@
-"""The same Runge-Kutta solver over torch operators, for fields that the native core does not know."""
+"""The native core's Runge-Kutta solver once more, over torch operators: what the native one is compared with."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import torch
 
-from hotlap.errors import HotlapError
+from hotlap.small.solve import SolveFailed
+from hotlap.small.solve_settings import fixed_times, read_settings
 from hotlap.small.tableau import Tableau
 
 Field = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-class SolveFailed(HotlapError):  # noqa: N818 - reads as the sentence "the solve failed"
-    """The solver could not go on; the message says why, at which t, and with which step size."""
-
-
-def solve(
-    field: Field,
+def odeint(
+    func: Any,
     y0: torch.Tensor,
     t: torch.Tensor,
     *,
-    tableau: Tableau,
-    control: dict[str, Any],
-    grid: torch.Tensor | None,
+    rtol: float,
+    atol: float,
+    method: str,
+    options: Mapping[str, Any] | None = None,
 ) -> torch.Tensor:
-    """y at the times `t`, increasing; (num_times, *y0.shape). Differentiable, step sizes being constants."""
-    solver = _Solver(field, tableau, control)
-    if grid is not None:
-        return solver.fixed(y0, t, grid)
-    return solver.adaptive(y0, t)
+    """As `hotlap.small.odeint`. Differentiable, step sizes being constants."""
+    settings = read_settings(method, rtol, atol, options)
+    sign = -1.0 if t[1] < t[0] else 1.0
+    solver = _Solver(
+        lambda now, y: sign * func(sign * now, y),
+        settings.tableau,
+        {**settings.control, "rtol": rtol, "atol": atol},
+    )
+    grid = fixed_times(sign * t, settings)
+
+    def solve(y: torch.Tensor) -> torch.Tensor:
+        return solver.adaptive(y, sign * t) if grid is None else solver.fixed(y, sign * t, grid)
+
+    if settings.each and y0.dim() > 1:
+        rows = [solve(row) for row in y0.reshape(-1, 1, y0.shape[-1])]
+        return torch.cat(rows, dim=1).reshape(len(t), *y0.shape)
+    return solve(y0)
 
 
 class _Solver:
