@@ -1,9 +1,9 @@
 """No cliff: a step of width-width-width with tanh, over widths and batches, against torch eager, torch.compile and JAX.
 
-`python benchmarks/small/widths.py` writes benchmarks/results/small-widths.json. MSE, Adam, float32, one thread. Ours is
-there twice: natively, and with the passes left to torch (`passes="torch"`). torch.compile is there twice: of the model,
-beside the fused Adam, and of the whole step, loss, gradient and Adam as one function. Words on the command line leave
-contenders out: `widths.py JAX` is without JAX. `--widths 16,256` takes only these, and shows them without writing.
+`python benchmarks/small/widths.py` writes benchmarks/results/small-widths.json. MSE, Adam, float32, one thread.
+torch.compile is there twice: of the model, beside the fused Adam, and of the whole step, loss, gradient and Adam as one
+function. Words on the command line leave contenders out: `widths.py JAX` is without JAX. `--widths 16,256` takes only
+these, and shows them without writing.
 """
 
 import sys
@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from contest import Contender, contest, save, show
 
 from hotlap.small import compile_step
-from hotlap.small.step import Passes
 
 WIDTHS, BATCHES = (16, 64, 256, 1024, 2048), (1, 32, 1024)
 BETAS, EPS = (0.9, 0.999), 1e-8
@@ -74,9 +73,9 @@ def whole_step(width: int, batch: int) -> Contender:
     return run
 
 
-def ours(width: int, batch: int, passes: Passes = "native") -> Contender:
+def ours(width: int, batch: int) -> Contender:
     net, x, y = job(width, batch)
-    step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=0.0), passes=passes)
+    step = compile_step(net, nn.MSELoss(), torch.optim.Adam(net.parameters(), lr=0.0))
 
     def run(n: int) -> None:
         for _ in range(n):
@@ -135,7 +134,6 @@ def main() -> None:
                 "torch.compile of the whole step": lambda w=width, b=batch: whole_step(w, b),
                 "JAX jit": lambda w=width, b=batch: in_jax(w, b),
                 "hotlap step": lambda w=width, b=batch: ours(w, b),
-                "hotlap step, passes in torch": lambda w=width, b=batch: ours(w, b, "torch"),
             }
             job_name = f"width {width}, batch {batch}"
             results[job_name] = contest(makers, rounds=7, seconds=0.05)

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hotlap.small.many import fit_many as fit_many
     from hotlap.small.neural_ode import NeuralODE as NeuralODE
     from hotlap.small.program import Unsupported as Unsupported
     from hotlap.small.recurrent import padded_recurrent as padded_recurrent
@@ -23,7 +22,6 @@ __all__ = [
     "SolveFailed",
     "Unsupported",
     "compile_step",
-    "fit_many",
     "native_odeint",
     "native_steps",
     "odeint",
@@ -37,7 +35,6 @@ _HOME = {
     "SolveFailed": "solve",
     "Unsupported": "program",
     "compile_step": "step",
-    "fit_many": "many",
     "native_odeint": "script_solves",
     "native_steps": "script_steps",
     "odeint": "solve",

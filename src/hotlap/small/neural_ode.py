@@ -139,9 +139,9 @@ class NeuralODE:
         solver = compiled.solver(loop=True)
         try:
             prepare(solver, t, compiled.rows, self.settings)
-            found = optimizers.slots(optimizer, method, compiled.program.parameters)
+            slots = optimizers.slots(optimizer, method, compiled.program.parameters)
             groups = [optimizers.settings(group) for group in optimizer.param_groups]
-            solver.set_optimizer(method, groups, [optimizers.addresses(slot) for slot in found])
+            solver.set_optimizer(method, groups, slots)
             losses = torch.zeros(iterations, dtype=torch.float64)
             solver.fit(y0.data_ptr(), target.data_ptr(), mean, iterations, losses.data_ptr())
         except RuntimeError as error:

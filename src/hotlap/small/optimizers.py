@@ -1,7 +1,7 @@
 """A torch optimizer -> its settings and its own state tensors, as the native core reads and writes them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import optim
@@ -27,20 +27,6 @@ READ = (
 
 UNKNOWN_FLAGS = ("amsgrad", "differentiable", "capturable")
 HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-
-
-class Slot(NamedTuple):
-    """One parameter that the optimizer updates. (As a frozen dataclass it took 1.5 us more to make, at every `fit`.)"""
-
-    number: int
-    """Its number in the program."""
-    group: int
-    parameter: torch.Tensor
-    states: tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]
-    """sgd: momentum_buffer; adam(w): exp_avg, exp_avg_sq; rmsprop: square_avg, momentum_buffer, grad_avg."""
-    step: torch.Tensor | None
-    fresh: bool
-    """sgd with momentum: the first gradient becomes the momentum."""
 
 
 def check_known(optimizer: optim.Optimizer, *, hooks: bool = False) -> int:
@@ -104,49 +90,33 @@ def form(optimizer: optim.Optimizer) -> list[tuple[Any, ...]]:
     ]
 
 
-def addresses(slot: Slot) -> tuple[Any, ...]:
-    """A slot as the native core reads it."""
-    states = [0 if s is None else s.data_ptr() for s in slot.states]
-    count = 0 if slot.step is None else slot.step.data_ptr()
-    return (slot.number, slot.group, slot.parameter.numel(), *states, count, slot.fresh)
+def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[tuple[Any, ...]]:
+    """What native/optimizer.hpp reads of each parameter of the program that `optimizer` updates: its numbers in the
+    program and of its group, its size, addresses of three states and of the count (0: none), and whether the first
+    gradient becomes SGD's momentum.
 
-
-def slots(optimizer: optim.Optimizer, method: int, parameters: Sequence[torch.Tensor]) -> list[Slot]:
-    """The parameters of the program that `optimizer` updates; missing state is made as torch would make it."""
+    Missing state is made as torch would make it; `optimizer.state` keeps it alive.
+    """
     number_of = {id(p): number for number, p in enumerate(parameters)}
-    found = []
-    for index, group in enumerate(optimizer.param_groups):
-        for p in group["params"]:
-            if id(p) in number_of and p.requires_grad:
-                found.append(_slot(optimizer, method, p, number_of[id(p)], (index, group)))
-    return found
+    return [
+        (number_of[id(p)], index, p.numel(), *_states(optimizer.state[p], method, p, group))
+        for index, group in enumerate(optimizer.param_groups)
+        for p in group["params"]
+        if id(p) in number_of and p.requires_grad
+    ]
 
 
-def _slot(
-    optimizer: optim.Optimizer, method: int, p: torch.Tensor, number: int, place: tuple[int, Mapping[str, Any]]
-) -> Slot:
-    index, group = place
-    state = optimizer.state[p]
-    names: tuple[str | None, str | None, str | None]
-    fresh = False
-    if method == 0:
-        names = ("momentum_buffer" if group["momentum"] else None, None, None)
-        fresh = bool(group["momentum"]) and state.get("momentum_buffer") is None
-    elif method == 3:
-        momentum, centered = group["momentum"] > 0, bool(group["centered"])
-        names = ("square_avg", "momentum_buffer" if momentum else None, "grad_avg" if centered else None)
-    else:
-        names = ("exp_avg", "exp_avg_sq", None)
-    count = None if method == 0 else _count(state)
-    tensors = [None if name is None else _state(state, name, p) for name in names]
-    return Slot(
-        number=number,
-        group=index,
-        parameter=p,
-        states=(tensors[0], tensors[1], tensors[2]),
-        step=count,
-        fresh=fresh,
-    )
+def _states(
+    state: dict[str, Any], method: int, p: torch.Tensor, group: Mapping[str, Any]
+) -> tuple[int, int, int, int, bool]:
+    momentum = "momentum_buffer" if group.get("momentum") else None
+    fresh = method == 0 and momentum is not None and state.get(momentum) is None
+    names = {
+        0: (momentum, None, None),
+        3: ("square_avg", momentum, "grad_avg" if group.get("centered") else None),
+    }.get(method, ("exp_avg", "exp_avg_sq", None))
+    first, second, third = (0 if name is None else _state(state, name, p).data_ptr() for name in names)
+    return first, second, third, 0 if method == 0 else _count(state).data_ptr(), fresh
 
 
 def _count(state: dict[str, Any]) -> torch.Tensor:

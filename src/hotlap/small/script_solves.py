@@ -54,7 +54,7 @@ class NativeSolves:
         """Why a solve was left to torchdiffeq, each reason once."""
         self._around: Around | None = None
         self._code: dict[Any, CodeType] = {}
-        self._originals: dict[str, Callable[..., Any]] = {}
+        self._originals: dict[str, Any] = {}
 
     def install(self) -> None:
         """Natively from the next call on."""
@@ -133,17 +133,10 @@ def _check_adjoint(func: Any, settings: dict[str, Any]) -> None:
 
 
 def _native(
-    func: Any,
-    y0: Any,
-    t: Any,
-    *,
-    rtol: Any,
-    atol: Any,
-    method: Any,
-    options: Any,
-    event_fn: Any,
-    **_of_the_adjoint: Any,
+    func: Any, y0: Any, t: Any, *, rtol: Any, atol: Any, method: Any, options: Any, event_fn: Any, **others: Any
 ) -> torch.Tensor:
+    if unknown := [name for name in others if not name.startswith("adjoint_")]:
+        raise Unsupported(f"it is given {', '.join(unknown)}.")
     if event_fn is not None:
         raise Unsupported("it stops at an event.")
     if method not in METHODS:

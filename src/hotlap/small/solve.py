@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -54,13 +55,13 @@ def odeint(
     if options and not options.keys().isdisjoint(OWN_OPTIONS):
         raise UserError(f"{' and '.join(OWN_OPTIONS)} are options of the native core alone, and {reason}")
     try:
-        from torchdiffeq import odeint as in_torch
+        torchdiffeq: Any = import_module("torchdiffeq")
     except ImportError:
         raise UserError(f"{reason} It would be solved by torchdiffeq, which is not installed.") from None
     warnings.warn(f"odeint runs in torchdiffeq: {reason}", NativeSolveSkipped, stacklevel=2)
     # It has no tsit5; dopri5 is of the same order.
     method = "dopri5" if method == "tsit5" else method
-    return in_torch(func, y0, t, rtol=rtol, atol=atol, method=method, options=options)
+    return torchdiffeq.odeint(func, y0, t, rtol=rtol, atol=atol, method=method, options=options)
 
 
 def solve_natively(func: Field, y0: Any, t: torch.Tensor, settings: Settings) -> torch.Tensor:

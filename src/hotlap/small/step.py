@@ -1,7 +1,7 @@
 """compile_step(model, loss, optimizer) -> a training step that runs natively on the user's own tensors."""
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import nn, optim
@@ -11,11 +11,8 @@ from hotlap.native import core
 from hotlap.small import guards, losses, optimizers
 from hotlap.small.program import Program, Unsupported
 from hotlap.small.trace import Samples, trace_model
-from hotlap.small.updates import NativeUpdate
 
 Loss = nn.Module | Callable[..., torch.Tensor]
-Passes = Literal["native", "torch"]
-"""Who does the forward and the backward pass."""
 
 
 class CompiledStep:
@@ -34,7 +31,6 @@ class CompiledStep:
         *,
         clip: tuple[str, float] | None = None,
         seed: int | None = None,
-        passes: Passes = "native",
     ) -> None:
         self.model = model
         self.loss = loss
@@ -46,8 +42,6 @@ class CompiledStep:
         self._settings: Any = None
         self._form: Any = None
         self._training = True
-        self._passes = passes
-        self._update: NativeUpdate | None = None
         self.why_torch = core().why_not
         """Why steps run in torch, as a sentence; "" where they run natively."""
         self._bind()
@@ -56,7 +50,7 @@ class CompiledStep:
 
     def step(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One forward, backward and update; returns the loss before the update."""
-        if self._native is None or self._passes == "torch":
+        if self._native is None:
             return self._torch_step(x, y)
         loss = self._native.call(x, y, self._training, self._criterion.labels)
         if loss is not None:
@@ -95,11 +89,10 @@ class CompiledStep:
         if self._native is not None:
             self._revalidate()
             X, y = self._check(X, y)  # noqa: N806 - the same name as the argument
-        by_torch = self._native is None or self._passes == "torch"
         history = []
         for epoch in range(epochs):
             order = torch.randperm(X.shape[0], generator=generator) if shuffle else None
-            if by_torch:
+            if self._native is None:
                 mean = self._torch_epoch(X, y, order, batch_size, drop_last)
             else:
                 self._revalidate()
@@ -140,13 +133,11 @@ class CompiledStep:
         c = self._criterion
         criterion = (c.kind, c.mean, c.parameter, c.ignore_index)
         native = getattr(core().module, name)(*self._program.description(), criterion, method, self._seed % 2**63)
-        found = optimizers.slots(self.optimizer, method, self._program.parameters)
         native.set_groups([optimizers.settings(group) for group in self.optimizer.param_groups])
-        native.set_slots([optimizers.addresses(slot) for slot in found])
+        native.set_slots(optimizers.slots(self.optimizer, method, self._program.parameters))
         kind, limit = self._clip or ("none", 0.0)
         native.set_clip({"none": 0, "norm": 1, "largest": 2, "value": 3}[kind], limit)
         self._training = any(node.op.name == "DROPOUT" for node in self._program.nodes)
-        self._keep = (found, self._program)
         self._native = native
         self._watch()
         # A scheduler warns where it believes that the optimizer has not stepped.
@@ -206,18 +197,8 @@ class CompiledStep:
             nn.utils.clip_grad_value_(trained, limit)
         elif kind != "none":
             nn.utils.clip_grad_norm_(trained, limit, norm_type=2.0 if kind == "norm" else torch.inf)
-        self._torch_update()
-        return float(loss.detach())
-
-    def _torch_update(self) -> None:
-        """The optimizer's step: natively where the core is there, for torch's own takes long."""
-        if self._native is not None and core().views:
-            if self._update is None or not self._update.step(self.optimizer):
-                self._update = NativeUpdate(self.optimizer)
-                if not self._update.step(self.optimizer):
-                    self.optimizer.step()
-            return
         self.optimizer.step()
+        return float(loss.detach())
 
     def _torch_evaluate(self, x: torch.Tensor, y: torch.Tensor) -> float:
         modes = [(module, module.training) for module in self.model.modules()]
@@ -250,7 +231,6 @@ def compile_step(
     clip_grad_norm: float | None = None,
     clip_grad_value: float | None = None,
     seed: int | None = None,
-    passes: Passes = "native",
 ) -> CompiledStep:
     """A training step for a small network, run natively on the CPU; Unsupported names what is not recognised.
 
@@ -262,11 +242,7 @@ def compile_step(
         clip_grad_norm: as torch.nn.utils.clip_grad_norm_ between backward and update.
         clip_grad_value: as torch.nn.utils.clip_grad_value_.
         seed: of the dropout masks; by default torch's initial seed.
-        passes: "torch" leaves forward and backward to torch, whose products are faster where layers are wide and
-            batches large; the optimizer's update is native in both cases.
     """
-    if passes not in get_args(Passes):
-        raise UserError(f"passes is {passes!r}; it has to be 'native' or 'torch'.")
     if clip_grad_norm is not None and clip_grad_value is not None:
         raise UserError("clip_grad_norm and clip_grad_value exclude each other.")
     clip = None
@@ -274,4 +250,4 @@ def compile_step(
         clip = ("norm", float(clip_grad_norm))
     elif clip_grad_value is not None:
         clip = ("value", float(clip_grad_value))
-    return CompiledStep(model, loss, optimizer, clip=clip, seed=seed, passes=passes)
+    return CompiledStep(model, loss, optimizer, clip=clip, seed=seed)

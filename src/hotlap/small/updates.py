@@ -26,17 +26,15 @@ class NativeUpdate:
         _check_parameters(trained)
         self._parameters = trained
         self._form = optimizers.form(optimizer)
-        found = optimizers.slots(optimizer, self._method, trained)
         name = "UpdateFloat32" if trained[0].dtype == torch.float32 else "UpdateFloat64"
         self._core = core_for(WORK * sum(p.numel() for p in trained))
         self._native = getattr(self._core.module, name)(
             self._method,
             [optimizers.settings(group) for group in optimizer.param_groups],
-            [optimizers.addresses(slot) for slot in found],
+            optimizers.slots(optimizer, self._method, trained),
             [p.data_ptr() for p in trained],
             trained,
         )
-        self._keep = found
         self._guard = guards.new_guard(self._core)
         guards.watch_optimizer(self._guard, optimizer)
         for p in trained:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import nn, optim
 
-from hotlap.errors import UserError
 from hotlap.native import Core, core
 from hotlap.small import Unsupported, compile_step
 from hotlap.small.step import CompiledStep
@@ -205,23 +204,6 @@ def test_fit_is_the_same_as_its_steps_one_by_one() -> None:
         parts = [(len(rows), step.step(x[rows], y[rows])) for rows in torch.split(order, 16)]
         assert losses[epoch] == pytest.approx(sum(n * loss for n, loss in parts) / 50)
     assert_same(ours, theirs, tolerance=0)
-
-
-def test_passes_left_to_torch_train_alike() -> None:
-    nets = [network().double() for _ in range(2)]
-    x, y = torch.randn(40, 5).double(), torch.randn(40, 3).double()
-    losses = []
-    for net, passes in zip(nets, ("native", "torch"), strict=True):
-        step = compile_step(net, nn.MSELoss(), optim.Adam(net.parameters()), clip_grad_norm=0.5, passes=passes)  # type: ignore[arg-type]
-        losses.append([*(step.step(x, y) for _ in range(5)), *step.fit(x, y, epochs=2, batch_size=20, shuffle=False)])
-    assert losses[0] == pytest.approx(losses[1])
-    assert_same(*nets, tolerance=1e-9)
-
-
-def test_passes_by_nobody_known_are_refused() -> None:
-    net = network()
-    with pytest.raises(UserError, match="'native' or 'torch'"):
-        compile_step(net, nn.MSELoss(), optim.SGD(net.parameters(), lr=0.1), passes="jax")  # type: ignore[arg-type]
 
 
 @needs_core
