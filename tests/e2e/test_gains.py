@@ -1,4 +1,4 @@
-"""Studies of real scripts in which a gain is to be found. The one that gates gains 25 times: no load hides that."""
+"""Studies of real scripts in which a gain is to be found. The one that gates gains twelve times: no load hides that."""
 
 import json
 import subprocess
