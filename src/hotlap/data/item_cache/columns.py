@@ -33,11 +33,11 @@ class NotBytes(Exception):  # noqa: N818 - reads as the sentence "not bytes"
 
 
 def _as_array(rows: torch.Tensor) -> Any:
-    """The same memory for NumPy, which has no bfloat16 and no float8."""
+    """The same memory for NumPy, which has no bfloat16, no float8 and no complex32."""
     try:
         return rows.numpy()
     except TypeError:
-        return rows.view({1: torch.uint8, 2: torch.int16}[rows.element_size()]).numpy()
+        return rows.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[rows.element_size()]).numpy()
 
 
 def _over_255(kept: torch.Tensor) -> torch.Tensor:

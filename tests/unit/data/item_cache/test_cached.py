@@ -97,6 +97,20 @@ def test_batches_of_any_size_and_dtype_are_gathered_bit_for_bit(dtype: torch.dty
     assert_same_epochs(epochs(kept, **settings), epochs(plain, **settings))
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_numbers_that_numpy_does_not_know_are_kept_as_well() -> None:
+    def build(number: int) -> Any:
+        return torch.full((3,), complex(number, 1)).to(torch.complex32)
+
+    kept = cached(Pictures(50, build))
+    for _ in range(2):
+        halves = [batch for batch in DataLoader(kept, 8)]
+        assert torch.equal(
+            torch.cat(halves).to(torch.complex64), torch.stack([build(n).to(torch.complex64) for n in range(50)])
+        )
+    assert kept.full and kept.note is None
+
+
 @pytest.mark.parametrize("collate_fn", [default_collate, list])
 def test_a_batch_changed_in_place_does_not_reach_the_cache(collate_fn: Callable[[Any], Any]) -> None:
     kept = cached(Pictures())
