@@ -68,22 +68,12 @@ def of_plain(value: Any) -> int:
 
 def of_tensor(value: torch.Tensor) -> object:
     """Of all its elements, whoever wrote them: torch counts no changes through `.data` or a NumPy view."""
-    with torch.no_grad():
-        plain = value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
-        about = (str(plain.dtype), tuple(plain.shape))
-        for dim, step in enumerate(plain.stride()):
-            plain = plain.narrow(dim, 0, 1) if step == 0 and plain.shape[dim] > 1 else plain
-        if not plain.numel():
-            return about
-        if not plain.is_contiguous() and plain.numel() > 1 and len(plain) > 1:
-            rows = max(1, _BYTES_AT_ONCE * len(plain) // max(1, plain.nbytes))
-            return about, _of_all(_as_bytes(part) for part in torch.split(plain, rows))
-        return about, of_bytes(_as_bytes(plain))
-
-
-def _as_bytes(plain: torch.Tensor) -> Any:
-    flat = plain.contiguous()
-    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy()
+    plain = value.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+    try:
+        array = plain.numpy()
+    except TypeError:  # NumPy has no bfloat16, no float8 and no complex32
+        array = plain.view({1: torch.uint8, 2: torch.int16, 4: torch.int32}[plain.element_size()]).numpy()
+    return str(plain.dtype), of_array(array)
 
 
 def of_bytes(data: Any) -> list[int]:

@@ -114,11 +114,6 @@ def gather_of(dataset: Any) -> Gather | None:
         return None
 
 
-def is_served(dataset: Any) -> bool:
-    """True if `batched` serves it."""
-    return gather_of(dataset) is not None
-
-
 def _look(dataset: Any) -> Gather:
     """`Unsupported` says why not. Exactly these classes: one derived from them may do something else for an item."""
     look = _KINDS.get(type(dataset))
@@ -249,16 +244,10 @@ def batched(dataset: Any) -> Any:
     if type(dataset) is BatchedDataset:
         return dataset
     check(BatchedDataset, dataset)
-    if not is_served(dataset):
-        raise UserError(
-            f"batched() got a {type(dataset).__name__}, {_why_not(dataset)}. hotlap.data.cached serves other data sets."
-        )
-    return put_in_place(BatchedDataset(dataset))
-
-
-def _why_not(dataset: Any) -> str:
     try:
         _look(dataset)
     except Unsupported as reason:
-        return str(reason)
-    return ""
+        raise UserError(
+            f"batched() got a {type(dataset).__name__}, {reason}. hotlap.data.cached serves other data sets."
+        ) from None
+    return put_in_place(BatchedDataset(dataset))

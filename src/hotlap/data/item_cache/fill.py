@@ -20,7 +20,7 @@ from hotlap.data.item_cache.disk import DiskCache
 from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
-from hotlap.data.item_cache.placement import OpenStore, close_with, open_records, open_store, take
+from hotlap.data.item_cache.placement import OpenStore, close_with, open_store, record_store, take
 from hotlap.data.item_cache.progress import Progress
 from hotlap.data.item_cache.store import RecordStore, Store, Varies
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
@@ -233,7 +233,7 @@ class CacheFill(ABC):
         self.present[positions] = True
         self.look_if_full()
         if isinstance(store, RecordStore) and store.records.in_memory:
-            take(store, store.used_bytes * len(self.present) // self.num_cached, self._limit_bytes)
+            take(store.records, store.used_bytes * len(self.present) // self.num_cached, self._limit_bytes)
 
     def _keep_numbers(self, items: list[Any]) -> None:
         """Begin anew, now that a picture is not made of bytes as those before it."""
@@ -250,7 +250,7 @@ class CacheFill(ABC):
             raise Unsupported("its items differ in structure, and share memory with the data set")
         if self.in_copy:
             raise Unsupported("its items differ in structure")
-        self.store, note = open_records(items, len(self.present), self._limit_bytes)
+        self.store, note = record_store(items, len(self.present), self._limit_bytes)
         if note is not None:
             self.say(f"{self.name}: {note}")
         self.progress = Progress(len(self.present))

@@ -64,10 +64,10 @@ class Allowance:
         """Bytes by the id of who has them, who is still there."""
         self._whole_bytes = 0
 
-    def left_bytes(self, *, owner: object = None, in_use_bytes: int = 0) -> int:
-        """Bytes that may still be taken: all that `owner` may have, who has so many in use."""
-        held = sum(tuple(self._held.values())) - self._held.get(id(owner), 0)
-        given, free = given_bytes(), available_bytes() + in_use_bytes
+    def left_bytes(self) -> int:
+        """Bytes that may still be taken."""
+        held = sum(tuple(self._held.values()))
+        given, free = given_bytes(), available_bytes()
         if given is not None:
             return max(0, min(given - held, free))
         share = int(SHARE_OF_FREE * free / _processes_here())
@@ -86,9 +86,9 @@ ALLOWANCE = Allowance()
 """Of this process: memory is one for all that goes on in it."""
 
 
-def limit_bytes(memory_bytes: int | None = None, *, owner: object = None, in_use_bytes: int = 0) -> int:
+def limit_bytes(memory_bytes: int | None = None) -> int:
     """What one more cache, or more batches ahead, may take; `memory_bytes`: what the caller of its function gave it."""
     if memory_bytes is not None and given_bytes() is None:
         return memory_bytes
-    left = ALLOWANCE.left_bytes(owner=owner, in_use_bytes=in_use_bytes)
+    left = ALLOWANCE.left_bytes()
     return left if memory_bytes is None else min(memory_bytes, left)

@@ -81,7 +81,7 @@ def open_store(
     except Unsupported:
         if own_memory:
             raise Unsupported("its items share memory with the data set, so that copies could be told") from None
-        records, note = open_records(items, length, limit_bytes)
+        records, note = record_store(items, length, limit_bytes)
         return OpenStore(store=records, disk=disk, notes=[note] if note else [])
     opened = OpenStore(store=columns, disk=disk)
     needed_bytes = length * columns.item_bytes
@@ -95,23 +95,41 @@ def open_store(
     return opened
 
 
-def open_records(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
-    """(a store for `length` items like these, each by itself; what is to be said); `Unsupported`: there is none."""
+def open_records(
+    length: int, entry_bytes: int, limit_bytes: int, *, all_of_them: bool = True
+) -> tuple[SharedRecords, str | None]:
+    """(room for so many entries of this length on average, what is to be said): in memory, or else in a file.
+
+    Arguments:
+        limit_bytes: memory that may be used.
+        all_of_them: False if, where a file cannot be had, as many will do as memory holds.
+
+    Raises:
+        Unsupported: there is no room.
+    """
     if sys.platform != "linux":
         raise Unsupported("its items differ in structure, and such are kept on Linux only")
+    wanted, note = expected_bytes(length, entry_bytes), None
+    if wanted > limit_bytes:
+        folder = default_folder()
+        note = f"take about {size(wanted)}, and {size(limit_bytes)} of memory may be used"
+        try:
+            return SharedRecords(length, wanted, folder=folder), f"{note}: they are kept in a file in {folder}"
+        except DiskUnavailable as reason:
+            if all_of_them:
+                raise Unsupported(f"its items {note}; {reason}") from None
+            wanted, note = limit_bytes, f"{note}: as many as that are kept, for {reason}"
+    # Items that turn out larger may take what else is free; of memory only the pages that are written to are taken.
+    records = SharedRecords(length, limit_bytes if all_of_them else wanted)
+    ALLOWANCE.take(records, wanted)
+    return records, note
+
+
+def record_store(items: Sequence[Any], length: int, limit_bytes: int) -> tuple[RecordStore, str | None]:
+    """(a store for `length` items like these, each by itself; what is to be said); `Unsupported`: there is none."""
     entry_bytes = sum(len(part) for item in items for part in pack(item)) // len(items)
-    wanted = expected_bytes(length, entry_bytes)
-    if wanted <= limit_bytes:
-        store = RecordStore(SharedRecords(length, limit_bytes))
-        ALLOWANCE.take(store, wanted)
-        return store, None
-    folder, needs = default_folder(), f"take about {size(wanted)}, and {size(limit_bytes)} of memory may be used"
-    try:
-        return RecordStore(
-            SharedRecords(length, wanted, folder=folder)
-        ), f"its items {needs}: they are kept in a file in {folder}"
-    except DiskUnavailable as reason:
-        raise Unsupported(f"its items {needs}; {reason}") from None
+    records, note = open_records(length, entry_bytes, limit_bytes)
+    return RecordStore(records), None if note is None else f"its items {note}"
 
 
 def close_with(owner: object, opened: OpenStore) -> None:
@@ -125,7 +143,7 @@ def _close_in(process: int, opened: OpenStore) -> None:
         opened.close()
 
 
-def take(store: Store, needed_bytes: int, limit_bytes: int) -> None:
+def take(store: object, needed_bytes: int, limit_bytes: int) -> None:
     """Memory for a store; `Unsupported` if there is not as much."""
     if needed_bytes > limit_bytes:
         raise Unsupported(f"it would take about {size(needed_bytes)}, and {size(limit_bytes)} may be used")

