@@ -5,12 +5,12 @@ themselves. So they are compared on the time that each spends outside of collect
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from hotlap.launch.exchange import exchanged
 from hotlap.launch.work import Step, unequal_work
-from hotlap.record import HotLine, Meeting, Phase, RankFacts, RankLog, RankStep, Run, Status, UnequalWork
+from hotlap.record import HotLine, Phase, RankFacts, RankLog, Run, Status, UnequalWork
 
 # The worst that happened to any of the processes is what happened to the run.
 _WORST_FIRST = (Status.CRASHED, Status.HUNG, Status.LAPSED, Status.ENDED, Status.COMPLETE)
@@ -58,32 +58,16 @@ def _lost(ranks: list[int], world_size: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """Communication of one process in one step: seconds."""
-
-    wait_s: float
-    transfer_s: float
-
-
 def _facts(runs: Sequence[Run], logs: Sequence[RankLog]) -> tuple[RankFacts, ...]:
     common = set.intersection(*(set(run.step_index) for run in runs))
     if not common:
         return ()
-    splits = _splits(logs) if len(logs) == len(runs) else None
-    on_device = _on_device(runs) if any(log.on_device for log in logs) else None
+    communication = _on_device(runs) if any(log.on_device for log in logs) else _on_host(runs, logs, sorted(common))
     hosts = {log.rank: log.host for log in logs}
     found = []
     for run in runs:
         rows = [i for i, step in enumerate(run.step_index) if step in common]
-        wait_s, transfer_s, hidden_s = None, None, 0.0
-        if on_device is not None:
-            wait_s, transfer_s, hidden_s = on_device[run.rank]
-        elif splits is not None:
-            mine = [split for step, split in splits[run.rank].items() if step in common]
-            if mine:
-                wait_s = median(split.wait_s for split in mine)
-                transfer_s = median(split.transfer_s for split in mine)
+        wait_s, transfer_s, hidden_s = communication[run.rank]
         held = run.phase_s.get(Phase.COMMUNICATION)
         found.append(
             RankFacts(
@@ -114,7 +98,7 @@ def _unequal_work(runs: Sequence[Run], logs: Sequence[RankLog]) -> UnequalWork |
     """None also on devices, where the host's steps do not tell how long one computes."""
     if any(log.on_device for log in logs):
         return None
-    works = [{step.step_index: step.work for step in log.steps} for log in logs]
+    works = [log.work for log in logs]
     common = sorted(set.intersection(*(set(run.step_index) for run in runs), *(set(work) for work in works)))
     steps = {}
     for run, work in zip(runs, works, strict=True):
@@ -124,57 +108,31 @@ def _unequal_work(runs: Sequence[Run], logs: Sequence[RankLog]) -> UnequalWork |
     return unequal_work(steps)
 
 
-def _splits(logs: Sequence[RankLog]) -> Mapping[int, Mapping[int, _Split]] | None:
-    """Rank -> step -> waiting and transfer; None where it cannot be told."""
-    steps = [{step.step_index: step for step in log.steps} for log in logs]
-    common = sorted(set.intersection(*(set(known) for known in steps)))
-    same_clock = len({log.clock for log in logs}) == 1
-    found: dict[int, dict[int, _Split]] = {log.rank: {} for log in logs}
-    for index in common:
-        splits = _split_step([known[index] for known in steps], same_clock=same_clock)
-        if splits is None:
-            return None
-        for log, split in zip(logs, splits, strict=True):
-            found[log.rank][index] = split
-    return found if common else None
+_Communication = Mapping[int, tuple[float | None, float | None, float]]
+"""Rank -> waiting, transfer, and the part of both that the host is not held for; None: it cannot be told."""
 
 
-def _split_step(steps: Sequence[RankStep], *, same_clock: bool) -> list[_Split] | None:
-    """One step in all processes.
-
-    With one clock the latest to be ready is known, and what lies before that is waiting. On several hosts the clocks
-    differ; then the one that is held the shortest is taken for the one that waits for nobody.
-    """
-    if any(meeting.ready is None for step in steps for meeting in step.meetings):
-        return None
-    if same_clock and len({len(step.meetings) for step in steps}) == 1:
-        columns = zip(*(step.meetings for step in steps), strict=True)
-        waits = [_waits(meetings) for meetings in columns]
-        totals = [sum(parts) for parts in zip(*waits, strict=True)] if waits else [0.0] * len(steps)
-    else:
-        held = [_held_s(step) for step in steps]
-        totals = [seconds - min(held) for seconds in held]
-    return [
-        _Split(wait_s=wait_s, transfer_s=max(0.0, _held_s(step) - wait_s))
-        for wait_s, step in zip(totals, steps, strict=True)
-    ]
+def _on_host(runs: Sequence[Run], logs: Sequence[RankLog], steps: Sequence[int]) -> _Communication:
+    """In each step the process that is held the shortest waits for nobody; what another is held longer is waiting."""
+    held = [_held_s(run) for run in runs]
+    if len(logs) < len(runs) or any(log.of_some for log in logs) or not all(held):
+        return {run.rank: (None, None, 0.0) for run in runs}
+    shortest = {step: min(mine[step] for mine in held) for step in steps}
+    transfer_s = median(shortest.values())
+    return {
+        run.rank: (median(mine[step] - shortest[step] for step in steps), transfer_s, 0.0)
+        for run, mine in zip(runs, held, strict=True)
+    }
 
 
-def _waits(meetings: Sequence[Meeting]) -> list[float]:
-    latest = max(meeting.ready or 0.0 for meeting in meetings)
-    return [min(max(0.0, latest - meeting.begin), meeting.end - meeting.begin) for meeting in meetings]
+def _held_s(run: Run) -> Mapping[int, float]:
+    """Step -> seconds in collectives; empty where that was not measured."""
+    return dict(zip(run.step_index, run.phase_s.get(Phase.COMMUNICATION) or (), strict=False))
 
 
-def _held_s(step: RankStep) -> float:
-    return sum(meeting.end - meeting.begin for meeting in step.meetings)
-
-
-def _on_device(runs: Sequence[Run]) -> Mapping[int, tuple[float | None, float | None, float]]:
-    """Rank -> waiting, transfer, and the part of both in which nothing else ran, on devices.
-
-    The kernel of a collective runs from when this process comes until the last one has come and the data have arrived.
-    So the shortest is transfer alone, and what another's takes longer is waiting. Known where the operators were
-    looked at.
+def _on_device(runs: Sequence[Run]) -> _Communication:
+    """The kernel of a collective runs from when a process comes until the last one has come and the data have arrived:
+    the shortest is transfer alone, and what another's takes longer is waiting. Known where operators were looked at.
     """
     windows = {run.rank: run.operators for run in runs}
     busy = {rank: window.communication_s for rank, window in windows.items() if window is not None}

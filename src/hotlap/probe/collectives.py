@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from threading import get_ident
 from typing import Any, Protocol
 
 import torch
@@ -22,7 +22,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.probe.guard import Guard
-from hotlap.record import BucketPass, Meeting, RankLog, RankStep
+from hotlap.record import BucketPass, RankLog
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
 _COLLECTIVES = (
@@ -36,12 +36,8 @@ _BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_obj
 # Wrappers that communicate within the backward pass.
 _HIDES = frozenset({"DistributedDataParallel", "FullyShardedDataParallel"})
 
-# Meetings kept, at 150 bytes each; beyond, every second step is dropped, then every second of the rest, and so on: the
-# same steps in all processes.
-_MAX_MEETINGS = 20_000
-
-# Works that were never waited for are forgotten beyond so many.
-_MAX_ISSUED = 1000
+# Steps of which the work is kept, 100 bytes each.
+_MOST_STEPS = 20_000
 
 
 class Thread(Protocol):
@@ -66,13 +62,11 @@ class Collectives:
         """The collectives run on a device, and hardly hold the host."""
         self.passes: list[BucketPass] = []
         """What the watch `buckets` has seen."""
+        self._of_some = False
+        """The script has called a collective of some of the processes only."""
         self._inside = False
-        self._issued: dict[int, float | None] = {}
-        self._meetings: list[Meeting] = []
         self._work = 0
-        self._steps: list[RankStep] = []
-        self._num_kept = 0
-        self._stride = 1
+        self._work_of: dict[int, int] = {}
         self._last_gradient: float | None = None
 
     @property
@@ -114,50 +108,22 @@ class Collectives:
 
     # Collectives that the script calls
 
-    def timed(self, function: Callable[..., Any], thread: Thread, *, of_all: bool) -> Callable[..., Any]:
-        """`function`, its time in the communication phase."""
-        from threading import get_ident
+    def timed(self, function: Callable[..., Any], thread: Thread, *, of_all: bool = True) -> Callable[..., Any]:
+        """`function`, its time in the communication phase. `of_all`: all processes take part, but for a `group`."""
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if self._inside or get_ident() != thread.id:
                 return function(*args, **kwargs)
-            begin = self._enter()
+            self._of_some |= not (of_all and self._is_of_all(args, kwargs))
+            self._inside = True
+            self._clock.enter(phases.COMMUNICATION)
             try:
-                result = function(*args, **kwargs)
+                return function(*args, **kwargs)
             finally:
-                end = self._leave()
-            ready = begin if of_all and self._is_of_all(args, kwargs) else None
-            self._note(result, Meeting(ready=ready, begin=begin, end=end))
-            return result
+                self._clock.leave()
+                self._inside = False
 
         return wrapper
-
-    def timed_wait(self, wait: Callable[..., Any], thread: Thread) -> Callable[..., Any]:
-        """`Work.wait`: the end of a collective that was begun before."""
-        from threading import get_ident
-
-        def wrapper(work: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or get_ident() != thread.id:
-                return wait(work, *args, **kwargs)
-            begin = self._enter()
-            try:
-                return wait(work, *args, **kwargs)
-            finally:
-                end = self._leave()
-                self._meetings.append(Meeting(ready=self._issued.pop(id(work), None), begin=begin, end=end))
-
-        return wrapper
-
-    def _enter(self) -> float:
-        self._inside = True
-        self._clock.enter(phases.COMMUNICATION)
-        return perf_counter()
-
-    def _leave(self) -> float:
-        end = perf_counter()
-        self._clock.leave()
-        self._inside = False
-        return end
 
     def _is_of_all(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         group = kwargs.get("group") or next(
@@ -169,17 +135,6 @@ class Collectives:
             return int(group.size()) == self.world_size
         except (TypeError, RuntimeError, ValueError):
             return False
-
-    def _note(self, result: Any, meeting: Meeting) -> None:
-        works = result if isinstance(result, list) else [result]
-        begun = [work for work in works if hasattr(work, "wait") and not isinstance(work, torch.Tensor)]
-        if not begun:
-            self._meetings.append(meeting)
-            return
-        if len(self._issued) > _MAX_ISSUED:
-            self._issued.clear()
-        for work in begun:
-            self._issued[id(work)] = meeting.ready
 
     # Those that are hidden in a backward pass
 
@@ -210,24 +165,15 @@ class Collectives:
         begin = self._last_gradient
         if begin is None:
             return
-        end = self._clock.now()
-        self._clock.note((phases.COMMUNICATION, begin, end))
-        self._meetings.append(Meeting(ready=begin, begin=begin, end=end))
+        self._clock.note((phases.COMMUNICATION, begin, self._clock.now()))
 
     # The books
 
     def step_ended(self, step_index: int, *, recorded: bool) -> None:
-        """Close the meetings of a step."""
-        meetings, self._meetings = self._meetings, []
+        """What this process was given in a step."""
         work, self._work = self._work, 0
-        if not recorded or step_index % self._stride:
-            return
-        self._steps.append(RankStep(step_index=step_index, meetings=tuple(meetings), work=work))
-        self._num_kept += len(meetings) + 1
-        if self._num_kept > _MAX_MEETINGS:
-            self._stride *= 2
-            self._steps = [step for step in self._steps if step.step_index % self._stride == 0]
-            self._num_kept = sum(len(step.meetings) + 1 for step in self._steps)
+        if recorded and len(self._work_of) < _MOST_STEPS:
+            self._work_of[step_index] = work
 
     def log(self) -> RankLog:
         """All that was kept."""
@@ -236,7 +182,8 @@ class Collectives:
             host=socket.gethostname(),
             clock=_clock_name(),
             on_device=self.on_device,
-            steps=tuple(self._steps),
+            of_some=self._of_some,
+            work=self._work_of,
             passes=tuple(self.passes),
         )
 
@@ -255,7 +202,7 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
             if function is not None:
                 timed = functools.partial(books.timed, thread=thread, of_all=of_all)
                 patch.set(dist, name, guard.around(function, timed, what))
-    _install_for_buffers(functools.partial(books.timed, thread=thread, of_all=True), patch, guard, what)
+    _install_for_buffers(functools.partial(books.timed, thread=thread), patch, guard, what)
     init = dist.init_process_group
 
     @functools.wraps(init)
@@ -267,7 +214,7 @@ def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[
     patch.set(dist, "init_process_group", init_process_group)
     work = getattr(dist, "Work", None)
     if work is not None:
-        patch.set(work, "wait", guard.around(work.wait, functools.partial(books.timed_wait, thread=thread), what))
+        patch.set(work, "wait", guard.around(work.wait, functools.partial(books.timed, thread=thread), what))
 
 
 def _install_for_buffers(timed: Callable[..., Any], patch: Patch, guard: Guard, what: str) -> None:

@@ -53,7 +53,7 @@ from hotlap.record.moments import (
 )
 from hotlap.record.operators import NO_OPERATORS, CopyWork, KernelWork, Operator, OperatorWindow, ShapedOperator
 from hotlap.record.plan import BEYOND_EPOCH, EPOCH_STRETCH, SCHEMA, LeverSpec, Plan, Scalar, Turn, lever_title
-from hotlap.record.ranklog import Bucket, BucketPass, Meeting, RankLog, RankStep
+from hotlap.record.ranklog import Bucket, BucketPass, RankLog
 from hotlap.record.run import Excerpt, Run, Span
 from hotlap.record.stretches import LongRun, Outlier, Stretch
 from hotlap.record.study import (
@@ -111,7 +111,6 @@ __all__ = [
     "LongRun",
     "Machine",
     "Measured",
-    "Meeting",
     "MemorySample",
     "Neighbour",
     "Noise",
@@ -130,7 +129,6 @@ __all__ = [
     "Purpose",
     "RankFacts",
     "RankLog",
-    "RankStep",
     "Recipe",
     "Result",
     "Run",

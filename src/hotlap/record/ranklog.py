@@ -1,31 +1,9 @@
 """What one of several processes that train together keeps of its collectives, for the parent to compare."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hotlap.record.plan import SCHEMA
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
-    """One stretch in which a process was held by a collective. Times are readings of `RankLog.clock`, in seconds."""
-
-    ready: float | None
-    """When this process had offered its part, so that nobody waited for it any more; None where only some of the
-    processes take part (a subgroup, send and receive), so that the others' `ready` says nothing."""
-    begin: float
-    """From when on it was held."""
-    end: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankStep:
-    """The meetings of one step, in order."""
-
-    step_index: int
-    """As in `Run.step_index`."""
-    meetings: tuple[Meeting, ...]
-    work: int = 0
-    """Elements of the tensors that the model was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +42,9 @@ class RankLog:
     schema: int = SCHEMA
     on_device: bool = False
     """The collectives run on a device: the host is hardly held by them, so their times say nothing."""
-    steps: tuple[RankStep, ...] = ()
+    of_some: bool = False
+    """The script has called collectives of some of the processes only (a subgroup, send and receive)."""
+    work: Mapping[int, int] = field(default_factory=dict)
+    """`Run.step_index` -> elements of the tensors that the model was given in that step."""
     passes: tuple[BucketPass, ...] = ()
     """Of the window of the watch `buckets`; empty where that saw nothing."""

@@ -1,12 +1,11 @@
 """Records of processes that train together, compared: who is slow, who waits, and what is data on their way."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from hotlap.launch.ranks import merge
-from hotlap.record import Meeting, OperatorWindow, Phase, RankLog, RankStep, Run, Status
+from hotlap.record import OperatorWindow, Phase, RankLog, Run, Status
 from tests.sample_runs import run_with
 
 STEPS = 20
@@ -17,28 +16,20 @@ def rank(number: int, *, compute_s: float, held_s: float, world_size: int = 2) -
     return replace(run, rank=number, world_size=world_size)
 
 
-def log(number: int, meetings: Sequence[Sequence[Meeting]], *, clock: str = "one", on_device: bool = False) -> RankLog:
-    steps = tuple(RankStep(step_index=10 + i, meetings=tuple(step)) for i, step in enumerate(meetings))
-    return RankLog(rank=number, host=f"host-{clock}", clock=clock, steps=steps, on_device=on_device)
-
-
-def met(ready: float | None, end: float, *, begin: float | None = None) -> Meeting:
-    return Meeting(ready=ready, begin=begin if begin is not None else (ready or 0.0), end=end)
+def log(number: int, *, of_some: bool = False, on_device: bool = False) -> RankLog:
+    return RankLog(rank=number, host="here", clock="one", of_some=of_some, on_device=on_device)
 
 
 def with_indices(run: Run) -> Run:
     return replace(run, step_index=tuple(range(10, 10 + len(run.step_s))))
 
 
-# The first is ready at 5 ms and the second at 25; both go on at 28.
+# The first is ready at 5 ms and the second at 25; both go on at 28: it is held the shortest and waits for nobody.
 FAST, SLOW = with_indices(rank(0, compute_s=0.005, held_s=0.023)), with_indices(rank(1, compute_s=0.025, held_s=0.003))
 
 
-def test_waiting_ends_when_the_slowest_is_ready_and_the_rest_is_transfer() -> None:
-    logs = [
-        log(0, [[met(k + 0.005, k + 0.028)] for k in range(STEPS)]),
-        log(1, [[met(k + 0.025, k + 0.028)] for k in range(STEPS)]),
-    ]
+def test_the_one_that_is_held_the_shortest_waits_for_nobody_and_the_rest_is_transfer() -> None:
+    logs = [log(0), log(1)]
     first, second = merge([SLOW, FAST], logs).ranks
     assert (first.rank, second.rank) == (0, 1)
     assert first.compute_s == pytest.approx(0.005)
@@ -50,28 +41,15 @@ def test_waiting_ends_when_the_slowest_is_ready_and_the_rest_is_transfer() -> No
     assert first.phase_s[Phase.COMMUNICATION] == pytest.approx(0.023)
 
 
-def test_on_several_hosts_the_one_that_is_held_the_shortest_waits_for_nobody() -> None:
-    logs = [
-        log(0, [[met(k + 0.005, k + 0.028)] for k in range(STEPS)], clock="one"),
-        log(1, [[met(k + 900.025, k + 900.028)] for k in range(STEPS)], clock="other"),
-    ]
-    first, second = merge([FAST, SLOW], logs).ranks
-    assert first.wait_s == pytest.approx(0.020)
-    assert second.wait_s == pytest.approx(0.0)
-    assert second.transfer_s == pytest.approx(0.003)
-
-
-def test_a_collective_that_was_begun_early_is_waited_for_from_when_it_is_asked_for() -> None:
-    """The first offers its part at 1 ms, computes until 20, and is then held until 28; the second is ready at 25."""
-    logs = [
-        log(0, [[met(k + 0.001, k + 0.028, begin=k + 0.020)] for k in range(STEPS)]),
-        log(1, [[met(k + 0.025, k + 0.028)] for k in range(STEPS)]),
-    ]
-    assert merge([FAST, SLOW], logs).ranks[0].wait_s == pytest.approx(0.005)
+def test_who_is_slow_by_turns_is_told_step_by_step() -> None:
+    held = {Phase.COMMUNICATION: (0.003, 0.023) * (STEPS // 2)}, {Phase.COMMUNICATION: (0.023, 0.003) * (STEPS // 2)}
+    runs = [replace(run, phase_s={**run.phase_s, **mine}) for run, mine in zip((FAST, SLOW), held, strict=True)]
+    assert [one.transfer_s for one in merge(runs, [log(0), log(1)]).ranks] == pytest.approx([0.003] * 2)
+    assert [one.wait_s for one in merge(runs, [log(0), log(1)]).ranks] == pytest.approx([0.010] * 2)
 
 
 def test_between_some_of_the_processes_nothing_can_be_told() -> None:
-    logs = [log(k, [[met(None, 0.02, begin=0.01)]] * STEPS) for k in range(2)]
+    logs = [log(k, of_some=True) for k in range(2)]
     assert [(one.wait_s, one.transfer_s) for one in merge([FAST, SLOW], logs).ranks] == [(None, None)] * 2
 
 
@@ -87,7 +65,7 @@ def test_on_devices_the_shortest_collective_is_transfer_alone() -> None:
         )
 
     runs = [replace(FAST, operators=window(0.020, 0.015)), replace(SLOW, operators=window(0.004, 0.001))]
-    logs = [log(k, [[]] * STEPS, on_device=True) for k in range(2)]
+    logs = [log(k, on_device=True) for k in range(2)]
     first, second = merge(runs, logs).ranks
     assert first.wait_s == pytest.approx(0.016)
     assert first.transfer_s == pytest.approx(0.004)
