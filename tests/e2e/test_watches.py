@@ -102,12 +102,3 @@ def test_a_training_for_real_notices_nothing_of_its_windows(capfd: pytest.Captur
     assert found.calls is not None and found.hot_lines
     assert found.long is not None
     assert found.what_ifs == ()
-
-
-def test_an_input_that_was_left_behind_is_explained(launcher: Launcher) -> None:
-    found = run(launcher, "left_behind.py")
-    assert found.status is Status.CRASHED
-    told = "\n".join(found.notes)
-    assert "met at left_behind.py:7 (`model(x).sum().backward()`)" in told
-    assert "`x` (float32, 8x4) is on cpu, from left_behind.py:6" in told
-    assert "Traceback" in found.output

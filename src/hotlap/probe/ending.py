@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from hotlap.probe import cut_off, mismatch, parting, unseen
+from hotlap.probe import cut_off, parting, unseen
 from hotlap.probe.arrival import tell_why_not
 from hotlap.record import Status
 
@@ -30,7 +30,6 @@ class Ending:
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
         self.error = f"{type(error).__name__}: {error}"[:500] + cut_off.explain(error)
-        self._session.windows.notes += mismatch.explain(error)
 
     def script_ends(self) -> None:
         """The interpreter is about to leave: write what is known."""
