@@ -45,7 +45,7 @@ CONTROL = {chr(code) for code in (*range(32), *range(127, 160))} - {"\n", "\t"}
 
 
 def test_there_are_reports() -> None:
-    assert {"terminal", "html", "markdown", "trace"} <= set(reporters())
+    assert {"terminal", "html", "markdown"} <= set(reporters())
 
 
 @every_report

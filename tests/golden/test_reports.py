@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotlap.record import Study
-from hotlap.report import html, markdown, terminal, trace
+from hotlap.report import html, markdown, terminal
 from tests import sample_measured, samples
 
 FOLDER = Path(__file__).parent / "reports"
@@ -35,16 +34,6 @@ FORMATS: dict[str, Callable[[Study], str]] = {
 @pytest.mark.parametrize("name", STUDIES)
 def test_looks_as_it_did(name: str, suffix: str, regen: bool) -> None:
     compare(FOLDER / f"{name}.{suffix}", FORMATS[suffix](STUDIES[name]()), regen=regen)
-
-
-def test_a_trace_is_as_it_was(regen: bool) -> None:
-    # One is enough: it is long, and nobody reads it.
-    compare(FOLDER / "measured.trace.json", trace.render(few_steps(sample_measured.study_measured())), regen=regen)
-
-
-def few_steps(study: Study) -> Study:
-    run = study.baseline[0]
-    return replace(study, baseline=(replace(run, step_s=run.step_s[:20]),))
 
 
 def compare(path: Path, shown: str, *, regen: bool) -> None:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hotlap.record import Interval, Phase, Prediction, Run, Status, Study
-from hotlap.report import charts, devices, html, lanes, markdown, terminal, trace
+from hotlap.report import charts, devices, html, lanes, markdown, terminal
 from tests.property.test_record import values
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -1.0, 1e308, -1e308, 5e-324])
@@ -25,7 +25,6 @@ def test_any_study_is_shown(study: Study) -> None:
     assert terminal.render(study)
     assert html.render(study)
     assert markdown.render(study)
-    assert trace.render(study)
 
 
 @given(

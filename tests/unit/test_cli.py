@@ -106,8 +106,8 @@ def test_levers_can_be_left_out(tmp_path: Path) -> None:
         (["tune", "a.py", "--", "b"], ["tune"], ["a.py", "--", "b"]),
         (["measure", "--full", "--quick", "a.py", "--full"], ["measure", "--full", "--quick"], ["a.py", "--full"]),
         (
-            ["measure", "--steps", "50", "--perfetto", "t.json", "a.py"],
-            ["measure", "--steps", "50", "--perfetto", "t.json"],
+            ["measure", "--steps", "50", "--markdown", "t.md", "a.py"],
+            ["measure", "--steps", "50", "--markdown", "t.md"],
             ["a.py"],
         ),
         (["measure", "-m", "pkg"], ["measure"], ["-m", "pkg"]),

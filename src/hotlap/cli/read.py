@@ -26,7 +26,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         ),
     )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace.json[.gz], a folder or a tar archive")
-    words.add_outputs(parser, "json", "html", "markdown", "perfetto")
+    words.add_outputs(parser, "json", "html", "markdown")
     parser.add_argument(
         "--gpu-timeline", metavar="PATH", help="write busy, idle and exposed times there, as CSV (of the rank shown)"
     )

@@ -27,7 +27,6 @@ _OUTPUTS = {
     "json": "write the study there as well; - is standard output",
     "html": "write the report page there as well",
     "markdown": "write a report for a pull request there",
-    "perfetto": "write the steps there as a trace for Perfetto",
 }
 
 _TRAINING = "(SCRIPT [ARGS...] | -m MODULE [ARGS...] | -- COMMAND...)"

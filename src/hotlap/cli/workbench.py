@@ -260,17 +260,11 @@ def write_text(path: Path, text: str) -> None:
 
 def _pages(args: argparse.Namespace) -> Mapping[Path, Render]:
     """Path given by the user -> what renders the study for it."""
-    from hotlap.report import html, markdown, trace
+    from hotlap.report import html, markdown
 
-    renders: dict[str, Render] = {"html": html.render, "markdown": markdown.render, "perfetto": trace.render}
+    renders: dict[str, Render] = {"html": html.render, "markdown": markdown.render}
     named = ((getattr(args, name, None), render) for name, render in renders.items())
     return {Path(path): render for path, render in named if path is not None}
-
-
-def _opened_by(render: Render) -> str:
-    from hotlap.report import trace
-
-    return ": open it at https://ui.perfetto.dev" if render is trace.render else ""
 
 
 def _stream(args: argparse.Namespace) -> TextIO:
@@ -287,7 +281,7 @@ def hand_out(args: argparse.Namespace, study: "Study") -> None:
         console.show(sys.stdout, terminal.sections(study), color=args.color)
     for target, render in _pages(args).items():
         write_text(target, render(study))
-        print(f"{target} was written{_opened_by(render)}.", file=sys.stderr)
+        print(f"{target} was written.", file=sys.stderr)
     if args.json == "-":
         print(encode(study).decode())
     elif args.json is not None:
@@ -296,7 +290,7 @@ def hand_out(args: argparse.Namespace, study: "Study") -> None:
 
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before anything runs what could not be written at the end."""
-    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "perfetto", "gpu_timeline")])
+    check_writable([getattr(args, name, None) for name in ("json", "html", "markdown", "gpu_timeline")])
 
 
 def check_writable(paths: Sequence[str | None]) -> None:

@@ -36,50 +36,25 @@ def decode(data: bytes, kind: type[T], *, name: str = "the record") -> T:
     """JSON -> `kind`.
 
     Raises:
-        RecordError: `data` is not valid JSON for `kind`, or was written by a newer hotlap. `name` is used in the text.
+        RecordError: `data` is not valid JSON for `kind`, or of another version. `name` is used in the text.
     """
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"{name} is damaged: it is not JSON ({error}). Delete it and measure again.") from None
-    version = raw.get("schema", 1) if isinstance(raw, dict) else None
+    version = raw.get("schema", SCHEMA) if isinstance(raw, dict) else None
     if not isinstance(version, int) or version < 1:
         raise RecordError(f"{name} is not a hotlap record. Give a file that hotlap wrote.")
-    if version > SCHEMA:
+    if version != SCHEMA:
+        age = "a newer" if version > SCHEMA else "an older"
         raise RecordError(
-            f"{name} was written by a newer hotlap (record version {version}; this one reads up to {SCHEMA}). "
-            "Upgrade hotlap, or measure again with this one."
+            f"{name} was written by {age} hotlap (record version {version}; this one reads {SCHEMA}). "
+            "Read it with that one, or measure again with this one."
         )
     try:
-        return msgspec.convert(upgrade(raw, version), kind, str_keys=True)
+        return msgspec.convert(raw, kind, str_keys=True)
     except msgspec.ValidationError as error:
         raise RecordError(f"{name} is damaged: {error}. Delete it and measure again.") from None
-
-
-def upgrade(raw: dict[str, Any], version: int) -> dict[str, Any]:
-    """JSON of an older `version` -> JSON of this one. Fields added since have defaults."""
-    if version >= SCHEMA:
-        return raw
-    trials, warnings = raw.get("trials"), raw.get("warnings", [])
-    if isinstance(trials, list) and isinstance(warnings, list):
-        raw = {**raw, "trials": [_trial_of_1(trial) for trial in trials], "warnings": [*warnings, OLDER]}
-    return {**raw, "schema": SCHEMA}
-
-
-OLDER = (
-    "This study was written by an older hotlap (record version 1), which showed intervals from one or two processes: "
-    "they are left out here. `hotlap tune` makes a new one."
-)
-"""Stands among the warnings of a study of version 1."""
-
-# From so many processes on a trial has an interval, since version 2.
-_FEWEST = 3
-
-
-def _trial_of_1(trial: Any) -> Any:
-    ratios = trial.get("log_ratios") if isinstance(trial, dict) else None
-    few = isinstance(ratios, list) and 0 < len(ratios) < _FEWEST
-    return {**trial, "speedup": None} if few else trial
 
 
 def save(value: Any, path: Path) -> None:
@@ -101,7 +76,7 @@ def load(path: Path, kind: type[T]) -> T:
     """Read what `save` wrote.
 
     Raises:
-        RecordError: the file cannot be read, is damaged, or newer than this hotlap.
+        RecordError: the file cannot be read, is damaged, or of another version.
     """
     try:
         data = path.read_bytes()

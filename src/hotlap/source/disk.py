@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hotlap.errors import RecordError, UserError
-from hotlap.record import FileChange, Study, load, save
+from hotlap.record import SCHEMA, FileChange, Study, load, save
 from hotlap.source import snippet
 from hotlap.source.file import decode, digest, read_bytes, shown
 
@@ -23,7 +23,7 @@ class Applied:
     """ISO 8601, UTC."""
     originals: Mapping[str, str]
     """sha256 before the patch -> name of the file beside this one that has those bytes."""
-    schema: int = 1
+    schema: int = SCHEMA
     changes: tuple[FileChange, ...] = ()
     """What was done to each file, by the study's patch or the part of it that some of its levers make, without the
     texts; empty in what older versions noted: then it was the whole patch."""

@@ -49,7 +49,7 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
     assert workload.load(path) == totals()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}', '{"schema": 1, "operators": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 99}', '{"schema": 2, "operators": 3}'])
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "work.json"
     path.write_text(text)
@@ -91,5 +91,5 @@ def test_parameters_that_move_all_bytes_are_no_fault() -> None:
 
 def test_a_file_of_more_kinds_of_operators_is_read(tmp_path: Path) -> None:
     path = tmp_path / "work.json"
-    path.write_text('{"schema": 1, "operators": [{"kind": "softmax", "read_bytes": 4.0}, {"kind": "conv"}]}')
+    path.write_text('{"schema": 2, "operators": [{"kind": "softmax", "read_bytes": 4.0}, {"kind": "conv"}]}')
     assert [one.kind for one in workload.load(path).operators] == [Kind.VECTOR, Kind.CONV]

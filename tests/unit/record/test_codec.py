@@ -1,14 +1,12 @@
 """Files of records: written whole or not at all, refused by name."""
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 
 from hotlap.errors import RecordError, UserError
-from hotlap.record import SCHEMA, Interval, Run, Status, Study, decode, encode, load, save
-from hotlap.record.codec import OLDER, upgrade
+from hotlap.record import SCHEMA, Run, Status, Study, decode, encode, load, save
 from tests.samples import study_full
 
 
@@ -52,18 +50,8 @@ def test_a_record_of_another_kind_is_refused() -> None:
         decode(encode(Run(status=Status.ENDED)), Study)
 
 
-def test_an_older_version_becomes_this_one() -> None:
-    assert upgrade({"command": []}, 1)["schema"] == SCHEMA
-
-
-def test_a_study_of_version_1_is_read_without_its_intervals_from_few_processes_and_says_that_it_is_older() -> None:
-    raw = json.loads(encode(study_full()))
-    few, many = raw["trials"][0], raw["trials"][1]
-    raw["schema"] = 1
-    few["speedup"] = many["speedup"] = {"low": 3.1, "mid": 3.4, "high": 3.6}
-    few["log_ratios"], many["log_ratios"] = [1.2], [1.2, 1.2, 1.3]
-    study = decode(json.dumps(raw).encode(), Study)
-    assert study.trials[0].speedup is None and study.trials[0].seen == pytest.approx(math.exp(1.2))
-    assert study.trials[1].speedup == Interval(low=3.1, mid=3.4, high=3.6)
-    assert OLDER in study.warnings
-    assert OLDER not in decode(encode(study_full()), Study).warnings
+@pytest.mark.parametrize(("version", "age"), [(SCHEMA - 1, "an older"), (SCHEMA + 1, "a newer")])
+def test_a_study_of_another_version_is_refused(version: int, age: str) -> None:
+    raw = {**json.loads(encode(study_full())), "schema": version}
+    with pytest.raises(RecordError, match=f"was written by {age} hotlap"):
+        decode(json.dumps(raw).encode(), Study)
