@@ -1,7 +1,7 @@
 """Two versions of a script -> does the second one train the same, and is it not slower?"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -74,16 +74,12 @@ def checked(
     log.change("baseline", baseline=(run,), machine=log.machine)
     executor = log.executor(Sizes.of(run, log.machine))
     gate = GateRuns(log, executor)
-    contract, *weaker = CONTRACTS[: CONTRACTS.index(weakest) + 1]
-    ruling = _judged(log, gate, texts, contract)
-    if (failure := next(filter(None, map(failed, gate.found)), None)) is not None:
-        raise ScriptFailed(f"The second version cannot be compared: {failure.why}.")
+    contracts = CONTRACTS[: CONTRACTS.index(weakest) + 1]
     effect = None
-    if (certain := _certain(gate, ruling, weaker)) is not None:
-        contract, ruling = weakest, certain
-    else:
-        effect = _timed(log, executor, texts, limit)
-        contract, ruling = _held_to_less(log, gate, texts, contract, ruling, weaker)
+    for found in _rulings(log, gate, texts, contracts):
+        contract, ruling, is_certain_harm = found
+        if effect is None and not is_certain_harm:
+            effect = _timed(log, executor, texts, limit)
     pairs = () if effect is None else effect.pairs
     return Checked(
         verdict=ruling.verdict,
@@ -97,11 +93,31 @@ def checked(
     )
 
 
-def _certain(gate: GateRuns, ruling: Ruling, weaker: Sequence[Numerics]) -> Ruling | None:
-    """Harm that no weaker contract of these forgives; None where there is none."""
-    if ruling.verdict is not Verdict.HARMED:
-        return None
-    return gate.harm_by_any() if weaker else ruling
+def _rulings(
+    log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contracts: Sequence[Numerics]
+) -> Iterator[tuple[Numerics, Ruling, bool]]:
+    """Of each contract in turn, until one holds, the budget is over, or there is harm that no later one forgives (then
+    as the last one has it, and True)."""
+    why = ""
+    for contract in contracts:
+        if why and not log.budget.affords(gate.estimate_s((), contract)):
+            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
+            yield contract, Ruling(verdict=Verdict.UNDECIDED, why=why), False
+            return
+        log.doing(f"checking that both train the same ({contract})")
+        ruling = gate.judge((), replaced=texts, numerics=contract)
+        failure = None if why else next(filter(None, map(failed, gate.found)), None)
+        if failure is not None:
+            raise ScriptFailed(f"The second version cannot be compared: {failure.why}.")
+        if ruling.verdict is Verdict.HARMED:
+            harm = ruling if contract is contracts[-1] else gate.harm_by_any()
+            if harm is not None:
+                yield contracts[-1], harm, True
+                return
+        yield contract, ruling, False
+        if ruling.verdict is Verdict.UNHARMED:
+            return
+        why = ruling.why
 
 
 def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: float) -> Effect:
@@ -127,32 +143,6 @@ def _speed(effect: Effect, limit: float) -> Speed:
     if effect.progress is Progress.GAIN:
         return Speed.FASTER if seen.low > 1 else Speed.NOT_SLOWER
     return Speed.SLOWER if seen.high < 1 / (1 + limit) else Speed.INCONCLUSIVE
-
-
-def _judged(log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contract: Numerics) -> Ruling:
-    log.doing(f"checking that both train the same ({contract})")
-    return gate.judge((), replaced=texts, numerics=contract)
-
-
-def _held_to_less(
-    log: StudyLog,
-    gate: GateRuns,
-    texts: Mapping[str, str],
-    contract: Numerics,
-    ruling: Ruling,
-    weaker: Sequence[Numerics],
-) -> tuple[Numerics, Ruling]:
-    """The strictest contract that holds; where none does, what the weakest that could be tried says."""
-    for k, weak in enumerate(weaker):
-        if ruling.verdict is Verdict.UNHARMED:
-            break
-        if not log.budget.affords(gate.estimate_s((), weak)):
-            why = f"The budget was over before it could be held to less ({weak}): raise --budget. {ruling.why}"
-            return weak, Ruling(verdict=Verdict.UNDECIDED, why=why)
-        contract, ruling = weak, _judged(log, gate, texts, weak)
-        if (certain := _certain(gate, ruling, weaker[k + 1 :])) is not None:
-            return weaker[-1], certain
-    return contract, ruling
 
 
 def _total(pairs: Sequence[tuple[Run, Run]], run: Run) -> Interval | None:
