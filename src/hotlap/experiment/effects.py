@@ -121,12 +121,6 @@ class Comparison:
         going_on = self._number < self.rule.planned and self.time_left() and any(effect.open for effect in self.effects)
         return self.rule.planned - self._number if going_on else 0
 
-    def begin(self, executor: Executor) -> None:
-        """What cannot be written needs no heat."""
-        base_failure = executor.unwritten(self.design, self.design.arms[0])
-        for effect in self.effects:
-            effect.failure = executor.unwritten(self.design, effect.arm) or base_failure
-
     def next_design(self) -> Design:
         """The base, and what is still open."""
         arms = (effect.arm for effect in self.effects if effect.open)
@@ -139,7 +133,21 @@ class Comparison:
             lost = heat.base_failure is not None or any(map(_was_stopped, heat.failures))
             again = lost and self._num_lost < _MOST_LOST
             self._number, self._num_lost = self._number + (not again), self._num_lost + again
-            _note(still, heat, lambda ratios: self.rule.progress(ratios, self.pooled), again=again)
+            for k, effect in enumerate(still):
+                self._note(effect, heat, k, again=again)
+
+    def _note(self, effect: Effect, heat: Heat, k: int, *, again: bool) -> None:
+        """What the heat says of its arm `k`, the base not counted. `again`: what says nothing is no failure yet."""
+        ratio, failure = heat.log_ratios[k], heat.failures[k]
+        if failure is None and heat.base_failure is not None:
+            failure = Failed(heat.base_failure.kind, f"the script without it failed: {heat.base_failure.why}")
+        if ratio is not None and failure is None:
+            effect.log_ratios.append(ratio)
+            effect.runs.append((heat.runs[0], heat.runs[k + 1 if len(heat.runs) > 1 else 0]))
+            if effect.open:  # what was decided by a heat beside this one stays so
+                effect.progress = self.rule.progress(effect.log_ratios, self.pooled)
+        elif not (again and (heat.base_failure is not None or _was_stopped(failure))):
+            effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
 
 
 def compare(
@@ -157,9 +165,12 @@ def compare(
 
 
 def compare_all(comparisons: Sequence[Comparison], executor: Executor) -> None:
-    """On one node one comparison after the other; on several as many as there are nodes, which they share."""
+    """On one node one comparison after the other; on several as many as there are nodes, which they share. What cannot
+    be written needs no heat."""
     for one in comparisons:
-        one.begin(executor)
+        base_failure = executor.unwritten(one.design, one.design.arms[0])
+        for effect in one.effects:
+            effect.failure = executor.unwritten(one.design, effect.arm) or base_failure
     while comparisons := [one for one in comparisons if one.num_left]:
         now = comparisons[: executor.nodes]
         share = executor.nodes // len(now)
@@ -172,18 +183,3 @@ def compare_all(comparisons: Sequence[Comparison], executor: Executor) -> None:
 
 def _was_stopped(why: Failed | None) -> bool:
     return why is not None and why.kind is Failure.TOO_FEW_STEPS
-
-
-def _note(still: Sequence[Effect], heat: Heat, progress: Callable[[Sequence[float]], Progress], *, again: bool) -> None:
-    """`again`: what says nothing is no failure yet."""
-    for k, effect in enumerate(still):
-        ratio, failure = heat.log_ratios[k], heat.failures[k]
-        if failure is None and heat.base_failure is not None:
-            failure = Failed(heat.base_failure.kind, f"the script without it failed: {heat.base_failure.why}")
-        if ratio is not None and failure is None:
-            effect.log_ratios.append(ratio)
-            effect.runs.append((heat.runs[0], heat.runs[k + 1 if len(heat.runs) > 1 else 0]))
-            if effect.open:  # what was decided by a heat beside this one stays so
-                effect.progress = progress(effect.log_ratios)
-        elif not (again and (heat.base_failure is not None or _was_stopped(failure))):
-            effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")

@@ -88,7 +88,7 @@ class GateRuns:
         if not (first.verdict is Verdict.HARMED and first.by_chance and numerics is not levers.Numerics.EXACT):
             return first
         # Harm that a statistical test found is believed where other seeds show harm as well.
-        if not self._log.budget.affords(self._runs_s(numerics, again=True)) and not self._log.extend():
+        if not self._log.budget.affords(self.estimate_s(stack, numerics, again=True)) and not self._log.extend():
             return replace(first, verdict=Verdict.UNDECIDED, why=f"{first.why} {_NO_OTHER_SEEDS}")
         second = self._compare(stack, replaced, numerics, again=True)
         if second.verdict is Verdict.HARMED:
@@ -153,12 +153,9 @@ class GateRuns:
         )
         return judge(str(numerics), evidence)
 
-    def estimate_s(self, stack: Stack, numerics: levers.Numerics | None = None) -> float:
-        """About what `judge` will take, where no second look with other seeds is needed."""
-        return self._runs_s(numerics or numerics_of(stack), again=False)
-
-    def _runs_s(self, numerics: levers.Numerics, *, again: bool) -> float:
-        """About what one look takes."""
+    def estimate_s(self, stack: Stack, numerics: levers.Numerics | None = None, *, again: bool = False) -> float:
+        """About what one look of `judge` will take; `again`: the second one, with other seeds."""
+        numerics = numerics or numerics_of(stack)
         starts = [(seed, 0) for seed in _seeds(numerics, again=again)]
         if numerics is not levers.Numerics.EXACT:
             starts += self._missing(_baseline_starts(numerics, again=again))
