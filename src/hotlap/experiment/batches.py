@@ -8,14 +8,12 @@ The means of a few long blocks nearly are: the method of batch means (Law and Ke
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.experiment.table import usual_longest_s
 from hotlap.record import Interval
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 NUM_BATCHES = 16
 # A batch of fewer steps would be a step again, and its neighbour like it.
@@ -38,8 +36,6 @@ class Level:
 
 def level(step_s: Sequence[float]) -> Level | None:
     """The mean step, rare pauses cut down; None with too few steps for an error."""
-    import numpy as np
-
     steps = np.asarray(step_s, dtype=np.float64)
     if _num_batches(len(steps)) < 2 or not np.all(np.isfinite(steps)) or steps.min() <= 0:
         return None
@@ -55,7 +51,6 @@ def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interv
 
     The interval covers what varies within the run.
     """
-    import numpy as np
     from scipy.special import stdtrit
 
     num_batches = _num_batches(len(step_s))
@@ -99,7 +94,6 @@ def ratio(base: Level, other: Level, *, between: tuple[float, int] | None = None
 
 def difference(base_s: Sequence[float], other_s: Sequence[float]) -> Interval | None:
     """Mean of `other_s` less mean of `base_s`, with its 95% interval within the two runs; None with too few steps."""
-    import numpy as np
     from scipy.special import stdtrit
 
     if min(_num_batches(len(values)) for values in (base_s, other_s)) < 2:
@@ -111,10 +105,8 @@ def difference(base_s: Sequence[float], other_s: Sequence[float]) -> Interval | 
     return Interval(low=center - reach, mid=center, high=center + reach)
 
 
-def _mean(values: "NDArray[np.float64]") -> tuple[float, float, int]:
+def _mean(values: NDArray[np.float64]) -> tuple[float, float, int]:
     """Mean of enough values for two batches, its standard error, and the degrees of freedom of that."""
-    import numpy as np
-
     num_batches = _num_batches(len(values))
     means = [float(part.mean()) for part in np.array_split(values, num_batches)]
     return float(np.mean(means)), float(np.std(means, ddof=1)) / math.sqrt(num_batches), num_batches - 1

@@ -8,13 +8,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.record import Run
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 # Two mirrored rounds (A B, B A) cancel a steady drift; twice that, so that one disturbed round is not all there is.
 MIN_ROUNDS = 4
@@ -32,7 +30,7 @@ class Block:
 
     number: int
     arm: int
-    step_s: "NDArray[np.float64]"
+    step_s: NDArray[np.float64]
     """(S,): without the first one or two, which pay for the switch, and without steps that started a loader."""
 
 
@@ -48,8 +46,6 @@ def blocks(run: Run) -> Iterator[Block]:
     1.85 times as long as the later ones, the next three 1.02, 1.17 and 1.04 times; of arms switched within a process
     1.21, then 1.00, 1.03 and 1.05.)
     """
-    import numpy as np
-
     starts = set(run.epoch_starts)
     rows = enumerate(zip(run.block, run.arm, run.step_s, strict=True))
     for (number, arm), group in groupby(rows, key=lambda row: row[1][:2]):
@@ -124,29 +120,21 @@ def _log_ratio(pairs: Sequence[Pair]) -> float | None:
 
 def _level(pairs: Sequence[Pair]) -> float:
     """The typical step of both sides, geometrically."""
-    import numpy as np
-
     base, other = (float(np.median(np.concatenate([pair[side].step_s for pair in pairs]))) for side in (0, 1))
     return math.sqrt(base * other)
 
 
-def _mean_cost(parts: "Sequence[NDArray[np.float64]]") -> float:
+def _mean_cost(parts: Sequence[NDArray[np.float64]]) -> float:
     """Mean over blocks of their mean step, rare pauses cut down."""
-    import numpy as np
-
     longest_s = usual_longest_s(np.concatenate(parts))
     return float(np.mean([np.minimum(part, longest_s).mean() for part in parts]))
 
 
-def usual_longest_s(step_s: "NDArray[np.float64]") -> float:
+def usual_longest_s(step_s: NDArray[np.float64]) -> float:
     """To which rare pauses are cut down: the longest step but for `PAUSES_SHARE` of them, and for one at least."""
-    import numpy as np
-
     return float(np.sort(step_s)[-1 - max(1, int(PAUSES_SHARE * len(step_s)))])
 
 
 def mean_step_s(run: Run) -> float:
     """Of all its steps, rare pauses cut down: one in some hundreds would be taken for a part of each."""
-    import numpy as np
-
     return _mean_cost([np.asarray(run.step_s, dtype=np.float64)])

@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.record import Number, Run, Verdict, as_float
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 # Below this nothing is said. TraceML asks as many steps before it calls a verdict sure; a window of 20 also is the
 # least in which the thirds and tenths that the contracts look at hold more than a step or two.
@@ -122,10 +121,8 @@ def is_finite(number: Number) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def loss_matrix(runs: Sequence[Run]) -> tuple[list[int], "NDArray[np.float64]"]:
+def loss_matrix(runs: Sequence[Run]) -> tuple[list[int], NDArray[np.float64]]:
     """Runs -> (steps at which all of them have a finite loss, losses as (run, step))."""
-    import numpy as np
-
     by_step = [_finite_losses(run) for run in runs]
     steps = sorted(set.intersection(*(set(losses) for losses in by_step))) if by_step else []
     return steps, np.array([[losses[step] for step in steps] for losses in by_step], dtype=float)

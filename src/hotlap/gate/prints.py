@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
 
+import numpy as np
+
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
 from hotlap.record import Run
 
@@ -77,7 +79,6 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
 
 def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where numbers differ from those of the baseline, over seeds, by more than chance and a hundredth."""
-    import numpy as np
     from scipy.special import stdtrit
 
     by_slot: dict[Slot, list[float]] = defaultdict(list)

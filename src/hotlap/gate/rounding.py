@@ -9,16 +9,14 @@ grow to the size of the loss, and with only two perturbed runs 7 in 150 were (5%
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.gate import prints
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Row = NDArray[np.float64]
+Row = NDArray[np.float64]
 
 # A nudge rounds each parameter once a step; another kernel rounds each of the ten or so operations of an update, and
 # sums in another order. While gaps are small they are proportional to their cause, so ten times the nudge's gap.
@@ -81,10 +79,8 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     )
 
 
-def _limit(base: "Row", known: "Row") -> "Row":
+def _limit(base: Row, known: Row) -> Row:
     """Step -> the gap that rounding explains. `known`: (run, step) gaps of runs that differ by rounding alone."""
-    import numpy as np
-
     num_steps = len(base)
     scale = _local_scale(base)
     small = SMALL * scale
@@ -98,14 +94,13 @@ def _limit(base: "Row", known: "Row") -> "Row":
     return np.asarray(np.maximum(bound, FLOOR_ULPS * _ulp(base) * scale))
 
 
-def _drift(base: "Row", known: "Row", gap: "Row") -> float | None:
+def _drift(base: Row, known: Row, gap: Row) -> float | None:
     """Mean gap of the late window, if it is further from the baseline runs than chance among them explains.
 
     Two windows (middle and last third); in each, the baseline runs are a sample that one more baseline run would
     be drawn from. The windows of one run are taken to move together, so the second adds to what is known of the spread
     but nothing to the weight.
     """
-    import numpy as np
     from scipy.special import stdtrit
 
     if len(known) < 2:
@@ -123,21 +118,17 @@ def _drift(base: "Row", known: "Row", gap: "Row") -> float | None:
     return means[-1] if abs(float(np.mean(scores))) > limit else None
 
 
-def _local_scale(base: "Row") -> "Row":
+def _local_scale(base: Row) -> Row:
     """Size of the loss around each step: a loss that happens to be near 0 carries the rounding of its neighbours."""
-    import numpy as np
-
     size = np.abs(base)
     return np.array([size[max(0, t - 10) : t + 11].max() for t in range(len(size))])
 
 
-def _ulp(base: "Row") -> float:
+def _ulp(base: Row) -> float:
     """Relative spacing of the type that the losses were computed in: bfloat16 or float16 if all fit, else float32.
 
     float64 losses are held to float32 as well: a gap of 1e-5 of the loss harms nobody.
     """
-    import numpy as np
-
     # Positions 8 to 23 of a float32's mantissa are empty in a bfloat16, 11 to 23 in a float16.
     single = base.astype(np.float32)
     bits = single.view(np.uint32)

@@ -3,16 +3,14 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.gate.evidence import Pair, Ruling, harmed
 from hotlap.record import Number, Update, as_float
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Table = NDArray[np.float64]
+Table = NDArray[np.float64]
 
 # The runs are cut into so many parts where a difference may come late, or go by.
 NUM_PARTS = 6
@@ -82,9 +80,8 @@ class Sides:
         return None
 
 
-def _ruling(trait: Trait, table: "Table", references: Sequence["Table"], *, num_tests: int = 1) -> Ruling | None:
+def _ruling(trait: Trait, table: Table, references: Sequence[Table], *, num_tests: int = 1) -> Ruling | None:
     """HARMED by the parameter whose mean is furthest beyond chance and beyond all baseline runs."""
-    import numpy as np
     from scipy.special import stdtrit
 
     num_records, num_parameters = table.shape
@@ -103,27 +100,21 @@ def _ruling(trait: Trait, table: "Table", references: Sequence["Table"], *, num_
     return harmed(trait.say(p, float(means[p])), by_chance=True) if stands_out else None
 
 
-def _means(table: "Table", trait: Trait) -> "Table":
+def _means(table: Table, trait: Trait) -> Table:
     """Mean of each column; one-sided: what is below 0 is none."""
-    import numpy as np
-
     means = table.mean(axis=0) if len(table) else np.zeros(table.shape[1])
     return np.maximum(means, 0.0) if trait.one_sided else means
 
 
-def _scores(table: "Table", trait: Trait, *, limit: float) -> "Table":
+def _scores(table: Table, trait: Trait, *, limit: float) -> Table:
     """Means in units of their error; the error is never taken smaller than lets the floor pass."""
-    import numpy as np
-
     error = table.std(axis=0, ddof=1) / np.sqrt(len(table))
     return np.asarray(np.abs(_means(table, trait)) / np.hypot(error, trait.floor / limit))
 
 
-def _table(pairs: Sequence[Pair], trait: Trait, *, part: slice = slice(None)) -> "Table":
+def _table(pairs: Sequence[Pair], trait: Trait, *, part: slice = slice(None)) -> Table:
     """(record, parameter) of the trait at each step at which both sides recorded the updates; what is not known is the
     mean of what is, or 0."""
-    import numpy as np
-
     common = [list(common_updates(pair))[part] for pair in pairs]
     both = [(mine, other) for records in common for mine, other in records if len(mine.norms) == len(other.norms)]
     rows = [trait.measure(mine, other) for mine, other in both]

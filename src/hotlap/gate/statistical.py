@@ -12,16 +12,14 @@ added after a first version missed more of these; the seeds were new then, the h
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.gate import prints
 from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Losses = NDArray[np.float64]
+Losses = NDArray[np.float64]
 
 # With two seeds the 90% interval of a mean reaches 4.5 standard deviations to each side: nothing fits a margin then.
 MIN_SEEDS = 3
@@ -118,7 +116,7 @@ def judge(pairs: Sequence[Pair]) -> Ruling:
     return unharmed(f"Equal within the spread over seeds ({how}): {told}.{flat}")
 
 
-def _gap(name: str, base: "Losses", lever: "Losses", *, fall: float) -> Gap:
+def _gap(name: str, base: Losses, lever: Losses, *, fall: float) -> Gap:
     """Summaries of the runs on both sides, seed by seed -> their difference and the margin for it."""
     spread = float(base.std(ddof=1))
     difference = lever - base
@@ -133,7 +131,7 @@ def _gap(name: str, base: "Losses", lever: "Losses", *, fall: float) -> Gap:
     )
 
 
-def _fall(base: "Losses") -> float:
+def _fall(base: Losses) -> float:
     """How far the loss falls from the first tenth of the window to its last third; 0 if not beyond its noise."""
     num_steps = base.shape[1]
     first, last = base[:, : max(2, num_steps // 10)], base[:, -(num_steps // 3) :]

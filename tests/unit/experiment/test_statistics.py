@@ -229,8 +229,9 @@ def test_a_one_time_cost_pays_back_at_a_step_or_never() -> None:
     assert break_even_step(3.0, math.nan, 0.004) is None
 
 
-def test_importing_it_costs_no_numerics() -> None:
-    code = "import sys, hotlap.experiment, hotlap.gate; print({'numpy', 'scipy', 'torch'} & set(sys.modules))"
+def test_importing_it_loads_no_scipy() -> None:
+    """Half a second, that a command which compares nothing need not wait."""
+    code = "import sys, hotlap.experiment, hotlap.gate; print({'scipy', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
