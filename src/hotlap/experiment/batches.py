@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.experiment.statistics import quantile
 from hotlap.experiment.table import usual_longest_s
 from hotlap.record import Interval
 
@@ -51,8 +52,6 @@ def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interv
 
     The interval covers what varies within the run.
     """
-    from scipy.special import stdtrit
-
     num_batches = _num_batches(len(step_s))
     if num_batches < 2 or len(saved_s) != len(step_s):
         return None
@@ -66,7 +65,7 @@ def speedup_without(step_s: Sequence[float], saved_s: Sequence[float]) -> Interv
         float(part.sum() / whole.sum())
         for part, whole in zip(np.array_split(saved, num_batches), np.array_split(steps, num_batches), strict=True)
     ]
-    reach = float(stdtrit(num_batches - 1, 0.975)) * float(np.std(shares, ddof=1)) / math.sqrt(num_batches)
+    reach = quantile(num_batches - 1, 0.975) * float(np.std(shares, ddof=1)) / math.sqrt(num_batches)
     share = 1 - left / total
     low, high = max(0.0, share - reach), min(1 - _LEAST_LEFT, share + reach)
     return Interval(low=1 / (1 - low), mid=1 / (1 - share), high=1 / (1 - high))
@@ -78,15 +77,13 @@ def ratio(base: Level, other: Level, *, between: tuple[float, int] | None = None
     `between`: variance of the log-ratio of one run and the next, which no single run can show, and its degrees of
     freedom; None where it is not known, and the interval then covers what varies within the two runs only.
     """
-    from scipy.special import stdtrit
-
     parts = [(base.log_error**2, base.freedom), (other.log_error**2, other.freedom)]
     if between is not None:
         parts.append(between)
     variance = sum(part for part, _ in parts)
     fourth = sum(part**2 / max(freedom, 1) for part, freedom in parts)
     freedom = variance**2 / fourth if fourth > 0 else math.inf
-    reach = float(stdtrit(min(max(freedom, 1.0), 1e6), 0.975)) * math.sqrt(variance)
+    reach = quantile(min(max(freedom, 1.0), 1e6), 0.975) * math.sqrt(variance)
     center = math.log(other.mean_s / base.mean_s)
     low, mid, high = (math.exp(min(max(x, -700.0), 700.0)) for x in (center - reach, center, center + reach))
     return Interval(low=low, mid=mid, high=high)
@@ -94,14 +91,12 @@ def ratio(base: Level, other: Level, *, between: tuple[float, int] | None = None
 
 def difference(base_s: Sequence[float], other_s: Sequence[float]) -> Interval | None:
     """Mean of `other_s` less mean of `base_s`, with its 95% interval within the two runs; None with too few steps."""
-    from scipy.special import stdtrit
-
     if min(_num_batches(len(values)) for values in (base_s, other_s)) < 2:
         return None
     base, other = (_mean(np.asarray(values, dtype=np.float64)) for values in (base_s, other_s))
     center, error = other[0] - base[0], math.hypot(base[1], other[1])
     # No fewer degrees of freedom than the smaller run has: less sharp than Welch, and never too narrow.
-    reach = float(stdtrit(min(base[2], other[2]), 0.975)) * error
+    reach = quantile(min(base[2], other[2]), 0.975) * error
     return Interval(low=center - reach, mid=center, high=center + reach)
 
 

@@ -51,6 +51,13 @@ class Progress(StrEnum):
     """Not clear, and no more processes are planned, or those that are would hardly make it so."""
 
 
+def quantile(freedom: float, probability: float) -> float:
+    """Of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
+
+
 def pool(groups: Iterable[Sequence[float]]) -> Pool | None:
     """Log-ratios of several comparisons -> the variance within them; None where none has two."""
     squares, freedom = 0.0, 0
@@ -102,11 +109,9 @@ def smallest_gain(log_ratios: Sequence[float], *, num_processes: int) -> float:
     """
     if not log_ratios or num_processes < 1:
         raise ValueError("the smallest gain needs an A/A ratio, and a process to show it")
-    from scipy.special import stdtrit
-
     freedom = len(log_ratios) + num_processes - 1
     sd = max(LEAST_SD, math.sqrt(math.fsum(x * x for x in log_ratios) / len(log_ratios)))
-    reach = float(stdtrit(freedom, 0.975)) + float(stdtrit(freedom, 0.8))
+    reach = quantile(freedom, 0.975) + quantile(freedom, 0.8)
     return math.exp(min(reach * sd / math.sqrt(num_processes), 700.0))
 
 
@@ -162,12 +167,10 @@ def _margin(log_ratios: Sequence[float], pooled_variance: Pool | None, looks: in
     A trial whose true gain is below this even at best would more likely than not come to nothing: the time is better
     spent on others.
     """
-    from scipy.special import stdtrit
-
     variance, freedom = _variance(log_ratios, pooled_variance)
     freedom += looks - len(log_ratios)
     sd = max(LEAST_SD, math.sqrt(variance))
-    return float(stdtrit(freedom, 1 - _spend(looks, looks, false_gain))) * sd / math.sqrt(looks)
+    return quantile(freedom, 1 - _spend(looks, looks, false_gain)) * sd / math.sqrt(looks)
 
 
 def fewest_for_a_gain(pooled_variance: Pool | None) -> int:
@@ -185,14 +188,12 @@ def _bounds(
     log_ratios: Sequence[float], pooled_variance: Pool | None, *, tail: float
 ) -> tuple[float, float, float] | None:
     """(low, mean, high) of the mean log-ratio, each bound missed with probability `tail`."""
-    from scipy.special import stdtrit
-
     n = len(log_ratios)
     variance, freedom = _variance(log_ratios, pooled_variance)
     if n == 0 or freedom == 0:
         return None
     mean = math.fsum(log_ratios) / n
-    half = float(stdtrit(freedom, 1 - tail)) * max(LEAST_SD, math.sqrt(variance)) / math.sqrt(n)
+    half = quantile(freedom, 1 - tail) * max(LEAST_SD, math.sqrt(variance)) / math.sqrt(n)
     return mean - half, mean, mean + half
 
 

@@ -115,6 +115,13 @@ def other_than(pairs: Sequence[Pair], baseline: Sequence[Run], differing: Differ
     return next((harmed(why) for key, why in found if key not in own), None)
 
 
+def quantile(freedom: int, probability: float) -> float:
+    """Of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
+
+
 def is_finite(number: Number) -> bool:
     """True for a loss that was seen and is a number."""
     value = as_float(number)

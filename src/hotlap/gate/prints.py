@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
+from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed, quantile
 from hotlap.record import Run
 
 Slot = tuple[str, int]
@@ -79,8 +79,6 @@ def beyond_rounding(evidence: Evidence, pairs: Sequence[Pair], *, equal: bool) -
 
 def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
     """HARMED where numbers differ from those of the baseline, over seeds, by more than chance and a hundredth."""
-    from scipy.special import stdtrit
-
     by_slot: dict[Slot, list[float]] = defaultdict(list)
     floors: dict[Slot, float] = {}
     for pair in pairs:
@@ -91,7 +89,7 @@ def beyond_seeds(pairs: Sequence[Pair]) -> Ruling | None:
     enough = {slot: np.array(found) for slot, found in by_slot.items() if len(found) >= MIN_SEEDS}
     for slot, gaps in enough.items():
         error = gaps.std(ddof=1) / math.sqrt(len(gaps))
-        half = float(stdtrit(len(gaps) - 1, 1 - FALSE_ALARM / (2 * len(enough)))) * error
+        half = quantile(len(gaps) - 1, 1 - FALSE_ALARM / (2 * len(enough))) * error
         if not abs(gaps.mean()) - half <= floors[slot]:
             return harmed(
                 f"What the script prints is {gaps.mean():+.1%} +- {half:.1%} from the baseline{_in(slot)}.",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
-from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
 
 Row = NDArray[np.float64]
 
@@ -101,8 +101,6 @@ def _drift(base: Row, known: Row, gap: Row) -> float | None:
     be drawn from. The windows of one run are taken to move together, so the second adds to what is known of the spread
     but nothing to the weight.
     """
-    from scipy.special import stdtrit
-
     if len(known) < 2:
         return None
     windows = np.array_split(np.arange(len(base)), 3)[1:]
@@ -114,7 +112,7 @@ def _drift(base: Row, known: Row, gap: Row) -> float | None:
         mean = float(gap[window].mean() - sample.mean())
         means.append(mean)
         scores.append(mean / max(error, small))
-    limit = float(stdtrit(len(known) * len(windows), 1 - DRIFT_TAIL))
+    limit = quantile(len(known) * len(windows), 1 - DRIFT_TAIL)
     return means[-1] if abs(float(np.mean(scores))) > limit else None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.gate.evidence import Pair, Ruling, harmed
+from hotlap.gate.evidence import Pair, Ruling, harmed, quantile
 from hotlap.record import Number, Update, as_float
 
 Table = NDArray[np.float64]
@@ -82,8 +82,6 @@ class Sides:
 
 def _ruling(trait: Trait, table: Table, references: Sequence[Table], *, num_tests: int = 1) -> Ruling | None:
     """HARMED by the parameter whose mean is furthest beyond chance and beyond all baseline runs."""
-    from scipy.special import stdtrit
-
     num_records, num_parameters = table.shape
     means = _means(table, trait)
     if num_records < MIN_RECORDS:
@@ -91,7 +89,7 @@ def _ruling(trait: Trait, table: Table, references: Sequence[Table], *, num_test
         stands_out = bool(abs(means[p]) > GROSS)
     else:
         num_tests *= num_parameters * (1 if trait.one_sided else 2)
-        limit = float(stdtrit(num_records - 1, 1 - FALSE_ALARM / num_tests))
+        limit = quantile(num_records - 1, 1 - FALSE_ALARM / num_tests)
         scores = _scores(table, trait, limit=limit)
         known = [one for one in references if len(one) >= MIN_RECORDS]
         usual = max((float(_scores(one, trait, limit=limit).max()) for one in known), default=0.0)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.gate import prints
-from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, undecided, unharmed
+from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
 
 Losses = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Gap:
 
     def is_equal(self) -> bool:
         """The interval lies within the margin."""
-        reach = abs(self.mean) + _quantile(self.num_seeds - 1, EQUAL_TAIL) * self.error
+        reach = abs(self.mean) + quantile(self.num_seeds - 1, 1 - EQUAL_TAIL) * self.error
         return reach < self.progress or self._within_spread(reach)
 
     def _within_spread(self, reach: float) -> bool:
@@ -74,11 +74,11 @@ class Gap:
 
     def is_harm(self) -> bool:
         """The interval lies beyond what is a trifle."""
-        return abs(self.mean) - _quantile(self.num_seeds - 1, HARM_TAIL) * self.error > self.trifle
+        return abs(self.mean) - quantile(self.num_seeds - 1, 1 - HARM_TAIL) * self.error > self.trifle
 
     def text(self) -> str:
         """The numbers, as a part of a sentence."""
-        half = _quantile(self.num_seeds - 1, EQUAL_TAIL) * self.error
+        half = quantile(self.num_seeds - 1, 1 - EQUAL_TAIL) * self.error
         return f"{self.name} {self.mean:+.2g} +- {half:.2g} (allowed: {self.margin:.2g})"
 
 
@@ -147,9 +147,3 @@ def _same_batches(pairs: Sequence[Pair]) -> bool:
         if mine is None or other is None or any(mine[i] != other[j] or mine[i] is None for _, i, j in pair.steps()):
             return False
     return bool(pairs)
-
-
-def _quantile(freedom: int, tail: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - tail))

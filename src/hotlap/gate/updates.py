@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
-from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed
+from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed, quantile
 from hotlap.gate.standing_out import Measure, Sides, Trait, common_updates, log_ratios
 from hotlap.record import Number, Run, Update, as_float
 
@@ -283,11 +283,9 @@ def _by_parameter(
 
 def _upper(values: Sequence[float]) -> float:
     """Of the mean, with 97.5%; of one value it is that value."""
-    from scipy.special import stdtrit
-
     if len(values) < 2:
         return values[0]
-    return fmean(values) + float(stdtrit(len(values) - 1, 0.975)) * stdev(values) / math.sqrt(len(values))
+    return fmean(values) + quantile(len(values) - 1, 0.975) * stdev(values) / math.sqrt(len(values))
 
 
 def _still_buffers(pairs: Sequence[Pair]) -> Ruling | None:
