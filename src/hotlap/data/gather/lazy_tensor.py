@@ -25,8 +25,8 @@ _PIN: Any = torch._C.TensorBase.pin_memory
 class Transfer(Protocol):
     """How a tensor comes to be on another device."""
 
-    def arrive(self, device: torch.device, *, non_blocking: bool) -> torch.Tensor | None:
-        """The tensor over there; None if it is to be made here and moved as any."""
+    def arrive(self, device: torch.device, *, non_blocking: bool) -> torch.Tensor:
+        """The tensor over there."""
 
     def looked_at(self) -> None:
         """The script used the tensor here."""
@@ -64,9 +64,10 @@ class LazyTensor(torch.Tensor):
                 return func(*args, **kwargs)
             first = args[0] if args else None
             if type(first) is LazyTensor and first.made is None and func in (_TO, _CUDA):
-                arrived = _arrived(first, func, args[1:], kwargs)
-                if arrived is not None:
-                    return arrived
+                device = _target_of(func, args[1:], kwargs)
+                if device is not None:
+                    waits_not = bool(kwargs.get("non_blocking", args[2] if len(args) == 3 else False))
+                    return first.way.arrive(device, non_blocking=waits_not)
             if type(first) is LazyTensor and first.made is None and func is _PIN:
                 return _pinned(first)
             return func(*tree_map(_number, args), **tree_map(_number, kwargs))
@@ -92,14 +93,6 @@ def lazy_tensor(
     promised = cast(LazyTensor, wrapper(LazyTensor, shape, strides=strides, dtype=dtype, device="cpu"))
     promised.way, promised.make, promised.made = way, make, None
     return promised
-
-
-def _arrived(tensor: LazyTensor, func: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    device = _target_of(func, rest, kwargs)
-    if device is None:
-        return None
-    waits_not = bool(kwargs.get("non_blocking", rest[1] if len(rest) == 2 else False))
-    return tensor.way.arrive(device, non_blocking=waits_not)
 
 
 def _target_of(func: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:

@@ -5,7 +5,6 @@ are taken from the copy over there: what travels is indices, of a whole epoch at
 any other use it is the batch that `cached` would have gathered here.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,25 +28,8 @@ NUM_MOVES_FIRST = 20
 SHARE_OF_FREE = 0.5
 
 
-class DeviceMemory(ABC):
-    """Room on one device."""
-
-    @abstractmethod
-    def is_at(self, device: torch.device) -> bool:
-        """True if that is the device."""
-
-    @abstractmethod
-    def free_bytes(self) -> int:
-        """What nobody uses now."""
-
-    @abstractmethod
-    def bring(self, tensor: torch.Tensor) -> torch.Tensor:
-        """CPU -> device; done when it returns, for all streams."""
-
-
-@final
-class CudaMemory(DeviceMemory):
-    """On a CUDA device."""
+class CudaMemory:
+    """Room on one CUDA device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = _with_index(device)
@@ -62,7 +44,7 @@ class CudaMemory(DeviceMemory):
         return free
 
     def bring(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A plain copy."""
+        """CPU -> device; done when it returns, for all streams."""
         there = tensor.to(self._device)
         torch.cuda.synchronize(self._device)
         return there
@@ -73,7 +55,7 @@ def _with_index(device: torch.device) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
 
 
-def memory_at(device: torch.device) -> DeviceMemory | None:
+def memory_at(device: torch.device) -> CudaMemory | None:
     """Room there, or None: this is for CUDA devices."""
     return CudaMemory(device) if device.type == "cuda" and torch.cuda.is_available() else None
 
@@ -82,10 +64,10 @@ def memory_at(device: torch.device) -> DeviceMemory | None:
 class DeviceStore:
     """The columns of one store on the device that the script trains on."""
 
-    def __init__(self, notes: Notes, find: Callable[[torch.device], DeviceMemory | None]) -> None:
+    def __init__(self, notes: Notes, find: Callable[[torch.device], CudaMemory | None]) -> None:
         self._notes = notes
         self._find = find
-        self._room: DeviceMemory | None = None
+        self._room: CudaMemory | None = None
         self._columns: dict[int, torch.Tensor] = {}
         self._order: torch.Tensor | None = None
         self._order_there: torch.Tensor | None = None
@@ -150,7 +132,7 @@ class DeviceStore:
                 self._fill(store.columns, self._room)
         return self.full
 
-    def _fill(self, columns: Sequence[Column], room: DeviceMemory) -> None:
+    def _fill(self, columns: Sequence[Column], room: CudaMemory) -> None:
         kept = {id(column): rows for column in columns if (rows := column.kept_rows(1)[0]) is not None}
         wanted = sum(rows.nbytes for rows in kept.values())
         free = int(SHARE_OF_FREE * room.free_bytes())
@@ -192,7 +174,7 @@ class _Rows:
     index: torch.Tensor
     permute: tuple[int, ...]
 
-    def arrive(self, device: torch.device, *, non_blocking: bool) -> torch.Tensor | None:
+    def arrive(self, device: torch.device, *, non_blocking: bool) -> torch.Tensor:
         """The rows over there; before any are, and where there is no room, those gathered here."""
         rows = self.device_store.rows(self.store, self.column, self.index, device)
         if rows is None:
@@ -210,7 +192,7 @@ class _Rows:
 class DeviceStores:
     """Of the stores of one data set: when it is filled again, its items are put on the device again."""
 
-    def __init__(self, find: Callable[[torch.device], DeviceMemory | None] = memory_at) -> None:
+    def __init__(self, find: Callable[[torch.device], CudaMemory | None] = memory_at) -> None:
         self.notes = Notes()
         self._find = find
         self._of: WeakKeyDictionary[Any, DeviceStore] = WeakKeyDictionary()

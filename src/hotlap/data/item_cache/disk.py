@@ -17,7 +17,7 @@ from typing import final
 
 from hotlap.data.checks.checksums import of_bytes
 from hotlap.data.item_cache.folder import SHARE_OF_DISK
-from hotlap.data.item_cache.shared_block import SharedBlock
+from hotlap.data.item_cache.shared_memory import SharedBlock
 from hotlap.folders import lies_in_memory
 
 _DIGEST_BYTES = 20

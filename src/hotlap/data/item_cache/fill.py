@@ -21,7 +21,7 @@ from hotlap.data.item_cache.fill_pool import FillPool
 from hotlap.data.item_cache.folder import default_folder
 from hotlap.data.item_cache.memory import limit_bytes, usable_cores
 from hotlap.data.item_cache.placement import OpenStore, close_with, open_store, record_store, take
-from hotlap.data.item_cache.progress import Progress
+from hotlap.data.item_cache.shared_memory import Progress
 from hotlap.data.item_cache.store import RecordStore, Store, Varies
 from hotlap.data.loader.fetch import fetches_whole_batches, is_index_tensor
 

@@ -17,7 +17,7 @@ from hotlap.data.checks.inputs import Inputs
 from hotlap.data.checks.rechecks import Rechecks
 from hotlap.data.item_cache.engine import NUM_WARM_CHECKS, ItemCache
 from hotlap.data.item_cache.fill import spread
-from hotlap.data.item_cache.progress import Progress
+from hotlap.data.item_cache.shared_memory import Progress
 from hotlap.data.loader.workers import Role
 
 # So many kept items are computed again in a copy of this process.

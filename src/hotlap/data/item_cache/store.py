@@ -12,7 +12,7 @@ from hotlap.data.item.compare import Unsupported, same
 from hotlap.data.item.trees import Structure, flatten, flatten_batch, unflatten
 from hotlap.data.item_cache.columns import Allocate, Column, column_for, same_batch
 from hotlap.data.item_cache.records import SharedRecords
-from hotlap.data.item_cache.shared_block import shared_tensor, whole_pages
+from hotlap.data.item_cache.shared_memory import shared_tensor, whole_pages
 from hotlap.units import size
 
 

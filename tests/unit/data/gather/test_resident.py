@@ -10,12 +10,12 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from hotlap import at_work
 from hotlap.data import batched, cached, resident
 from hotlap.data.gather.lazy_tensor import MOST_LOOKS, LazyTensor
-from hotlap.data.gather.resident import NUM_MOVES_FIRST, CudaMemory, DeviceMemory, DeviceStore, DeviceStores
+from hotlap.data.gather.resident import NUM_MOVES_FIRST, CudaMemory, DeviceStore, DeviceStores
 from hotlap.errors import UserError
 from tests.unit.data.sets import Pictures, assert_same_epochs, epochs, seed
 
 
-class Here(DeviceMemory):
+class Here(CudaMemory):
     """This very device, whose numbers can be looked at here."""
 
     free = 1 << 30
@@ -34,7 +34,7 @@ class Here(DeviceMemory):
         return tensor.clone()
 
 
-def there(dataset: Any, room: DeviceMemory | None = None) -> tuple[Any, DeviceMemory]:
+def there(dataset: Any, room: CudaMemory | None = None) -> tuple[Any, CudaMemory]:
     """(the data set, on this device; where it lies)."""
     room = room or Here()
     kept: Any = resident(dataset)

@@ -2,7 +2,7 @@
 
 import os
 
-from hotlap.data.item_cache.progress import Progress
+from hotlap.data.item_cache.shared_memory import Progress
 
 
 def in_a_fork(progress: Progress) -> None:
