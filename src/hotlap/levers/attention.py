@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hotlap.levers.attention_parts import attribute_of, class_of, factors, is_self, text
+from hotlap.levers.attention_parts import attribute_of, factors, is_self, text
 from hotlap.levers.attention_reader import SIMPLE, Other, Reader
 from hotlap.source import Script
 
@@ -44,7 +44,7 @@ def unused_weights(script: Script) -> list[ast.Call]:
     for made in script.calls("torch.nn.MultiheadAttention"):
         name = attribute_of(script, made)
         for call in script.methods(name or ""):
-            same_class = class_of(script, call) is class_of(script, made)
+            same_class = script.class_of(call) is script.class_of(made)
             if same_class and is_self(call.func) and _leaves_weights(script, call):
                 found.append(call)
     return found

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Callable
 
-from hotlap.levers.attention_parts import class_of, is_self, number
+from hotlap.levers.attention_parts import is_self, number
 from hotlap.source import Script
 
 Made = Callable[[str], ast.expr | None]
@@ -94,12 +94,12 @@ def _keeps_square(where: ast.expr) -> bool:
 
 def _buffer(script: Script, node: ast.Attribute) -> ast.expr | None:
     """What `self.register_buffer("name", ...)` was given, in the same class and once."""
-    own = class_of(script, node)
+    own = script.class_of(node)
     given = [
         call.args[1]
         for call in script.methods("register_buffer")
         if len(call.args) >= 2 and isinstance(call.args[0], ast.Constant) and call.args[0].value == node.attr
-        and class_of(script, call) is own
+        and script.class_of(call) is own
     ]  # fmt: skip
     stored = own is not None and any(
         isinstance(other, ast.Attribute) and other.attr == node.attr and isinstance(other.ctx, ast.Store)

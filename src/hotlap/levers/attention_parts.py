@@ -126,11 +126,6 @@ def _changes(node: ast.AST) -> bool:
     return False
 
 
-def class_of(script: Script, node: ast.AST) -> ast.ClassDef | None:
-    """The class that it is written in."""
-    return next((outer for outer in script.around(node) if isinstance(outer, ast.ClassDef)), None)
-
-
 def attribute_of(script: Script, call: ast.Call) -> str | None:
     """`self.drop = nn.Dropout(0.1)` -> "drop"."""
     outer = next(iter(script.around(call)), None)

@@ -8,7 +8,6 @@ from hotlap.levers.attention_causal import hides_later
 from hotlap.levers.attention_parts import (
     attribute_of,
     cast,
-    class_of,
     enclosed,
     factors,
     is_aside,
@@ -255,7 +254,7 @@ class Reader:
 
     def _made(self, layer: ast.expr, kind: str) -> ast.Call | None:
         """Where the class makes an attribute of `self` as this kind of layer, if that is all it ever is."""
-        own = class_of(self.script, layer)
+        own = self.script.class_of(layer)
         if own is None or not isinstance(layer, ast.Attribute) or not is_self(layer):
             return None
         stores = [
@@ -264,7 +263,7 @@ class Reader:
             if isinstance(node, ast.Attribute) and node.attr == layer.attr and isinstance(node.ctx, ast.Store)
         ]
         made = [call for call in self.script.calls(kind) if attribute_of(self.script, call) == layer.attr]
-        made = [call for call in made if class_of(self.script, call) is own]
+        made = [call for call in made if self.script.class_of(call) is own]
         return made[0] if len(stores) == len(made) == 1 else None
 
     def _scaled(self, node: ast.BinOp) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
-from hotlap.levers.autocasting import Autocast, model_calls
+from hotlap.levers.autocasting import autocast_edits, model_calls
 from hotlap.levers.cards import is_before_ampere
 from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope
 from hotlap.record import Machine, Phase, Run
@@ -12,8 +12,6 @@ from hotlap.source import Edit
 
 # Without one of these a CPU emulates bfloat16 by conversions, and every measurement so far was slower than float32.
 _CPU_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
-
-_AUTOCAST = Autocast("bf16-autocast", "bfloat16")
 
 
 @final
@@ -52,12 +50,35 @@ class Bf16Autocast(Lever):
         return None
 
     def install(self, patch: Patch) -> None:
-        """From the next forward pass on."""
-        _AUTOCAST.install(patch)
+        """CHILD: outermost calls of modules with parameters, while gradients are on."""
+        import torch
+        from torch.utils import _pytree
+
+        call = torch.nn.Module.__call__
+        inside = [False]
+
+        def widened(value: Any) -> Any:
+            return value.float() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it becomes that method
+            if inside[0] or torch.compiler.is_compiling() or not torch.is_grad_enabled():
+                return call(self, *args, **kwargs)
+            parameter = next(self.parameters(), None)
+            if parameter is None:
+                return call(self, *args, **kwargs)
+            inside[0] = True
+            try:
+                with torch.autocast(parameter.device.type, dtype=torch.bfloat16):
+                    result = call(self, *args, **kwargs)
+            finally:
+                inside[0] = False
+            return widened(result) if isinstance(result, torch.Tensor) else _pytree.tree_map(widened, result)
+
+        patch.set(torch.nn.Module, "__call__", __call__)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the statement that calls the model, or the word of the framework that does."""
-        return _AUTOCAST.edits(run)
+        return autocast_edits(run, self.name, "bfloat16")
 
 
 def _lacks_it(run: Run, machine: Machine) -> str | None:

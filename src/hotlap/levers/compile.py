@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, final
 
-from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
+from hotlap.levers.compiling import cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import PASSES, Lever, Monitor, Numerics, behind_imports
+from hotlap.levers.lever import PASSES, Lever, Numerics, behind_imports
 from hotlap.levers.models import NO_NAME
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
@@ -51,6 +51,7 @@ class Compile(Lever):
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
     shortens: ClassVar[Sequence[Phase]] = PASSES
     no_line: ClassVar[str] = NO_NAME
+    compiles: ClassVar[bool] = True
 
     mode: Mode = "default"
     dynamic: bool = False
@@ -75,10 +76,6 @@ class Compile(Lever):
         if shapes is not None and shapes.num_shapes > _MOST_SHAPES and 2 * shapes.num_new_late > shapes.num_shapes:
             return f"The model was given {shapes.num_shapes} different shapes, and new ones keep coming."
         return cannot_compile(run)
-
-    def monitor(self) -> Monitor:
-        """Compiling is timed as the one-time cost that it is."""
-        return Compilation()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the arguments of Hugging Face's Trainer."""

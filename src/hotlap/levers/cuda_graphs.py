@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cards import why_not_cuda
-from hotlap.levers.compiling import Compilation, cannot_compile, compile_edits
+from hotlap.levers.compiling import cannot_compile, compile_edits
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import PASSES, Lever, Monitor, Numerics
+from hotlap.levers.lever import PASSES, Lever, Numerics
 from hotlap.levers.models import NO_NAME
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
@@ -34,6 +34,7 @@ class CudaGraphs(Lever):
     numerics: ClassVar[Numerics] = Numerics.ROUNDING
     shortens: ClassVar[Sequence[Phase]] = PASSES  # what the host spends on them; waiting for the device stays
     no_line: ClassVar[str] = NO_NAME
+    compiles: ClassVar[bool] = True
 
     def refuses(self, run: Run, machine: Machine) -> str | None:
         """Where the model runs, what is on already, shapes, and whether it can be written."""
@@ -47,10 +48,6 @@ class CudaGraphs(Lever):
         if run.shapes.num_shapes > _MOST_SHAPES:
             return f"The model was given {run.shapes.num_shapes} different shapes, and each would be recorded anew."
         return cannot_compile(run)
-
-    def monitor(self) -> Monitor:
-        """Recording is timed as the one-time cost that it is."""
-        return Compilation()
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """A statement in front of each optimizer, or the argument of Hugging Face's Trainer."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever
 from hotlap.record import CallSite, Machine, Phase, Run, Scalar
-from hotlap.source import AddArgument, Edit, Script, scripts
+from hotlap.source import AddArgument, Edit, Script, is_name, scripts
 
 _WRAPPER = "torch.nn.parallel.DistributedDataParallel"
 _WRAPPERS = (_WRAPPER, "torch.nn.parallel.distributed.DistributedDataParallel")
@@ -82,7 +82,7 @@ def passes(run: Run) -> list[Pass]:
     """
     known = [(script, site) for site in forward_sites(run) for script in scripts(run)]
     found = [(script, script.at(site), site) for script, site in known]
-    return [Pass(run, script, call, site) for script, call, site in found if call is not None and _is_name(call.func)]
+    return [Pass(run, script, call, site) for script, call, site in found if call is not None and is_name(call.func)]
 
 
 def forward_sites(run: Run) -> list[CallSite]:
@@ -109,9 +109,3 @@ def named(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.keyword) and node.arg is not None:
         yield node.arg
-
-
-def _is_name(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)

@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.loaders import (
-    MIN_SHARE,
-    DataWrapper,
-    saves_at_most_s,
-)
+from hotlap.levers.loaders import MIN_SHARE, DataWrapper, saves_at_most_s
 from hotlap.record import Ceiling, LoaderFacts, Machine, Phase, Run
 from hotlap.units import percent
 

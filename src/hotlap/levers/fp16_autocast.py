@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from hotlap.levers.autocasting import Autocast, model_calls
+from hotlap.levers.autocasting import autocast_edits, model_calls
 from hotlap.levers.cards import has_float16_alone, is_before_ampere
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import PASSES, Lever, Numerics
 from hotlap.levers.loss_scaling import already_scales, other_gradients, scaling_edits
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit, scripts
-
-_AUTOCAST = Autocast("fp16-autocast", "float16")
 
 
 @final
@@ -48,13 +46,13 @@ class Fp16Autocast(Lever):
     def edits(self, run: Run) -> Sequence[Edit]:
         """A `with` around the call of the model, a scaler, and what goes through it; or the word of the framework that
         does all of it."""
-        calls = _AUTOCAST.edits(run)
+        calls = autocast_edits(run, self.name, "float16")
         scaling = () if _words(run) else scaling_edits(run)
         return (*calls, *scaling) if calls and (scaling or _words(run)) else ()
 
 
 def _words(run: Run) -> bool:
-    return bool(in_their_words(run, _AUTOCAST.lever))
+    return bool(in_their_words(run, Fp16Autocast.name))
 
 
 def _source(run: Run) -> str | None:

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from functools import partial
+from typing import Any, ClassVar, final
 
 from hotlap.levers.frameworks import in_their_words
 from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.levers.torch_setting import OptimizerSetting
 from hotlap.record import Machine, OptimizerFacts, Phase, Run
-from hotlap.source import Edit
-
-_FUSED = OptimizerSetting("fused", instead_of=("foreach",))
+from hotlap.source import AddArgument, Edit
 
 
 @final
@@ -49,12 +47,18 @@ class FusedOptimizer(Lever):
 
     def install(self, patch: Patch) -> None:
         """Switches the groups of each optimizer, those made later included."""
-        _FUSED.install(patch)
+        patch.on_optimizer.append(lambda optimizer: _turn_on(optimizer, patch))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """`fused=True` at each construction; the name of the fused AdamW where a framework makes it."""
         wanted = [optimizer for optimizer in run.optimizers if _can_be_fused(optimizer)]
-        edits = _FUSED.edits(run, {optimizer.id for optimizer in wanted})
+        ids = {optimizer.id for optimizer in wanted}
+        edits = tuple(
+            AddArgument(site=site, keyword="fused", value="True")
+            for site in run.call_sites
+            # A function that makes an optimizer may not take it.
+            if site.detail.get("optimizer") in ids and not site.detail.get("through")
+        )
         if edits or not any(optimizer.name == "torch.optim.AdamW" for optimizer in wanted):
             return edits
         return in_their_words(run, self.name) or ()
@@ -62,3 +66,23 @@ class FusedOptimizer(Lever):
 
 def _can_be_fused(optimizer: OptimizerFacts) -> bool:
     return optimizer.has_fused and optimizer.fused is None and optimizer.foreach is None and optimizer.all_dense
+
+
+def _turn_on(optimizer: Any, patch: Patch) -> None:
+    """CHILD: where the script left the choice to torch."""
+    if optimizer.defaults.get("fused", False) is not None:
+        return
+    for settings in (optimizer.defaults, *optimizer.param_groups):
+        if settings.get("fused") is None and settings.get("foreach") is None:
+            settings["fused"] = True
+            patch.on_undo(partial(settings.__setitem__, "fused", None))
+    _place_counters(optimizer, on_device=True)
+    patch.on_undo(lambda: _place_counters(optimizer, on_device=False))
+
+
+def _place_counters(optimizer: Any, *, on_device: bool) -> None:
+    """On a GPU the fused kernels keep the step counter beside the parameter, the others on the host."""
+    for parameter, state in optimizer.state.items():
+        step = state.get("step")
+        if hasattr(step, "to") and parameter.device.type != "cpu":
+            state["step"] = step.to(parameter.device if on_device else "cpu")

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from hotlap.errors import UserError
 from hotlap.record import Ceiling, LeverSpec, Machine, Phase, Run, lever_title
@@ -89,19 +89,6 @@ class Patch:
             self._undo.pop()()
 
 
-class Monitor(Protocol):
-    """CHILD: answers for an edit of plain PyTorch whose work shows in torch only."""
-
-    def settled(self) -> bool:
-        """It is at its steady state; asked once a step until then."""
-
-    def why_idle(self) -> str | None:
-        """Why it is not at work; None if it is."""
-
-    def notes(self) -> Sequence[str]:
-        """Sentences for the record, at the end."""
-
-
 PASSES = (Phase.FORWARD, Phase.BACKWARD)
 """Of the model, one way and the other."""
 
@@ -128,6 +115,9 @@ class Lever(ABC):
     function: ClassVar[str] = ""
     """The function of hotlap's whose call its edit writes, which is asked whether it is at work (`hotlap.at_work`);
     empty where it writes none."""
+
+    compiles: ClassVar[bool] = False
+    """Its edit has torch.compile work unseen: it is at work, and settled, as `compiling.Compilation` finds."""
 
     def __init_subclass__(cls) -> None:
         cls.name = vars(cls).get("name") or re.sub(r"(?<=.)(?=[A-Z])", "-", cls.__name__).lower()
@@ -160,10 +150,6 @@ class Lever(ABC):
 
     def install(self, patch: Patch) -> None:  # noqa: B027 - process levers may need the environment alone
         """CHILD: change the running process, through `patch` only."""
-
-    def monitor(self) -> Monitor | None:
-        """CHILD: what answers for its edit, in the text from the start; None where nothing has to be waited for."""
-        return None
 
     def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Variables that the process must be started with, given those it would have."""

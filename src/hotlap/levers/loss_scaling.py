@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hotlap.record import Run
-from hotlap.source import Edit, InsertAfterImports, ReplaceStatements, Script, scripts
+from hotlap.source import Edit, InsertAfterImports, ReplaceStatements, Script, is_name, scripts
 
 # Growing doubles it every 2,000 steps where there is room. torch begins at 65,536 and leaves out the first updates
 # until nothing overflows; factors from 8 to 32,768 were enough for all networks that NVIDIA tried (Training With Mixed
@@ -54,7 +54,7 @@ def scaled_step(run: Run) -> tuple[Script, ScaledStep] | None:
     loss = _receiver(backward[0][1])
     given = [*call.args, *call.keywords, *backward[0][1].args, *backward[0][1].keywords]
     scaler = next((name for name in _NAMES if not _has_name(script, name)), None)
-    if given or not _is_name(loss) or scaler is None or not _follow(script, backward[0][1], call):
+    if given or not is_name(loss) or scaler is None or not _follow(script, backward[0][1], call):
         return None
     return script, ScaledStep(backward[0][1], ast.unparse(loss), call, optimizer, scaler)
 
@@ -107,7 +107,7 @@ def _optimizers(run: Run, script: Script) -> Iterator[str]:
     for site in run.call_sites:
         call = script.at(site) if "optimizer" in site.detail else None
         outer = next(script.around(call), None) if call is not None else None
-        if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and _is_name(outer.targets[0]):
+        if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and is_name(outer.targets[0]):
             yield ast.unparse(outer.targets[0])
 
 
@@ -118,27 +118,16 @@ def _receiver(call: ast.Call) -> ast.expr:
 
 def _follow(script: Script, first: ast.Call, second: ast.Call) -> bool:
     """Both are statements of their own in the same block, in this order; nothing between them leaves it."""
-    statements = [next(script.around(call), None) for call in (first, second)]
-    if not all(isinstance(statement, ast.Expr) for statement in statements):
+    one, other = (next(script.around(call)) for call in (first, second))
+    if not (isinstance(one, ast.Expr) and isinstance(other, ast.Expr)):
         return False
-    outer = [next(script.around(statement), None) for statement in statements if statement is not None]
-    if outer[0] is None or outer[0] is not outer[1]:
+    block = script.block_of(one)
+    behind = block[block.index(one) + 1 :]
+    if other not in behind:
         return False
-    for block in (getattr(outer[0], name, None) for name in ("body", "orelse", "finalbody")):
-        if isinstance(block, list) and statements[0] in block and statements[1] in block:
-            between = block[block.index(statements[0]) + 1 : block.index(statements[1])]
-            leaving = (ast.Continue, ast.Break, ast.Return, ast.Raise)
-            return block.index(statements[0]) < block.index(statements[1]) and not any(
-                isinstance(node, leaving) for statement in between for node in ast.walk(statement)
-            )
-    return False
-
-
-def _is_name(node: ast.expr) -> bool:
-    """A name, or attributes of one."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
+    leaving = (ast.Continue, ast.Break, ast.Return, ast.Raise)
+    between = behind[: behind.index(other)]
+    return not any(isinstance(node, leaving) for statement in between for node in ast.walk(statement))
 
 
 def _has_name(script: Script, name: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hotlap.record import CallSite, Run
-from hotlap.source import Script, scripts
+from hotlap.source import Script, is_name, scripts
 
 NO_NAME = (
     "No model was seen that has a name in the script's source both where it is called and where its optimizer is made."
@@ -58,7 +58,7 @@ def _called(site: CallSite, known: list[Script]) -> Iterator[_Mention]:
     """`model(x)` -> "model"."""
     if site.calls == "forward" and site.detail.get("parameters") and not site.detail.get("through"):
         for script, call in _calls(site, known):
-            if _is_name(call.func):
+            if is_name(call.func):
                 yield _Mention(ast.unparse(call.func), script, call, site)
 
 
@@ -104,14 +104,9 @@ def _is_part(called: _Mention, given: _Mention) -> bool:
     if not part.startswith(f"{whole}."):
         return False
     # Two methods mean the same by `self` where their class is the same.
-    same_class = _class(given) is not None and _class(given) is _class(called)
+    own = given.script.class_of(given.call)
+    same_class = own is not None and own is called.script.class_of(called.call)
     return same_class or given.name.split(".")[0] != "self"
-
-
-def _class(mention: _Mention) -> ast.ClassDef | None:
-    """The class in whose body it is."""
-    outer = mention.script.around(mention.call)
-    return next((node for node in outer if isinstance(node, ast.ClassDef)), None)
 
 
 def _has_name(node: ast.expr, script: Script, call: ast.expr) -> bool:
@@ -119,11 +114,4 @@ def _has_name(node: ast.expr, script: Script, call: ast.expr) -> bool:
     statement = next((node for node in script.around(call) if isinstance(node, ast.stmt)), call)
     targets = [n.target for n in ast.walk(statement) if isinstance(n, ast.NamedExpr | ast.comprehension)]
     bound = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-    return _is_name(node) and not any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(node))
-
-
-def _is_name(node: ast.expr) -> bool:
-    """A name, or attributes of one."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
+    return is_name(node) and not any(isinstance(n, ast.Name) and n.id in bound for n in ast.walk(node))

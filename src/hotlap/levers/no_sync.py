@@ -93,7 +93,7 @@ def _in_loop_of_passes(loop: ast.For | ast.While, steps: Sequence[ast.Call], scr
     if ast.unparse(counted.func) != "range" or len(counted.args) != 1 or counted.keywords or not _is_pure(counted):
         return None
     leaves = any(isinstance(node, ast.Break | ast.Continue | ast.Return) for node in ast.walk(loop))
-    block = _block_of(script, loop)
+    block = script.block_of(loop)
     behind = [node for statement in block[block.index(loop) + 1 :] for node in ast.walk(statement)]
     if leaves or not all(step in behind for step in steps) or _reads(loop.body) or not _goes_backward(loop.body):
         return None
@@ -125,13 +125,6 @@ def _under_condition(one: Pass, loop: ast.For | ast.While, steps: Sequence[ast.C
 
 def _body(update: ast.If) -> ast.Module:
     return ast.Module(body=update.body, type_ignores=[])
-
-
-def _block_of(script: Script, statement: ast.stmt) -> list[ast.stmt]:
-    """The statements among which it stands."""
-    outer = next(script.around(statement))
-    blocks = [value for _, value in ast.iter_fields(outer) if isinstance(value, list) and statement in value]
-    return blocks[0]
 
 
 def _holds(statement: ast.AST, call: ast.AST) -> bool:

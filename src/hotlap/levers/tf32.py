@@ -6,12 +6,9 @@ from typing import ClassVar, final
 
 from hotlap.levers.cards import is_before_ampere, why_not_cuda
 from hotlap.levers.frameworks import in_their_words
-from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, set_on_purpose
-from hotlap.levers.torch_setting import TorchSetting
+from hotlap.levers.lever import PASSES, Lever, Numerics, Patch, Scope, behind_imports, set_on_purpose
 from hotlap.record import Machine, Phase, Run
 from hotlap.source import Edit
-
-_PRECISION = TorchSetting("float32_matmul_precision", "high")
 
 
 @final
@@ -48,9 +45,15 @@ class Tf32(Lever):
 
     def install(self, patch: Patch) -> None:
         """From the next product on."""
-        _PRECISION.install(patch)
+        import torch
+
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        patch.on_undo(lambda: torch.set_float32_matmul_precision(before))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports, or the argument of Hugging Face's Trainer, which sets it again."""
         words = in_their_words(run, self.name)
-        return _PRECISION.edits(run) if words is None else words
+        if words is not None:
+            return words
+        return behind_imports(run, 'torch.set_float32_matmul_precision("high")', imports="import torch")

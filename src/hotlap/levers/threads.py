@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
-from hotlap.levers.lever import Lever, Numerics, Patch, Scope
-from hotlap.levers.torch_setting import TorchSetting
+from hotlap.levers.lever import Lever, Numerics, Patch, Scope, behind_imports
 from hotlap.record import Ceiling, Machine, Phase, Run
 from hotlap.source import Edit
 
@@ -57,8 +56,12 @@ class Threads(Lever):
 
     def install(self, patch: Patch) -> None:
         """From the next operator on."""
-        TorchSetting("num_threads", self.count).install(patch)
+        import torch
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.count)
+        patch.on_undo(lambda: torch.set_num_threads(before))
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """One line behind the imports."""
-        return TorchSetting("num_threads", self.count).edits(run)
+        return behind_imports(run, f"torch.set_num_threads({self.count})", imports="import torch")

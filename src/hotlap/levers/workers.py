@@ -17,6 +17,7 @@ from hotlap.levers.loaders import (
     argument_edits,
     found_at,
     hardly_waits,
+    mean_step_s,
     memory_bytes,
     refused_by_all,
     saves_at_most_s,
@@ -125,7 +126,7 @@ class Workers(Lever):
         """All that a step waits for its batch, or what the ceiling promises at best; of workers that only stay, what
         the first steps of epochs wait."""
         gap = _gap_share(run) if self._only_stays(run) else None
-        return saves_at_most_s(run, ceilings) if gap is None else gap * _mean_step_s(run)
+        return saves_at_most_s(run, ceilings) if gap is None else gap * mean_step_s(run)
 
     def edits(self, run: Run) -> Sequence[Edit]:
         """The arguments of each loader that is served, or those of the framework that makes it."""
@@ -169,15 +170,11 @@ class Workers(Lever):
 def _counts(run: Run, machine: Machine) -> list[int]:
     """Numbers of workers, the likeliest first."""
     cores = max(1, math.floor(machine.usable_cores / run.world_size))
-    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, _mean_step_s(run)
+    waits_s, step_s = run.mean_phase_s(Phase.INPUT) or 0.0, mean_step_s(run)
     # So many processes make a batch in the time that the rest of a step takes.
     keeps_up = min(cores, math.ceil(waits_s / (step_s - waits_s))) if step_s > waits_s else cores
     wanted = [keeps_up, cores, keeps_up * 2, cores - 1, keeps_up - 1, cores * 2]
     return list(dict.fromkeys(count for count in wanted if 1 <= count <= max(2, cores)))[:MOST_CANDIDATES]
-
-
-def _mean_step_s(run: Run) -> float:
-    return sum(run.step_s) / len(run.step_s) if run.step_s else 0.0
 
 
 def _batch_bytes(loader: LoaderFacts) -> int:
@@ -217,7 +214,7 @@ def _may_stay(run: Run, loader: LoaderFacts) -> bool:
     if loader.persistent_workers or loader.num_items is None or loader.dataset_anew:
         return False
     gap = _gap_share(run) if loader.num_workers else None
-    epoch_s = loader.num_items / (loader.batch_size or 1) * _mean_step_s(run)
+    epoch_s = loader.num_items / (loader.batch_size or 1) * mean_step_s(run)
     pays = epoch_s * MIN_SHARE < START_S if gap is None else gap >= MIN_SHARE
     calls = _calls(run, loader)
     return pays and _refuses(run, loader) is None and bool(calls) and not any(_changes(*made) for made in calls)

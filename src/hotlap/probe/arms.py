@@ -3,6 +3,7 @@
 import torch
 
 from hotlap import at_work, levers
+from hotlap.levers.compiling import Compilation
 from hotlap.levers.lever import Lever, Patch
 from hotlap.record import Plan
 
@@ -12,7 +13,7 @@ class Arms:
 
     def __init__(self, plan: Plan) -> None:
         self._always = [levers.from_spec(spec) for spec in plan.always]
-        self._monitors = {lever.title(): one for lever in self._always if (one := lever.monitor()) is not None}
+        self._compiled = {lever.title(): Compilation() for lever in self._always if lever.compiles}
         self._arms = [[levers.from_spec(spec) for spec in arm] for arm in plan.arms]
         self._patches: list[Patch] = []
         self._first: list[Patch] = []
@@ -25,7 +26,7 @@ class Arms:
     def notes(self) -> list[str]:
         """Sentences of the levers."""
         installed = [note for patch in self._installed for note in patch.notes]
-        edited = [note for monitor in self._monitors.values() for note in monitor.notes()]
+        edited = [note for one in self._compiled.values() for note in one.notes()]
         return [*self._notes, *installed, *edited, *at_work.notes()]
 
     @property
@@ -34,7 +35,7 @@ class Arms:
         these levers."""
         idle = [(self._titles[patch], patch.why_idle()) for patch in self._installed]
         idle += [(lever.title(), at_work.why_idle(lever.function)) for lever in self._always if lever.function]
-        idle += [(title, monitor.why_idle()) for title, monitor in self._monitors.items()]
+        idle += [(title, one.why_idle()) for title, one in self._compiled.items()]
         return [*self._not_installed, *(f"{title}: {reason}" for title, reason in idle if reason)]
 
     def install(self) -> None:
@@ -69,7 +70,7 @@ class Arms:
 
     def settled(self) -> bool:
         """Every lever has reached its steady state."""
-        edited = all([monitor.settled() for monitor in self._monitors.values()])  # each counts how often it is asked
+        edited = all([one.settled() for one in self._compiled.values()])  # each counts how often it is asked
         return edited and at_work.settled() and all(one() for patch in self._installed for one in patch.settled)
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compar
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, fewest_for_a_gain
 from hotlap.experiment.total import too_late, total_s, total_speedup, whole_speedup
 from hotlap.gate import Ruling
-from hotlap.levers.compiling import Compilation
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Status, Verdict
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import unchanged
@@ -134,7 +133,7 @@ class Confirmation:
 
     def _tell_unseen_validation(self, effect: Effect, total: Interval) -> None:
         """What is compiled once more lies behind the steps that were timed."""
-        compiles = any(isinstance(levers.from_spec(spec).monitor(), Compilation) for spec in self._stack)
+        compiles = any(levers.from_spec(spec).compiles for spec in self._stack)
         if compiles and not any(run.num_validations for pair in effect.pairs for run in pair):
             self._log.warn(
                 f"The total of {factor(total.mid)} holds no validation, as none came within the steps that were timed: "

@@ -14,7 +14,7 @@ from hotlap.source.edits import (
 )
 from hotlap.source.gradients import parameters_of, reads_gradients
 from hotlap.source.moves import device_of, moved_to
-from hotlap.source.script import Script, parsed, scripts
+from hotlap.source.script import Script, is_name, parsed, scripts
 
 if TYPE_CHECKING:
     from hotlap.source.file import CannotEdit as CannotEdit
@@ -34,6 +34,7 @@ __all__ = [
     "WrapArgument",
     "WrapStatement",
     "device_of",
+    "is_name",
     "moved_to",
     "parameters_of",
     "parsed",

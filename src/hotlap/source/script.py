@@ -93,12 +93,28 @@ class Script:
             node = self._parents[node]
             yield node
 
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class that `node` is in."""
+        return next((outer for outer in self.around(node) if isinstance(outer, ast.ClassDef)), None)
+
+    def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements among which one stands."""
+        fields = (value for _, value in ast.iter_fields(next(self.around(statement))))
+        return next(value for value in fields if isinstance(value, list) and statement in value)
+
     def scope(self, node: ast.AST) -> Function | ast.ClassDef | ast.Module:
         """The innermost function (or class, or module) that `node` is in."""
         for outer in self.around(node):
             if isinstance(outer, Function | ast.ClassDef | ast.Module):
                 return outer
         return self.tree
+
+
+def is_name(node: ast.expr) -> bool:
+    """A name, or attributes of one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
 
 
 def scripts(run: Run) -> list[Script]:

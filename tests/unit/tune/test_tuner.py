@@ -15,7 +15,6 @@ from hotlap.errors import NoSteps, ScriptFailed
 from hotlap.experiment import statistics
 from hotlap.levers import Numerics
 from hotlap.levers.cached_dataset import CachedDataset
-from hotlap.levers.compiling import Compilation
 from hotlap.levers.huge_pages import HugePages
 from hotlap.record import Plan, RankFacts, Run, State, Status, Study, Trial, Verdict, as_float, as_number
 from hotlap.report.outcome import conclusion
@@ -235,7 +234,7 @@ def test_what_the_first_validation_compiles_is_said_to_be_missing_in_a_total_of_
     script: Path, monkeypatch: pytest.MonkeyPatch, *, compiles: bool
 ) -> None:
     if compiles:
-        monkeypatch.setattr(CachedDataset, "monitor", lambda self: Compilation())
+        monkeypatch.setattr(CachedDataset, "compiles", True)
     world = world_of(script, costs={"cached-dataset": 0.4})
     study = tune(world, levers=("cached-dataset",), budget_s=600.0, total_steps=10_000)
     assert accepted(study) == ["cached-dataset"]
