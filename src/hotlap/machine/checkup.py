@@ -1,11 +1,7 @@
 """Facts + figures (measured in a child, or kept from the last time) -> a Checkup."""
 
 import hashlib
-import os
 import platform
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,21 +12,16 @@ from pathlib import Path
 from statistics import median
 
 import hotlap
-from hotlap.errors import HotlapError, RecordError
+from hotlap.errors import RecordError
 from hotlap.folders import cache_folder
+from hotlap.machine import in_child
 from hotlap.machine.checks import complaints
 from hotlap.machine.facts import Facts
 from hotlap.machine.gather import gather
 from hotlap.record import Checkup, Measured, load, save
 from hotlap.units import percent
 
-# A machine with eight GPUs takes a minute; what takes longer than this hangs.
-_TIMEOUT_S = 600.0
 _PACKAGES = ("torch", "numpy")
-
-
-class CannotMeasure(HotlapError):  # noqa: N818 - reads as the sentence "cannot measure"
-    """The measuring process came to nothing; the message carries its last lines."""
 
 
 def checkup(
@@ -45,7 +36,7 @@ def checkup(
         doing: told what is being done when it takes time.
 
     Raises:
-        CannotMeasure: torch cannot be imported, or measuring did not end.
+        in_child.CannotMeasure: torch cannot be imported, or measuring did not end.
     """
     facts = gather()
     key = key_of(facts)
@@ -54,7 +45,7 @@ def checkup(
     if found is None:
         doing("measuring the machine")
         begun, created = time.monotonic(), datetime.now(UTC)
-        measured = _in_child(quick=quick)
+        measured = in_child.measured("hotlap.machine.measure", Measured, *(["quick"] if quick else []))
         found = Checkup(
             machine=facts.machine,
             cores=facts.cores,
@@ -105,36 +96,6 @@ def _kept(path: Path, *, key: str, quick: bool) -> Checkup | None:
     except RecordError:
         return None
     return found if found.key == key and (quick or not found.quick) else None
-
-
-def _in_child(*, quick: bool) -> Measured:
-    """A process of its own measures: this one never imports torch."""
-    # The user's folder must not shadow our packages (-P), and the child must find this hotlap.
-    root = str(Path(hotlap.__file__).parents[1])
-    path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
-    with tempfile.TemporaryDirectory(prefix="hotlap-") as scratch:
-        out = Path(scratch) / "measured.json"
-        command = [sys.executable, "-P", "-m", "hotlap.machine.measure", str(out)]
-        try:
-            done = subprocess.run(
-                [*command, *(["quick"] if quick else [])],
-                env={**os.environ, "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise CannotMeasure(
-                f"Measuring did not end in {_TIMEOUT_S:.0f} s. Does python -c 'import torch; "
-                "torch.zeros(1).cuda()' come to an end?"
-            ) from None
-        if done.returncode != 0 or not out.exists():
-            last = (done.stderr.strip() or "no message").splitlines()[-1]
-            raise CannotMeasure(f"Measuring ended with code {done.returncode}: {last}")
-        return load(out, Measured)
 
 
 def _noise(facts: Facts, found: Measured) -> tuple[str, ...]:

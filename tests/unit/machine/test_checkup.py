@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from hotlap.machine import checkup as module
-from hotlap.machine.checkup import CannotMeasure, checkup, key_of
+from hotlap.machine.checkup import checkup, key_of
 from hotlap.machine.facts import Facts
+from hotlap.machine.in_child import CannotMeasure
 from hotlap.record import Checkup, Measured, TorchBuild, decode, encode, save
 from tests.unit.machine.made_up import CARD, HEALTHY, WITH_GPU, figure
 
@@ -38,7 +39,7 @@ class Child:
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
     stand_in = Child()
     monkeypatch.setattr(module, "gather", lambda: HEALTHY)
-    monkeypatch.setattr("hotlap.machine.checkup.subprocess.run", stand_in)
+    monkeypatch.setattr("hotlap.machine.in_child.subprocess.run", stand_in)
     return stand_in
 
 
