@@ -19,6 +19,10 @@ _MIN_ROUNDS, _MAX_ROUNDS = 6, 40
 _WARM_S = 1.0
 _MIN_WARM, _MAX_WARM = 3, 20
 
+# An epoch of up to so many times the steps of a heat is followed to its end, to see what its start and a validation
+# cost. (A plan goes on to four times its steps at most.)
+_EPOCHS_OF = 3
+
 # What a run for the gate may take, an epoch's end not counted.
 _EVIDENCE_S = 5.0
 _MIN_EVIDENCE, _MAX_EVIDENCE = 60, 400
@@ -75,6 +79,10 @@ class Sizes:
             # Processes that train together may share an epoch's samples, or not.
             epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
         )
+
+    def sees_end_of(self, epoch_steps: int | None) -> bool:
+        """A heat can be followed to the end of an epoch of so many steps; None: their number is not known."""
+        return epoch_steps is not None and epoch_steps <= _EPOCHS_OF * self.steps
 
     def after(self, starts_s: Sequence[float], *, forked: bool) -> "Sizes":
         """With starts of later processes: the first one of all may have read torch from the disk, or compiled it."""

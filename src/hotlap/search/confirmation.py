@@ -21,10 +21,6 @@ from hotlap.units import factor, percent
 # track's chatty loop ended at 1.10x (1.03x to 1.18x), unshown.
 PLANNED, MOST = 4, 16
 
-# An epoch of up to so many times the steps of a heat is followed to its end, to see what its start and a validation
-# cost. (A plan goes on to four times its steps at most.)
-_EPOCHS_OF = 3
-
 # Pairs of whole trainings, where one takes seconds: nothing tells truer what the user gains. Fewer say too little of so
 # noisy a thing. Twice as many where the gain is expected to be below `_MUCH`.
 _FEWEST_WHOLE = 4
@@ -175,8 +171,7 @@ class Confirmation:
 
     def _compare(self) -> Effect:
         """Processes of their own, and as many of them as there is time for."""
-        epoch = facts(self._log.study).epoch_steps()
-        epoch_end = epoch is not None and epoch <= _EPOCHS_OF * self._executor.sizes.steps
+        epoch_end = self._executor.sizes.sees_end_of(facts(self._log.study).epoch_steps())
         effect = Effect(Arm(levers=self._stack))
         compare(
             [effect],

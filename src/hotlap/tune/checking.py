@@ -50,7 +50,7 @@ class Checked:
     step: Interval | None
     """Speed-up of a typical step; None where too few processes were timed."""
     total: Interval | None
-    """Of a long training, starts of epochs included."""
+    """Of a long training, starts of epochs included; None where they were not seen."""
     limit: float
     """The regression that is tolerated."""
     warnings: tuple[str, ...] = ()
@@ -130,7 +130,8 @@ def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: f
         false_gain=FALSE_CONFIRMATION,
         patient=True,
     )
-    compare([effect], executor, Design(afresh=True), pooled=None, rule=rule)
+    design = Design(epoch_end=executor.sizes.sees_end_of(log.study.baseline[0].epoch_steps()), afresh=True)
+    compare([effect], executor, design, pooled=None, rule=rule)
     if effect.failure is not None and effect.failure.kind is not Failure.TOO_FEW_STEPS:
         raise ScriptFailed(f"The second version cannot be compared: {effect.failure.why}.")
     return effect
@@ -146,5 +147,8 @@ def _speed(effect: Effect, limit: float) -> Speed:
 
 
 def _total(pairs: Sequence[tuple[Run, Run]], run: Run) -> Interval | None:
-    found = total_speedup(pairs, num_steps=None, epoch_steps=run.epoch_steps(), pooled=None)
+    epoch_steps = run.epoch_steps()
+    if epoch_steps is not None and not all(one.epoch_starts for pair in pairs for one in pair):
+        return None  # what an epoch's start takes was not seen
+    found = total_speedup(pairs, num_steps=None, epoch_steps=epoch_steps, pooled=None)
     return found if found is not None and math.isfinite(found.high) else None

@@ -44,6 +44,29 @@ def test_an_equal_step_is_not_slower_where_the_noise_lets_it_be_told() -> None:
     assert check(world(process_sd=0.3)).speed is Speed.INCONCLUSIVE
 
 
+def test_the_whole_training_has_the_starts_of_its_epochs_or_is_not_told() -> None:
+    class Starting(World):
+        """The second version's step takes half as long, and the start of an epoch ten seconds."""
+
+        def run(self, plan: Plan) -> Run:
+            run = super().run(plan)
+            if plan.evidence or not plan.whole_epoch:
+                return run
+            at = len(run.step_s) // 2
+            start_s = run.step_s[at] + (10.0 if plan.replaced else 0.0)
+            return replace(run, step_s=(*run.step_s[:at], start_s, *run.step_s[at + 1 :]), epoch_starts=(at,))
+
+    def found(num_items: int) -> Checked:
+        loader = {"num_items": num_items, "batch_size": 64}
+        return check(Starting(path="/train.py", sha256="0" * 64, costs={LEVER: 0.5}, loader=loader))
+
+    near, far = found(64 * 50), found(64 * 1_000_000)
+    assert near.step is not None and near.step.low > 1
+    assert near.total is not None and near.total.high < 1
+    assert far.step is not None
+    assert far.total is None
+
+
 def test_other_losses_fail_every_contract_that_may_be_tried() -> None:
     found = check(world(harms={LEVER: 0.5}))
     assert (found.verdict, found.contract) == (Verdict.HARMED, "statistical")
