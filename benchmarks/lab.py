@@ -22,7 +22,7 @@ def main() -> int:
         if named and one.name not in named:
             continue
         out = ROOT / "benchmarks" / "results" / f"lab_{one.name.replace('-', '_')}.json"
-        script = ["examples/digits.py"] if one.script else []
+        script = ["examples/digits.py"] if "script" in one.takes else []
         command = [sys.executable, "-m", "hotlap", "lab", one.name, *quick, "--json", str(out), *script]
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
             failed.append(one.name)

@@ -48,8 +48,7 @@ TORCH_IN_THE_CHILD: tuple[str, ...] = ("predict/trace.py",)
 TORCH_IN_THE_CHILD += tuple(f"machine/measure/{name}.py" for name in ("__main__", "gpu", "timing", "work"))
 
 # The lab's work and trainings, in processes of their own.
-TORCH_IN_THE_CHILD += ("lab/child/calls.py", "lab/child/link.py", "lab/child/links.py")
-TORCH_IN_THE_CHILD += ("lab/scripts/lorenz.py", "lab/scripts/mnist.py", "lab/scripts/transformer.py")
+TORCH_IN_THE_CHILD += tuple(f"lab/scripts/{name}.py" for name in ("lorenz", "mnist", "products", "transformer"))
 
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -169,7 +168,7 @@ PARENT += (
     "cli.traced",
     "cli.forecast_table",
 )
-PARENT += ("lab", "lab.terminal", "cli.notebook", "cli.lab")
+PARENT += ("lab", "lab.result", "cli.notebook", "cli.lab")
 PARENT += tuple(f"lab.{name}" for name in ("transfer", "launch_floor", "pinning", "devices", "lorenz", "transformer"))
 PARENT += ("lab.checklist",)
 PARENT += ("mcp.server",) if find_spec("mcp") else ()

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.processes
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
-@pytest.mark.parametrize("path", ["lab/test_emulated_link", "levers/test_data_parallel", "probe/watches/test_buckets"])
+@pytest.mark.parametrize("path", ["test_emulated_link", "levers/test_data_parallel", "probe/watches/test_buckets"])
 def test_passes_by_itself(path: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"tests/unit/{path}.py"],

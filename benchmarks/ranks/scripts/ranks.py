@@ -2,10 +2,9 @@
 
 import torch
 import torch.distributed as dist
+from link import EmulatedLink, Speed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-
-from hotlap.lab.child.link import EmulatedLink, Speed
 
 STEPS = 10_000
 WIDTH = 384

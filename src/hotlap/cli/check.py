@@ -11,8 +11,6 @@ from hotlap.cli import words
 from hotlap.errors import UserError
 
 if TYPE_CHECKING:
-    from hotlap.cli.live import Live
-    from hotlap.record import Study
     from hotlap.tune.checking import Checked
 
 FAILS, INCONCLUSIVE, SLOWER = 10, 11, 12
@@ -78,7 +76,6 @@ def _checked(args: argparse.Namespace) -> "Checked":
     from hotlap import machine
     from hotlap.cli import compare, target, workbench
     from hotlap.cli.live import Live
-    from hotlap.launch import Launcher
     from hotlap.levers import Numerics
     from hotlap.record import Study
     from hotlap.tune import Options, StudyLog, checked
@@ -104,30 +101,10 @@ def _checked(args: argparse.Namespace) -> "Checked":
     interrupt.listen()
     with (
         Live(stream, quiet=args.quiet, verbose=args.verbose, color=args.color, budget_s=options.budget_s) as live,
-        Launcher(
-            environment=workbench.levers_environment,
-            folders=[cwd, aim.script.resolve().parent],
-            timeout_s=options.timeout_s,
-            interrupted=lambda: interrupt.asked,
-            templates=True,
-        ) as launcher,
+        workbench.launching(aim, cwd, timeout_s=options.timeout_s, interrupted=lambda: interrupt.asked) as launcher,
     ):
-        log = StudyLog(study, options, machine.look(), launcher, _Told(live))
+        log = StudyLog(study, options, machine.look(), launcher, live)
         return checked(log, texts, weakest=Numerics(args.numerics), limit=limit)
-
-
-class _Told:
-    """Observes: a line for what is being done."""
-
-    def __init__(self, live: "Live") -> None:
-        self._live = live
-
-    def doing(self, text: str) -> None:
-        """What is being done now."""
-        self._live.status(text)
-
-    def changed(self, study: "Study", part: str) -> None:
-        """Nothing is kept."""
 
 
 def _code(found: "Checked") -> int:

@@ -2,8 +2,6 @@
 
 import argparse
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +9,8 @@ from hotlap.cli import words
 from hotlap.errors import UserError
 
 if TYPE_CHECKING:
-    from hotlap.lab import Experiment
+    from hotlap.lab import Experiment, Settings
     from hotlap.lab.result import Result
-    from hotlap.lab.settings import Settings
 
 _USAGE = "hotlap lab [NAME [options] [SCRIPT [ARGS...]]]"
 # Options of single experiments, as Settings names them.
@@ -60,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
     experiment = by_name(args.name)
     settings = _settings(args, experiment)
     workbench.check_writable((args.json, args.html))
-    result = _done(experiment, settings)
-    _hand_out(args, result)
+    _hand_out(args, experiment.run(settings, _say))
     return 0
 
 
@@ -79,13 +75,13 @@ def _settings(args: argparse.Namespace, experiment: "Experiment") -> "Settings":
     Raises:
         UserError: an option does nothing here, or its value makes no sense.
     """
-    from hotlap.lab.settings import Settings
+    from hotlap.lab import Settings
     from hotlap.predict import resolve
 
     for name in _OWN:
         if getattr(args, name) is not None and name not in experiment.takes:
             raise UserError(f"--{name} does nothing in `hotlap lab {experiment.name}`; leave it out.")
-    if args.tail and not experiment.script:
+    if args.tail and "script" not in experiment.takes:
         raise UserError(f"`hotlap lab {experiment.name}` takes no script, so what is {args.tail[0]!r}?")
     # Names are checked before anything runs.
     for name in args.gpu or ():
@@ -96,25 +92,6 @@ def _settings(args: argparse.Namespace, experiment: "Experiment") -> "Settings":
         data=Path(args.data) if args.data is not None else None,
         budget_s=words.seconds(args.budget, "--budget") if args.budget is not None else None,
         words=tuple(args.tail),
-    )
-
-
-def _done(experiment: "Experiment", settings: "Settings") -> "Result":
-    """The result, with where and when it was made."""
-    import hotlap
-    from hotlap import machine
-    from hotlap.cli import shelf
-
-    begun, created = time.monotonic(), shelf.now()
-    result = experiment.run(settings, _say)
-    here = machine.look()
-    return replace(
-        result,
-        hotlap=hotlap.__version__,
-        created=created.isoformat(timespec="seconds"),
-        processor=here.processor,
-        num_cores=here.num_cores,
-        elapsed_s=time.monotonic() - begun,
     )
 
 
@@ -134,9 +111,9 @@ def _hand_out(args: argparse.Namespace, result: "Result") -> None:
         sys.stdout.write(encode(result).decode() + "\n")
         return
     from hotlap.cli import console
-    from hotlap.lab import terminal
+    from hotlap.lab.result import sections
 
-    console.show(sys.stdout, terminal.sections(result), color=args.color)
+    console.show(sys.stdout, sections(result), color=args.color)
 
 
 def _say(text: str) -> None:

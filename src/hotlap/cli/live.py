@@ -47,7 +47,7 @@ class Live:
         self._clock = clock
         self._start_s = clock() - spent_s
         self._console = console(stream, color)
-        self._doing = ""
+        self._text = ""
         self._animated = stream.isatty() and not verbose and not self._console.is_dumb_terminal
         self._line = self._status_line() if self._animated else None
 
@@ -55,12 +55,15 @@ class Live:
         """The study may take so long, from now on. Where a budget is not told, it still is not."""
         self._budget_s = None if self._budget_s is None else budget_s
 
-    def status(self, text: str) -> None:
+    def changed(self, study: object, part: str) -> None:
+        """As an observer of a study: a part of it is shown only where somebody calls `show`."""
+
+    def doing(self, text: str) -> None:
         """`text` says what is being done from now on. The same text again changes nothing."""
         text = clean_line(text)
-        if self._quiet or text == self._doing:
+        if self._quiet or text == self._text:
             return
-        self._doing = text
+        self._text = text
         if self._line is None:
             self._console.print(self._told())
         elif self._line.is_started:
@@ -102,7 +105,7 @@ class Live:
         """The time, and what is being done, on one line."""
         elapsed = _whole(self._clock() - self._start_s)
         budget = f" of {_whole(self._budget_s)}" if self._budget_s is not None else ""
-        text = Text.assemble((f"[{elapsed}{budget}]", "dim"), " ", self._doing)
+        text = Text.assemble((f"[{elapsed}{budget}]", "dim"), " ", self._text)
         text.no_wrap, text.overflow = self._animated, "ellipsis" if self._animated else "fold"
         return text
 

@@ -16,9 +16,8 @@ import hotlap
 from hotlap import machine
 from hotlap.cli import live, shelf, target
 from hotlap.cli import words as cli_words
-from hotlap.cli.workbench import levers_environment
+from hotlap.cli.workbench import launching
 from hotlap.errors import HotlapError, UserError
-from hotlap.launch import Launcher
 from hotlap.record import Purpose, Study
 from hotlap.report import html, terminal
 from hotlap.tune import WATCHES, Options, StudyLog, measured, tuned
@@ -133,7 +132,7 @@ class _Keeper:
 
     def doing(self, text: str) -> None:
         """A line."""
-        self._shown.status(text)
+        self._shown.doing(text)
 
     def changed(self, study: Study, part: str) -> None:
         """Saved; what cannot be saved now may be at the end."""
@@ -154,11 +153,10 @@ def _studied(
         purpose=purpose,
         budget_s=options.budget_s,
     )
-    folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
     with (
         closing(shelf.Shelf(cwd, aim.title, created)) as place,
         live.Live(sys.stdout, budget_s=options.budget_s if purpose is Purpose.TUNE else None) as shown,
-        Launcher(environment=levers_environment, folders=folders, timeout_s=options.timeout_s) as launcher,
+        launching(aim, cwd, timeout_s=options.timeout_s) as launcher,
     ):
         place.check()
         log = StudyLog(study, options, machine.look(), launcher, _Keeper(place, shown))
@@ -167,7 +165,7 @@ def _studied(
             place.save(found)
             place.write("report.html", html.render(found))
         except UserError as error:
-            shown.status(str(error))  # the caller gets the study all the same
+            shown.doing(str(error))  # the caller gets the study all the same
     return found
 
 

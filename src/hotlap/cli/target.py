@@ -22,6 +22,10 @@ class Target:
     script: Path | None
     """None for a module or a command."""
 
+    def folders(self, cwd: Path) -> list[Path]:
+        """The user's, which no run may change, where the command is started in `cwd`."""
+        return [cwd, *([self.script.resolve().parent] if self.script else [])]
+
 
 def parse(words: Sequence[str], *, cwd: Path, command: str = "tune") -> Target:
     """`SCRIPT ARGS...`, `-m MODULE ARGS...` or `-- COMMAND...` -> what is started.

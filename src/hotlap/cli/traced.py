@@ -87,7 +87,7 @@ def recorded(name: str, *, parameters: float | None, devices: "tuple[Device, ...
 
 
 def _run(aim: "Target", cwd: Path, *, timeout_s: float) -> "Run":
-    from hotlap.launch import Launcher
+    from hotlap.cli.workbench import launching
     from hotlap.record import Plan
 
     asked = False
@@ -106,12 +106,9 @@ def _run(aim: "Target", cwd: Path, *, timeout_s: float) -> "Run":
         seed=None,
         watches=("workload",),
     )
-    folders = [cwd, *([aim.script.resolve().parent] if aim.script else [])]
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with Launcher(
-            environment=lambda _: {}, folders=folders, timeout_s=timeout_s, interrupted=lambda: asked
-        ) as launcher:
+        with launching(aim, cwd, timeout_s=timeout_s, interrupted=lambda: asked) as launcher:
             (found,) = launcher([plan], limit_s=timeout_s)
     finally:
         for number, handler in before.items():

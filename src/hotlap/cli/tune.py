@@ -175,7 +175,7 @@ class _Tuning:
         code = 0
         with bench.showing(budget_s=self._options.budget_s) as live:
             if resumed is not None:
-                live.status(f"going on with the study in {self._shelf.folder.name}")
+                live.doing(f"going on with the study in {self._shelf.folder.name}")
                 self._show_known(bench.study)
             try:
                 self._tune()

@@ -97,7 +97,7 @@ class Workbench:
     def doing(self, text: str) -> None:
         """What is being done now."""
         if self.live is not None:
-            self.live.status(text)
+            self.live.doing(text)
 
     def changed(self, study: "Study", part: str) -> None:
         """Save, write where the user asked, show what is new."""
@@ -175,14 +175,8 @@ class Workbench:
     @contextmanager
     def launching(self, aim: "Target", *, timeout_s: float, memory_bytes: int | None = None) -> Iterator["Launcher"]:
         """Starts runs that change nothing of the user's; what could not be protected is told in a warning."""
-        from hotlap.launch import Launcher
-
-        with Launcher(
-            environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
-            folders=self._folders(aim),
-            timeout_s=timeout_s,
-            interrupted=lambda: self.interrupt.asked,
-            templates=True,
+        with launching(
+            aim, self.cwd, timeout_s=timeout_s, memory_bytes=memory_bytes, interrupted=lambda: self.interrupt.asked
         ) as launcher:
             yield launcher
             self._warn(launcher.not_enclosed, _not_enclosed)
@@ -199,19 +193,42 @@ class Workbench:
             backend,
             self._shelf.folder / "jobs",
             nodes=nodes,
-            order=Order(folders=tuple(map(str, self._folders(aim))), timeout_s=timeout_s, memory_bytes=memory_bytes),
+            order=Order(folders=tuple(map(str, aim.folders(self.cwd))), timeout_s=timeout_s, memory_bytes=memory_bytes),
             interrupted=lambda: self.interrupt.asked,
         ) as placed:
             yield placed
             self._warn(placed.not_enclosed, _not_enclosed)
 
-    def _folders(self, aim: "Target") -> list[Path]:
-        """The user's, which no run may change."""
-        return [self.cwd, *([aim.script.resolve().parent] if aim.script else [])]
-
     def _warn(self, why: str | None, sentence: Callable[[str], str]) -> None:
         if why:
             self.study = replace(self.study, warnings=(*self.study.warnings, sentence(why)))
+
+
+def launching(
+    aim: "Target",
+    cwd: Path,
+    *,
+    timeout_s: float,
+    memory_bytes: int | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> "Launcher":
+    """Starts runs of the training that change nothing of the user's.
+
+    Arguments:
+        cwd: where they are started.
+        timeout_s: a run that makes no step for so long is given up.
+        memory_bytes: what caches, batches made ahead and workers may take; None: the usual part of what is free.
+        interrupted: asked while runs go on; True ends them.
+    """
+    from hotlap.launch import Launcher
+
+    return Launcher(
+        environment=lambda plan: levers_environment(plan) | memory_environment(memory_bytes),
+        folders=aim.folders(cwd),
+        timeout_s=timeout_s,
+        interrupted=interrupted,
+        templates=True,
+    )
 
 
 def levers_environment(plan: "Plan") -> dict[str, str]:

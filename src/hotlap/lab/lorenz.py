@@ -1,15 +1,12 @@
 """lorenz (F4): a neural ODE of the Lorenz system: how long does an iteration take, and with what?"""
 
-from collections.abc import Callable
 from importlib.util import find_spec
 
 from hotlap import machine
 from hotlap.errors import UserError
-from hotlap.lab import gpus
-from hotlap.lab.result import Cell, Quantity, Result, Table, in_words, ratio, seconds
-from hotlap.lab.settings import Settings
+from hotlap.lab import Doing, Settings, gpus
+from hotlap.lab.result import Quantity, Result, in_words
 from hotlap.lab.studies import gain, of_lab
-from hotlap.machine.figures import median_interval
 from hotlap.predict import Workload
 from hotlap.record import Study
 from hotlap.units import duration
@@ -19,7 +16,7 @@ LEVERS = ("native-ode", "native-step", "fused-optimizer")
 BUDGET_S, QUICK_BUDGET_S = 180.0, 5.0
 
 
-def run(settings: Settings, doing: Callable[[str], None]) -> Result:
+def run(settings: Settings, doing: Doing) -> Result:
     """Tune torchdiffeq's loop here; time it on the GPU, or predict that.
 
     Raises:
@@ -27,8 +24,7 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
     """
     if find_spec("torchdiffeq") is None:
         raise UserError("The question's training is one of torchdiffeq's: pip install torchdiffeq.")
-    here = machine.look()
-    gpu = gpus.chosen(settings, here=here.gpus[0] if here.gpus else None)
+    gpu = gpus.chosen(settings, machine.look().gpus)
     with of_lab("lorenz.py", doing, levers=LEVERS) as script:
         bench = script.asked(total_steps=NUM_ITERATIONS)
         known = bench.traced()
@@ -37,36 +33,20 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
         if gpu.predicted:
             there = Quantity.of(gpus.there(known, gpu.name).step_s, predicted=True)
         else:
-            there = seconds(bench.asked("--device", "cuda").traced().step_s or 0.0)
+            there = Quantity(value=bench.asked("--device", "cuda").traced().step_s or 0.0)
     return tell(study, known.work, gpu=gpu, there=there)
 
 
 def tell(study: Study, work: Workload, *, gpu: gpus.Gpu, there: Quantity) -> Result:
     """The numbers, and what they mean. `there`: an iteration on the GPU."""
-    rows: list[tuple[Cell, ...]] = [("torchdiffeq", Quantity.of(median_interval(study.baseline[0].step_s)), None, None)]
-    result = gain(study)
-    if result is not None and study.after is not None and study.after.step_s:
-        after = Quantity.of(median_interval(study.after.step_s))
-        rows.append(("with hotlap's patch", after, *map(ratio, (result.speedup, result.total_speedup))))
-    rows.append((f"torchdiffeq on {gpus.an(gpu.name)}", there, None, None))
     return Result(
         story=tuple(_story(study, work, gpu, there)),
-        tables=(
-            Table(
-                title="One training iteration: solve, gradient, update",
-                columns=("with", "an iteration", "as fast", "as fast in all"),
-                rows=tuple(rows),
-                note="The question: orders of magnitude faster on a CPU with a lean path for small networks than on a "
-                "Tesla K40c.",
-            ),
-        ),
         notes=(
             *gpu.notes,
             "dy/dt = net(y), net = 3-100-3 with tanh; t in (0, 1), 101 points, u0 = (1, 0, 0), sigma 10, rho 28, beta "
             "8/3; sum of squares, Adam(0.01); tolerances 1e-3 and 1e-6, float32, one thread.",
         ),
         study=study,
-        gpus=gpu.here,
     )
 
 
@@ -79,10 +59,11 @@ def _story(study: Study, work: Workload, gpu: gpus.Gpu, there: Quantity) -> list
         else "`hotlap tune` found no patch here in its time; --budget gives more."
     )
     return [
-        f"An iteration takes {duration(step_s)} with torchdiffeq on this machine. {found}",
+        f"An iteration (solve, gradient, update) takes {duration(step_s)} with torchdiffeq on this machine. {found} "
+        "(The question: orders of magnitude faster on a CPU with a lean path for small networks than on a Tesla K40c.)",
         f"It is {work.num_kernels:,.0f} operators, {duration(step_s / work.num_kernels)} each with the Python around "
         f"them; all their arithmetic ({work.flop / 1e6:.2g} million operations) would take a core some "
         f"{duration(work.flop / 1e10)}. So what counts is not how fast a device computes but how little is done around "
-        f"each call. That is why a GPU does not help: the same loop {gpu.takes} {there} an iteration on "
-        f"{gpus.an(gpu.name)}, for its host has the same calls to make and each costs a launch.",
+        f"each call. That is why a GPU does not help: the same loop takes {there} an iteration on "
+        f"the {gpu.name}, for its host has the same calls to make and each costs a launch.",
     ]

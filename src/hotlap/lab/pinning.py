@@ -1,79 +1,48 @@
 """pinning (F2): MNIST in five epochs: what do workers and pinned memory bring, and what do they cost?"""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from pathlib import Path
 
 from hotlap import machine
-from hotlap.cli.traced import Traced
-from hotlap.experiment import statistics
-from hotlap.lab import digits, gpus
-from hotlap.lab.result import Cell, Quantity, Result, Table, in_words, ratio, seconds
-from hotlap.lab.settings import Settings
-from hotlap.lab.studies import Compared, gain, mean_s, of_lab, waits_s
-from hotlap.record import Run, Study
+from hotlap.lab import Doing, Settings
+from hotlap.lab.result import Quantity, Result, in_words
+from hotlap.lab.studies import BATCH_SIZE, MNIST_ITEMS, gain, mnist, of_lab
+from hotlap.machine.figures import median_interval
+from hotlap.record import Study
+from hotlap.tune.checking import Checked
 
 NUM_EPOCHS = 5
 # So few that starting the workers of each epoch is what takes the time: the article's caveat.
 SMALL = 2_000
-QUICK_ITEMS, QUICK_SMALL = 2_000, 300
 BUDGET_S, QUICK_BUDGET_S = 150.0, 5.0
-
-PLAIN, ARTICLE, HOTLAP = "baseline", "the article's two changes", "hotlap's patch"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """All that was measured."""
-
-    study: Study
-    article: Compared
-    small: Compared
-    """The article's changes on few images."""
-    workers: int
-    items: tuple[int, int]
-    """Images, and few images."""
-    traced: Traced
-    gpu: str | None
-    """The GPU that trained; None where the CPU did."""
-    about_data: str
+# For each check of the article's copy.
+CHECK_S = 60.0
 
 
-def run(settings: Settings, doing: Callable[[str], None]) -> Result:
-    """Tune the unchanged loop, then compare it with the article's changes."""
-    digits.check(settings)
-    here = machine.look()
-    workers = max(1, min(4, int(here.usable_cores)))
-    items, small = (QUICK_ITEMS, QUICK_SMALL) if settings.quick else (digits.NUM_ITEMS, SMALL)
-    pairs = 1 if settings.quick else statistics.FEWEST_SHOWN
-    with of_lab("mnist.py", doing) as bench:
-        data, about_data = digits.prepared(settings, bench.folder, count=items)
-        words = ("--data", str(data), "--epochs", str(NUM_EPOCHS))
-        whole = bench.asked(*words, "--items", str(items), total_steps=num_steps(items))
-        traced = whole.traced()
+def run(settings: Settings, doing: Doing) -> Result:
+    """Tune the unchanged loop, then check the article's changes against it; with --quick only the first."""
+    workers = max(1, min(4, int(machine.look().usable_cores)))
+    items = SMALL if settings.quick else MNIST_ITEMS
+    words, about_data = mnist(settings)
+    article = small = None
+    with of_lab("mnist.py", doing) as script:
+        bench = script.asked(*words, "--epochs", str(NUM_EPOCHS))
+        whole = bench.asked("--items", str(items), total_steps=num_steps(items))
         study = whole.measured(quick=True, watches=("switches", "shapes", "modules"))
         study = whole.tuned(study, budget_s=settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S))
-        script = bench.folder / "mnist.py"
-        changed = {str(script): article(script.read_text(), workers)}
-        few = bench.asked(*words, "--items", str(small), total_steps=num_steps(small))
-        known = Known(
-            study=study,
-            article=whole.compared(changed, base=study.baseline[0], pairs=pairs),
-            small=few.compared(changed, base=study.baseline[0], pairs=pairs),
-            workers=workers,
-            items=(items, small),
-            traced=traced,
-            gpu=here.gpus[0] if here.gpus else None,
-            about_data=about_data,
-        )
-    return tell(known, settings)
+        if not settings.quick:
+            path = Path(script.words[0])
+            changed = {str(path): with_changes(path.read_text(), workers)}
+            article = whole.checked(changed, budget_s=CHECK_S)
+            small = bench.asked("--items", str(SMALL)).checked(changed, budget_s=CHECK_S)
+    return tell(study, article, small, workers=workers, items=items, about_data=about_data)
 
 
 def num_steps(items: int) -> int:
     """Of the whole training."""
-    return NUM_EPOCHS * -(-items // digits.BATCH_SIZE)
+    return NUM_EPOCHS * -(-items // BATCH_SIZE)
 
 
-def article(text: str, workers: int) -> str:
+def with_changes(text: str, workers: int) -> str:
     """The script with the article's two changes: workers with pinned memory, and copies that are not waited for."""
     text = text.replace("shuffle=True)", f"shuffle=True, num_workers={workers}, pin_memory=True)")
     return text.replace(
@@ -81,74 +50,38 @@ def article(text: str, workers: int) -> str:
     )
 
 
-def tell(known: Known, settings: Settings) -> Result:
-    """The numbers, and what they mean."""
-    gpu = gpus.chosen(settings, here=known.gpu)
-    there = _predicted(known, gpu.name) if gpu.predicted else {}
-    notes = [*gpu.notes, known.about_data]
-    if known.gpu is None:
+def tell(
+    study: Study, article: Checked | None, small: Checked | None, *, workers: int, items: int, about_data: str
+) -> Result:
+    """The numbers, and what they mean. `article`, `small`: its changes on all images and on few; None: not compared."""
+    base, patch = study.baseline[0], gain(study)
+    took = Quantity.of(median_interval(base.step_s)).times(num_steps(items))
+    notes = [
+        about_data,
+        "Ratios are of whole trainings, starts of epochs included, by processes that take turns, three of each.",
+    ]
+    pinned = "" if base.device == "cpu" else " and pinned memory"
+    if not pinned:
         notes.append("Without a GPU nothing is pinned: of the article's changes only the workers have an effect here.")
-    if gain(known.study) is None:
-        notes.append("`hotlap tune` found no patch here in its time; --budget gives more.")
+    if article is not None:
+        notes.append(f"`hotlap check` says of the article's changes: {article.why}")
+    ours = (
+        f"With hotlap's patch it is {in_words(patch.total_speedup)}, a step {in_words(patch.speedup)}."
+        if patch is not None
+        else "`hotlap tune` found no patch here in its time; --budget gives more."
+    )
     return Result(
-        story=tuple(_story(known, there, gpu)),
-        tables=(_whole(known, there, gpu),),
+        story=(
+            f"{NUM_EPOCHS} epochs of {items:,} images take {took} here, by the steps of the baseline. With {workers} "
+            f"workers{pinned} the whole training is {_in_all(article)}. (The article: 43 s, and under 10 s with these "
+            "two changes, so 4.3x.)",
+            ours,
+            f"On {SMALL:,} images the article's changes are {_in_all(small)}: workers are started anew in each epoch.",
+        ),
         notes=tuple(notes),
-        study=known.study,
-        gpus=gpu.here,
+        study=study,
     )
 
 
-def _predicted(known: Known, gpu: str) -> dict[str, Quantity]:
-    """Way -> the whole training on a GPU whose batches are made as they were made here."""
-    base, after = known.study.baseline[0], known.study.after
-    # Beside a faster step workers may be what it waits for: each makes a batch as fast as the training's process did.
-    ways: dict[str, tuple[Run, float, int]] = {PLAIN: (base, waits_s(base), 0)}
-    if known.article.run is not None:
-        ways[ARTICLE] = (known.article.run, waits_s(base), known.workers)
-    if gain(known.study) is not None and after is not None and after.step_s:
-        ways[HOTLAP] = (after, waits_s(after), 0)
-
-    def step(run: Run, making_s: float, workers: int) -> Quantity:
-        work = replace(known.traced.work, input_s=making_s, input_workers=workers)
-        traced = replace(known.traced, work=work, step_s=mean_s(run))
-        return Quantity.of(gpus.there(traced, gpu).step_s, predicted=True)
-
-    return {way: step(*said).times(num_steps(known.items[0])) for way, said in ways.items()}
-
-
-def _whole(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu) -> Table:
-    one, result = known.article, gain(known.study)
-    rows: list[tuple[Cell, ...]] = [
-        (PLAIN, seconds(one.base_s), None, None),
-        (ARTICLE, seconds(one.total_s), ratio(one.total), ratio(one.step)),
-    ]
-    if result is not None:
-        rows.append((HOTLAP, None, ratio(result.total_speedup), ratio(result.speedup)))
-    on_gpu = (f"on {gpus.an(gpu.name)}",) if there else ()
-    return Table(
-        title=f"{known.items[0]:,} images, {NUM_EPOCHS} epochs",
-        columns=("way", "time", "as fast in all", "as fast a step", *on_gpu),
-        rows=tuple((*row, *(there.get(str(row[0])) for _ in on_gpu)) for row in rows),
-        note="Processes that take turns; the time from a process's start to its last step, from some hundred steps and "
-        "an epoch's start. A ratio is shown from three processes of each on, with its 95% interval. The article: 43 s "
-        "in the baseline, under 10 s with its two changes, so 4.3x.",
-    )
-
-
-def _story(known: Known, there: Mapping[str, Quantity], gpu: gpus.Gpu) -> list[str]:
-    one, result = known.article, gain(known.study)
-    pinned = " and pinned memory" if known.gpu else ""
-    first = f"With {known.workers} workers{pinned} the whole training is {in_words(one.total)}."
-    first += f" {one.failure}." if one.failure else ""
-    if result is not None:
-        first += f" With hotlap's patch it is {in_words(result.total_speedup)}."
-    told = [
-        first + " The article gained 4.3x.",
-        f"On {known.items[1]:,} images the article's changes are {in_words(known.small.total)}: workers are started "
-        "anew in each epoch.",
-    ]
-    if there:
-        said = ", ".join(f"{one} {way}" for way, one in there.items())
-        told.append(f"On {gpus.an(gpu.name)} in this machine: {said}.")
-    return told
+def _in_all(one: Checked | None) -> str:
+    return in_words(None if one is None else one.total)

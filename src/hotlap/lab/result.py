@@ -1,16 +1,22 @@
-"""What an experiment comes to: paragraphs, tables, and the study behind them. Units: SI, as everywhere."""
+"""What an experiment comes to: paragraphs, tables, and the study behind them; and how a terminal shows it. SI units."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hotlap.machine.figures import median_interval
-from hotlap.record import Interval, Study
-from hotlap.units import duration, factor, percent
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
 
-# Version of the JSON. 1: with pictures. 2: with the study.
-SCHEMA = 2
+from hotlap.record import Interval, Machine, Study
+from hotlap.report import terminal
+from hotlap.report.clean import clean, clean_line
+from hotlap.units import duration, factor
+
+# Version of the JSON. 1: with pictures. 2: with the study. 3: with the machine.
+SCHEMA = 3
 
 PREDICTED = "~"
 """Stands before every quantity that was not measured here."""
@@ -26,17 +32,6 @@ class Unit(StrEnum):
     SECOND = "s"
     RATIO = "x"
     """How many times as fast."""
-    SHARE = "share"
-    """In [0, 1]."""
-    COUNT = "count"
-
-
-_TEXT: Mapping[Unit, Callable[[float], str]] = {
-    Unit.SECOND: duration,
-    Unit.RATIO: factor,
-    Unit.SHARE: percent,
-    Unit.COUNT: lambda value: f"{value:,.0f}",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +43,7 @@ class Quantity:
     """
 
     value: float
-    unit: Unit
+    unit: Unit = Unit.SECOND
     low: float | None = None
     """Of the interval: 95% for what was measured, 80% for what was predicted. None: not known."""
     high: float | None = None
@@ -71,13 +66,11 @@ class Quantity:
 
     def __str__(self) -> str:
         """With its interval where there is one, and the mark of what is predicted."""
-        text = f"{PREDICTED if self.predicted else ''}{self._plain(self.value)}"
+        show = duration if self.unit is Unit.SECOND else factor
+        text = f"{PREDICTED if self.predicted else ''}{show(self.value)}"
         if self.low is None or self.high is None:
             return text
-        return f"{text} ({self._plain(self.low)} to {self._plain(self.high)})"
-
-    def _plain(self, value: float) -> str:
-        return _TEXT[self.unit](value) if math.isfinite(value) else "unknown"
+        return f"{text} ({show(self.low)} to {show(self.high)})"
 
 
 Cell = Quantity | str | None
@@ -92,54 +85,27 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
 
-    def has_predictions(self) -> bool:
-        """It needs the legend."""
-        return any(isinstance(cell, Quantity) and cell.predicted for row in self.rows for cell in row)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One experiment on this machine."""
+    """One experiment on this machine. What all have in common (from `name` on) is filled in by `Experiment.run`."""
 
-    name: str = ""
-    """Its experiment's, as the title."""
-    title: str = ""
     story: tuple[str, ...]
     """Paragraphs with this machine's numbers; the first says what came out."""
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
     """What the reader must know: which data were used, what was assumed."""
     study: Study | None = None
     """Of the script, where the experiment is about one: shown by the usual reports."""
+    name: str = ""
+    asks: str = ""
     quick: bool = False
     schema: int = SCHEMA
     hotlap: str = ""
     created: str = ""
     """ISO 8601, UTC."""
-    processor: str = ""
-    num_cores: int = 0
-    gpus: tuple[str, ...] = ()
+    machine: Machine | None = None
     elapsed_s: float = 0.0
-
-
-def seconds(value: float, *, predicted: bool = False) -> Quantity:
-    """A time without an interval."""
-    return Quantity(value=value, unit=Unit.SECOND, predicted=predicted)
-
-
-def count(value: float) -> Quantity:
-    """A number of things."""
-    return Quantity(value=value, unit=Unit.COUNT)
-
-
-def typical(times_s: Sequence[float]) -> Quantity:
-    """The median of repeats, with its interval."""
-    return Quantity.of(median_interval(times_s))
-
-
-def ratio(interval: Interval | None) -> Quantity | None:
-    """How many times as fast; None where too few processes were timed."""
-    return None if interval is None else Quantity.of(interval, Unit.RATIO)
 
 
 def in_words(ratio: Interval | None) -> str:
@@ -160,3 +126,34 @@ def ahead_from(sizes: Sequence[int], slow: Sequence[Quantity], fast: Sequence[Qu
             break
         found = number
     return found
+
+
+def sections(result: Result) -> Iterator[RenderableType]:
+    """For a terminal: the tables, what came out, what to know about it, then the study's own report."""
+    quick = " --quick" if result.quick else ""
+    yield Text.assemble((f"hotlap lab {clean_line(result.name)}{quick}", "bold"), "  ", clean_line(result.asks))
+    for table in result.tables:
+        yield _table(table)
+    for paragraph in result.story:
+        yield Text(clean(paragraph))
+    if result.notes:
+        yield Group(*(Padding(Text(f"- {clean_line(note)}", style="dim"), (0, 0, 0, 1)) for note in result.notes))
+    here = result.machine
+    if here is not None:
+        where = f"{here.processor or 'unknown processor'}, {here.num_cores} cores, {', '.join(here.gpus) or 'no GPU'}"
+        yield Text(f"{clean_line(where)}; took {duration(result.elapsed_s)}", style="dim")
+    if result.study is not None:
+        yield from terminal.sections(result.study)
+
+
+def _table(table: Table) -> RenderableType:
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for name in table.columns:
+        shown.add_column(Text(clean_line(name)), overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(Text("-" if cell is None else clean_line(str(cell))) for cell in row))
+    predicted = any(isinstance(cell, Quantity) and cell.predicted for row in table.rows for cell in row)
+    below = [note for note in (table.note, LEGEND if predicted else "") if note]
+    return Group(
+        Text(clean_line(table.title), style="bold"), shown, *(Text(clean_line(note), style="dim") for note in below)
+    )

@@ -1,16 +1,15 @@
 """transformer (F0): why do the cores stay at 60%, what helps here, and what would other GPUs do?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hotlap.cli.traced import Traced
-from hotlap.lab import gpus
-from hotlap.lab.result import Cell, Quantity, Result, Table, Unit, count
-from hotlap.lab.settings import Settings
+from hotlap.lab import Doing, Settings, gpus
+from hotlap.lab.result import Quantity, Result
 from hotlap.lab.studies import of_lab
 from hotlap.predict import Workload
-from hotlap.record import Phase, Study
-from hotlap.units import duration, percent
+from hotlap.record import Study
+from hotlap.units import duration
 
 # The question gives the layers; batch and length are ours, so that a step takes about a second on a small machine.
 SIZES = {"layers": 32, "batch": 8, "length": 32, "vocabulary": 10_000}
@@ -20,7 +19,7 @@ COUNTS = (1, 2, 4)
 BUDGET_S, QUICK_BUDGET_S = 240.0, 5.0
 
 
-def run(settings: Settings, doing: Callable[[str], None]) -> Result:
+def run(settings: Settings, doing: Doing) -> Result:
     """Measure and tune the model here, and predict the GPUs."""
     targets = gpus.names(settings)
     sizes = QUICK if settings.quick else SIZES
@@ -29,55 +28,31 @@ def run(settings: Settings, doing: Callable[[str], None]) -> Result:
         known = bench.traced()
         study = bench.measured(quick=settings.quick, watches=("switches", "modules", "cpu"))
         study = bench.tuned(study, budget_s=settings.budget_s or (QUICK_BUDGET_S if settings.quick else BUDGET_S))
-    return tell(study, known, settings, targets=targets)
+    return tell(study, known, sizes, targets=targets)
 
 
-def tell(study: Study, known: Traced, settings: Settings, *, targets: Sequence[str]) -> Result:
+def tell(study: Study, known: Traced, sizes: Mapping[str, int], *, targets: Sequence[str]) -> Result:
     """The numbers, and what they mean."""
     work = known.work
     study = replace(
         study,
         predictions=tuple(gpus.there(known, target, number=number) for target in targets for number in COUNTS),
     )
-    sizes = QUICK if settings.quick else SIZES
     return Result(
         story=tuple(_story(study, work)),
-        tables=(_forecasts(study),),
         notes=(
             f"The question's model with {sizes['layers']} layers ({(work.parameter_bytes or 0) / 4e6:.0f} million "
             f"parameters), {sizes['batch']} sequences of {sizes['length']} tokens a step: batch and length are ours.",
         ),
         study=study,
-        gpus=study.machine.gpus if study.machine else (),
-    )
-
-
-def _forecasts(study: Study) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            one.device,
-            count(one.count),
-            Quantity.of(one.step_s, predicted=True),
-            Quantity(value=one.efficiency, unit=Unit.SHARE, predicted=True) if one.efficiency else None,
-            one.bound_by,
-        )
-        for one in study.predictions
-    ]
-    return Table(
-        title="On GPUs that are not here",
-        columns=("device", "number", "a step", "efficiency", "bound by"),
-        rows=tuple(rows),
-        note="Each GPU has the batch that this machine has.",
     )
 
 
 def _story(study: Study, work: Workload) -> list[str]:
     run = study.baseline[0]
     step_s = run.median_step_s()
-    shares = {phase: run.share(phase) or 0.0 for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
-    parts = ", ".join(f"{percent(share)} {phase.value}" for phase, share in shares.items())
     step = (
-        f"A step takes {duration(step_s)} here ({parts}) for {work.flop / 1e9:,.0f} billion operations in "
+        f"A step takes {duration(step_s)} here for {work.flop / 1e9:,.0f} billion operations in "
         f"{work.num_kernels:,.0f} operators: {work.flop / step_s / 1e9:,.0f} GFLOP/s."
     )
     if work.parameter_bytes:
@@ -90,15 +65,8 @@ def _story(study: Study, work: Workload) -> list[str]:
         told.append(study.sweep.why)
     if run.cpu is not None:
         told.append(f"Counted while the steps went on: {run.cpu.main:.1f} of {run.cpu.usable_cores:g} cores at work.")
-    first = study.predictions[0]
-    told.append(
-        f"One {first.device} would take {Quantity.of(first.step_s, predicted=True)} for the same step, bound by "
-        f"{first.bound_by}."
+    there = "; ".join(
+        f"{one.title} {Quantity.of(one.step_s, predicted=True)}, bound by {one.bound_by}" for one in study.predictions
     )
-    remark = next((one for one in study.findings if one.code == "attention-over-batch"), None)
-    if remark is not None:
-        told.append(
-            f"A remark about the model itself. {remark.evidence} The samples of a batch see each other, the positions "
-            "of one sample do not: with `batch_first=True` the encoder does what was meant."
-        )
+    told.append(f"The same step, each GPU with the batch that this machine has, takes on {there}.")
     return told

@@ -38,10 +38,10 @@ def all_of(controller: int) -> str:
 def test_without_a_terminal_each_change_is_one_plain_line() -> None:
     out, clock = StringIO(), Clock()
     with Live(out, budget_s=300.0, clock=clock) as live:
-        live.status("measuring the baseline")
+        live.doing("measuring the baseline")
         clock.now_s += 12
-        live.status("measuring the baseline")
-        live.status("trial: threads count=1")
+        live.doing("measuring the baseline")
+        live.doing("trial: threads count=1")
         live.show(terminal.draw(document.findings(samples.study_full())))
         live.show(None)
     text = out.getvalue()
@@ -54,7 +54,7 @@ def test_without_a_terminal_each_change_is_one_plain_line() -> None:
 
 def test_a_study_that_goes_on_counts_the_time_it_has_used() -> None:
     out = StringIO()
-    Live(out, spent_s=90.0, clock=Clock()).status("going on")
+    Live(out, spent_s=90.0, clock=Clock()).doing("going on")
     assert out.getvalue() == "[1 min 30 s] going on\n"
 
 
@@ -78,7 +78,7 @@ def test_a_log_has_colours_where_they_are_asked_for(
         monkeypatch.setenv(name, value)
     out = StringIO()
     with Live(out, color=color, clock=Clock()) as live:
-        live.status("at work")
+        live.doing("at work")
         live.show(terminal.patch(samples.PATCH))
     assert ("\x1b[32m" in out.getvalue()) == coloured
     assert "\x1b[2K" not in out.getvalue(), "each change is a line of its own all the same"
@@ -88,14 +88,14 @@ def test_a_log_has_colours_where_they_are_asked_for(
 def test_quiet_shows_nothing() -> None:
     out = StringIO()
     with Live(out, quiet=True) as live:
-        live.status("at work")
+        live.doing("at work")
         live.show(Text("a section"))
     assert out.getvalue() == ""
 
 
 def test_what_is_being_done_cannot_control_the_terminal() -> None:
     out = StringIO()
-    Live(out, clock=Clock()).status(samples.HOSTILE)
+    Live(out, clock=Clock()).doing(samples.HOSTILE)
     assert all(char == "\n" or char.isprintable() for char in out.getvalue())
     assert "[bold red]loud[/]" in out.getvalue().replace("\n", "")
 
@@ -103,7 +103,7 @@ def test_what_is_being_done_cannot_control_the_terminal() -> None:
 def test_letters_that_the_stream_has_not_do_not_end_the_study() -> None:
     raw = open(os.devnull, "wb")  # noqa: SIM115 - the wrapper closes it
     with TextIOWrapper(raw, encoding="ascii") as stream:
-        Live(stream).status("training gr\u00fc\u00df.py")
+        Live(stream).doing("training gr\u00fc\u00df.py")
 
 
 def test_on_a_terminal_sections_stay_and_the_status_line_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +113,9 @@ def test_on_a_terminal_sections_stay_and_the_status_line_goes(monkeypatch: pytes
     controller, terminal_fd = pty.openpty()
     with os.fdopen(terminal_fd, "w", encoding="utf-8") as stream:
         with Live(stream, budget_s=300.0) as live:
-            live.status("trial: threads count=1")
+            live.doing("trial: threads count=1")
             live.show(Text("a finished section"))
-            live.status("trial: fused-optimizer")
+            live.doing("trial: fused-optimizer")
         live.close()
     shown = all_of(controller)
     assert "a finished section" in shown
@@ -141,7 +141,7 @@ def test_on_a_terminal_lines_are_as_wide_as_it_is_and_coloured_as_asked(
         os.fdopen(terminal_fd, "w", encoding="utf-8") as stream,
         Live(stream, verbose=True, color=color, clock=Clock()) as live,
     ):
-        live.status("at work")
+        live.doing("at work")
         live.show(Text("-" * 140, "green"))
     shown = all_of(controller)
     assert "-" * 140 in shown
@@ -156,6 +156,6 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delenv(name, raising=False)
     controller, terminal_fd = pty.openpty()
     with os.fdopen(terminal_fd, "w", encoding="utf-8") as stream, Live(stream, clock=Clock()) as live:
-        live.status("at work")
+        live.doing("at work")
     shown = all_of(controller)
     assert shown == "[0 s] at work\r\n"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hotlap.cli.traced import Traced
-from hotlap.lab import launch_floor, sweep, transfer
+from hotlap.lab import launch_floor, products, transfer
 from hotlap.predict import Kind, Operator, Workload, catalogue
 from hotlap.predict.workload import Stage
 
@@ -17,35 +17,34 @@ def spread(seconds: float) -> tuple[float, ...]:
     return tuple(seconds * (1 + 0.01 * k) for k in range(-3, 4))
 
 
-def transfer_answer(*, gpu: str | None = None) -> sweep.Answer:
+def transfer_answer(*, gpu: str | None = None) -> products.Answer:
     """A CPU of 100 GFLOP/s with 2 us a call; the GPU a hundred times as fast, with 10 us a call and 10 us a copy."""
 
     def way(seconds: Callable[[int], float]) -> tuple[tuple[float, ...], ...]:
-        return tuple(spread(seconds(side)) for side in transfer.SIDES)
+        return tuple(spread(seconds(side)) for side, _, _ in transfer.SHAPES)
 
     times: dict[str, tuple[tuple[float, ...], ...]] = {
-        sweep.NUMPY: way(lambda n: 2e-6 + 2 * n**3 / 100e9),
-        sweep.TORCH: way(lambda n: 4e-6 + 2 * n**3 / 110e9),
+        products.NUMPY: way(lambda n: 2e-6 + 2 * n**3 / 100e9),
+        products.TORCH: way(lambda n: 4e-6 + 2 * n**3 / 110e9),
     }
     if gpu is not None:
         times |= {
-            sweep.GPU: way(lambda n: 10e-6 + 2 * n**3 / 10e12),
-            sweep.PAGEABLE: way(lambda n: 50e-6 + 2 * n**3 / 10e12 + 12 * n**2 / 6e9),
-            sweep.PINNED: way(lambda n: 40e-6 + 2 * n**3 / 10e12 + 12 * n**2 / 20e9),
+            products.GPU: way(lambda n: 10e-6 + 2 * n**3 / 10e12),
+            products.COPIES: way(lambda n: 50e-6 + 2 * n**3 / 10e12 + 12 * n**2 / 6e9),
         }
-    return sweep.Answer(gpu=gpu, times=times, threads=2)
+    return products.Answer(gpu=gpu, times=times, threads=2)
 
 
-def floor_answer(*, gpu: str | None = None) -> sweep.Answer:
+def floor_answer(*, gpu: str | None = None) -> products.Answer:
     """Calls with floors of 0.5, 1.5 and 0.3 us."""
 
     def way(floor_s: float, rate: float) -> tuple[tuple[float, ...], ...]:
-        return tuple(spread(floor_s + 2 * rows * columns / rate) for rows, columns in launch_floor.SHAPES)
+        return tuple(spread(floor_s + 2 * rows * columns / rate) for rows, columns, _ in launch_floor.SHAPES)
 
-    times = {sweep.NUMPY: way(0.5e-6, 5e9), sweep.TORCH: way(1.5e-6, 6e9), sweep.SMALL: way(0.3e-6, 4e9)}
+    times = {products.NUMPY: way(0.5e-6, 5e9), products.TORCH: way(1.5e-6, 6e9), products.SMALL: way(0.3e-6, 4e9)}
     if gpu is not None:
-        times |= {sweep.GPU: way(8e-6, 400e9), sweep.GRAPH: way(2e-6, 400e9)}
-    return sweep.Answer(gpu=gpu, times=times, threads=2)
+        times |= {products.GPU: way(8e-6, 400e9), products.GRAPH: way(2e-6, 400e9)}
+    return products.Answer(gpu=gpu, times=times, threads=2)
 
 
 def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None = 5e-6) -> Workload:

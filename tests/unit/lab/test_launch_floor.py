@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from hotlap.lab import launch_floor, sweep
+from hotlap.lab import Settings, launch_floor, products
 from hotlap.lab.result import Quantity, Result
-from hotlap.lab.settings import Settings
 from tests.unit.lab import samples
 
 
 def told(*, gpu: str | None = None) -> Result:
-    return launch_floor.tell(launch_floor.SHAPES, [samples.floor_answer(gpu=gpu)] * 3, Settings())
+    answers = [samples.floor_answer(gpu=gpu)] * 3
+    return launch_floor.tell(products.told(launch_floor.SHAPES, answers, Settings()))
 
 
 def column(result: Result, name: str) -> list[Quantity]:
@@ -20,9 +20,9 @@ def column(result: Result, name: str) -> list[Quantity]:
 
 def test_sizes_increase_and_the_founding_shapes_are_among_them() -> None:
     for shapes in (launch_floor.SHAPES, launch_floor.QUICK_SHAPES):
-        sizes = [rows * columns for rows, columns in shapes]
+        sizes = [rows * columns for rows, columns, _ in shapes]
         assert sizes == sorted(sizes)
-        assert {(100, 3), (100, 100)} <= set(shapes)
+        assert {(100, 3, 1), (100, 100, 1)} <= set(shapes)
 
 
 def test_the_floor_is_that_of_the_smallest_call() -> None:
@@ -38,22 +38,22 @@ def test_the_gpu_is_ahead_from_the_size_at_which_it_overtakes_the_fastest_way_of
 
 def test_a_gpu_that_is_not_here_is_predicted_at_every_size() -> None:
     result = told()
-    for name in (sweep.GPU, sweep.GRAPH):
+    for name in (products.GPU, products.GRAPH):
         cells = column(result, name)
         assert len(cells) == len(launch_floor.SHAPES)
         assert all(cell.predicted for cell in cells)
-    assert not any(cell.predicted for cell in column(result, sweep.TORCH))
+    assert not any(cell.predicted for cell in column(result, products.TORCH))
 
 
 def test_a_graph_is_no_slower_than_single_calls() -> None:
-    single, graph = column(told(), sweep.GPU), column(told(), sweep.GRAPH)
+    single, graph = column(told(), products.GPU), column(told(), products.GRAPH)
     assert all(b.value <= a.value * 1.001 for a, b in zip(single, graph, strict=True))
 
 
 def test_without_a_native_core_its_column_is_left_out_and_the_reason_told() -> None:
     answer = samples.floor_answer()
-    times = {way: times for way, times in answer.times.items() if way != sweep.SMALL}
+    times = {way: times for way, times in answer.times.items() if way != products.SMALL}
     without = replace(answer, times=times, not_native="No compiler was found.")
-    result = launch_floor.tell(launch_floor.SHAPES, [without], Settings())
-    assert sweep.SMALL not in result.tables[0].columns
+    result = launch_floor.tell(products.told(launch_floor.SHAPES, [without], Settings()))
+    assert products.SMALL not in result.tables[0].columns
     assert any("No compiler was found." in note for note in result.notes)

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from hotlap.errors import UserError
-from hotlap.lab import gpus, lorenz
-from hotlap.lab.result import Quantity, Result, Unit
-from hotlap.lab.settings import Settings
+from hotlap.lab import Settings, gpus, lorenz
+from hotlap.lab.result import Quantity, Result
 from hotlap.record import Study
+from hotlap.units import factor
 from tests.samples import study_full
 from tests.unit.lab import samples
 
-THERE = Quantity(value=0.02, unit=Unit.SECOND, low=0.01, high=0.04, predicted=True)
+THERE = Quantity(value=0.02, low=0.01, high=0.04, predicted=True)
 
 
 def told(study: Study, *, predicted: bool = True) -> Result:
@@ -24,31 +24,25 @@ def told(study: Study, *, predicted: bool = True) -> Result:
 def test_ratios_are_those_of_the_study_with_their_intervals() -> None:
     study = study_full()
     assert study.result is not None
-    (row,) = (row for row in told(study).tables[0].rows if row[0] == "with hotlap's patch")
-    assert isinstance(row[2], Quantity) and (row[2].low, row[2].high) == (
-        study.result.speedup.low,
-        study.result.speedup.high,
-    )
-    assert "95% interval" in told(study).story[0]
+    speedup = study.result.speedup
+    assert f"{factor(speedup.mid)} as fast, 95% interval {factor(speedup.low)} to" in told(study).story[0]
 
 
 def test_without_a_patch_there_is_no_ratio() -> None:
     result = told(replace(study_full(), result=None, patch="", after=None))
-    assert all(row[2] is None and row[3] is None for row in result.tables[0].rows)
+    assert "as fast" not in result.story[0]
     assert "found no patch here in its time" in result.story[0]
 
 
 def test_the_loop_is_told_by_its_operators_and_the_gpu_beside_it() -> None:
     result = told(study_full())
     assert "4,000 operators" in result.story[1]
-    assert "would take ~20.0 ms (10.0 ms to 40.0 ms) an iteration on an RTX 4090" in result.story[1]
-    assert result.tables[0].rows[-1][0] == "torchdiffeq on an RTX 4090"
+    assert "takes ~20.0 ms (10.0 ms to 40.0 ms) an iteration on the RTX 4090" in result.story[1]
     assert any("predictions" in note for note in result.notes)
 
 
 def test_a_gpu_that_is_here_is_no_prediction() -> None:
     result = told(study_full(), predicted=False)
-    assert result.gpus == ("RTX 4090",)
     assert not any("predictions" in note for note in result.notes)
 
 

@@ -30,7 +30,6 @@ def lorenz(t: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
 def main() -> None:
     """A thousand iterations: solve, gradient, update."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--iterations", type=int, default=1000)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -42,7 +41,7 @@ def main() -> None:
     field = Field().to(options.device)
     optimizer = torch.optim.Adam(field.parameters(), lr=0.01)
     begun = time.perf_counter()
-    for _ in range(options.iterations):
+    for _ in range(1000):
         optimizer.zero_grad()
         found = odeint(field, start, times, rtol=1e-3, atol=1e-6)  # type: ignore[no-untyped-call]
         loss = (found - target).square().sum()

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import nn
 
-WIDTH = 512
+WIDTH, OUTPUTS = 512, 64
 
 
 class Positions(nn.Module):
@@ -32,14 +32,14 @@ class Positions(nn.Module):
 class Net(nn.Module):
     """Token ids (B, S) -> (B, O)."""
 
-    def __init__(self, *, vocabulary: int, layers: int, length: int, outputs: int) -> None:
+    def __init__(self, *, vocabulary: int, layers: int, length: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, WIDTH)
         self.positions = Positions(length)
         layer = nn.TransformerEncoderLayer(d_model=WIDTH, nhead=16, dim_feedforward=512, dropout=0.0)
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.over_positions = nn.Linear(length, 1)
-        self.over_features = nn.Linear(WIDTH, outputs)
+        self.over_features = nn.Linear(WIDTH, OUTPUTS)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """As in the question: the input is batch first, the encoder is not told so."""
@@ -57,18 +57,16 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--length", type=int, default=32)
-    parser.add_argument("--outputs", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=100_000)
     options = parser.parse_args()
     torch.manual_seed(0)
-    model = Net(vocabulary=options.vocabulary, layers=options.layers, length=options.length, outputs=options.outputs)
+    model = Net(vocabulary=options.vocabulary, layers=options.layers, length=options.length)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     criterion = nn.MSELoss()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.to(device)
-    for _ in range(options.steps):
+    for _ in range(100_000):
         tokens = torch.randint(0, options.vocabulary, (options.batch, options.length), device=device)
-        wanted = torch.randn(options.batch, options.outputs, device=device)
+        wanted = torch.randn(options.batch, OUTPUTS, device=device)
         optimizer.zero_grad()
         loss = criterion(model(tokens), wanted)
         loss.backward()

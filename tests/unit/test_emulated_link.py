@@ -1,6 +1,9 @@
 """The emulated link: a mean over all processes that takes its time, on a lane of its own."""
 
+import sys
 import time
+from importlib import import_module
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +12,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from hotlap.lab.child.link import SPEEDS, EmulatedLink, Speed
 from tests.ranks_as_threads import RANKS, in_own_process, on_each
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "ranks" / "scripts"))
+link: Any = import_module("link")
+SPEEDS, EmulatedLink, Speed = link.SPEEDS, link.EmulatedLink, link.Speed
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo"),
@@ -52,11 +58,11 @@ def test_buckets_wait_for_each_other_and_for_the_last_process_but_not_in_the_way
     for _, means, end in found:
         assert means == [[pytest.approx(1.0)], [pytest.approx(11.0)]]
         assert end - last_sent >= 0.4
-    assert [link.busy_s for link in links] == [pytest.approx(0.4)] * RANKS
+    assert [one.busy_s for one in links] == [pytest.approx(0.4)] * RANKS
 
 
 def test_without_a_speed_it_is_a_mean_over_the_processes_and_no_more() -> None:
     links = [EmulatedLink(None) for _ in range(RANKS)]
     found = on_each(lambda group, rank: values(links[rank].hook(group, bucket(float(rank)))))
     assert found == [[pytest.approx(1.0)]] * RANKS
-    assert [link.busy_s for link in links] == [0.0] * RANKS
+    assert [one.busy_s for one in links] == [0.0] * RANKS

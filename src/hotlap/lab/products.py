@@ -1,0 +1,122 @@
+"""Products of several sizes in NumPy, torch and the native core, timed; on a GPU timed or predicted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hotlap.experiment import statistics
+from hotlap.lab import Doing, Settings, gpus
+from hotlap.lab.result import Cell, Quantity, Table, ahead_from
+from hotlap.machine.figures import median_interval
+from hotlap.machine.in_child import measured
+from hotlap.predict import Kind, Operator, Workload, forecast
+from hotlap.predict.workload import Stage
+
+NUMPY, TORCH, SMALL = "NumPy", "torch, CPU", "hotlap.small"
+GPU, GRAPH, COPIES = "GPU", "GPU, CUDA graph", "GPU, copies each time"
+ON_CPU = (NUMPY, TORCH, SMALL)
+
+# A call costs the host this much on top of what dispatching costs on a CPU (hotlap.probe.watches.workload).
+LAUNCH_S = 5e-6
+# Within a CUDA graph the host has no part in a call. (0 would say that its part is not known.)
+_REPLAYED_S = 1e-9
+
+Shape = tuple[int, int, int]
+"""(rows, inner, columns): a matrix (rows, inner) times one (inner, columns), or a vector where columns is 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Seconds of one product, in one process."""
+
+    gpu: str | None
+    """Name of the device that was used; None without one."""
+    times: Mapping[str, tuple[tuple[float, ...], ...]]
+    """Way -> shape -> one for each round."""
+    threads: int = 1
+    not_native: str = ""
+    """Why there is no native core here; empty where it is in use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Products:
+    """All ways at all shapes."""
+
+    shapes: tuple[Shape, ...]
+    """Increasing."""
+    times: Mapping[str, Sequence[Quantity]]
+    """Way -> one for each shape."""
+    gpu: gpus.Gpu
+    notes: tuple[str, ...]
+
+    def ahead(self, way: str) -> int | None:
+        """Numbers in the matrix from which on this way takes less time than the fastest of the CPU; None: at none."""
+        here = zip(*(self.times[one] for one in ON_CPU if one in self.times), strict=True)
+        fastest = [min(times, key=lambda one: one.value) for times in here]
+        return ahead_from([rows * inner for rows, inner, _ in self.shapes], fastest, self.times[way])
+
+    def table(self, *, title: str, note: str) -> Table:
+        """One row a matrix."""
+        rows: list[tuple[Cell, ...]] = [
+            (f"{rows:,} x {inner:,}", *(times[k] for times in self.times.values()))
+            for k, (rows, inner, _) in enumerate(self.shapes)
+        ]
+        return Table(title=title, columns=("matrix", *self.times), rows=tuple(rows), note=note)
+
+
+def timed(shapes: Sequence[Shape], settings: Settings, doing: Doing) -> Products:
+    """The same question to several processes: the process is the unit of chance."""
+    doing("multiplying matrices of several sizes")
+    words = ("quick" if settings.quick else "thorough", *(",".join(map(str, shape)) for shape in shapes))
+    number = 1 if settings.quick else statistics.FEWEST_SHOWN
+    answers = [measured("hotlap.lab.scripts.products", Answer, *words) for _ in range(number)]
+    return told(shapes, answers, settings)
+
+
+def told(shapes: Sequence[Shape], found: Sequence[Answer], settings: Settings) -> Products:
+    """What was timed, and predictions where there is no GPU. `found`: one for each process."""
+    first = found[0]
+    gpu = gpus.chosen(settings, (first.gpu,) if first.gpu else ())
+    times = {way: [_typical(found, way, k) for k in range(len(shapes))] for way in first.times}
+    if gpu.predicted:
+        # What the smallest call takes here is dispatching it.
+        host_s = min(one.value for one in times[TORCH]) + LAUNCH_S
+        times[GPU] = [predicted(shape, gpu.name, host_s=host_s) for shape in shapes]
+        if shapes[0][2] == 1:
+            times[GRAPH] = [predicted(shape, gpu.name, host_s=_REPLAYED_S) for shape in shapes]
+        else:
+            times[COPIES] = [predicted(shape, gpu.name, host_s=host_s, copied=True) for shape in shapes]
+    notes = [*gpu.notes, f"float32; the CPU had {first.threads} threads; processes: {len(found)}."]
+    if first.not_native and shapes[0][2] == 1:
+        notes.append(f"There is no native core here: {first.not_native}")
+    return Products(shapes=tuple(shapes), times=times, gpu=gpu, notes=tuple(notes))
+
+
+def _typical(found: Sequence[Answer], way: str, shape: int) -> Quantity:
+    return Quantity.of(median_interval([one for answer in found for one in answer.times[way][shape]]))
+
+
+def predicted(shape: Shape, gpu: str, *, host_s: float, copied: bool = False) -> Quantity:
+    """One product in float32 in a long row of them.
+
+    Arguments:
+        host_s: what dispatching one call takes on this machine's CPU.
+        copied: both operands travel there each time and the result back: three more calls, and the bytes.
+    """
+    rows, inner, columns = shape
+    read, written = 4.0 * (rows * inner + inner * columns), 4.0 * rows * columns
+    product = Operator(
+        kind=Kind.MATMUL,
+        name="aten::mm" if columns > 1 else "aten::mv",
+        stage=Stage.FORWARD,
+        flop=2.0 * rows * inner * columns,
+        read_bytes=read,
+        written_bytes=written,
+    )
+    copies = (Operator(kind=Kind.VECTOR, name="aten::copy_", stage=Stage.FORWARD, count=3),) if copied else ()
+    work = Workload(
+        operators=(product, *copies),
+        matmul_tf32=False,
+        host_s=host_s,
+        batch_bytes=read + written if copied else None,
+    )
+    return Quantity.of(forecast(work, target=gpu).step_s, predicted=True)
