@@ -5,7 +5,6 @@ from hotlap.launch.heat import Launcher
 from hotlap.launch.input import StandardInput
 from hotlap.launch.placed import Backend, Order, Placed
 from hotlap.launch.ray import Ray
-from hotlap.launch.replayed import ReplayedLauncher
 from hotlap.launch.slurm import Slurm
 from hotlap.launch.whole import WholeRun, end_like
 
@@ -15,7 +14,6 @@ __all__ = [
     "Order",
     "Placed",
     "Ray",
-    "ReplayedLauncher",
     "Slurm",
     "StandardInput",
     "WholeRun",

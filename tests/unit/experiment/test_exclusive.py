@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from hotlap.experiment import Exclusive
-from hotlap.launch.replayed import ReplayedLauncher
 from hotlap.record import Plan, Run, Status, Turn
+from tests.replayed_launcher import ReplayedLauncher
 from tests.sample_runs import run_with
 
 TAKEN = Run(status=Status.CRASHED, error="rank 0: DistNetworkError: address already in use")

@@ -7,9 +7,9 @@ import pytest
 
 from hotlap.experiment import Executor, Sizes
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
-from hotlap.launch import ReplayedLauncher
 from hotlap.levers.threads import Threads
 from hotlap.record import Cores, Plan, Run, Status, Sweep
+from tests.replayed_launcher import ReplayedLauncher
 from tests.unit.tune.world import AnyScript
 
 EIGHT = Cores(logical=8, allowed=8, physical=8, fast=8)
