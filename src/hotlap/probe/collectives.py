@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -22,6 +22,7 @@ from hotlap.levers.lever import Patch
 from hotlap.probe import clock as phases
 from hotlap.probe.clock import Clock
 from hotlap.probe.guard import Guard
+from hotlap.probe.thread import TrainingThread
 from hotlap.record import BucketPass, RankLog
 
 # All of torch.distributed in which others can hold a process. Names that this torch does not have are passed over.
@@ -38,12 +39,6 @@ _HIDES = frozenset({"DistributedDataParallel", "FullyShardedDataParallel"})
 
 # Steps of which the work is kept, 100 bytes each.
 _MOST_STEPS = 20_000
-
-
-class Thread(Protocol):
-    """The thread that trains."""
-
-    id: int | None
 
 
 class Collectives:
@@ -108,7 +103,7 @@ class Collectives:
 
     # Collectives that the script calls
 
-    def timed(self, function: Callable[..., Any], thread: Thread, *, of_all: bool = True) -> Callable[..., Any]:
+    def timed(self, function: Callable[..., Any], thread: TrainingThread, *, of_all: bool = True) -> Callable[..., Any]:
         """`function`, its time in the communication phase. `of_all`: all processes take part, but for a `group`."""
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -188,7 +183,7 @@ class Collectives:
         )
 
 
-def install(books: Collectives, patch: Patch, thread: Thread, joined: Callable[[], None], guard: Guard) -> None:
+def install(books: Collectives, patch: Patch, thread: TrainingThread, joined: Callable[[], None], guard: Guard) -> None:
     """Hear of everything in torch.distributed that can hold a process. `joined` is told when a group was made."""
     import torch.distributed as dist
 

@@ -5,7 +5,7 @@
   same chance, they lie evenly over it, and within a block no step is missing.
 - The stretches: as many successive steps each; once there are too many, neighbours are joined and all are twice as
   long. Sums and counts join exactly, and so do the sketches that give the quantiles.
-- The longest steps, on a heap.
+- The longest steps.
 
 Everything is done for some hundred rows at once, between two steps.
 """
@@ -44,7 +44,8 @@ class Thinning:
         self._waiting: tuple[list[Row], torch.Tensor, torch.Event] | None = None
         self._sample = _Sample(random.Random(draws))
         self._stretches = _Stretches()
-        self._outliers: list[tuple[float, int, Outlier]] = []
+        self._outliers: list[Outlier] = []
+        """The longest first."""
         self._num_lost = 0
         self.validations = 0
         self.validation_s = 0.0
@@ -70,7 +71,6 @@ class Thinning:
         """All rows up to the last flush, summed up."""
         whole = self._stretches.whole()
         p50_s, p90_s, p99_s = whole.sketch.quantiles((0.5, 0.9, 0.99))
-        ranked = sorted(self._outliers, key=lambda entry: entry[:2], reverse=True)
         return LongRun(
             num_steps=whole.count,
             total_s=whole.total_s,
@@ -79,7 +79,7 @@ class Thinning:
             p90_s=p90_s,
             p99_s=p99_s,
             stretches=tuple(part.stretch() for part in self._stretches.parts),
-            outliers=tuple(outlier for _, _, outlier in ranked),
+            outliers=tuple(self._outliers),
             num_lost=self._num_lost,
         )
 
@@ -131,8 +131,8 @@ class Thinning:
     def _fold(self, chunk: list[Row]) -> None:
         stretches = aside.validations([row.aside for row in chunk])
         trained = [self._trained(row, stretch) for row, stretch in zip(chunk, stretches, strict=True)]
+        self._note_outliers(trained)
         for row in trained:
-            self._note_outlier(row)
             self._sample.add(row)
         self._stretches.add(trained)
 
@@ -144,24 +144,18 @@ class Thinning:
         self.validation_s += sum(validation.spent)
         return without(row, validation)._replace(aside=None)
 
-    def _note_outlier(self, row: Row) -> None:
-        step_s = sum(row.spent)
-        if len(self._outliers) == _MOST_OUTLIERS and step_s <= self._outliers[0][0]:
-            return
+    def _note_outliers(self, rows: Sequence[Row]) -> None:
+        least_s = self._outliers[-1].step_s if len(self._outliers) == _MOST_OUTLIERS else -1.0
         usual = self._stretches.usual_s()
-        excess = [spent - mean for spent, mean in zip(row.spent, usual, strict=True)]
-        worst = max(range(len(excess)), key=excess.__getitem__)
-        outlier = Outlier(
-            step=row.step_index,
-            step_s=step_s,
-            phase=PHASES[worst],
-            excess_s=excess[worst],
-        )
-        entry = (step_s, row.step_index, outlier)
-        if len(self._outliers) < _MOST_OUTLIERS:
-            heapq.heappush(self._outliers, entry)
-        else:
-            heapq.heapreplace(self._outliers, entry)
+        found = [_outlier(row, usual) for row in rows if sum(row.spent) > least_s]
+        self._outliers = heapq.nlargest(_MOST_OUTLIERS, [*self._outliers, *found], key=lambda one: one.step_s)
+
+
+def _outlier(row: Row, usual: Sequence[float]) -> Outlier:
+    """With what took so long; `usual`: seconds by phase."""
+    excess = [spent - mean for spent, mean in zip(row.spent, usual, strict=True)]
+    worst = max(range(len(excess)), key=excess.__getitem__)
+    return Outlier(step=row.step_index, step_s=sum(row.spent), phase=PHASES[worst], excess_s=excess[worst])
 
 
 def _on_device(loss: torch.Tensor | float) -> TypeGuard[torch.Tensor]:
