@@ -8,7 +8,6 @@ from hotlap.record import Failure, Run, Status
 _SAID = (
     ("DataLoader worker (pid", Failure.LOST_WORKERS),
     ("DataLoader timed out", Failure.LOST_WORKERS),
-    ("fetched from a DataLoader worker", Failure.LOST_WORKERS),  # hotlap.probe.cut_off
     # A worker was gone before its batch could be opened: connection reset, refused, or a file that is not there.
     ("in rebuild_storage_fd", Failure.LOST_WORKERS),
     ("out of memory. Tried to allocate", Failure.DEVICE_MEMORY),

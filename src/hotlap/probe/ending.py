@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from hotlap.probe import cut_off, parting, unseen
+from hotlap.probe import parting, unseen
 from hotlap.probe.arrival import tell_why_not
 from hotlap.record import Status
 
@@ -29,7 +29,7 @@ class Ending:
 
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
-        self.error = f"{type(error).__name__}: {error}"[:500] + cut_off.explain(error)
+        self.error = f"{type(error).__name__}: {error}"[:500]
 
     def script_ends(self) -> None:
         """The interpreter is about to leave: write what is known."""

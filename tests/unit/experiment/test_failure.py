@@ -59,14 +59,6 @@ def test_an_error_in_a_process_of_the_script_is_read_off_its_output() -> None:
     assert found is not None and found.kind is Failure.DEVICE_MEMORY
 
 
-def test_a_worker_that_is_missed_while_its_tensor_is_fetched_is_lost_as_well() -> None:
-    error = "ConnectionResetError: [Errno 104] Connection reset by peer"
-    found = failed(Run(status=Status.CRASHED, error=f"{error} (while a tensor was fetched from a DataLoader worker)"))
-    assert found is not None and found.kind is Failure.LOST_WORKERS
-    elsewhere = failed(Run(status=Status.CRASHED, error=error))
-    assert elsewhere is not None and elsewhere.kind is Failure.CRASHED
-
-
 @pytest.mark.parametrize("status", [Status.COMPLETE, Status.ENDED, Status.LAPSED])
 def test_a_run_that_made_its_steps_has_not_failed(status: Status) -> None:
     assert failed(Run(status=status, output="MemoryError was handled")) is None
