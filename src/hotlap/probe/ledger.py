@@ -1,7 +1,7 @@
 """The arrays of a Run, filled step by step."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -13,8 +13,6 @@ from hotlap.record import Number, Phase, as_number
 
 if TYPE_CHECKING:
     from hotlap.probe.thinning import Thinning
-
-T = TypeVar("T")
 
 # The first steps are kept even when they are not recorded: they hold the one-time costs.
 _MAX_FIRST_STEPS = 2000
@@ -123,14 +121,11 @@ def without(row: Row, stretch: Stretch) -> Row:
 
 
 def _phases(rows: list[Row], measured: frozenset[int]) -> dict[Phase, tuple[float, ...] | None]:
-    columns = [tuple(row.spent[i] for row in rows) for i in range(len(PHASES))]
-    return phases_of(columns, measured)
-
-
-def phases_of(columns: Sequence[T], measured: frozenset[int]) -> dict[Phase, T | None]:
-    """One thing for each phase -> the same by phase, None for those that were never seen."""
-    # Time that went to a phase cannot be lost: what was entered was measured.
-    return {phase: columns[i] if i in measured or i == phases.OTHER else None for i, phase in enumerate(PHASES)}
+    """None for those that were never seen. Time that went to a phase cannot be lost: what was entered was measured."""
+    return {
+        phase: tuple(row.spent[i] for row in rows) if i in measured or i == phases.OTHER else None
+        for i, phase in enumerate(PHASES)
+    }
 
 
 def _total(losses: list[torch.Tensor | float]) -> Number:
