@@ -49,14 +49,10 @@ class StandardInput:
                 file.writelines(chunks)
             self._path, self._ours = Path(name), True
 
-    def open(self) -> int:
-        """A descriptor at the beginning; the caller closes it."""
-        return os.open(self._path or os.devnull, os.O_RDONLY)
-
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """The same, closed at the end of the context."""
-        descriptor = self.open()
+        """A descriptor at the beginning, closed at the end of the context."""
+        descriptor = os.open(self._path or os.devnull, os.O_RDONLY)
         try:
             yield descriptor
         finally:

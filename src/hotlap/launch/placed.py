@@ -146,7 +146,7 @@ class Placed:
             UserError: none could be asked.
         """
         if self._machine is None:
-            self._bring([()], limit_s=0.0)
+            self.many([()], limit_s=0.0)
         assert self._machine is not None, "each heat tells of its node"
         return self._machine
 
@@ -162,9 +162,6 @@ class Placed:
                 been silent for long.
             KeyboardInterrupt: the user has interrupted.
         """
-        return self._bring(heats, limit_s=limit_s)
-
-    def _bring(self, heats: Sequence[Sequence[Plan]], *, limit_s: float) -> list[list[Run]]:
         with self._jobs(heats, limit_s) as jobs:
             asked = -_ASK_S
             while not all([job.is_over() for job in jobs]):

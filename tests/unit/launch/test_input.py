@@ -9,8 +9,7 @@ from hotlap.launch import StandardInput
 
 
 def read(stdin: StandardInput) -> bytes:
-    descriptor = stdin.open()
-    with os.fdopen(descriptor, "rb") as file:
+    with stdin.opened() as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
         return file.read()
 
 
