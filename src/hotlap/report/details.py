@@ -1,7 +1,7 @@
 """Run -> what was seen besides the phases, as titled rows that every format shows: lines, operators, memory, drift."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from hotlap.record import (
     CopyWork,
@@ -49,9 +49,10 @@ def sweep(found: Sweep | None) -> Section | None:
     return _detail("Threads", lead=" ".join((found.why, *found.notes)).strip(), rows=rows)
 
 
-def _detail(title: str, lead: str = "", rows: Iterable[tuple[str, str]] = ()) -> Section:
-    """One thing that was looked at; rows are what it costs, and what it is."""
-    return Section(name="detail", title=title, lead=lead, rows=tuple(Row(cost, what) for cost, what in rows))
+def _detail(title: str, lead: str = "", rows: Iterable[tuple[str, str]] = ()) -> Section | None:
+    """One thing that was looked at; rows are what it costs, and what it is. None where there is nothing to tell."""
+    told = tuple(Row(cost, what) for cost, what in rows)
+    return Section(name="detail", title=title, lead=lead, rows=told) if lead or told else None
 
 
 def place(path: str, line: int | None, run: Run) -> str:
@@ -63,14 +64,8 @@ def place(path: str, line: int | None, run: Run) -> str:
 
 
 def _input(run: Run) -> Section | None:
-    parts = [(part, cost_s) for part, cost_s in run.input_s.items() if cost_s]
-    if not parts:
-        return None
-    rows = tuple(
-        (_cost(run, cost_s), _INPUT_PARTS.get(part, str(part)))
-        for part, cost_s in sorted(parts, key=lambda part: -part[1])
-    )
-    return _detail("Inside the input", rows=rows)
+    parts = sorted(((part, cost_s) for part, cost_s in run.input_s.items() if cost_s), key=lambda part: -part[1])
+    return _detail("Inside the input", rows=((_cost(run, cost_s), _INPUT_PARTS[part]) for part, cost_s in parts))
 
 
 _INPUT_PARTS = {
@@ -100,11 +95,8 @@ def _hot_line(line: HotLine, run: Run) -> str:
 
 
 def _sightings(run: Run) -> Section | None:
-    if not run.sightings:
-        return None
-    ranked = sorted(run.sightings, key=lambda one: -(one.cost_s or 0.0))
-    rows = tuple((_sighting_cost(one), _sighting(one, run)) for one in ranked[:MOST_LINES])
-    return _detail("Seen at lines of your source", rows=rows)
+    ranked = sorted(run.sightings, key=lambda one: -(one.cost_s or 0.0))[:MOST_LINES]
+    return _detail("Seen at lines of your source", rows=((_sighting_cost(one), _sighting(one, run)) for one in ranked))
 
 
 def _sighting_cost(one: Sighting) -> str:
@@ -135,21 +127,24 @@ def _device(run: Run) -> Section | None:
     return _detail("The device", lead=lead, rows=tuple((_cost(run, mean(known[p])), p.value) for p in known))
 
 
+# In place of a window that nobody recorded.
+_NOTHING = OperatorWindow(num_steps=0, wall_s=0.0, operators=(), num_calls=0.0)
+
+
 def _operators(run: Run) -> Section | None:
     window = run.operators
     if window is None:
         return None
     costs = [(one.self_s if one.device_s is None else one.device_s, one) for one in window.operators]
     costs.sort(key=lambda cost: -cost[0])
-    rows = tuple((f"{duration(seconds)}, {count(one.per_step)} x", one.name) for seconds, one in costs[:MOST_OPERATORS])
+    rows = ((_times(seconds, one.per_step), one.name) for seconds, one in costs[:MOST_OPERATORS])
     return _detail("Operators of a step", lead=" ".join(_window_sentences(run, window)), rows=rows)
 
 
 def _idle(run: Run) -> Section | None:
-    if run.operators is None or not run.operators.idle_s:
-        return None
-    ranked = sorted(run.operators.idle_s.items(), key=lambda item: -item[1])
-    rows = tuple((_cost(run, seconds), f"for {why}{_named(run.operators, why)}") for why, seconds in ranked)
+    seen = run.operators or _NOTHING
+    ranked = sorted(seen.idle_s.items(), key=lambda item: -item[1])
+    rows = ((_cost(run, seconds), f"for {why}{_named(seen, why)}") for why, seconds in ranked)
     return _detail("What the device waited for while it was idle", rows=rows)
 
 
@@ -160,52 +155,42 @@ def _named(seen: OperatorWindow, why: str) -> str:
 
 
 def _kernels(run: Run) -> Section | None:
-    if run.operators is None or not run.operators.work:
-        return None
-    rows = tuple(
+    rows = (
         (_cost(run, one.device_s), f"{one.name}, {count(one.per_step)} {'kernel' if one.per_step == 1 else 'kernels'}")
-        for one in run.operators.work[:MOST_OPERATORS]
+        for one in (run.operators or _NOTHING).work[:MOST_OPERATORS]
     )
     return _detail("Kernels of a step by what they compute", rows=rows)
 
 
 def _copies(run: Run) -> Section | None:
-    return _beside_kernels("Copies of a step", run.operators.copies if run.operators is not None else ())
+    return _detail("Copies of a step", rows=map(_hidden, (run.operators or _NOTHING).copies))
 
 
 def _collectives(run: Run) -> Section | None:
-    return _beside_kernels("Collectives of a step", run.operators.collectives if run.operators is not None else ())
+    return _detail("Collectives of a step", rows=map(_hidden, (run.operators or _NOTHING).collectives))
 
 
-def _beside_kernels(title: str, work: Sequence[CopyWork]) -> Section | None:
-    if not work:
-        return None
-    return _detail(
-        title, rows=tuple((f"{duration(one.device_s)}, {count(one.per_step)} x", _hidden(one)) for one in work)
-    )
-
-
-def _hidden(one: CopyWork) -> str:
+def _hidden(one: CopyWork) -> tuple[str, str]:
+    """What it costs, and how much of that kernels hide."""
     moved = f", {size(one.num_bytes)}" if one.num_bytes else ""
-    return f"{one.name}{moved}: {percent(one.hidden_s / one.device_s if one.device_s else 0.0)} of it beside kernels"
+    share = percent(one.hidden_s / one.device_s if one.device_s else 0.0)
+    return _times(one.device_s, one.per_step), f"{one.name}{moved}: {share} of it beside kernels"
 
 
 def _graphs(run: Run) -> Section | None:
-    if run.operators is None or not run.operators.graphs:
-        return None
-    graphs = run.operators.graphs[:MOST_OPERATORS]
-    rows = tuple((f"{duration(one.device_s)}, {count(one.per_step)} x", one.name) for one in graphs)
-    return _detail("Launches of whole graphs", rows=rows)
+    graphs = (run.operators or _NOTHING).graphs[:MOST_OPERATORS]
+    return _detail("Launches of whole graphs", rows=((_times(one.device_s, one.per_step), one.name) for one in graphs))
 
 
 def _by_shape(run: Run) -> Section | None:
-    if run.operators is None or not run.operators.shaped:
-        return None
-    rows = tuple(
-        (f"{duration(one.device_s)}, {count(one.per_step)} x", _shaped(one))
-        for one in run.operators.shaped[:MOST_OPERATORS]
-    )
+    shaped = (run.operators or _NOTHING).shaped[:MOST_OPERATORS]
+    rows = ((_times(one.device_s, one.per_step), _shaped(one)) for one in shaped)
     return _detail("Operators by the shapes that they are given", rows=rows)
+
+
+def _times(seconds: float, per_step: float) -> str:
+    """ "1.20 ms, 3 x"."""
+    return f"{duration(seconds)}, {count(per_step)} x"
 
 
 def _shaped(one: ShapedOperator) -> str:
@@ -267,9 +252,7 @@ def _memory(run: Run) -> Section | None:
 
 
 def _what_ifs(run: Run) -> Section | None:
-    if not run.what_ifs:
-        return None
-    rows = tuple(
+    rows = (
         (
             f"{duration(one.now_s)} -> {duration(one.other_s)}",
             f"{one.setting}: {one.other} instead of {one.now}, "

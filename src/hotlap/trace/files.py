@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
 
 from hotlap.errors import UserError
 
@@ -46,14 +45,14 @@ class TraceFile:
             raise UserError(f"{self.title} cannot be read: {reason}. Is the file complete?") from None
 
     @contextmanager
-    def _opened(self) -> Iterator[IO[bytes]]:
+    def _opened(self) -> Iterator[io.BufferedReader]:
         if self.member is None:
             with self.path.open("rb") as stream:
                 yield stream
             return
         with tarfile.open(self.path) as archive:
             member = archive.extractfile(self.member)
-            if member is None:
+            if not isinstance(member, io.BufferedReader):
                 raise UserError(f"{self.title} is no file.")
             with member:
                 yield member
@@ -112,34 +111,12 @@ def _is_archive(path: Path) -> bool:
         return False  # told when it is read
 
 
-class _Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
-def _unpacked(stream: IO[bytes], title: str) -> Iterator[bytes]:
+def _unpacked(stream: io.BufferedReader, title: str) -> Iterator[bytes]:
     """Pieces of what may be gzip, by its first bytes."""
-    head = stream.read(len(_GZIP))
-    rest = _Joined(head, stream)
-    source: _Readable = gzip.GzipFile(fileobj=rest) if head == _GZIP else rest
+    source = gzip.GzipFile(fileobj=stream) if stream.peek(len(_GZIP)).startswith(_GZIP) else stream
     grown = 0
     while piece := source.read(_PIECE):
         grown += len(piece)
-        if grown > _UNSUSPECTED and grown > _MOST_GROWTH * rest.taken:
+        if grown > _UNSUSPECTED and grown > _MOST_GROWTH * stream.tell():
             raise UserError(f"{title} unpacks to more than {_MOST_GROWTH} times its size, as no trace does.")
         yield piece
-
-
-class _Joined(io.RawIOBase):
-    """A stream whose first bytes were read already; counts what was taken."""
-
-    def __init__(self, head: bytes, stream: IO[bytes]) -> None:
-        self._head, self._stream, self.taken = head, stream, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        head, self._head = self._head, b""
-        piece = head or self._stream.read(size)
-        self.taken += len(piece)
-        return piece
