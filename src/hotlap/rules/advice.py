@@ -7,11 +7,10 @@ import ast
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
 from hotlap.errors import UserError
 from hotlap.record import Finding, Run, Sighting
-from hotlap.rules.step import finding
+from hotlap.rules.step import file_name, finding
 from hotlap.source import Script, scripts
 from hotlap.units import duration, percent
 
@@ -82,7 +81,7 @@ def replaced(script: Script, node: ast.expr, code: str) -> Change:
 def behind_imports(run: Run, code: str) -> Change:
     """A new statement behind the imports of the main script."""
     main = next(iter(run.sources), "")
-    return Change(f"{PurePath(main).name}, behind its imports" if main else "", "", code)
+    return Change(f"{file_name(main)}, behind its imports" if main else "", "", code)
 
 
 def at_line(sighting: Sighting, after: str) -> Change | None:
@@ -93,4 +92,4 @@ def at_line(sighting: Sighting, after: str) -> Change | None:
 
 
 def _where(path: str, line: int) -> str:
-    return f"{PurePath(path.replace(chr(92), '/')).name}:{line}"
+    return f"{file_name(path)}:{line}"

@@ -15,12 +15,11 @@ After:
 """
 
 from collections.abc import Mapping
-from pathlib import PurePath
 from statistics import median
 
 from hotlap.record import Finding, Machine, Phase, Run, Scalar
 from hotlap.rules.advice import wrapped_models
-from hotlap.rules.step import finding, share_of
+from hotlap.rules.step import file_name, finding, share_of
 from hotlap.units import duration, percent, plural, size
 
 # TraceML notes exposed communication from 6% of the step on and calls it critical from 10% on.
@@ -93,5 +92,5 @@ def _buckets(run: Run) -> str:
 def _wrapped(run: Run) -> str:
     """Where the model is wrapped: there its buckets are chosen."""
     for script, call in wrapped_models(run):
-        return f" (the model is wrapped in line {call.lineno} of {PurePath(script.path).name})"
+        return f" (the model is wrapped in line {call.lineno} of {file_name(script.path)})"
     return ""

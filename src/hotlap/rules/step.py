@@ -195,15 +195,16 @@ def at_line(line: HotLine | None, cost_s: float) -> str:
         return ""
     # Lines are timed in steps of their own, which may have been longer.
     spent = duration(min(line.step_s, cost_s))
-    return f"; {spent} of that in line {line.line} of {_name(line.path)}, {line.function}: {line.text}"
+    return f"; {spent} of that in line {line.line} of {file_name(line.path)}, {line.function}: {line.text}"
 
 
 def at_sighting(sighting: Sighting) -> str:
     """ " in line 12 of train.py", or nothing."""
     if sighting.path is None or sighting.line is None:
         return ""
-    return f" in line {sighting.line} of {_name(sighting.path)}"
+    return f" in line {sighting.line} of {file_name(sighting.path)}"
 
 
-def _name(path: str) -> str:
+def file_name(path: str) -> str:
+    """ "train.py" of its path, on any system."""
     return path.replace("\\", "/").rpartition("/")[2]

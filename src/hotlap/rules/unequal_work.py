@@ -21,7 +21,7 @@ After:
 
 from hotlap.record import Finding, Machine, Run, UnequalWork
 from hotlap.rules.advice import calls
-from hotlap.rules.step import finding, share_of
+from hotlap.rules.step import file_name, finding, share_of
 from hotlap.units import duration, percent
 
 # As for a straggler, which it looks like.
@@ -59,5 +59,5 @@ def _whose(seen: UnequalWork) -> str:
 def _fed(run: Run) -> str:
     """Where batches are made."""
     for script, call in calls(run, "torch.utils.data.DataLoader"):
-        return f"; batches are made in line {call.lineno} of {script.path.replace(chr(92), '/').rpartition('/')[2]}"
+        return f"; batches are made in line {call.lineno} of {file_name(script.path)}"
     return ""

@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from hotlap.record import CallSite, Finding, Machine, Phase, Run
 from hotlap.rules.advice import Change, advice, readable, replaced, with_change
-from hotlap.rules.step import finding, on_cpu, phase_s, share_of
+from hotlap.rules.step import file_name, finding, on_cpu, phase_s, share_of
 from hotlap.source import Script, parameters_of, reads_gradients
 from hotlap.units import duration, percent
 
@@ -93,15 +93,11 @@ def _in_vain(run: Run, script: Script, site: CallSite) -> Finding:
         "learnt from that loss.",
     )
     code = script.text.splitlines()[site.line - 1].strip()
-    return with_change(found, Change(f"{_name(script)}:{site.line}", code))
+    return with_change(found, Change(f"{file_name(script.path)}:{site.line}", code))
 
 
 def _place(script: Script, site: CallSite) -> str:
-    return f"The backward pass in line {site.line} of {_name(script)}"
-
-
-def _name(script: Script) -> str:
-    return script.path.replace("\\", "/").rpartition("/")[2]
+    return f"The backward pass in line {site.line} of {file_name(script.path)}"
 
 
 def _optimizers(run: Run, script: Script, site: CallSite) -> tuple[str, ...]:

@@ -58,13 +58,10 @@ def look(trace: Trace, threads: frozenset[int]) -> Host:
     def of(rows: Mask) -> Spans:
         return spans.union(trace.start[rows], trace.end[rows])
 
-    waits = calls & trace.named(_WAITS)
-    # A copy from or to memory that is not pinned returns when it is done.
-    blocking = trace.launch[trace.which(Kind.COPY) & trace.named(PAGEABLE) & (trace.launch >= 0)]
     copies = trace.launch[trace.which(Kind.COPY) & (trace.launch >= 0)]
     sets = {
         "input": of(ours & trace.which(Kind.ANNOTATION, Kind.PYTHON) & trace.named(LOADS)),
-        "waits": of(waits | (_only(blocking, len(ours)) & ours)),
+        "waits": of(wait_rows(trace, threads)),
         "allocating": of(calls & trace.named(_ALLOCATES)),
         "copying": of(_only(copies, len(ours)) & ours),
         "optimizer": of(ours & trace.which(Kind.ANNOTATION) & trace.named(_UPDATES)),
@@ -80,7 +77,7 @@ def look(trace: Trace, threads: frozenset[int]) -> Host:
 
 
 def wait_rows(trace: Trace, threads: frozenset[int]) -> Mask:
-    """Calls that return when the device has come so far."""
+    """Calls that return when the device has come so far; a copy from or to memory that is not pinned is one."""
     calls = np.isin(trace.lane, list(threads)) & trace.which(Kind.RUNTIME)
     blocking = trace.launch[trace.which(Kind.COPY) & trace.named(PAGEABLE) & (trace.launch >= 0)]
     return calls & (trace.named(_WAITS) | _only(blocking, len(calls)))

@@ -83,11 +83,6 @@ def by_work(trace: Trace) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda one: -one[1]))
 
 
-def busiest(trace: Trace) -> str | None:
-    """The device with the most work; None without any."""
-    return next(iter(by_work(trace)), None)
-
-
 def of_device(trace: Trace, device: str) -> Mask:
     """The events of one device that count."""
     ours = np.fromiter((lane[0] == device for lane in trace.lanes), bool, len(trace.lanes))

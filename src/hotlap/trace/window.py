@@ -14,7 +14,7 @@ from hotlap.trace.files import TraceFile
 from hotlap.trace.nesting import callers
 from hotlap.trace.phases import Launched
 from hotlap.trace.reading import window
-from hotlap.trace.timeline import Timeline, busiest, of_device, timeline
+from hotlap.trace.timeline import Timeline, by_work, of_device, timeline
 from hotlap.trace.work import StepKernels
 
 _Column = tuple[float, ...]
@@ -34,7 +34,7 @@ def completed(run: Run, path: Path) -> Run:
     # The script may have ended within a step.
     told = replace(told, edges=told.edges[: counted.num_steps + 1])
     threads = steps.training_threads(trace, told)
-    device = busiest(trace)
+    device = next(iter(by_work(trace)), None)
     rows = np.zeros(len(trace.start), bool) if device is None else of_device(trace, device)
     edges = told.edges if device is None else steps.on_device(trace, told, rows)
     trained_there = device is not None or run.device_type not in (None, "cpu")
