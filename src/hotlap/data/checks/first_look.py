@@ -57,11 +57,13 @@ def _seen(dataset: Any, indices: list[int], role: Role) -> Seen:
     before = inputs.streams.states()
     with files.opened_by_items():
         compute(indices[:1])
-        inputs.note()  # a file that is opened with the very first item is no change
+        inputs.note()  # a file that is opened with the very first item is no change, nor is a generator made then
+        reason = inputs.why_not_kept(before)
+        before = inputs.streams.states()
         started_s = perf_counter()
         items = compute(indices)
         item_s = (perf_counter() - started_s) / len(indices)
-        reason = inputs.why_not_kept(before)
+        reason = reason or inputs.why_not_kept(before)
         role.tell(1, dataset)  # another worker must get the same items
         again = compute(indices)
         reads = reads_unnamed_files(lambda: compute(indices[:1])) and not files
