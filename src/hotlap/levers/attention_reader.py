@@ -97,39 +97,25 @@ class Reader:
 
     def owns_its_names(self, function: ast.FunctionDef, statements: Sequence[ast.stmt], value: ast.expr) -> bool:
         """Nothing else reads what is assigned on the way, and the new call does not need it."""
-        needed = {n.id for part in (*self.parts, value) for n in ast.walk(part) if isinstance(n, ast.Name)}
         inside = {id(node) for statement in statements for node in ast.walk(statement)}
-        bound = {n.id for n in ast.walk(statements[-1]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        elsewhere = {
-            node.id
-            for node in ast.walk(function)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside
-        }
-        in_last = [n.id for n in ast.walk(statements[-1]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        elsewhere = {name.id for name in _names(function) if id(name) not in inside}
+        in_last = [name.id for name in _names(statements[-1])]
         twice = any(in_last.count(name) > 1 for name in self.names)
-        alone = not (needed & self.names) and not ((self.names - bound) & elsewhere) and not twice
+        gone = self.names - _stored(statements[-1])
+        alone = not (_read(*self.parts, value) & self.names) and not (gone & elsewhere) and not twice
         return alone and all(self._may_stay(*one) for one in self.aside)
 
     def kept(self, function: ast.FunctionDef, statements: Sequence[ast.stmt], value: ast.expr) -> list[ast.Assign]:
         """What stays in front of the new call: all but a mask that it makes needless and that nobody else reads."""
         gone = {id(node) for statement in statements for node in ast.walk(statement)}
         gone -= {id(node) for one, _ in self.aside for node in ast.walk(one.value)}
-        read = {n.id for part in (*self.parts, value) for n in ast.walk(part) if isinstance(n, ast.Name)}
-        read |= {
-            node.id
-            for node in ast.walk(function)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in gone
-        }
+        read = _read(*self.parts, value) | {name.id for name in _names(function) if id(name) not in gone}
         needless = self._masks - read if self.causal else set()
-        made = [one for one, _ in reversed(self.aside)]
-        return [one for one in made if not any(isinstance(t, ast.Name) and t.id in needless for t in one.targets)]
+        return [one for one, _ in reversed(self.aside) if not _stored(one) & needless]
 
     def _may_stay(self, aside: ast.Assign, later: int) -> bool:
         """It reads nothing that is gone then, and changes nothing that is read behind it then and was before."""
-        read = {node.id for node in ast.walk(aside.value) if isinstance(node, ast.Name)}
-        made = {node.id for node in aside.targets if isinstance(node, ast.Name)}
-        earlier = {n.id for part in self.parts[later:] for n in ast.walk(part) if isinstance(n, ast.Name)}
-        return not (read & self.names) and not (made & earlier)
+        return not (_read(aside.value) & self.names) and not (_stored(aside) & _read(*self.parts[later:]))
 
     def call(self, value: ast.expr) -> str:
         """The call in their place."""
@@ -176,8 +162,7 @@ class Reader:
         """The statement that stores `name`: the next one back, but for some that only make something else."""
         for index in range(self.next, -1, -1):
             statement = self.block[index]
-            stored = [n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-            if name in stored:
+            if name in _stored(statement):
                 return index
             if not is_aside(statement):
                 return None
@@ -330,3 +315,16 @@ class Reader:
         if any(isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for part in ast.walk(node)):
             raise Other
         self.parts.append(node)
+
+
+def _names(node: ast.AST) -> list[ast.Name]:
+    """Variables that are read in it."""
+    return [one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+
+
+def _read(*nodes: ast.AST) -> set[str]:
+    return {name.id for node in nodes for name in _names(node)}
+
+
+def _stored(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}

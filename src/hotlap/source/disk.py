@@ -24,9 +24,9 @@ class Applied:
     originals: Mapping[str, str]
     """sha256 before the patch -> name of the file beside this one that has those bytes."""
     schema: int = SCHEMA
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[FileChange, ...]
     """What was done to each file, by the study's patch or the part of it that some of its levers make, without the
-    texts; empty in what older versions noted: then it was the whole patch."""
+    texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class PatchFiles:
 
     def _as(self, applied: Applied | None) -> "PatchFiles":
         """The files that the part which was applied is about."""
-        if applied is None or not applied.changes:
+        if applied is None:
             return self
         return replace(self, study=replace(self.study, changes=applied.changes))
 
@@ -124,9 +124,8 @@ class PatchFiles:
 
     def _refuse_beside_another_part(self) -> None:
         applied = self.applied()
-        if applied is None or not applied.changes:
-            return
-        if applied.changes != _without_texts(self.study.changes) and self.in_place():
+        other = applied is not None and applied.changes != _without_texts(self.study.changes)
+        if other and self.in_place():
             raise UserError(
                 "Another part of this study's patch is applied. Take it back first, with `hotlap apply --revert`."
             )
@@ -222,10 +221,7 @@ def _patched(target: Target, before: bytes, *, root: Path) -> tuple[bytes, str]:
     """The new bytes of one file, and the diff. Both sides must be Python: hotlap changes nothing else."""
     change, path = target.change, shown(str(target.path))
     if change.after is None:
-        raise UserError(
-            "This study was made by an older hotlap, which did not keep the patched files. Apply its diff with "
-            "`patch -p1`, or run `hotlap tune` again."
-        )
+        raise RecordError(f"The study is damaged: it lacks the new text of {path}. Run `hotlap tune` again.")
     source = decode(before, change.path)
     try:
         snippet.check(source.text, name=source.path)
