@@ -41,10 +41,6 @@ class Patch:
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
-        self.settled: list[Callable[[], bool]] = []
-        """Each answers whether a lever has reached its steady state (a cache is full); asked during the warm-up."""
-        self.notes: list[str] = []
-        """Sentences for the record: why a lever could not be installed after all, or gave up."""
         self.idle: list[Callable[[], str | None]] = []
         """Each answers for something that a lever put in place: why it is not at work, "" if it was never asked for
         anything, None if it is at work. A lever of which nothing is at work was not tried."""

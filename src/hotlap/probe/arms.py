@@ -19,15 +19,13 @@ class Arms:
         self._first: list[Patch] = []
         self._active: int | None = None
         self._titles: dict[Patch, str] = {}
-        self._notes: list[str] = []
         self._not_installed: list[str] = []
 
     @property
     def notes(self) -> list[str]:
         """Sentences of the levers."""
-        installed = [note for patch in self._installed for note in patch.notes]
         edited = [note for one in self._compiled.values() for note in one.notes()]
-        return [*self._notes, *installed, *edited, *at_work.notes()]
+        return [*edited, *at_work.notes()]
 
     @property
     def not_installed(self) -> list[str]:
@@ -58,9 +56,7 @@ class Arms:
         if arm == self._active:
             return
         while self._patches:
-            patch = self._patches.pop()
-            self._notes += patch.notes
-            patch.undo()
+            self._patches.pop().undo()
         self._active = arm
         for lever in self._arms[arm]:
             patch = self._install(lever)
@@ -71,7 +67,7 @@ class Arms:
     def settled(self) -> bool:
         """Every lever has reached its steady state."""
         edited = all([one.settled() for one in self._compiled.values()])  # each counts how often it is asked
-        return edited and at_work.settled() and all(one() for patch in self._installed for one in patch.settled)
+        return edited and at_work.settled()
 
     def close(self) -> None:
         """Ask the levers once more, so that their last notes are there."""
