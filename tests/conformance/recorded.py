@@ -136,7 +136,7 @@ def awkward_runs() -> Mapping[str, Run]:
     large = replace(loader(), item_bytes=1 << 30)
     own = {f"for {name} alone": run_of(path) for name, path in OWN.items()}
     images = own["for channels-last alone"]
-    growing = ShapeFacts(num_steps=100, num_shapes=40, num_new_late=4, largest=(32, 8), dtype="float32")
+    growing = ShapeFacts(num_steps=100, num_shapes=40, num_new_late=4)
     grouped = tuple(replace(s, detail={**s.detail, "grouped": 1}) for s in images.call_sites)
     turned = tuple(replace(s, detail={**s.detail, "channels_last": True}) for s in images.call_sites)
     churning = ShapeFacts(num_steps=100, num_shapes=60, num_new_late=30)

@@ -264,10 +264,6 @@ class ShapeFacts:
     """Of these, first seen in the second half of the steps."""
     new_steps: tuple[int, ...] = ()
     """Numbers of the steps (as in `Run.step_index`) that brought a shape not seen before; at most 1,000."""
-    largest: tuple[int, ...] = ()
-    """Of those that came, the shape with the most elements; empty where the model took more than one tensor."""
-    dtype: str = ""
-    """Type of the elements of that one: "float32"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

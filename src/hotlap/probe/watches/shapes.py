@@ -1,6 +1,5 @@
 """How many different shapes the model is given."""
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,6 @@ class Shapes(Watch):
         self._new_steps: list[int] = []
         self._looked_at = -1
         self._num_steps = 0
-        self._largest: tuple[int, ...] = ()
-        self._dtype = ""
-        self._always_alone = True
 
     def install(self, session: "Session", patch: Patch) -> None:
         """Hear of forward passes."""
@@ -51,16 +47,8 @@ class Shapes(Watch):
             if shapes not in seen and len(seen) < _MAX_SHAPES:
                 seen.add(shapes)
                 self._new_steps.append(step)
-                self._note_largest(args, kwargs)
 
         session.script.on_forward.append(self.guarded(forward_made))
-
-    def _note_largest(self, args: Any, kwargs: Any) -> None:
-        """Once another tensor came along, one alone does not say what the largest batch is."""
-        alone = len(args) == 1 and not kwargs and type(args[0]) is torch.Tensor and not args[0].is_nested
-        self._always_alone = self._always_alone and alone
-        if alone and args[0].numel() > math.prod(self._largest or (0,)):
-            self._largest, self._dtype = tuple(args[0].shape), str(args[0].dtype).removeprefix("torch.")
 
     def fields(self) -> Mapping[str, Any]:
         """`Run.shapes`; nothing where no module was called with tensors."""
@@ -73,7 +61,5 @@ class Shapes(Watch):
                 num_shapes=len(self._seen),
                 num_new_late=sum(step > half for step in self._new_steps),
                 new_steps=tuple(self._new_steps),
-                largest=self._largest if self._always_alone else (),
-                dtype=self._dtype if self._always_alone else "",
             )
         }
