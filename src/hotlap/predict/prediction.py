@@ -197,14 +197,12 @@ def _room(question: _Question, need: memory.Need | None) -> Iterator[str]:
 def _one_device(question: _Question) -> tuple[Parts, Array, float]:
     """One target's parts of a step and (D,) seconds of it, and the spread of logarithms on top of that of the draws."""
     workload, target, here, draws = question.workload, question.target, question.here, question.draws
-    sums = timing.sums(question.share, question.precision)
     # Another precision of a training that was measured on this device is asked about the same machine.
     host_s = draws.host_s if here == target else draws.there_host_s
-    parts = timing.step(sums, target, precision=question.precision, draws=draws, host_s=host_s)
+    parts = timing.step(question.share, target, precision=question.precision, draws=draws, host_s=host_s)
     if here is None:
         return parts, _with_input(UNMODELLED * parts.step_s, question.share, target), UNMEASURED_SIGMA
-    sums = timing.sums(workload, workload.precision)
-    here_parts = timing.step(sums, here, precision=workload.precision, draws=draws, host_s=draws.host_s)
+    here_parts = timing.step(workload, here, precision=workload.precision, draws=draws, host_s=draws.host_s)
     ratio = question.measured_step_s / _with_input(here_parts.step_s, workload, here)
     if here.kind == "cpu" and target.kind == "gpu":
         there_s = _with_input(UNMODELLED ** (1 - CPU_WEIGHT) * parts.step_s, question.share, target)

@@ -8,9 +8,8 @@ Shape letter: D draws.
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from statistics import median
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from hotlap.predict.beliefs import Array, Draws
 from hotlap.predict.catalogue import Device, devices
 from hotlap.predict.precision import Precision, matrix_rate
-from hotlap.predict.workload import STEP_OPERATORS, Kind, Workload
+from hotlap.predict.workload import STEP_OPERATORS, Kind, Operator, Workload
 
 # None of these constants is fitted: fits to all sources but one predict that one no better (docs/predict.md).
 # Part of the matrix peak that products of real nets reach on an A100 SXM4 80GB. Large products alone reach 0.8 to 0.9.
@@ -131,56 +130,37 @@ def memory_rate(device: Device) -> float:
     return 1 / (streamed_s + 1 / (IN_FLIGHT_BYTES_S * device.units * device.clock_hz / IN_FLIGHT_HZ))
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """What a step does in all in one precision, made once and used for every device."""
-
-    flop: Mapping[Kind, float]
-    moved_bytes: float
-    num_operators: float
-    num_dispatched: float
-    """Operators for the host: more than the device has, as the loop around them takes time too."""
-
-
-@lru_cache(maxsize=16)
-def sums(workload: Workload, precision: Precision) -> Sums:
-    """Of all operators but transfers, which are told by the bytes of a batch."""
-    work = [operator for operator in workload.operators if operator.kind is not Kind.TRANSFER]
-    flop: dict[Kind, float] = defaultdict(float)
-    for operator in work:
-        flop[operator.kind] += operator.flop * operator.count
-    num_operators = math.fsum(operator.count for operator in work)
-    if precision.mixed and not workload.precision.mixed and not workload.totals_only:
-        num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
-    moved = math.fsum(operator.moved_bytes * operator.count for operator in work)
-    return Sums(
-        flop=flop,
-        moved_bytes=moved * BYTES_COUNTED.get(precision, 1.0) / BYTES_COUNTED.get(workload.precision, 1.0),
-        num_operators=num_operators,
-        num_dispatched=num_operators + (STEP_OPERATORS if workload.parameter_bytes else 0),
-    )
-
-
-def step(work: Sums, device: Device, *, precision: Precision, draws: Draws, host_s: Array) -> Parts:
+def step(workload: Workload, device: Device, *, precision: Precision, draws: Draws, host_s: Array) -> Parts:
     """Seconds of one step on `device`, by part.
 
     Arguments:
-        work: its operators.
+        workload: its operators; transfers are told by the bytes of a batch instead.
         precision: computed in.
         host_s: (D,) of host time for each operator.
     """
+    work = [operator for operator in workload.operators if operator.kind is not Kind.TRANSFER]
+    num_operators = math.fsum(operator.count for operator in work)
+    if precision.mixed and not workload.precision.mixed and not workload.totals_only:
+        num_operators += CASTS_A_PRODUCT * math.fsum(one.count for one in work if one.kind.on_matrix_units)
+    # More for the host than the device has, as the loop around them takes time too.
+    num_dispatched = num_operators + (STEP_OPERATORS if workload.parameter_bytes else 0)
+    moved_bytes = math.fsum(operator.moved_bytes * operator.count for operator in work)
+    moved_bytes *= BYTES_COUNTED.get(precision, 1.0) / BYTES_COUNTED.get(workload.precision, 1.0)
     cpu = device.kind == "cpu"
     with_tf32_s, without_s = (_compute_s(work, device, precision, tf32=tf32) for tf32 in (True, False))
     return Parts(
         compute_s=np.where(draws.tf32, with_tf32_s, without_s),
-        memory_s=work.moved_bytes * MOVED / memory_rate(device) * draws.memory,
-        gap_s=np.full_like(draws.memory, work.num_operators * (CPU_OPERATOR_S if cpu else GAP_S)),
-        host_s=np.zeros_like(host_s) if cpu else work.num_dispatched * host_s,
+        memory_s=moved_bytes * MOVED / memory_rate(device) * draws.memory,
+        gap_s=np.full_like(draws.memory, num_operators * (CPU_OPERATOR_S if cpu else GAP_S)),
+        host_s=np.zeros_like(host_s) if cpu else num_dispatched * host_s,
     )
 
 
-def _compute_s(work: Sums, device: Device, precision: Precision, *, tf32: bool) -> float:
+def _compute_s(work: list[Operator], device: Device, precision: Precision, *, tf32: bool) -> float:
+    flop: dict[Kind, float] = defaultdict(float)
+    for operator in work:
+        flop[operator.kind] += operator.flop * operator.count
     # Convolutions use TF32 unless a script switches it off (torch.backends.cudnn.allow_tf32).
     return math.fsum(
-        flop / compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind, flop in work.flop.items()
+        amount / compute_rate(device, precision, kind, tf32=tf32 or kind is Kind.CONV) for kind, amount in flop.items()
     )
