@@ -39,7 +39,8 @@ def without_data(name: str) -> None:
     import torch
     import training
 
-    from hotlap.predict import trace, workload
+    from hotlap.predict import trace
+    from hotlap.record import save
 
     with torch.device("meta"):
         net, batches = training.made(name)
@@ -52,9 +53,9 @@ def without_data(name: str) -> None:
         optimizer.step()
 
     step()  # Adam's state is made in the first
-    work = trace.record(step, parameters=net.parameters(), name=f"training.py {name}")
+    work = replace(trace.record(step, parameters=net.parameters()), name=f"training.py {name}")
     state = sum(t.nbytes for of in optimizer.state.values() for t in of.values() if isinstance(t, torch.Tensor))
-    workload.save(replace(work, optimizer_state_bytes=float(state), batch_size=len(x)), TRACED / f"{name}.json")
+    save(replace(work, optimizer_state_bytes=float(state), batch_size=len(x)), TRACED / f"{name}.json")
 
 
 def main() -> None:

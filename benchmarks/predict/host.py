@@ -10,6 +10,7 @@ has seen what was measured: this says what its intervals hold, not how good it i
 import gzip
 import json
 import sys
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def traced(name: str, batch: int) -> Workload:
         optimizer.step()
 
     step()  # AdamW's state is made in the first
-    return trace.record(step, parameters=net.parameters(), name=name)
+    return replace(trace.record(step, parameters=net.parameters()), name=name)
 
 
 def halves(host_s: float) -> dict[str, dict[str, Any]]:

@@ -190,9 +190,9 @@ def _asked_together(args: argparse.Namespace, counts: tuple[int, ...]) -> float 
 
 def _kept(work: "Workload", path: Path) -> None:
     from hotlap.cli import workbench
-    from hotlap.predict import workload
+    from hotlap.record import save
 
-    workbench.write(path, lambda path: workload.save(work, path))
+    workbench.write(path, lambda path: save(work, path))
 
 
 def _forecasts(

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -49,6 +50,8 @@ _PARTS = {
 _COPIES = frozenset({"_to_copy", "copy_"})
 # Layers that run as one operator over all time steps; where its weights are among its arguments.
 _RECURRENT: Mapping[str, int | slice] = {"mkldnn_rnn_layer": slice(1, 3), "_cudnn_rnn": 1, "miopen_rnn": 1}
+# What was there is not read.
+_WRITES_OVER = frozenset({"zero_", "fill_", "copy_"})
 # Read only where an index points: what is written stands for what is read.
 _SPARSE_READS = frozenset({"embedding", "index", "index_select", "gather", "take"})
 
@@ -100,23 +103,96 @@ def _recurrent_weights(name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
     return [weight for weight in tree_leaves(args[where]) if weight.dim() == 2]
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts each operator with what it moves and computes."""
+class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts each operator with what it moves and computes, from `start` to `stop`.
 
-    def __init__(self) -> None:
+    Arguments:
+        parameters: that are trained: no activations, and their gradients are what GPUs exchange. Without any (a
+            script that updates by hand), they are the leaves of the graph that want a gradient.
+        is_outside: whether an operator of now is in no pass, batch or update of the script.
+    """
+
+    def __init__(self, parameters: Iterable[torch.Tensor] = (), *, is_outside: Callable[[], bool] = bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.in_optimizer = False
-        self.aside = False
-        self.counts: dict[Operator, int] = {}
-        self.batch_bytes = 0.0
+        self._trained = [parameter for parameter in parameters if parameter.requires_grad]
+        self._is_outside = is_outside
+        self._open = ExitStack()
+        self._in_optimizer = False
+        self._aside = False
+        self._counts: dict[Operator, int] = {}
+        self._batch_bytes = 0.0
+        # Storage -> bytes that the forward pass keeps for the backward pass.
+        self._saved: dict[int, int] = {}
         # Storage -> a tensor that wants a gradient and was not computed: a parameter.
-        self.leaves: dict[int, torch.Tensor] = {}
+        self._leaves: dict[int, torch.Tensor] = {}
         # Operators outside of passes, batches and updates, and their seconds.
-        self.is_outside: Callable[[], bool] = bool
-        self.num_outside = 0
-        self.outside_s = 0.0
+        self._num_outside = 0
+        self._outside_s = 0.0
         # Why not all was seen. (The script's step goes on.)
-        self.failed: Exception | None = None
+        self._failed: Exception | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        for handle in self._mark_optimizer():
+            self._open.callback(handle.remove)
+        self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
+        self._open.enter_context(_AsOnGpu())
+        self._open.enter_context(self)
+
+    def stop(self) -> None:
+        """End."""
+        self._open.close()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What runs inside is no work of the device: loading and collating a batch."""
+        before, self._aside = self._aside, True
+        try:
+            yield
+        finally:
+            self._aside = before
+
+    def outside_s(self, *, host_s: float) -> float:
+        """Seconds of the operators that were outside, with calling them. `host_s`: for calling one in a plain loop."""
+        return self._outside_s + CALLING * host_s * self._num_outside
+
+    def workload(self, *, batch_bytes: float = 0.0) -> Workload:
+        """What was done. `batch_bytes`: that would travel from the host, besides copies that were seen.
+
+        Raises what made it miss an operator.
+        """
+        if self._failed is not None:
+            raise self._failed
+        operators = tuple(_mapped(self._counts))
+        trained = self._trained or list(self._leaves.values())
+        known = {parameter.untyped_storage()._cdata for parameter in trained}
+        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in trained)
+        return Workload(
+            operators=operators,
+            precision=_seen_precision(operators),
+            matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
+            parameter_bytes=weights or None,
+            gradient_bytes=weights or None,
+            activation_bytes=float(sum(size for storage, size in self._saved.items() if storage not in known)),
+            batch_bytes=self._batch_bytes or batch_bytes,
+        ).validated()
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        try:
+            storage = tensor.untyped_storage()
+            self._saved[storage._cdata] = storage.nbytes()
+        except Exception as error:
+            self._failed = error
+        return tensor
+
+    def _mark_optimizer(self) -> tuple[Any, ...]:
+        def begin(*_: object) -> None:
+            self._in_optimizer = True
+
+        def end(*_: object) -> None:
+            self._in_optimizer = False
+
+        return register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -124,23 +200,23 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         begin = perf_counter()
         out = func(*args, **kwargs)
-        if self.is_outside():
-            self.num_outside += 1
-            self.outside_s += perf_counter() - begin
+        if self._is_outside():
+            self._num_outside += 1
+            self._outside_s += perf_counter() - begin
         name = func._overloadpacket.__name__
         # Collectives of a run on several processes are the model's to predict, not work of one device.
-        if not self.aside and name not in _NO_KERNEL and "c10d" not in func.namespace:
+        if not self._aside and name not in _NO_KERNEL and "c10d" not in func.namespace:
             try:
                 self._record(func, name, args, kwargs, out)
             except Exception as error:
-                self.failed = error
+                self._failed = error
         return out
 
     def _stage(self) -> Stage:
         if torch._C._current_autograd_node() is not None:
             return Stage.BACKWARD
         # A closure runs inside `optimizer.step` (LBFGS, Lightning), with gradients on; updates run with gradients off.
-        return Stage.OPTIMIZER if self.in_optimizer and not torch.is_grad_enabled() else Stage.FORWARD
+        return Stage.OPTIMIZER if self._in_optimizer and not torch.is_grad_enabled() else Stage.FORWARD
 
     def _record(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -149,17 +225,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         for tensor in inputs:
             if tensor.requires_grad and tensor.is_leaf:
-                self.leaves[tensor.untyped_storage()._cdata] = tensor
+                self._leaves[tensor.untyped_storage()._cdata] = tensor
         if _is_view(func):
             return
         flop = _flop(func, args, kwargs, out)
         written = _bytes(outputs)
-        read = written + _bytes(inputs[1:]) if name in _SPARSE_READS else _bytes(inputs)
-        if name in ("zero_", "fill_", "copy_"):
-            read = _bytes(inputs[1:])
+        read = _bytes(inputs[1:] if name in _WRITES_OVER or name in _SPARSE_READS else inputs)
+        if name in _SPARSE_READS:
+            read += written
         kind = kind_of(name, grouped=_grouped(name, args))
         if name in _COPIES and _crosses(inputs, outputs):
-            self.batch_bytes += written
+            self._batch_bytes += written
             kind = Kind.TRANSFER
         kernels = _kernels(name, args)
         one = Operator(
@@ -168,10 +244,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             stage=self._stage(),
             dtype=str((inputs or outputs)[0].dtype).removeprefix("torch."),
             flop=flop / kernels,
-            read_bytes=read / kernels,
-            written_bytes=written / kernels,
+            moved_bytes=(read + written) / kernels,
         )
-        self.counts[one] = self.counts.get(one, 0) + kernels
+        self._counts[one] = self._counts.get(one, 0) + kernels
 
 
 def _flop(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> float:
@@ -230,88 +305,8 @@ class _AsOnGpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class Tracer:
-    """Records from `start` to `stop`: for a step that is not one function call."""
-
-    def __init__(self) -> None:
-        self._recorder = _Recorder()
-        # Storage -> bytes that the forward pass keeps for the backward pass.
-        self._saved: dict[int, int] = {}
-        self._trained: list[torch.Tensor] = []
-        self._open = ExitStack()
-
-    def start(self, parameters: Iterable[torch.Tensor] = (), *, is_outside: Callable[[], bool] | None = None) -> None:
-        """Begin.
-
-        Arguments:
-            parameters: that are trained: no activations, and their gradients are what GPUs exchange. Without any (a
-                script that updates by hand), they are the leaves of the graph that want a gradient.
-            is_outside: whether an operator of now is in no pass, batch or update of the script.
-        """
-        self._recorder.is_outside = is_outside or bool
-        self._trained = [parameter for parameter in parameters if parameter.requires_grad]
-        for handle in _mark_optimizer(self._recorder):
-            self._open.callback(handle.remove)
-        self._open.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
-        self._open.enter_context(_AsOnGpu())
-        self._open.enter_context(self._recorder)
-
-    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        try:
-            storage = tensor.untyped_storage()
-            self._saved[storage._cdata] = storage.nbytes()
-        except Exception as error:
-            self._recorder.failed = error
-        return tensor
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """What runs inside is no work of the device: loading and collating a batch."""
-        before, self._recorder.aside = self._recorder.aside, True
-        try:
-            yield
-        finally:
-            self._recorder.aside = before
-
-    def outside_s(self, *, host_s: float) -> float:
-        """Seconds of the operators that were outside, with calling them. `host_s`: for calling one in a plain loop."""
-        return self._recorder.outside_s + CALLING * host_s * self._recorder.num_outside
-
-    def cancel(self) -> None:
-        """Stop without a result."""
-        self._open.close()
-
-    def stop(self, *, name: str = "", precision: Precision | None = None, batch_bytes: float = 0.0) -> Workload:
-        """End, and say what was done. `batch_bytes`: that would travel from the host, besides copies that were seen.
-
-        Raises what made it miss an operator.
-        """
-        self._open.close()
-        if self._recorder.failed is not None:
-            raise self._recorder.failed
-        operators = tuple(_mapped(self._recorder.counts))
-        trained = self._trained or list(self._recorder.leaves.values())
-        known = {parameter.untyped_storage()._cdata for parameter in trained}
-        weights = math.fsum(parameter.numel() * parameter.element_size() for parameter in trained)
-        return Workload(
-            operators=operators,
-            name=name,
-            precision=precision or _seen_precision(operators),
-            matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
-            parameter_bytes=weights or None,
-            gradient_bytes=weights or None,
-            activation_bytes=float(sum(size for storage, size in self._saved.items() if storage not in known)),
-            batch_bytes=self._recorder.batch_bytes or batch_bytes,
-        ).validated()
-
-
 def record(
-    step: Callable[[], object],
-    *,
-    parameters: Iterable[torch.Tensor] = (),
-    batch: Iterable[torch.Tensor] = (),
-    name: str = "",
-    precision: Precision | None = None,
+    step: Callable[[], object], *, parameters: Iterable[torch.Tensor] = (), batch: Iterable[torch.Tensor] = ()
 ) -> Workload:
     """Run `step` once and return what it did.
 
@@ -319,29 +314,14 @@ def record(
         step: one whole training step: forward, backward, optimizer. It really runs.
         parameters: that are trained.
         batch: tensors that would travel from the host for each step.
-        precision: of the script; None: seen from the types of its matrix products.
     """
-    tracer = Tracer()
-    tracer.start(parameters)
+    tracer = Tracer(parameters)
+    tracer.start()
     try:
         step()
-    except BaseException:
-        tracer.cancel()
-        raise
-    return tracer.stop(name=name, precision=precision, batch_bytes=_bytes(batch))
-
-
-def _mark_optimizer(recorder: _Recorder) -> tuple[Any, ...]:
-    """Tell the recorder when an optimizer's step begins and ends."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-    def begin(*_: object) -> None:
-        recorder.in_optimizer = True
-
-    def end(*_: object) -> None:
-        recorder.in_optimizer = False
-
-    return register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
+    finally:
+        tracer.stop()
+    return tracer.workload(batch_bytes=_bytes(batch))
 
 
 def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:
@@ -359,8 +339,7 @@ def _mapped(counts: Mapping[Operator, int]) -> Iterable[Operator]:
             name=name,
             stage=Stage.OPTIMIZER,
             dtype=dtype,
-            read_bytes=math.fsum(one.read_bytes * count for one, count in members) / kernels,
-            written_bytes=math.fsum(one.written_bytes * count for one, count in members) / kernels,
+            moved_bytes=math.fsum(one.moved_bytes * count for one, count in members) / kernels,
             count=float(kernels),
         )
 

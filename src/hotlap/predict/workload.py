@@ -30,11 +30,6 @@ class Kind(StrEnum):
     OPTIMIZER = "optimizer"
     TRANSFER = "transfer"
 
-    @classmethod
-    def _missing_(cls, value: object) -> "Kind":
-        """Older files tell apart what runs on lanes."""
-        return cls.VECTOR
-
     @property
     def on_matrix_units(self) -> bool:
         """Runs on tensor cores where the precision has one."""
@@ -62,15 +57,10 @@ class Operator:
     """Of the first tensor argument."""
     flop: float = 0.0
     """Multiplications and additions, counted as two, as torch.utils.flop_counter does."""
-    read_bytes: float = 0.0
-    written_bytes: float = 0.0
+    moved_bytes: float = 0.0
+    """Read and written."""
     count: float = 1.0
     """Not whole where a workload was made from totals."""
-
-    @property
-    def moved_bytes(self) -> float:
-        """Read and written."""
-        return self.read_bytes + self.written_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,16 +159,20 @@ class Workload:
         fixed_bytes = min(PARAMETER_PASSES * (parameter_bytes or 0.0), memory_bytes)
         updates = 0.1 * num_kernels if fixed_bytes else 0.0
 
-        def operator(kind: Kind, stage: Stage, flop: float, moved_bytes: float, count: float) -> Operator:
-            read, written = 0.6 * moved_bytes / count, 0.4 * moved_bytes / count
-            return Operator(
-                kind=kind, stage=stage, flop=flop / count, read_bytes=read, written_bytes=written, count=count
+        count = num_kernels - updates
+        operators = [
+            Operator(
+                kind=kind if flop else Kind.VECTOR,
+                flop=flop / count,
+                moved_bytes=(memory_bytes - fixed_bytes) / count,
+                count=count,
             )
-
-        work = (flop, memory_bytes - fixed_bytes, num_kernels - updates)
-        operators = [operator(kind if flop else Kind.VECTOR, Stage.UNKNOWN, *work)]
+        ]
         if fixed_bytes:
-            operators.append(operator(Kind.OPTIMIZER, Stage.OPTIMIZER, 0.0, fixed_bytes, updates))
+            update = Operator(
+                kind=Kind.OPTIMIZER, stage=Stage.OPTIMIZER, moved_bytes=fixed_bytes / updates, count=updates
+            )
+            operators.append(update)
         return cls(
             operators=tuple(operators),
             name=name,
@@ -198,7 +192,7 @@ class Workload:
             UserError: a figure is negative or not finite.
         """
         for operator in self.operators:
-            for value in (operator.flop, operator.read_bytes, operator.written_bytes, operator.count):
+            for value in (operator.flop, operator.moved_bytes, operator.count):
                 if not math.isfinite(value) or value < 0:
                     raise UserError(f"The workload is damaged: {operator.name or operator.kind} holds {value}.")
         if not self.operators:
@@ -209,14 +203,9 @@ class Workload:
         """The same step with `factor` times the batch: parameters and optimizer stay."""
 
         def grown(operator: Operator) -> Operator:
-            if operator.stage is Stage.OPTIMIZER or operator.kind is Kind.OPTIMIZER:
+            if operator.stage is Stage.OPTIMIZER:
                 return operator
-            return replace(
-                operator,
-                flop=operator.flop * factor,
-                read_bytes=operator.read_bytes * factor,
-                written_bytes=operator.written_bytes * factor,
-            )
+            return replace(operator, flop=operator.flop * factor, moved_bytes=operator.moved_bytes * factor)
 
         def times(value: float | None) -> float | None:
             return None if value is None else value * factor
@@ -231,13 +220,8 @@ class Workload:
         )
 
 
-def save(workload: Workload, path: Path) -> None:
-    """Write the workload as JSON."""
-    codec.save(workload, path)
-
-
 def load(path: Path) -> Workload:
-    """Read what `save` wrote.
+    """Read what `hotlap.record.save` wrote.
 
     Raises:
         RecordError: the file cannot be read, is damaged, or newer than this hotlap.

@@ -133,8 +133,7 @@ def _operator(one: Reading, key: _Key, group: _Group, device: Device, precision:
         stage=stage,
         dtype=given.dtype or "float32",
         flop=flop,
-        read_bytes=moved * 2 / 3,
-        written_bytes=moved / 3,
+        moved_bytes=moved,
         count=count / steps,
     )
 

@@ -54,8 +54,7 @@ def workload(*, num_operators: int = 40, flop: float = 1e5, host_s: float | None
         name="aten::addmm",
         stage=Stage.FORWARD,
         flop=flop,
-        read_bytes=4e3,
-        written_bytes=4e3,
+        moved_bytes=8e3,
         count=num_operators,
     )
     return Workload(

@@ -12,6 +12,7 @@ from hotlap.cli import predict
 from hotlap.cli.words import split_command
 from hotlap.errors import NoSteps, ScriptFailed, UserError
 from hotlap.predict import Workload, workload
+from hotlap.record import save
 
 SCRIPT = """
 import sys
@@ -80,7 +81,7 @@ def test_a_script_that_fails_shows_its_own_error(tmp_path: Path) -> None:
 def saved(folder: Path) -> str:
     path = folder / "work.json"
     work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8)
-    workload.save(work, path)
+    save(work, path)
     return str(path)
 
 
@@ -99,7 +100,7 @@ def test_the_peak_beside_the_gain_is_that_of_the_precision_that_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "work.json"
-    workload.save(Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, precision="fp32-ieee"), path)
+    save(Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, precision="fp32-ieee"), path)
     options = ["--measured-on", "V100 SXM2 16GB", "--measured-step", "0.8", "--precision", "amp"]
     assert call("--workload", str(path), "--gpu", "V100 SXM2 16GB", *options) == 0
     assert "8 times the peak" in capsys.readouterr().out  # 125 TFLOP/s over 15.7
@@ -127,7 +128,7 @@ def test_the_page_escapes_and_draws_every_device(tmp_path: Path) -> None:
 def test_each_gpu_is_given_the_batch_that_fills_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "work.json"
     work = Workload.from_totals(flop=1e13, memory_bytes=1e11, num_kernels=500, parameter_bytes=1e8, batch_size=64)
-    workload.save(replace(work, activation_bytes=20e9), path)
+    save(replace(work, activation_bytes=20e9), path)
     options = ["--gpu", "RTX 4090", "--gpu", "A100 80GB", "--measured-on", "RTX 4090", "--measured-step", "1"]
     found = []
     for fill in ([], ["--fill"]):
@@ -144,7 +145,7 @@ RECORDED = Path(__file__).parents[2] / "recorded" / "nvidia-h200" / "machine.jso
 
 def test_a_record_of_the_targets_machine_tells_its_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     step, machine = tmp_path / "step.json", tmp_path / "machine.json"
-    workload.save(Workload.from_totals(flop=1e7, memory_bytes=1e6, num_kernels=400, parameter_bytes=1e5), step)
+    save(Workload.from_totals(flop=1e7, memory_bytes=1e6, num_kernels=400, parameter_bytes=1e5), step)
     machine.write_bytes(gzip.decompress(RECORDED.read_bytes()))
     found = []
     for given in ([], ["--machine", str(machine)]):

@@ -120,7 +120,7 @@ class WorkloadWatch(Watch):
         if num_steps == self.num_steps:
             self._keep()
         elif self._tracer is not None:
-            self._tracer.cancel()
+            self._tracer.stop()
             self._tracer = None
         self._free()
 
@@ -128,17 +128,17 @@ class WorkloadWatch(Watch):
         self._batch_bytes = self._called_with_bytes = 0.0
         self._autocast = None
         self._looks = 0
-        tracer = Tracer()
         clock = self.session.clock
-        tracer.start(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
-        self._tracer = tracer
+        self._tracer = Tracer(self.session.facts.parameters(), is_outside=lambda: clock.where == OTHER)
+        self._tracer.start()
 
     def _keep(self) -> None:
         """What was traced, unless it has as many forward passes that do not train as what was traced before."""
         tracer, self._tracer = self._tracer, None
         if tracer is None:
             return
-        work = tracer.stop(batch_bytes=self._batch_bytes or self._called_with_bytes)
+        tracer.stop()
+        work = tracer.workload(batch_bytes=self._batch_bytes or self._called_with_bytes)
         if self._found is not None and self._looks >= self._kept_looks:
             return
         state_bytes = sum(_num_bytes(dict(one.state)) for one in self.session.facts.optimizers())
