@@ -72,7 +72,7 @@ def several(found: dict[str, Any], cost: dict[str, Any]) -> str:
         f"Efficiency of 4 and 8 V100 on NVLink, {reached['num']} published points: mean absolute error "
         f"{reached['mean_absolute_error']:.3f} (FP32 {reached['by_precision']['FP32']:.3f}, AMP "
         f"{reached['by_precision']['AMP']:.3f}), {reached['coverage']:.0%} inside the interval. The loss for each "
-        "doubling (`scaling.JITTER`) was chosen on these points.",
+        "doubling (`links.JITTER`) was chosen on these points.",
         "",
         "A traced step takes "
         + ", ".join(f"{one['ratio']:g} times a plain one ({name})" for name, one in cost.items())

@@ -2,7 +2,7 @@
 
 The efficiencies are published ones (DeepLearningExamples) of models whose batch is given; parameters are public model
 facts. `links.py` quotes single points of the all-reduce tables; nothing was fitted to the efficiencies but the loss for
-each doubling of the GPUs (`scaling.JITTER`), which is one number for all.
+each doubling of the GPUs (`links.JITTER`), which is one number for all.
 """
 
 import csv

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hotlap.errors import UserError
-from hotlap.predict import beliefs, links, memory, scaling, timing
+from hotlap.predict import beliefs, links, memory, timing
 from hotlap.predict.beliefs import Array, Draws
 from hotlap.predict.catalogue import Device, Match, resolve
 from hotlap.predict.precision import Precision, matrix_rate, parse
@@ -265,7 +265,7 @@ def _several(question: _Question, one_s: Array) -> tuple[Array, tuple[str, ...]]
     over = links.fabric(question.target, question.count, interconnect=question.interconnect)
     if question.count > 8:
         notes += ("more than eight GPUs are taken as one machine of the same kind: a network would be slower",)
-    all_s = scaling.together(one_s, gradient_bytes=gradients, count=question.count, over=over, draws=question.draws)
+    all_s = links.together(one_s, gradient_bytes=gradients, count=question.count, over=over, draws=question.draws)
     return all_s, (*notes, *over.assumptions)
 
 

@@ -10,7 +10,7 @@ from hotlap.errors import UserError
 from hotlap.native import core
 from hotlap.small import optimizers
 from hotlap.small.arguments import takes_time, takes_time_by_call, with_time
-from hotlap.small.fields import Compiled, Field, compiled_for, prepare
+from hotlap.small.fields import Field, compiled_for, prepare
 from hotlap.small.program import Unsupported
 from hotlap.small.solve import NativeSolveSkipped, SolveFailed, check_data, odeint
 from hotlap.small.solve_settings import read_settings
@@ -89,12 +89,25 @@ class NeuralODE:
         span = iterations if after is None else every
         while len(history) < iterations:
             count = min(span, iterations - len(history))
-            history += self._fit_some(y0, t, target, optimizer, loss == "mse", count)
+            asked = (y0, t, target, optimizer, loss == "mse", count)
+            try:
+                history += self._native(*asked)
+                self.why_torch = ""
+            except Unsupported as error:
+                self._tell(str(error))
+                history += self._in_torch(*asked)
             if after is not None and after(len(history) - 1, history[-1]) is True:
                 break
         return history
 
-    def _fit_some(
+    def _tell(self, problem: str) -> None:
+        import warnings
+
+        if problem != self.why_torch:
+            warnings.warn(f"NeuralODE.fit runs in torch: {problem}", NativeSolveSkipped, stacklevel=3)
+        self.why_torch = problem
+
+    def _native(
         self,
         y0: torch.Tensor,
         t: torch.Tensor,
@@ -103,38 +116,14 @@ class NeuralODE:
         mean: bool,
         iterations: int,
     ) -> list[float]:
-        try:
-            if core().module is None:
-                raise Unsupported(core().why_not)
-            if y0.requires_grad or t.requires_grad:
-                raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
-            if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
-                raise Unsupported(f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known.")
-            compiled = compiled_for(self._field_for(y0, t), y0, self.settings.method, time_gradient=False)
-            method = optimizers.check_known(optimizer)
-        except Unsupported as error:
-            self._tell(str(error))
-            return self._in_torch(y0, t, target, optimizer, mean, iterations)
-        self.why_torch = ""
-        return self._native(compiled, method, (y0, t, target), optimizer, mean, iterations)
-
-    def _tell(self, problem: str) -> None:
-        import warnings
-
-        if problem != self.why_torch:
-            warnings.warn(f"NeuralODE.fit runs in torch: {problem}", NativeSolveSkipped, stacklevel=4)
-        self.why_torch = problem
-
-    def _native(
-        self,
-        compiled: Compiled,
-        method: int,
-        data: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-        optimizer: optim.Optimizer,
-        mean: bool,
-        iterations: int,
-    ) -> list[float]:
-        y0, t, target = data  # `t` as the caller has it: its numbers are known from the last call by its identity
+        if core().module is None:
+            raise Unsupported(core().why_not)
+        if y0.requires_grad or t.requires_grad:
+            raise Unsupported("fit trains the parameters of the field; y0 and t are to be constants.")
+        if y0.dtype not in (torch.float32, torch.float64) or y0.device.type != "cpu":
+            raise Unsupported(f"the state is {y0.dtype} on {y0.device}; float32 and float64 on the CPU are known.")
+        compiled = compiled_for(self._field_for(y0, t), y0, self.settings.method, time_gradient=False)
+        method = optimizers.check_known(optimizer)
         y0, target = y0.detach().contiguous(), target.detach().contiguous()
         solver = compiled.solver(loop=True)
         try:

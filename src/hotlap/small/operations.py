@@ -25,8 +25,6 @@ def _attribute_of(low: Lowering, s: Sym, name: str) -> Any:
         return low.shape(s)
     if name == "ndim":
         return len(s.shape)
-    if name in ("T", "dtype", "device"):
-        raise Unsupported(f"the attribute .{name} of a tensor is not known.")
     raise Unsupported(f"the attribute .{name} of a tensor is not known.")
 
 
@@ -59,18 +57,10 @@ def _affine_sum(sign: float) -> Callable[..., Sym]:
 
 
 def _unary(op: Op) -> Callable[..., Sym]:
-    def function(low: Lowering, s: Any, *, inplace: bool = False) -> Sym:
+    def function(low: Lowering, s: Any, inplace: bool = False) -> Sym:
         return low.unary(op, s)
 
     return function
-
-
-def _unary_relu(low: Lowering, s: Any, inplace: bool = False) -> Sym:
-    return low.unary(Op.RELU, s)
-
-
-def _silu(low: Lowering, s: Any, inplace: bool = False) -> Sym:
-    return low.unary(Op.SILU, s)
 
 
 def _leaky(low: Lowering, s: Any, negative_slope: float = 0.01, inplace: bool = False) -> Sym:
@@ -103,18 +93,6 @@ def _chunk(low: Lowering, s: Sym, chunks: int, dim: int = 0) -> tuple[Sym, ...]:
     return low.chunk(s, -(-low.cols(s) // chunks), dim)
 
 
-def _square(low: Lowering, s: Sym) -> Sym:
-    return low.unary(Op.POWER, s, f0=2.0)
-
-
-def _reciprocal(low: Lowering, s: Sym) -> Sym:
-    return low.unary(Op.POWER, s, f0=-1.0)
-
-
-def _same(low: Lowering, s: Sym, *_args: Any) -> Sym:
-    return s
-
-
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": _affine_sum(1.0),
     "sub": _affine_sum(-1.0),
@@ -134,12 +112,11 @@ _SHARED: dict[str, Callable[..., Any]] = {
         name: _unary(op)
         for name, op in {
             "tanh": Op.TANH, "sigmoid": Op.SIGMOID, "sin": Op.SIN, "cos": Op.COS, "exp": Op.EXP, "log": Op.LOG,
-            "sqrt": Op.SQRT, "abs": Op.ABS, "relu_": Op.RELU, "tanh_": Op.TANH, "sigmoid_": Op.SIGMOID,
+            "sqrt": Op.SQRT, "abs": Op.ABS, "relu": Op.RELU, "relu_": Op.RELU, "tanh_": Op.TANH, "sigmoid_": Op.SIGMOID,
         }.items()
     },
-    "relu": _unary_relu,
-    "square": _square,
-    "reciprocal": _reciprocal,
+    "square": lambda low, s: low.unary(Op.POWER, s, f0=2.0),
+    "reciprocal": lambda low, s: low.unary(Op.POWER, s, f0=-1.0),
     "flatten": _flatten,
     "squeeze": _squeeze,
     "unsqueeze": _unsqueeze,
@@ -154,7 +131,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "reshape": _view,
     "size": _shape_of,
     "dim": lambda low, s: len(s.shape),
-    "contiguous": _same,
+    "contiguous": lambda low, s, *_: s,
 }
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -165,13 +142,13 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.concat: _cat,
     torch.stack: _stack,
     torch.reshape: _view,
-    F.relu: _unary_relu,
+    F.relu: _unary(Op.RELU),
     F.tanh: _unary(Op.TANH),
     F.sigmoid: _unary(Op.SIGMOID),
     F.leaky_relu: _leaky,
     F.elu: _elu,
     F.gelu: _gelu,
-    F.silu: _silu,
+    F.silu: _unary(Op.SILU),
     F.softplus: _softplus,
     F.dropout: lambda low, s, p=0.5, training=True, inplace=False: low.dropout(s, p, training),
     F.layer_norm: lambda low, s, n, w=None, b=None, eps=1e-5, **kw: low.layer_norm(
