@@ -232,7 +232,7 @@ def test_a_part_that_fails_is_switched_off_and_told(
 
 def test_a_trace_that_misses_an_operator_is_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert trained(tmp_path, "workload").workload is not None
-    fail(monkeypatch, trace._Recorder, "_record")
+    fail(monkeypatch, trace.Tracer, "_record")
     run = trained(tmp_path, "workload")
     assert run.workload is None
     assert [note for note in run.notes if note.startswith("Hotlap failed at the watch WorkloadWatch")]
