@@ -103,20 +103,19 @@ def predicted(shape: Shape, gpu: str, *, host_s: float, copied: bool = False) ->
         copied: both operands travel there each time and the result back: three more calls, and the bytes.
     """
     rows, inner, columns = shape
-    read, written = 4.0 * (rows * inner + inner * columns), 4.0 * rows * columns
+    moved = 4.0 * (rows * inner + inner * columns + rows * columns)
     product = Operator(
         kind=Kind.MATMUL,
         name="aten::mm" if columns > 1 else "aten::mv",
         stage=Stage.FORWARD,
         flop=2.0 * rows * inner * columns,
-        read_bytes=read,
-        written_bytes=written,
+        moved_bytes=moved,
     )
     copies = (Operator(kind=Kind.VECTOR, name="aten::copy_", stage=Stage.FORWARD, count=3),) if copied else ()
     work = Workload(
         operators=(product, *copies),
         matmul_tf32=False,
         host_s=host_s,
-        batch_bytes=read + written if copied else None,
+        batch_bytes=moved if copied else None,
     )
     return Quantity.of(forecast(work, target=gpu).step_s, predicted=True)
