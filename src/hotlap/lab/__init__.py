@@ -85,10 +85,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         asks="MNIST in ten epochs: from which model size on does a GPU pay?",
         takes=("gpu", "data"),
     ),
-    Experiment(
-        name="lorenz", asks="a neural ODE of the Lorenz system: how long does an iteration take, and with what?"
-    ),
-    Experiment(name="transformer", asks="why do the cores stay at 60%, what helps here, and what would other GPUs do?"),
+    Experiment(name="lorenz", asks="a neural ODE of the Lorenz system: how long does an iteration take and with what?"),
+    Experiment(name="transformer", asks="why do the cores stay at 60%, what helps here, what would other GPUs do?"),
     Experiment(
         name="checklist",
         asks="which of the usual recommendations helps my script, and by how much?",

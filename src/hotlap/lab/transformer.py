@@ -51,16 +51,12 @@ def tell(study: Study, known: Traced, sizes: Mapping[str, int], *, targets: Sequ
 def _story(study: Study, work: Workload) -> list[str]:
     run = study.baseline[0]
     step_s = run.median_step_s()
-    step = (
+    told = [
         f"A step takes {duration(step_s)} here for {work.flop / 1e9:,.0f} billion operations in "
-        f"{work.num_kernels:,.0f} operators: {work.flop / step_s / 1e9:,.0f} GFLOP/s."
-    )
-    if work.parameter_bytes:
-        step += (
-            f" The optimizer alone passes over {work.parameter_bytes / 4e6:.0f} million parameters with their two "
-            "averages and gradients: that is memory, not arithmetic, and more cores hardly speed it up."
-        )
-    told = [step]
+        f"{work.num_kernels:,.0f} operators: {work.flop / step_s / 1e9:,.0f} GFLOP/s. "
+        f"The optimizer alone passes over {(work.parameter_bytes or 0) / 4e6:.0f} million parameters with their two "
+        "averages and gradients: that is memory, not arithmetic, and more cores hardly speed it up."
+    ]
     if study.sweep is not None and study.sweep.why:
         told.append(study.sweep.why)
     if run.cpu is not None:

@@ -2,7 +2,6 @@
 
 import argparse
 import gzip
-import time
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,6 @@ def main() -> None:
     model.to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
-    begun = time.perf_counter()
     for epoch in range(options.epochs):
         for x, y in loader:
             x, y = x.to(device), y.to(device)  # noqa: PLW2901 - as the articles have it
@@ -77,7 +75,6 @@ def main() -> None:
             loss.backward()
             optimizer.step()
         print(f"epoch {epoch + 1}: loss {loss.item():.4f}")
-    print(f"{time.perf_counter() - begun:.1f} s")
 
 
 if __name__ == "__main__":
