@@ -1,6 +1,7 @@
 """The lab's commands on this machine, each with --quick."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from hotlap.cli import main
-from hotlap.lab import EXPERIMENTS, by_name, devices
+from hotlap.lab import EXPERIMENTS, by_name, devices, link
 from tests.e2e.running import place
 
 pytestmark = pytest.mark.e2e
@@ -110,6 +111,17 @@ def test_launch_floor(quick: Quick) -> None:
     assert all(0 < cell["value"] < 1 for row in table["rows"] for cell in row[1:])
     assert {"100 x 3", "100 x 100"} <= {row[0] for row in table["rows"]}
     assert table["rows"][0][table["columns"].index("GPU")]["predicted"] is not has_gpu(told)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="gloo as built for POSIX")
+def test_link() -> None:
+    """Shorter than `--quick`. No step is over before its gradients are through."""
+    found = link.timed((1,), rounds=1, steps=2)
+    for step_s, busy_s in zip(found.step_s[0], found.busy_s[0], strict=True):
+        assert all(one >= busy_s for one in step_s)
+    assert found.busy_s[0][0] == 0.0
+    assert found.busy_s[0][1] == pytest.approx(1.05e6 / 1.25e8, rel=0.05)
+    assert len(link.tell((1,), [found]).tables[0].rows) == len(link.LINKS)
 
 
 @pytest.mark.slow

@@ -1,9 +1,6 @@
 """The emulated link: a mean over all processes that takes its time, on a lane of its own."""
 
-import sys
 import time
-from importlib import import_module
-from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink, Speed
 from tests.ranks_as_threads import RANKS, in_own_process, on_each
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks" / "ranks" / "scripts"))
-link: Any = import_module("link")
-SPEEDS, EmulatedLink, Speed = link.SPEEDS, link.EmulatedLink, link.Speed
 
 pytestmark = [
     pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo"),

@@ -1,9 +1,9 @@
 """accumulation-syncs: four micro-batches a step over 1 Gbit/s, each of which averages all gradients."""
 
 import torch
-from link import SPEEDS
 from torch.nn.parallel import DistributedDataParallel
 
+from hotlap.lab.scripts.emulated_link import SPEEDS
 from ranks import STEPS, WIDTH, over, perceptron, start
 
 start()

@@ -1,9 +1,9 @@
 """accumulation-syncs: a discriminator's losses of real and of made samples go backward apart, each with an exchange."""
 
 import torch
-from link import SPEEDS
 from torch.nn.parallel import DistributedDataParallel
 
+from hotlap.lab.scripts.emulated_link import SPEEDS
 from ranks import STEPS, WIDTH, over, perceptron, start
 
 start()

@@ -3,9 +3,9 @@
 from contextlib import nullcontext
 
 import torch
-from link import SPEEDS
 from torch.nn.parallel import DistributedDataParallel
 
+from hotlap.lab.scripts.emulated_link import SPEEDS
 from ranks import STEPS, WIDTH, over, perceptron, start
 
 start()

@@ -1,9 +1,9 @@
 """None of several processes: equal work, and a link of 100 Gbit/s."""
 
 import torch
-from link import SPEEDS
 from torch.nn.parallel import DistributedDataParallel
 
+from hotlap.lab.scripts.emulated_link import SPEEDS
 from ranks import STEPS, WIDTH, over, perceptron, start, update
 
 start()

@@ -1,9 +1,9 @@
 """communication-bound: 16 MB of gradients a step over a link of 1 Gbit/s take 0.13 s, more than the backward pass."""
 
 import torch
-from link import SPEEDS
 from torch.nn.parallel import DistributedDataParallel
 
+from hotlap.lab.scripts.emulated_link import SPEEDS
 from ranks import STEPS, WIDTH, over, perceptron, start, update
 
 start()

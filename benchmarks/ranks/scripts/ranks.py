@@ -2,9 +2,10 @@
 
 import torch
 import torch.distributed as dist
-from link import EmulatedLink, Speed
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from hotlap.lab.scripts.emulated_link import EmulatedLink, Speed
 
 STEPS = 10_000
 WIDTH = 384

@@ -88,6 +88,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(name="lorenz", asks="a neural ODE of the Lorenz system: how long does an iteration take and with what?"),
     Experiment(name="transformer", asks="why do the cores stay at 60%, what helps here, what would other GPUs do?"),
     Experiment(
+        name="link",
+        asks="what would a slower link between machines cost a training by several processes?",
+        takes=(),
+    ),
+    Experiment(
         name="checklist",
         asks="which of the usual recommendations helps my script, and by how much?",
         takes=("gpu", "budget", "html", "script"),

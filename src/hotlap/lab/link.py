@@ -1,0 +1,85 @@
+"""link: what would a slower link between machines cost a training by several processes?"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from hotlap.experiment import statistics
+from hotlap.lab import Doing, Settings
+from hotlap.lab.result import Cell, Quantity, Result, Table, Unit, in_words
+from hotlap.machine.figures import median_interval
+from hotlap.machine.in_child import measured
+from hotlap.record import Interval
+
+LINKS = ("none", "1 Gbit/s", "10 Gbit/s", "100 Gbit/s", "PCIe 4.0 x8")
+"""The base, and those of `scripts.emulated_link.SPEEDS`, in that order."""
+RANKS = 2
+MIB = (2, 8)
+QUICK_MIB = (4,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Of one pair of processes. The second index is the link's, in the order of LINKS."""
+
+    step_s: tuple[tuple[tuple[float, ...], ...], ...]
+    """Model -> link -> seconds of a step, one for each turn."""
+    busy_s: tuple[tuple[float, ...], ...]
+    """Model -> link -> seconds of a step in which gradients are on it."""
+
+
+def run(settings: Settings, doing: Doing) -> Result:
+    """Train over each link in turns."""
+    doing("training on two processes over links of several speeds, in turns")
+    mib, rounds, steps = (QUICK_MIB, 5, 3) if settings.quick else (MIB, 10, 8)
+    pairs = 1 if settings.quick else statistics.FEWEST_SHOWN
+    return tell(mib, [timed(mib, rounds=rounds, steps=steps) for _ in range(pairs)])
+
+
+def timed(mib: Sequence[int], *, rounds: int, steps: int) -> Answer:
+    """One pair of processes trains models of so many MiB of gradients: `rounds` turns of `steps` steps a link."""
+    return measured("hotlap.lab.scripts.links", Answer, str(rounds), str(steps), *map(str, mib))
+
+
+def tell(mib: Sequence[int], answers: Sequence[Answer]) -> Result:
+    """The numbers, and what they mean. `answers`: one for each pair of processes."""
+    rows: list[tuple[Cell, ...]] = []
+    story = []
+    for model, size in enumerate(mib):
+        for link, name in enumerate(LINKS):
+            speed = _as_fast(answers, model, link) if link else None
+            factor = None if speed is None else Quantity.of(speed, Unit.RATIO)
+            step = median_interval([one for answer in answers for one in answer.step_s[model][link]])
+            busy = Quantity(value=answers[0].busy_s[model][link]) if link else None
+            rows.append((f"{size} MiB", name, busy, Quantity.of(step), factor))
+            if link == 1:
+                base = Quantity(value=_step_s(answers[0], model, 0))
+                story.append(
+                    f"{size} MiB of gradients are on a link of {name} for {busy} of a step that takes {base} without "
+                    f"one: {in_words(speed)}."
+                )
+    return Result(
+        story=tuple(story),
+        tables=(
+            Table(
+                title=f"A step of DDP on {RANKS} processes",
+                columns=("gradients", "link", "on the link", "step", "as fast as without"),
+                rows=tuple(rows),
+                note="The link is emulated: gloo on this machine, and each bucket comes back no sooner than the link "
+                "would let it, beside the backward pass. What it takes is known beforehand; no GPU, no NCCL.",
+            ),
+        ),
+        notes=(f"Pairs of processes: {len(answers)}; in each the links take turns. One thread each.",),
+    )
+
+
+def _step_s(answer: Answer, model: int, link: int) -> float:
+    return median(answer.step_s[model][link])
+
+
+def _as_fast(answers: Sequence[Answer], model: int, link: int) -> Interval | None:
+    """The pair of processes is the unit; None from too few of them."""
+    if len(answers) < statistics.FEWEST_SHOWN:
+        return None
+    return statistics.interval([math.log(_step_s(one, model, 0) / _step_s(one, model, link)) for one in answers])

@@ -1,0 +1,81 @@
+"""Steps of DDP on two processes over emulated links, which take turns: `links OUT ROUNDS STEPS MIB ...`."""
+
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import FileStore
+from torch.nn.parallel import DistributedDataParallel
+
+from hotlap.lab.link import RANKS, Answer
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
+from hotlap.record import order, save
+
+# A layer has 1 MiB of gradients, and 0.2 ms of products a sample and pass or less.
+_WIDTH = 512
+_BATCH = 32
+# After a switch, gradients of the step before may still be in caches; and DDP rebuilds its buckets once.
+_DISCARDED = 2
+
+
+def main(mib: Sequence[int], rounds: int, steps: int) -> Answer:
+    """Time them; this process is rank 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked = (str(Path(folder) / "store"), mib, rounds, steps)
+        context = multiprocessing.get_context("spawn")
+        others = [context.Process(target=_train, args=(rank, *asked), daemon=True) for rank in range(1, RANKS)]
+        for other in others:
+            other.start()
+        found = _train(0, *asked)
+        for other in others:
+            other.join()
+    return found
+
+
+def _train(rank: int, store: str, mib: Sequence[int], rounds: int, steps: int) -> Answer:
+    dist.init_process_group("gloo", store=FileStore(store, RANKS), rank=rank, world_size=RANKS)
+    torch.set_num_threads(1)
+    speeds = [None, *SPEEDS.values()]
+    link = EmulatedLink(None)
+    step_s: list[tuple[tuple[float, ...], ...]] = []
+    busy_s: list[tuple[float, ...]] = []
+    for layers in mib:
+        model = DistributedDataParallel(nn.Sequential(*(nn.Linear(_WIDTH, _WIDTH) for _ in range(layers))))
+        model.register_comm_hook(None, link.hook)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        times: list[list[float]] = [[] for _ in speeds]
+        busy = [0.0 for _ in speeds]
+        # The same order in all processes: they switch at the same step.
+        for each in islice(order.rounds(len(speeds), seed=layers), rounds):
+            for at in each:
+                link.speed = speeds[at]
+                _steps(model, optimizer, _DISCARDED)
+                before, begin = link.busy_s, time.perf_counter()
+                _steps(model, optimizer, steps)
+                times[at].append((time.perf_counter() - begin) / steps)
+                busy[at] = (link.busy_s - before) / steps
+        step_s.append(tuple(tuple(one) for one in times))
+        busy_s.append(tuple(busy))
+    dist.barrier()
+    dist.destroy_process_group()
+    return Answer(step_s=tuple(step_s), busy_s=tuple(busy_s))
+
+
+def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, number: int) -> None:
+    for _ in range(number):
+        optimizer.zero_grad()
+        model(torch.randn(_BATCH, _WIDTH)).square().mean().backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    out, *numbers = sys.argv[1:]
+    rounds, steps, *mib = map(int, numbers)
+    save(main(mib, rounds, steps), Path(out))
