@@ -45,6 +45,8 @@ STREAMED = 0.9
 # (Winograd). Between 1.3 and 1.8 pairs are predicted equally well.
 CONVOLUTIONS = 1.5
 CPU_STREAMED = 0.7
+# Of no training in FP64 a measured time is at hand: what large products alone reach.
+FP64_PRODUCTS = 0.8
 # Bytes that operators read and write for each of FP32: under mixed precision norms, losses, parameters and their
 # updates stay in FP32.
 MIXED_BYTES = 0.62
@@ -104,6 +106,8 @@ def compute_rate(device: Device, precision: Precision, kind: Kind, *, tf32: bool
     if not kind.on_matrix_units:
         return vector
     rate = matrix_rate(device, precision, tf32=tf32)
+    if precision is Precision.FP64:
+        return rate * FP64_PRODUCTS
     if rate in (device.tensor, device.tf32) and rate > 0:
         return max(_on_matrix_units(device, rate, operand_bytes=2 if precision.mixed else 4), vector)
     return rate / device.fp32 * vector * (CONVOLUTIONS if kind is Kind.CONV else 1.0)
