@@ -147,7 +147,9 @@ def _length(run: Run) -> int | None:
     """Steps that the training makes: as many as it came to its end with, else those of the loops that its first steps
     were in; None where these do not say, or are a part of it only."""
     if run.status is Status.ENDED:
-        return len(run.first_steps_s) + len(run.step_s)
+        recorded = len(run.first_steps_s) + len(run.step_s)
+        # Steps that were looked at more closely are not among the recorded ones.
+        return max(recorded, run.shapes.num_steps if run.shapes is not None else 0)
     return None if run.trains_again is not None else run.planned_steps
 
 
