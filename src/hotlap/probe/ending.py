@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+import traceback
 from typing import TYPE_CHECKING, NoReturn
 
 from hotlap.probe import parting, unseen
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
 
 # A process whose record is written waits for so long to be ended by hotlap; longer than hotlap waits for its peers.
 _LEAVE_S = 30.0
+
+
+def _opened_by(error: BaseException) -> str:
+    """Torch's function that could not open what another process had sent; empty where the error is another.
+
+    What the script prints would say so as well, but the signal that a worker has died may break that off.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename.endswith("multiprocessing/reductions.py"):
+            return f", in {frame.f_code.co_name}"
+    return ""
 
 
 class Ending:
@@ -29,7 +41,7 @@ class Ending:
 
     def failed(self, error: BaseException) -> None:
         """The script raised; it goes on to show its own traceback."""
-        self.error = f"{type(error).__name__}: {error}"[:500]
+        self.error = f"{type(error).__name__}: {error}"[:500] + _opened_by(error)
 
     def script_ends(self) -> None:
         """The interpreter is about to leave: write what is known."""

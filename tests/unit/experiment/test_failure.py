@@ -72,5 +72,8 @@ def test_a_worker_that_was_gone_before_its_batch_was_opened_is_lost() -> None:
     found = failed(Run(status=Status.CRASHED, error=error, output=output))
     assert found is not None
     assert found.kind is Failure.LOST_WORKERS
+    # The signal of the worker's end can break off what the script prints of its error.
+    broken_off = failed(Run(status=Status.CRASHED, error=f"{error}, in rebuild_storage_fd", output="Traceback"))
+    assert broken_off is not None and broken_off.kind is Failure.LOST_WORKERS
     other = failed(Run(status=Status.CRASHED, error=error, output=error))
     assert other is not None and other.kind is Failure.CRASHED
