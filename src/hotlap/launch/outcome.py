@@ -12,6 +12,7 @@ from hotlap.errors import RecordError
 from hotlap.launch import ranks
 from hotlap.launch.workplace import Workplace
 from hotlap.record import RankLog, Run, Status, load
+from hotlap.units import plural
 
 T = TypeVar("T")
 
@@ -83,8 +84,10 @@ def _readable(paths: Iterable[Path], kind: type[T]) -> Iterator[T]:
 def _sentence(status: Status, place: Workplace) -> str:
     steps = place.progress.steps
     if status is Status.LAPSED:
-        return f"its time was over after {steps} steps"
-    return f"it made {steps} training steps and then none for too long" if steps else "it made no training step in time"
+        return f"its time was over after {plural(steps, 'step')}"
+    if not steps:
+        return "it made no training step in time"
+    return f"it made {plural(steps, 'training step')} and then none for too long"
 
 
 def killed_by(number: int) -> str:

@@ -113,6 +113,8 @@ def test_a_run_that_hung_says_how_far_it_came(place: Workplace) -> None:
 def test_a_run_whose_time_was_over_says_so(place: Workplace) -> None:
     place.progress.steps = 3
     assert end(place, status=Status.LAPSED).error == "its time was over after 3 steps"
+    place.progress.steps = 1
+    assert end(place, status=Status.LAPSED).error == "its time was over after 1 step"
 
 
 def test_a_command_without_torch_is_silent(place: Workplace) -> None:
