@@ -4,7 +4,8 @@ NaN, no loss, too little evidence: never UNHARMED. What was compared, and what w
 """
 
 from hotlap.gate import exact, invariants, ranks, rounding, statistical
-from hotlap.gate.evidence import Evidence, Pair, Ruling, saw_epoch_end, undecided, unharmed
+from hotlap.gate.evidence import Evidence, Pair, Ruling, other_than, saw_epoch_end, undecided, unharmed
+from hotlap.gate.invariants import RANDOM_STATE
 
 __all__ = ["Evidence", "Ruling", "judge", "saw_epoch_end"]
 
@@ -67,7 +68,7 @@ def _without_repeatability(cause: str, evidence: Evidence, pairs: tuple[Pair, ..
     """Two plain runs differ, so bits prove nothing: the strongest contract for which there is evidence takes over."""
     prefix = f"Two runs of the baseline differ first in {cause}, so bits cannot be compared. "
     if exact.same_samples(evidence):
-        ruling = exact.other_random_state(pairs) or _judge("rounding", evidence)
+        ruling = other_than(pairs, (), RANDOM_STATE.differing) or _judge("rounding", evidence)
     elif evidence.base_seeds and evidence.lever_seeds:
         ruling = _judge("statistical", evidence)
     else:

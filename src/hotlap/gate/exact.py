@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from hotlap.gate import prints, states
-from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, harmed, other_than, undecided, unharmed
-from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField, first_difference
+from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, undecided, unharmed
+from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
 from hotlap.record import Run
 
-LOSS = StepField("loss", lambda run: run.loss)
+LOSS = StepField("loss", lambda run: run.loss, article="another")
 # At one step, the cause before its consequence.
 BITS = (RANDOM_STATE, BATCH, LOSS)
 
@@ -38,30 +38,16 @@ def why_not_repeatable(evidence: Evidence) -> str | None:
 
 def same_samples(evidence: Evidence) -> bool:
     """True if the baseline runs with one seed draw the same batches and random numbers: only losses differ."""
-    return all(
-        first_difference(field, a, b) is None
-        for a, b in combinations(evidence.base, 2)
-        for field in (RANDOM_STATE, BATCH)
-    )
-
-
-def other_random_state(pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where random states differ: they can be equal even where losses are not repeatable."""
-    for pair in pairs:
-        found = first_difference(RANDOM_STATE, pair.base, pair.lever)
-        if found:
-            return harmed(f"Step {found[0]} has another random state than the baseline.")
-    return None
+    return not any(field.first(a, b) for a, b in combinations(evidence.base, 2) for field in (RANDOM_STATE, BATCH))
 
 
 def other_steps(a: Run, b: Run) -> dict[str, str]:
     """The earliest difference of any kind, as "the loss (step 3)"."""
-    found = [(field, difference) for field in BITS if (difference := first_difference(field, a, b)) is not None]
+    found = [(*first, field.name) for field in BITS if (first := field.first(a, b)) is not None]
     if not found:
         return {}
-    field, (step, mine, other) = min(found, key=lambda item: item[1][0])
-    why = f"Step {step} has another {field.name} than the baseline: {other} instead of {mine}."
-    return {f"the {field.name} (step {step})": why}
+    step, why, name = min(found, key=lambda one: one[0])
+    return {f"the {name} (step {step})": why}
 
 
 _ALL = (other_steps, states.other_content, prints.other_text)

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from hotlap.gate import states, updates
-from hotlap.gate.evidence import MIN_STEPS, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
+from hotlap.gate.evidence import MIN_STEPS, Differing, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
 from hotlap.record import Number, Run, Status
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
@@ -23,12 +22,27 @@ class StepField:
     """Something recorded at each step, which must be the same with and without the lever."""
 
     name: str
-    """As the sentence "step 7 has <name> 1, in the baseline 2" needs it."""
     values: Callable[[Run], Sequence[object] | None]
-    contracts: tuple[str, ...] = ("exact", "rounding", "statistical")
-    """Where it is compared and, unless there is no optimizer, required."""
     of_optimizer: bool = False
     """A script without an optimizer has none of it."""
+    article: str = "other"
+    """With the name it makes "step 7 has another loss than the baseline"."""
+
+    def first(self, a: Run, b: Run) -> tuple[int, str] | None:
+        """The first step at which two runs differ in it, and the sentence that tells of it."""
+        mine, others = self.values(a), self.values(b)
+        if mine is None or others is None or (mine == others and a.step_index == b.step_index):
+            return None
+        for step, i, j in Pair(a, b).steps():
+            if not _same(mine[i], others[j]):
+                what = f"{self.article} {self.name} than the baseline: {_short(others[j])} instead of {_short(mine[i])}"
+                return step, f"Step {step} has {what}."
+        return None
+
+    def differing(self, a: Run, b: Run) -> dict[str, str]:
+        """As `Differing`."""
+        found = self.first(a, b)
+        return {} if found is None else {self.name: found[1]}
 
 
 def _epoch_flags(run: Run) -> tuple[bool, ...]:
@@ -42,10 +56,11 @@ FIELDS = (
     StepField("samples", lambda run: run.num_samples or None),
     StepField("optimizer settings", lambda run: run.settings_digest, of_optimizer=True),
     StepField("starts of a loader", _epoch_flags),
-    StepField("batch", lambda run: run.batch_digest, contracts=("exact", "rounding")),
+    StepField("losses", lambda run: tuple("none" if loss is None else "one" for loss in run.loss)),
 )
-BATCH = FIELDS[-1]
-RANDOM_STATE = StepField("random state", lambda run: run.rng_digest)
+BATCH = StepField("batch", lambda run: run.batch_digest, article="another")
+"""Of another seed it is another one."""
+RANDOM_STATE = StepField("random state", lambda run: run.rng_digest, article="another")
 
 
 def not_finite(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
@@ -86,9 +101,9 @@ def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
     """UNDECIDED where something that the contract compares was not recorded."""
     for pair in pairs:
         optimized = any(pair.base.num_updates) or bool(pair.base.optimizers)
-        for field in FIELDS:
-            wanted = numerics in field.contracts and (optimized or not field.of_optimizer)
-            if wanted and not (_complete(field, pair.base) and _complete(field, pair.lever)):
+        fields = [field for field in FIELDS if optimized or not field.of_optimizer]
+        for field in fields if numerics == "statistical" else (*fields, BATCH):
+            if not (_complete(field, pair.base) and _complete(field, pair.lever)):
                 return undecided(f"It was not recorded which {field.name} the steps had, so nothing is proved.")
         if any(pair.base.num_updates) and not (pair.base.updates and pair.lever.updates):
             return undecided("It was not recorded what the updates did to the parameters, so nothing is proved.")
@@ -96,104 +111,50 @@ def missing(numerics: str, pairs: Sequence[Pair]) -> Ruling | None:
 
 
 def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling | None:
-    """HARMED where the bookkeeping of the training is another than the baseline's."""
-    for pair in pairs:
-        for field in FIELDS:
-            if numerics in field.contracts and _settled(field, evidence):
-                ruling = _differing(field, pair)
-                if ruling:
-                    return ruling
-        ruling = _lost_losses(pair) or _other_end(evidence, pair) or _other_skips(evidence, pair)
-        if ruling:
-            return ruling
-        if numerics == "statistical":
-            ruling = _other_data(evidence, pair)
-            if ruling:
-                return ruling
-    return (
-        _stale_batches(evidence)
-        or updates.harm(evidence, pairs)
-        or other_than(pairs, evidence.baseline(), states.other_counts)
-    )
+    """HARMED where the bookkeeping of the training is another than the baseline's.
 
-
-def first_difference(field: StepField, a: Run, b: Run) -> tuple[int, object, object] | None:
-    """(step, value in a, value in b) where two runs first differ in `field`."""
-    mine, others = field.values(a), field.values(b)
-    if mine is None or others is None or (mine == others and a.step_index == b.step_index):
-        return None
-    for step, i, j in Pair(a, b).steps():
-        if not _same(mine[i], others[j]):
-            return step, mine[i], others[j]
-    return None
-
-
-def _settled(field: StepField, evidence: Evidence) -> bool:
-    """True if the baseline runs agree among themselves, so that a difference must come from the lever.
-
-    Learning rates that react to the loss, or batches of varying size, differ from seed to seed. One run alone does not
-    tell whether a seed fixes the batches.
+    What baseline runs differ in among themselves is not the lever's: learning rates that react to the loss, or batches
+    of varying size, are others from seed to seed. One run alone does not tell whether a seed fixes the batches.
     """
-    same_seed = (*evidence.base, *evidence.perturbed)
-    runs = same_seed if field.name == "batch" else evidence.baseline()
-    if field.name == "batch" and len(runs) < 2:
-        return False
-    return all(first_difference(field, a, b) is None for a, b in combinations(runs, 2))
-
-
-def _differing(field: StepField, pair: Pair) -> Ruling | None:
-    found = first_difference(field, pair.base, pair.lever)
-    if found is None:
-        return None
-    step, baseline, value = found
-    return harmed(
-        f"Step {step} has other {field.name} than the baseline: {_short(value)} instead of {_short(baseline)}."
+    baseline, same_seed = evidence.baseline(), (*evidence.base, *evidence.perturbed)
+    batches = _other_data if numerics == "statistical" else BATCH.differing
+    checks: tuple[tuple[Sequence[Run], Differing], ...] = (
+        *((baseline, field.differing) for field in FIELDS),
+        *([(same_seed, batches)] if len(same_seed) > 1 else []),
+        (baseline, _other_end),
+        (baseline, _other_skips),
+    )
+    return (
+        next((ruling for runs, differing in checks if (ruling := other_than(pairs, runs, differing))), None)
+        or _stale_batches(evidence)
+        or updates.harm(evidence, pairs)
+        or other_than(pairs, baseline, states.other_counts)
     )
 
 
-def _other_data(evidence: Evidence, pair: Pair) -> Ruling | None:
+def _other_data(a: Run, b: Run) -> dict[str, str]:
     """Other batches although nothing was drawn that is not drawn in the baseline: not chance, but other data."""
-    if not _settled(BATCH, evidence) or not (pair.base.rng_digest and pair.lever.rng_digest):
-        return None
-    if first_difference(RANDOM_STATE, pair.base, pair.lever) is not None:
-        return None
-    found = first_difference(BATCH, pair.base, pair.lever)
-    if found is None:
-        return None
-    return harmed(f"Step {found[0]} trains on another batch than the baseline, and the random numbers are the same.")
+    found = BATCH.first(a, b)
+    if found is None or not (a.rng_digest and b.rng_digest) or RANDOM_STATE.first(a, b) is not None:
+        return {}
+    return {"": f"Step {found[0]} trains on another batch than the baseline, and the random numbers are the same."}
 
 
-def _lost_losses(pair: Pair) -> Ruling | None:
-    """A step without a backward pass that has one in the baseline, or the other way round."""
-    for step, i, j in pair.steps():
-        if (pair.base.loss[i] is None) != (pair.lever.loss[j] is None):
-            which = (
-                "no loss, in the baseline it has one"
-                if pair.lever.loss[j] is None
-                else "a loss, in the baseline it has none"
-            )
-            return harmed(f"Step {step} has {which}.")
-    return None
+def _other_end(a: Run, b: Run) -> dict[int, str]:
+    """The script came to its own end earlier in one of them."""
+    first = min(a, b, key=lambda run: run.step_index[-1])
+    mine, other = a.step_index[-1], b.step_index[-1]
+    if mine == other or first.status is not Status.ENDED:
+        return {}
+    return {first.step_index[-1]: f"The training came to step {other}; in the baseline to step {mine}."}
 
 
-def _other_end(evidence: Evidence, pair: Pair) -> Ruling | None:
-    """The script came to its own end earlier or later than the baseline."""
-    ends = {run.step_index[-1] for run in evidence.baseline() if run.status is Status.ENDED}
-    base_last, lever_last = pair.base.step_index[-1], pair.lever.step_index[-1]
-    early = pair.lever.status is Status.ENDED and lever_last < base_last and lever_last not in ends
-    late = pair.base.status is Status.ENDED and lever_last > base_last and len(ends) == 1
-    if not (early or late):
-        return None
-    return harmed(f"The training came to step {lever_last}; in the baseline to step {base_last}.")
-
-
-def _other_skips(evidence: Evidence, pair: Pair) -> Ruling | None:
-    """A GradScaler left out another number of updates."""
-    known = {run.skipped_updates for run in evidence.baseline() if run.step_index == pair.lever.step_index}
-    skipped = pair.lever.skipped_updates
-    if not known or skipped in known or len(known) > 1:
-        return None
-    return harmed(f"{skipped} updates were skipped because gradients overflowed; in the baseline {known.pop()}.")
+def _other_skips(a: Run, b: Run) -> dict[str, str]:
+    """A GradScaler left out another number of updates in as many steps."""
+    mine, other = a.skipped_updates, b.skipped_updates
+    if mine == other or a.step_index != b.step_index:
+        return {}
+    return {"": f"{other} updates were skipped because gradients overflowed; in the baseline {mine}."}
 
 
 def _stale_batches(evidence: Evidence) -> Ruling | None:
