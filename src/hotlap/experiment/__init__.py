@@ -3,7 +3,7 @@
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.effects import Comparison, Effect, compare, compare_all
 from hotlap.experiment.executor import Executor, Heat, Pace
-from hotlap.experiment.runs import Exclusive, Runs
+from hotlap.experiment.runs import Runs
 from hotlap.experiment.statistics import PLANNED, Rule
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Design",
     "EditedScript",
     "Effect",
-    "Exclusive",
     "Executor",
     "Heat",
     "Pace",

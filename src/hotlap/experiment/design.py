@@ -58,6 +58,8 @@ class Sizes:
     """As `setup_s`, where trials are forks and this one is not (`Plan.afresh`). None: they are not."""
     epoch_steps: int | None = None
     """Steps of an epoch; None where that is not known."""
+    num_ranks: int = 1
+    """Processes that train together."""
 
     @classmethod
     def of(cls, run: Run, machine: Machine) -> "Sizes":
@@ -78,6 +80,7 @@ class Sizes:
             cores=machine.usable_cores / run.world_size,
             # Processes that train together may share an epoch's samples, or not.
             epoch_steps=run.epoch_steps() if run.world_size == 1 else None,
+            num_ranks=run.world_size,
         )
 
     def sees_end_of(self, epoch_steps: int | None) -> bool:

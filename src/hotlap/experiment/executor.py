@@ -8,7 +8,7 @@ from hotlap import levers
 from hotlap.errors import UserError
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
 from hotlap.experiment.failure import Failed, failed
-from hotlap.experiment.runs import Nodes, Runs, run_heats
+from hotlap.experiment.runs import Nodes, Runs, in_the_way, run_heats
 from hotlap.experiment.table import log_ratio_of_runs, log_ratios_of_arms
 from hotlap.record import Failure, LeverSpec, Plan, Run, Turn
 from hotlap.record.order import rounds
@@ -45,8 +45,8 @@ class Executor:
     """Runs heats of the right size.
 
     `common`: what all plans have, the command foremost. `script`: what levers make of it. `last_seed`: of the order of
-    turns, in what was compared before. `limit`: seconds that a heat should take -> after which it is ended. `now`: a
-    clock in seconds (a fake one in tests).
+    turns, in what was compared before. `limit`: seconds that a heat should take -> after which it is ended. `warn`:
+    takes a sentence for the user. `now`: a clock in seconds (a fake one in tests).
     """
 
     def __init__(
@@ -58,12 +58,14 @@ class Executor:
         script: EditedScript,
         last_seed: int = 0,
         limit: Callable[[float], float] = lambda estimate_s: 3 * estimate_s + 60.0,
+        warn: Callable[[str], None] = lambda sentence: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = runs
         self._common = common
         self._script = script
         self._limit = limit
+        self._warn = warn
         self._now = now
         self._pace = Pace()
         self._order_seed = last_seed
@@ -116,8 +118,9 @@ class Executor:
         ]
 
     def together(self, groups: Sequence[Sequence[Plan]], *, turn: int, limit_s: float) -> list[list[Run]]:
-        """Groups of processes that take turns of so many steps, where memory holds them; else they run one after the
-        other, and none of them is always first. Several groups: each on a node of its own."""
+        """Groups of processes that take turns of so many steps, where memory holds them and they were not in each
+        other's way: a port, a locked file or a device that each wants for itself; else they run one after the other,
+        and none of them is always first. Several groups: each on a node of its own."""
         orders: list[Sequence[int]] = [range(len(plans)) for plans in groups]
         heats = [list(plans) for plans in groups]
         for k, plans in enumerate(groups):
@@ -127,6 +130,14 @@ class Executor:
                 orders[k] = next(rounds(len(plans), plans[0].order_seed))
                 heats[k] = [plans[place] for place in orders[k]]
         brought = run_heats(self._runs, heats, limit_s=limit_s)
+        reasons = (in_the_way(runs, several=self.sizes.num_ranks > 1) for runs in brought if self.sizes.together > 1)
+        if reason := next(filter(None, reasons), None):
+            self.sizes = replace(self.sizes, together=1)
+            self._warn(
+                f"Two of these trainings cannot run at the same time ({reason}), so they are compared one after the "
+                "other, which takes longer to tell small gains from noise."
+            )
+            return self.together(groups, turn=turn, limit_s=limit_s)
         return [_restored(runs, order) for runs, order in zip(brought, orders, strict=True)]
 
     def whole(self, design: Design, *, limit_s: float) -> Iterator[list[Run]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hotlap.experiment import EditedScript, Effect, Exclusive, Executor, Runs, Sizes, Stack
+from hotlap.experiment import EditedScript, Effect, Executor, Runs, Sizes, Stack
 from hotlap.experiment.statistics import Pool, pool
 from hotlap.record import Machine, Plan, Run, Study, Trial
 from hotlap.search.budget import Budget
@@ -79,7 +79,7 @@ class StudyLog:
         self.study = study
         self.options = options
         self.machine = machine
-        self.runs: Runs = Exclusive(runs, self.warn, several=lambda: self.several)
+        self.runs = runs
         self.script = EditedScript(lambda: facts(self.study), cwd=options.cwd)
         self.now = now
         self.budget = Budget(options.budget_s, longer_s=options.long_budget_s, spent_s=study.elapsed_s, now=now)
@@ -90,15 +90,16 @@ class StudyLog:
         """Several processes train together."""
         return self.study.baseline[0].world_size > 1
 
-    def executor(self, sizes: Sizes) -> Executor:
-        """What compares within this study."""
+    def executor(self, sizes: Sizes, *, limit: Callable[[float], float] | None = None) -> Executor:
+        """What compares within this study. `limit`: as an `Executor` has it; None: the budget's."""
         return Executor(
             self.runs,
             self.options.plan,
             sizes,
             script=self.script,
             last_seed=max((seed for trial in self.study.trials for seed in trial.order_seeds), default=0),
-            limit=self.budget.limit_s,
+            limit=limit or self.budget.limit_s,
+            warn=self.warn,
             now=self.now,
         )
 

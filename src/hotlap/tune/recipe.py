@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare, statistics
+from hotlap.experiment import Arm, Design, Effect, Rule, Sizes, compare, statistics
 from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
@@ -47,13 +47,8 @@ class Recipes:
 
     def __init__(self, log: StudyLog, sizes: Sizes) -> None:
         self._log = log
-        self._executor = Executor(
-            log.runs,
-            log.options.plan,
-            replace(sizes, block=_TURN, steps=_STEPS, warmup=_WARMUP),
-            script=log.script,
-            limit=lambda _: max(_LEAST_LIMIT_S, log.budget.left_s),
-        )
+        sizes = replace(sizes, block=_TURN, steps=_STEPS, warmup=_WARMUP)
+        self._executor = log.executor(sizes, limit=lambda _: max(_LEAST_LIMIT_S, log.budget.left_s))
         self._known = facts(log.study)
         self._rejected = BatchSize().rejects(self._known, log.machine)
         self._before = batch_size_of(self._known) or 0
