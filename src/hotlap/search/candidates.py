@@ -186,6 +186,28 @@ class Candidates:
         beside_each_other = [others[k * beside : (k + 1) * beside] for k in range(num_groups)]
         return sorted(filter(None, (switched, *beside_each_other)), key=lambda group: -group[0].bound_s)
 
+    def doubtful(self) -> list[Candidate]:
+        """Accepted levers that were not left out yet, and of which it is in doubt whether they earn their place: they
+        were not shown to gain alone; or others were accepted after them; or their stack brought less than the product
+        of what its levers brought alone."""
+        done = {key(trial.levers) for trial in self._log.study.trials if trial.kind == "leave-one-out"}
+        left = [self.alone(spec) for spec in self.stack if key((spec,)) not in done]
+        accepted = [trial for trial in self._trials() if trial.accepted]
+        last = accepted[-1].levers if accepted else ()
+        alone = math.fsum(_log_seen(self._trials_of(spec)[0]) for spec in last)
+        if alone > math.log(LEAST_GAIN) + math.fsum(map(_log_seen, accepted[-1:])):
+            return left
+        return [one for one in left if not (one.shown and one.specs[0] in last)]
+
+    def alone(self, spec: LeverSpec) -> Candidate:
+        """One lever, with what its own trials showed at most."""
+        own = self._trials_of(spec)
+        return self._alone(
+            levers.from_spec(spec),
+            log_gain=max(map(_log_seen, own), default=0.0),
+            shown=any(trial.kind == "screening" or trial.accepted for trial in own),
+        )
+
     def shown(self) -> list[Candidate]:
         """What gained, alone or as a stack, and was neither accepted nor refused as such."""
         return [
@@ -210,7 +232,7 @@ class Candidates:
         return [
             self._alone(lever, log_gain=_log_seen(own[0]))
             for lever in self._not_rejected()
-            if len(own := self._trials_of(lever)) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
+            if len(own := self._trials_of(lever.spec())) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
         ]
 
     def beside_each_other(self) -> Candidate | None:
@@ -219,7 +241,7 @@ class Candidates:
         harmless = [
             self._alone(lever, log_gain=_log_seen(own[-1]))
             for lever in self._not_rejected()
-            if (own := self._trials_of(lever)) and _may_gain(own[-1], least=1 / LEAST_GAIN)
+            if (own := self._trials_of(lever.spec())) and _may_gain(own[-1], least=1 / LEAST_GAIN)
         ]
         one = stacked(compatible(one for one in harmless if one.switched and not one.other_numbers))
         known = any(one.key <= key(trial.levers) for trial in self._trials())
@@ -295,9 +317,9 @@ class Candidates:
     def _trials(self) -> list[Trial]:
         return [trial for trial in self._log.study.trials if trial.kind in ("lever", "screening")]
 
-    def _trials_of(self, lever: Lever) -> list[Trial]:
+    def _trials_of(self, spec: LeverSpec) -> list[Trial]:
         """Of it alone."""
-        return [trial for trial in self._trials() if trial.levers == (lever.spec(),)]
+        return [trial for trial in self._trials() if trial.levers == (spec,)]
 
 
 def _names(stack: Stack) -> list[str]:

@@ -58,74 +58,64 @@ class Confirmation:
         self._scope = _scope_of(executor)
         # Of earlier comparisons: this one must not count twice once its trial is in the study.
         self._pooled = log.pooled(self._scope)
+        self._num_steps, self._epoch_steps = log.study.total_steps, facts(log.study).epoch_steps()
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
         self._log.doing("comparing the patched script with the one written, in fresh processes")
         copy = self._compare()
-        if not copy.gained:
-            why = (
-                "Compared with the baseline in fresh processes, its patched copy did not show "
-                f"{_CERTAINTY} ({self._seen(copy)}): nothing is changed."
-            )
-            ruling = Ruling(verdict=Verdict.UNDECIDED, why=why)
-        else:
+        speedup = copy.speedup(self._pooled)
+        whole_s: WholeS | str = ()
+        if copy.gained:
             self._log.doing("checking that the patched script trains as the one written")
             ruling = self._gate.judge(self._stack)
-        whole_s: WholeS | str = ()
-        if ruling.verdict is Verdict.UNHARMED:
-            whole_s = self._whole_s(copy)
-        if isinstance(whole_s, str):
-            ruling = Ruling(verdict=Verdict.HARMED, why=whole_s)
+            whole_s = self._whole_s(copy) if ruling.verdict is Verdict.UNHARMED else ()
+            if isinstance(whole_s, str):
+                ruling = Ruling(verdict=Verdict.HARMED, why=whole_s)
+            why = f"Faster, but the gate does not pass the levers together: {ruling.why}"
+        else:
+            seen = "it could not be timed" if speedup is None else f"{factor(speedup.mid)}, {_between(speedup)}"
+            why = (
+                "Compared with the baseline in fresh processes, its patched copy did not show "
+                f"{_CERTAINTY} ({copy.failure.why if copy.failure is not None else seen}): nothing is changed."
+            )
+            ruling = Ruling(verdict=Verdict.UNDECIDED, why=why)
         unharmed = ruling.verdict is Verdict.UNHARMED
         trial = self._log.trial(copy, levers=self._stack, kind="patch", scope=self._scope)
         self._log.add(replace(trial, verdict=ruling.verdict, accepted=unharmed, why=ruling.why))
-        if unharmed and not isinstance(whole_s, str):
-            self._conclude(copy, ruling, whole_s)
-        else:
-            faster = "Faster, but the gate does not pass the levers together: " if copy.gained else ""
-            self._nothing(f"{faster}{ruling.why}", ruling.verdict)
-
-    def _conclude(self, effect: Effect, ruling: Ruling, whole_s: WholeS) -> None:
-        """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it."""
-        speedup = effect.speedup(self._pooled)
-        assert speedup is not None, "a patient rule ends with an interval"
-        num_steps = self._log.study.total_steps
-        total = whole_speedup(whole_s) or total_speedup(
-            effect.pairs,
-            num_steps=num_steps,
-            epoch_steps=facts(self._log.study).epoch_steps(),
-            pooled=self._pooled,
-        )
-        late = self._comes_too_late(effect, total)
-        if late is not None:
-            self._nothing(f"{factor(speedup.mid)} as fast a step, but {late}: nothing is changed.", Verdict.UNHARMED)
+        if not unharmed or isinstance(whole_s, str) or speedup is None:
+            self._log.change("result", result=unchanged(why, ruling.verdict))
             return
-        if total is not None and num_steps is not None and not whole_s:
-            self._tell_unseen_validation(effect, total)
-        patched = self._patch()
-        beside, after = effect.typical_pair or (None, effect.run)
+        total = whole_speedup(whole_s) or total_speedup(
+            copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps, pooled=self._pooled
+        )
+        late = self._comes_too_late(copy, total)
+        if late is not None:
+            why = f"{factor(speedup.mid)} as fast a step, but {late}: nothing is changed."
+            self._log.change("result", result=unchanged(why, Verdict.UNHARMED))
+            return
+        if total is not None and self._num_steps is not None and not whole_s:
+            self._tell_unseen_validation(copy, total)
+        # No change where all levers are variables of the environment.
+        edits = levers.edits_of(self._stack, facts(self._log.study))
+        patched = source.patch(edits, root=Path(self._log.options.cwd))
+        beside, after = copy.typical_pair or (None, copy.run)
         doubt = self._why_doubtful(speedup, beside)
         if doubt is not None:
             self._log.warn(doubt)
-        self._log.change(
-            "result",
-            result=Result(
-                levers=self._stack,
-                speedup=speedup,
-                total_speedup=total,
-                whole_s=whole_s,
-                verdict=ruling.verdict,
-                why=ruling.why,
-                one_time_s=effect.one_time_s,
-                break_even_step=effect.break_even_step,
-                environment=levers.environment_of(levers.started_with(self._stack), os.environ),
-            ),
-            beside=beside,
-            after=after,
-            patch=patched.diff or None,
-            changes=patched.changes,
+        result = Result(
+            levers=self._stack,
+            speedup=speedup,
+            total_speedup=total,
+            whole_s=whole_s,
+            verdict=ruling.verdict,
+            why=ruling.why,
+            one_time_s=copy.one_time_s,
+            break_even_step=copy.break_even_step,
+            environment=levers.environment_of(levers.started_with(self._stack), os.environ),
         )
+        patch, changes = patched.diff or None, patched.changes
+        self._log.change("result", result=result, beside=beside, after=after, patch=patch, changes=changes)
 
     def _tell_unseen_validation(self, effect: Effect, total: Interval) -> None:
         """What is compiled once more lies behind the steps that were timed."""
@@ -152,31 +142,21 @@ class Confirmation:
 
     def _comes_too_late(self, effect: Effect, total: Interval | None) -> str | None:
         """Why the user's whole training takes no less time, what it all costs once included; None if it does."""
-        num_steps = self._log.study.total_steps
-        late = too_late(effect.break_even_step, num_steps)
-        if late is not None or num_steps is None or total is None or total.low > 1.0:
+        late = too_late(effect.break_even_step, self._num_steps)
+        if late is not None or self._num_steps is None or total is None or total.low > 1.0:
             return late
         return (
-            f"a whole training of {num_steps:,} steps came out at {factor(total.mid)} (between {factor(total.low)} "
-            f"and {factor(total.high)}), which cannot be told from none"
+            f"a whole training of {self._num_steps:,} steps came out at {factor(total.mid)} ({_between(total)}), which "
+            "cannot be told from none"
         )
-
-    def _nothing(self, why: str, verdict: Verdict) -> None:
-        self._log.change("result", result=unchanged(why, verdict))
-
-    def _patch(self) -> "source.Patched":
-        """What was compared, as it is handed over; no change where all levers are variables of the environment."""
-        edits = levers.edits_of(self._stack, facts(self._log.study))
-        return source.patch(edits, root=Path(self._log.options.cwd))
 
     def _compare(self) -> Effect:
         """Processes of their own, and as many of them as there is time for."""
-        epoch_end = self._executor.sizes.sees_end_of(facts(self._log.study).epoch_steps())
         effect = Effect(Arm(levers=self._stack))
         compare(
             [effect],
             self._executor,
-            Design(epoch_end=epoch_end, afresh=True),
+            Design(epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps), afresh=True),
             pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=self._make_room,
@@ -201,10 +181,9 @@ class Confirmation:
     def _expected_s(self, run: Run) -> float | None:
         """Seconds of a whole training, from some steps of it; None where its length is not known, or the user named
         another than the script's own."""
-        num_steps = self._log.study.total_steps
-        if num_steps is None or self._log.options.total_steps is not None:
+        if self._num_steps is None or self._log.options.total_steps is not None:
             return None
-        return total_s(run, num_steps=num_steps, epoch_steps=facts(self._log.study).epoch_steps())
+        return total_s(run, num_steps=self._num_steps, epoch_steps=self._epoch_steps)
 
     def _whole_s(self, effect: Effect) -> WholeS | str:
         """Whole trainings of the baseline and of its patched copy in turns; empty where there is no time for enough of
@@ -234,11 +213,6 @@ class Confirmation:
             made.append((base.whole_s, patched.whole_s))
         return tuple(made)
 
-    def _seen(self, effect: Effect) -> str:
-        """What a comparison came to, in words."""
-        speedup = effect.speedup(self._pooled)
-        if effect.failure is not None:
-            return effect.failure.why
-        if speedup is None:
-            return "it could not be timed"
-        return f"{factor(speedup.mid)}, between {factor(speedup.low)} and {factor(speedup.high)}"
+
+def _between(speedup: Interval) -> str:
+    return f"between {factor(speedup.low)} and {factor(speedup.high)}"

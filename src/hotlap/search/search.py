@@ -4,22 +4,25 @@ A round compares what promises most, in as few designs as there are ways to comp
 processes that take turns). What gained is stacked; the stack is compared once with what is accepted so far, and held
 to the gate once; where either refuses it, it is halved until what is to blame stands alone. What only seemed to gain is
 stacked as well once nothing else is left, and must be shown together; and so, once, is all that is switched and helped
-nothing alone, for some levers help only together. Where there is no time for the gate's runs any
-more, levers are timed all the same, so that the user knows what more time would bring.
+nothing alone, for some levers help only together. In the end each accepted lever of which it is in doubt whether it
+earns its place is left out once. Where there is no time for the gate's runs any more, levers are timed all the same, so
+that the user knows what more time would bring.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
+from typing import Any
 
-from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare_all
-from hotlap.experiment.statistics import FEWEST_SHOWN, fewest_for_a_gain
+from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare, compare_all
+from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
 from hotlap.experiment.total import never_shorter, too_late
-from hotlap.record import Verdict
+from hotlap.record import LEAST_GAIN, Verdict
 from hotlap.search import reasons
 from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
-from hotlap.search.confirmation import fewest_heats
+from hotlap.search.confirmation import Confirmation, fewest_heats
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import SEEMS_MUCH
 from hotlap.search.study_log import StudyLog, facts
@@ -41,16 +44,23 @@ _WORTH_TEN_RUNS = 1.1
 # Heats that decide whether something is faster, where that is clear.
 _CLEAR = 2
 
+# Of each lever that is left out, heats until it is clear whether the step is faster without it; by chance it seems so
+# as rarely as the truth lies below a 95% interval.
+_LEFT_OUT = Rule(line=1.0, planned=FEWEST_SHOWN, false_gain=0.025)
+
+Group = Sequence[Candidate]
+"""What is compared in the same processes."""
+
 
 class Search:
     """What was tried is read from the study, so it goes on where it stopped. What gains is a trial of it at once (a
     screening), and another one takes its place when the gate has judged it."""
 
-    def __init__(self, log: StudyLog, executor: Executor, gate: GateRuns, candidates: Candidates) -> None:
+    def __init__(self, log: StudyLog, executor: Executor, gate: GateRuns) -> None:
         self._log = log
         self._executor = executor
         self._gate = gate
-        self._candidates = candidates
+        self._candidates = Candidates(log, together=executor.sizes.together, nodes=executor.nodes)
 
     @property
     def stack(self) -> Stack:
@@ -58,7 +68,7 @@ class Search:
         return self._candidates.stack
 
     @property
-    def end_s(self) -> float:
+    def _end_s(self) -> float:
         """What the end of the study takes: heats of the baseline and its patched copy, and the gate; 0 once it was."""
         if self._log.study.result is not None:
             return 0.0
@@ -66,23 +76,26 @@ class Search:
         return heats_s + self._gate.estimate_s(self.stack) + 5.0
 
     def run(self) -> None:
-        """Rounds, until nothing plausible is untried or the budget does not suffice for another one."""
-        self._make_rounds()
-        if self._is_worth_more_time() and self._log.extend():
+        """The study's result: what is accepted, confirmed. What is left of the budget times what was not tried."""
+        if self._log.study.result is None:
             self._make_rounds()
-        for trial in self._candidates.rejected():
-            self._log.add(trial)
+            if self._is_worth_more_time() and self._log.extend():
+                self._make_rounds()
+            for trial in self._candidates.rejected():
+                self._log.add(trial)
+            self._leave_each_out()
+            if self.stack:
+                Confirmation(self._log, self._executor, self._gate, self.stack).run()
+            else:
+                self._use_the_rest()
+                self._log.change("result", result=reasons.without_levers(self._log, self._candidates))
+        self._use_the_rest()
 
-    def use_the_rest(self) -> None:
-        """What is left of the budget times what was not tried, and the user is told of it."""
+    def _use_the_rest(self) -> None:
         self._tell_gains_in_vain()
         while self._time_more():
             pass
         self._tell_gains_in_vain()
-        self._tell_untried()
-
-    def _tell_untried(self) -> None:
-        """Each lever once, whatever its settings."""
         untried = dict.fromkeys(name for one in self._candidates.open() for name in one.names)
         unshown = dict.fromkeys(name for one in self._candidates.unshown() for name in one.names)
         again = [name for name in unshown if name not in untried]
@@ -91,63 +104,58 @@ class Search:
         if told:
             self._log.warn(f"The budget was over before {', and '.join(told)}; raise --budget to try more.")
 
-    # What to do
+    # What to do: each of these does one thing, or says that there is none that the budget affords
 
     def _make_rounds(self) -> None:
         while self._prove() or self._screen() or self._prove(late=True) or self._combine() or self._time_more():
             pass
 
     def _screen(self) -> bool:
-        """Compare the next groups of what was not tried, where the gate and the end of the study fit into the budget as
-        well. False where none do."""
-        keep_s = self.end_s + max([0.0, *map(self._proof_s, self._waiting())])
-
-        def affords(group: Sequence[Candidate]) -> bool:
-            heats_s = _CLEAR * self._heat_s(group)
-            return self._log.budget.affords(heats_s, max(map(self._gate_s, group)), keep_s=keep_s)
-
-        return self._time_groups(affords, keep_s=self.end_s)
+        """Compare the next groups of what was not tried, where the gate and the end of the study fit as well."""
+        waiting = [one for one in self._candidates.unjudged() if one.other_numbers]
+        waiting = [one for one in waiting if one.log_gain >= math.log(_WORTH_TEN_RUNS)]
+        return self._time_open(aside_s=max([0.0, *map(self._proof_s, waiting)]))
 
     def _combine(self) -> bool:
-        """Compare, once, what helped nothing alone as one. False where it was, or the budget does not suffice."""
+        """Compare, once, what helped nothing alone as one."""
         one = self._candidates.beside_each_other()
-        if one is None or self._candidates.open() or not self._affordable([one], self.end_s):
+        if one is None or self._candidates.open() or not self._affords([one], keep_s=self._end_s):
             return False
-        self._time([[one]], keep_s=self.end_s)
+        self._time([[one]])
         return True
 
     def _time_more(self) -> bool:
-        """Times alone, where what they may call for does not fit into the budget any more. False where nothing does."""
-        keep_s = self.end_s if self.stack else 0.0
-
-        def affords(group: Sequence[Candidate]) -> bool:
-            return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
-
-        again = [one for one in self._stacks(self._candidates.unshown(), late=True) if affords([one])]
+        """Times alone, where what they may call for does not fit into the budget any more."""
+        keep_s = self._end_s if self.stack else 0.0
+        unshown = self._stacks(self._candidates.unshown(), late=True)
+        again = [one for one in unshown if self._affords([one], keep_s=keep_s, times_only=True)]
         # What seemed to gain so much comes before what was never tried: three processes show an interval, and what more
         # time would bring.
         seems_much = any(one.log_gain >= math.log(SEEMS_MUCH) for one in again)
-        if not seems_much and self._time_groups(affords, keep_s=keep_s):
+        if not seems_much and self._time_open(keep_s=keep_s, times_only=True):
             return True
         if again:
             self._time([[one] for one in again[: self._executor.nodes]], keep_s=keep_s)
         return bool(again)
 
-    def _time_groups(self, affords: Callable[[Sequence[Candidate]], bool], *, keep_s: float) -> bool:
+    def _time_open(self, *, keep_s: float | None = None, aside_s: float = 0.0, times_only: bool = False) -> bool:
         """One round; of each group as many as the budget affords side by side."""
+        keep_s = self._end_s if keep_s is None else keep_s
+
+        def affords(group: Group) -> bool:
+            return self._affords(group, keep_s=keep_s + aside_s, times_only=times_only)
+
         found = False
         groups = iter(self._candidates.groups([one for one in self._candidates.open() if affords([one])]))
         while at_once := list(islice(groups, self._executor.nodes)):
-            sizes = [next((n for n in range(len(group), 0, -1) if affords(group[:n])), 0) for group in at_once]
-            afforded = [group[:size] for group, size in zip(at_once, sizes, strict=True) if size]
-            if afforded:
-                self._time(afforded, keep_s=keep_s)
+            afforded = [next((g[:n] for n in range(len(g), 0, -1) if affords(g[:n])), g[:0]) for g in at_once]
+            if any(afforded):
+                self._time(list(filter(None, afforded)), keep_s=keep_s)
                 found = True
         return found
 
     def _prove(self, *, late: bool = False) -> bool:
-        """Compare or judge the stack that brings most for its time, of those that the budget affords; False where there
-        is none. `late`: nothing else is left to be tried."""
+        """Compare or judge the stack that brings most for its time. `late`: nothing else is left to be tried."""
         self._drop_excluded()
         shown = self._candidates.unjudged()
         stacks = list(self._stacks(shown, late=late))
@@ -157,23 +165,21 @@ class Search:
         compared = filter(self._is_compared, compatible(shown))
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
         # A gain was afforded before its heats: they may have taken longer.
-        keep_s = self.end_s if late else 0.0
-        affordable = self._affordable(stacks, keep_s) or self._affordable(alone, keep_s)
-        if affordable:
-            # Halves of a stack in their order: what clashes with a better lever comes after it.
-            first = {one.other_numbers: one for one in reversed(affordable)}
-            best = max(first.values(), key=lambda one: one.log_gain / self._proof_s(one))
-            if self._is_compared(best):
-                self._judge(best)
-            else:
-                self._time([[best]], keep_s=keep_s)
-        return bool(affordable)
+        keep_s = self._end_s if late else 0.0
+        for wanted in (stacks, alone):
+            affordable = [one for one in wanted if self._affords([one], keep_s=keep_s)]
+            if affordable:
+                # Halves of a stack in their order: what clashes with a better lever comes after it.
+                first = {one.other_numbers: one for one in reversed(affordable)}
+                best = max(first.values(), key=lambda one: one.log_gain / self._proof_s(one))
+                if self._is_compared(best):
+                    self._judge(best)
+                else:
+                    self._time([[best]], keep_s=keep_s)
+                return True
+        return False
 
-    def _affordable(self, stacks: Sequence[Candidate], keep_s: float) -> list[Candidate]:
-        affords = self._log.budget.affords
-        return [one for one in stacks if affords(self._heats_s(one), self._gate_s(one), keep_s=keep_s)]
-
-    def _stacks(self, found: Sequence[Candidate], *, late: bool) -> Iterator[Candidate]:
+    def _stacks(self, found: Group, *, late: bool) -> Iterator[Candidate]:
         """What can be compared and judged as one. Levers with other numbers are judged apart from the others, which the
         gate holds to more."""
         yield from self._parts(compatible(one for one in found if not one.other_numbers))
@@ -182,7 +188,7 @@ class Search:
             if stack.log_gain >= math.log(least):
                 yield stack
 
-    def _parts(self, members: Sequence[Candidate]) -> Iterator[Candidate]:
+    def _parts(self, members: Group) -> Iterator[Candidate]:
         """All of them as one; where that was refused, its halves, and theirs."""
         if len(members) == 1:
             yield members[0]
@@ -193,26 +199,39 @@ class Search:
             yield from self._parts(members[:middle])
             yield from self._parts(members[middle:])
 
-    def _waiting(self) -> list[Candidate]:
-        """What gained much, and waits for its gate until all others are tried."""
-        return [
-            one
-            for one in self._candidates.unjudged()
-            if one.other_numbers and one.log_gain >= math.log(_WORTH_TEN_RUNS)
-        ]
+    def _leave_each_out(self) -> None:
+        """Of those in doubt each once, side by side; the study goes on without those that cost."""
+        while groups := self._candidates.groups(self._candidates.doubtful()):
+            group = groups[0]
+            if not self._affords(group, keep_s=self._end_s, times_only=True):
+                self._log.warn("The budget was over before each accepted lever could be left out once.")
+                return
+            self._leave_out(group)
 
-    def _is_compared(self, one: Candidate) -> bool:
-        """It was shown to gain on top of what is accepted now."""
-        return one.trial is not None and bool(one.trial.runs) and one.trial.on_top_of == self.stack
+    # What it takes
 
-    def _heats_s(self, one: Candidate) -> float:
-        return 0.0 if self._is_compared(one) else _CLEAR * self._executor.estimate_s(switched=one.switched)
+    def _affords(self, group: Group, *, keep_s: float, times_only: bool = False) -> bool:
+        """The heats that decide a clear case, and the gate; or one heat. `keep_s`: for what comes after that."""
+        if times_only:
+            return self._log.budget.affords(self._heat_s(group), keep_s=keep_s)
+        return self._log.budget.affords(self._heats_s(group), max(map(self._gate_s, group)), keep_s=keep_s)
+
+    def _heat_s(self, group: Group) -> float:
+        """One heat that compares the group."""
+        return self._executor.estimate_s(len(group) + 1, switched=group[0].switched)
+
+    def _heats_s(self, group: Group) -> float:
+        return 0.0 if all(map(self._is_compared, group)) else _CLEAR * self._heat_s(group)
 
     def _gate_s(self, one: Candidate) -> float:
         return self._gate.estimate_s((*self.stack, *one.specs))
 
     def _proof_s(self, one: Candidate) -> float:
-        return self._executor.estimate_s() + self._heats_s(one) + self._gate_s(one)
+        return self._executor.estimate_s() + self._heats_s([one]) + self._gate_s(one)
+
+    def _is_compared(self, one: Candidate) -> bool:
+        """It was shown to gain on top of what is accepted now."""
+        return one.trial is not None and bool(one.trial.runs) and one.trial.on_top_of == self.stack
 
     def _is_worth_more_time(self) -> bool:
         """What is left could make a step much shorter: by what was measured; by bounds if nothing was found."""
@@ -222,12 +241,36 @@ class Search:
         bounds = [] if self.stack else [one.bound_s / step_s for one in self._candidates.open()]
         return max([*saves, *bounds]) >= _WORTH_MORE
 
+    def _planned(self, group: Group) -> int:
+        """Heats at most. Said before the first, as looks are counted. As few as show an interval where more would leave
+        others untried, as on a busy machine: what seems to gain is timed again."""
+        if group[0].log_gain > 0.0 and not group[0].shown:  # it seemed to gain
+            left_s = self._log.budget.left_s - self._end_s - self._gate_s(group[0])
+            return max(_PLANNED_LAST, min(_MOST_LAST, int(left_s / self._executor.estimate_s())))
+        tried_now = {one.key for one in group}
+        others = [one for one in self._candidates.open() if one.key not in tried_now]
+        # All heats of the group, and those that decide clear cases among what is tried after it.
+        needs_s = PLANNED * self._heat_s(group) + _CLEAR * math.fsum(map(self._heat_s, self._candidates.groups(others)))
+        if not others or self._log.budget.affords(needs_s, keep_s=self._end_s):
+            return PLANNED
+        return max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(group[0].scope)))
+
     # Doing it
 
-    def _time(self, groups: Sequence[Sequence[Candidate]], *, keep_s: float) -> None:
+    def _time(self, groups: Sequence[Group], *, keep_s: float | None = None) -> None:
         """Compare within each group, and the groups at the same time where there are nodes for them."""
         self._log.doing(f"trying {', '.join(one.title for group in groups for one in group)}")
-        comparisons = [self._comparison(group, keep_s) for group in groups]
+        keep_s = self._end_s if keep_s is None else keep_s
+        comparisons = [
+            Comparison(
+                effects=[Effect(Arm(levers=one.specs)) for one in group],
+                design=Design(stack=self.stack, switched=group[0].switched),
+                pooled=self._log.pooled(group[0].scope),
+                rule=Rule(planned=self._planned(group)),
+                time_left=partial(self._affords, group[:1], keep_s=keep_s, times_only=True),
+            )
+            for group in groups
+        ]
         compare_all(comparisons, self._executor)
         for group, comparison in zip(groups, comparisons, strict=True):
             if len(group) > 1 and all(effect.failure for effect in comparison.effects):
@@ -235,91 +278,89 @@ class Search:
                 for one in group:
                     self._time([[one]], keep_s=keep_s)
             else:
-                self._add(group, comparison.effects)
+                for one, effect in zip(group, comparison.effects, strict=True):
+                    self._add(one, effect)
 
-    def _comparison(self, group: Sequence[Candidate], keep_s: float) -> Comparison:
-        switched = group[0].switched
-        return Comparison(
-            effects=[Effect(Arm(levers=one.specs)) for one in group],
-            design=Design(stack=self.stack, switched=switched),
-            pooled=self._log.pooled(group[0].scope),
-            rule=Rule(planned=self._planned(group)),
-            time_left=lambda: self._log.budget.affords(self._executor.estimate_s(switched=switched), keep_s=keep_s),
-        )
-
-    def _add(self, group: Sequence[Candidate], effects: Sequence[Effect]) -> None:
-        """A trial of each."""
-        for one, effect in zip(group, effects, strict=True):
-            late = self._why_not_shorter(effect)
-            gained = effect.gained and late is None
-            kind = "screening" if gained else "lever"
-            trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
-            trial = replace(
-                trial,
-                why=reasons.GAINED if gained else reasons.why_not_judged(effect, late),
-                runs=(effect.run,) if gained and effect.run is not None else (),
-                one_time_s=effect.one_time_s if effect.gained else None,
-                break_even_step=effect.break_even_step if effect.gained else None,
-            )
-            self._log.add(trial)
-
-    def _planned(self, group: Sequence[Candidate]) -> int:
-        """Heats at most. Said before the first, as looks are counted. As few as show an interval where more would leave
-        others untried, as on a busy machine: what seems to gain is timed again."""
-        seemed_to_gain = group[0].log_gain > 0.0 and not group[0].shown
-        if not seemed_to_gain:
-            fewest = max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(group[0].scope)))
-            return PLANNED if self._leaves_time(group) else fewest
-        left_s = self._log.budget.left_s - self.end_s - self._gate_s(group[0])
-        return max(_PLANNED_LAST, min(_MOST_LAST, int(left_s / self._executor.estimate_s())))
-
-    def _leaves_time(self, group: Sequence[Candidate]) -> bool:
-        """All heats of the group can be made, and those that decide clear cases among what is tried after it."""
-        tried_now = {one.key for one in group}
-        others = [one for one in self._candidates.open() if one.key not in tried_now]
-        if not others:
-            return True
-        later_s = _CLEAR * math.fsum(map(self._heat_s, self._candidates.groups(others)))
-        return self._log.budget.affords(PLANNED * self._heat_s(group) + later_s, keep_s=self.end_s)
-
-    def _heat_s(self, group: Sequence[Candidate]) -> float:
-        """One heat that compares the group."""
-        return self._executor.estimate_s(len(group) + 1, switched=group[0].switched)
-
-    def _why_not_shorter(self, effect: Effect) -> str | None:
-        """Why a training as long as the user's takes no less time, though a step does; None if it may."""
+    def _add(self, one: Candidate, effect: Effect) -> None:
+        """What its comparison came to, as a trial."""
+        # Why a training as long as the user's takes no less time, though a step does.
+        late = too_late(effect.break_even_step, self._log.study.total_steps)
         if never_shorter(effect.pairs, epoch_steps=facts(self._log.study).epoch_steps()):
-            return "a training takes no less time, starts of epochs included"
-        return too_late(effect.break_even_step, self._log.study.total_steps)
+            late = "a training takes no less time, starts of epochs included"
+        gained = effect.gained and late is None
+        kind = "screening" if gained else "lever"
+        trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
+        why = reasons.GAINED if gained else reasons.why_not_judged(effect, late)
+        runs = (effect.run,) if gained and effect.run is not None else ()
+        once_s, step = (effect.one_time_s, effect.break_even_step) if effect.gained else (None, None)
+        self._log.add(replace(trial, why=why, runs=runs, one_time_s=once_s, break_even_step=step))
 
     def _judge(self, one: Candidate) -> None:
         """Hold a gain to the gate."""
-        if not self._log.budget.affords(self._gate_s(one), keep_s=self.end_s):
+        if not self._log.budget.affords(self._gate_s(one), keep_s=self._end_s):
             self._log.extend()
         self._log.doing(f"checking that {one.title} leaves training unharmed")
-        assert one.trial is not None, "what is judged was compared"
         ruling = self._gate.judge((*self.stack, *one.specs))
         accepted = ruling.verdict is Verdict.UNHARMED
-        judged = replace(one.trial, kind="lever", verdict=ruling.verdict, accepted=accepted, why=ruling.why)
-        self._log.add(judged)
+        self._settle(one, kind="lever", verdict=ruling.verdict, accepted=accepted, why=ruling.why)
+
+    def _settle(self, one: Candidate, **became: Any) -> None:
+        """What became of a gain."""
+        assert one.trial is not None, "it was compared"
+        self._log.add(replace(one.trial, **became))
+
+    def _leave_out(self, group: Group) -> None:
+        """Levers that are there from the start of a process stay where others are switched."""
+        switched, end_s = group[0].switched, self._end_s
+        always = tuple(spec for spec in self.stack if switched and not self._candidates.alone(spec).switched)
+        taken = tuple(spec for spec in self.stack if spec not in always)
+        pooled = self._log.pooled(group[0].scope)
+        self._log.doing(f"leaving {', '.join(one.title for one in group)} out once")
+        without = [Effect(Arm(levers=tuple(spec for spec in taken if spec not in one.specs))) for one in group]
+        compare(
+            without,
+            self._executor,
+            Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
+            pooled=pooled,
+            # What was never shown to gain needs all heats.
+            rule=replace(_LEFT_OUT, patient=not all(one.shown for one in group)),
+            time_left=lambda: self._log.budget.affords(0.0, keep_s=end_s),
+        )
+        stack = self.stack
+        for one, effect in zip(group, without, strict=True):
+            brings = replace(effect, log_ratios=[-ratio for ratio in effect.log_ratios])
+            others = tuple(spec for spec in stack if spec not in one.specs)
+            trial = self._log.trial(brings, levers=one.specs, on_top_of=others, kind="leave-one-out", scope=one.scope)
+            # What gained alone goes only if it is shown to cost here. What was accepted with others because alone it
+            # could not be shown must at least seem to gain; what did not even seem to must be shown to.
+            if one.shown:
+                stays, goes = not effect.gained, "it costs, so it goes"
+            elif one.log_gain >= math.log(LEAST_GAIN):
+                stays, goes = effect.mean < 0.0, "it seems to cost, so it goes"
+            else:
+                stays = _LEFT_OUT.progress(brings.log_ratios, pooled) is Progress.GAIN
+                goes = "alone it brought nothing, and here that could not be told from nothing, so it goes"
+            self._log.add(replace(trial, accepted=stays, why=reasons.left_out(brings, "it stays" if stays else goes)))
+
+    # What is told
 
     def _drop_excluded(self) -> None:
         """What gained, and is excluded by what was accepted since."""
         taken = [str(spec["name"]) for spec in self.stack]
         for one in self._candidates.shown():
             other = excludes(one, taken)
-            if other is not None and one.trial is not None:
-                self._log.add(replace(one.trial, kind="lever", runs=(), why=reasons.excluded(one.names, other)))
+            if other is not None:
+                self._settle(one, kind="lever", runs=(), why=reasons.excluded(one.names, other))
 
     def _tell_gains_in_vain(self) -> None:
         """What gained and found no time for its gate, with the budget that it takes."""
         budget = self._log.budget
         for one in self._candidates.unjudged():
             if one.trial is not None and one.trial.why == reasons.GAINED:
-                needs_s = budget.total_s - budget.left_s + self._gate_s(one) + self.end_s
+                needs_s = budget.total_s - budget.left_s + self._gate_s(one) + self._end_s
                 why = (
                     f"{one.title} gained {factor(math.exp(one.log_gain))}, and the budget was over before training "
                     f"under it could be compared: that takes --budget {math.ceil(needs_s / 60)}m or more."
                 )
                 self._log.warn(why)
-                self._log.add(replace(one.trial, why=why))
+                self._settle(one, why=why)

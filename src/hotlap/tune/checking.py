@@ -1,13 +1,13 @@
 """Two versions of a script -> does the second one train the same, and is it not slower?"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hotlap.errors import ScriptFailed
 from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare
-from hotlap.experiment.failure import failed
+from hotlap.experiment.failure import Failed, failed
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, Progress
 from hotlap.experiment.total import total_speedup
 from hotlap.gate import Ruling
@@ -75,16 +75,28 @@ def checked(
     executor = log.executor(Sizes.of(run, log.machine))
     gate = GateRuns(log, executor)
     contracts = CONTRACTS[: CONTRACTS.index(weakest) + 1]
-    effect = None
-    for found in _rulings(log, gate, texts, contracts):
-        contract, ruling, is_certain_harm = found
-        if effect is None and not is_certain_harm:
+    effect, harm, why = None, None, ""
+    for contract in contracts:
+        if why and not log.budget.affords(gate.estimate_s((), contract)):
+            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
+            ruling = Ruling(verdict=Verdict.UNDECIDED, why=why)
+            break
+        log.doing(f"checking that both train the same ({contract})")
+        ruling = gate.judge((), replaced=texts, numerics=contract)
+        _refuse(next(filter(None, map(failed, gate.found)), None) if not why else None)
+        if ruling.verdict is Verdict.HARMED:
+            # Of what is harm whatever was promised no later contract thinks better, and it is not timed.
+            harm = ruling if contract is contracts[-1] else gate.harm_by_any()
+        if harm is None and effect is None:
             effect = _timed(log, executor, texts, limit)
+        if harm is not None or ruling.verdict is Verdict.UNHARMED:
+            break
+        why = ruling.why
     pairs = () if effect is None else effect.pairs
     return Checked(
         verdict=ruling.verdict,
-        contract=str(contract),
-        why=ruling.why,
+        contract=str(contract if harm is None else contracts[-1]),
+        why=(harm or ruling).why,
         speed=Speed.INCONCLUSIVE if effect is None else _speed(effect, limit),
         step=None if effect is None else effect.speedup(None),
         total=_total(pairs, run) if len(pairs) >= FEWEST_SHOWN else None,
@@ -93,31 +105,9 @@ def checked(
     )
 
 
-def _rulings(
-    log: StudyLog, gate: GateRuns, texts: Mapping[str, str], contracts: Sequence[Numerics]
-) -> Iterator[tuple[Numerics, Ruling, bool]]:
-    """Of each contract in turn, until one holds, the budget is over, or there is harm that no later one forgives (then
-    as the last one has it, and True)."""
-    why = ""
-    for contract in contracts:
-        if why and not log.budget.affords(gate.estimate_s((), contract)):
-            why = f"The budget was over before it could be held to less ({contract}): raise --budget. {why}"
-            yield contract, Ruling(verdict=Verdict.UNDECIDED, why=why), False
-            return
-        log.doing(f"checking that both train the same ({contract})")
-        ruling = gate.judge((), replaced=texts, numerics=contract)
-        failure = None if why else next(filter(None, map(failed, gate.found)), None)
-        if failure is not None:
-            raise ScriptFailed(f"The second version cannot be compared: {failure.why}.")
-        if ruling.verdict is Verdict.HARMED:
-            harm = ruling if contract is contracts[-1] else gate.harm_by_any()
-            if harm is not None:
-                yield contracts[-1], harm, True
-                return
-        yield contract, ruling, False
-        if ruling.verdict is Verdict.UNHARMED:
-            return
-        why = ruling.why
+def _refuse(failure: Failed | None) -> None:
+    if failure is not None:
+        raise ScriptFailed(f"The second version cannot be compared: {failure.why}.")
 
 
 def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: float) -> Effect:
@@ -132,8 +122,8 @@ def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: f
     )
     design = Design(epoch_end=executor.sizes.sees_end_of(log.study.baseline[0].epoch_steps()), afresh=True)
     compare([effect], executor, design, pooled=None, rule=rule)
-    if effect.failure is not None and effect.failure.kind is not Failure.TOO_FEW_STEPS:
-        raise ScriptFailed(f"The second version cannot be compared: {effect.failure.why}.")
+    too_few = effect.failure is not None and effect.failure.kind is Failure.TOO_FEW_STEPS
+    _refuse(None if too_few else effect.failure)
     return effect
 
 

@@ -3,29 +3,19 @@
 They take no turns, so nothing can be switched within a run: whole runs are compared, one after the other.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from hotlap.experiment import Arm, Effect
-from hotlap.experiment.statistics import FALSE_CONFIRMATION, Progress, Rule
+from hotlap.experiment import Arm, Design, Effect, Rule, Sizes, compare
+from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.levers.threads import Threads
 from hotlap.record import Result, Run, Verdict, WhatIf
 from hotlap.rules.thread_oversubscription import fair_threads, threads_of_all
 from hotlap.search import StudyLog
-from hotlap.tune.first_look import FEWEST_STEPS
 from hotlap.units import duration
-
-_STEPS, _WARMUP = 60, 5
-# Where steps are long, as they are with too many threads, a run ends about so long after its first step.
-_ENOUGH_S = 8.0
 
 PAIRS = 4
 """Pairs of whole runs in which a gain can be shown though nothing else is known of the noise (`Rule`)."""
-
-Pairs = Sequence[tuple[Run, Run]]
-"""Whole runs one after the other: of the baseline, and with fewer threads in every process."""
 
 _NOT_COMPARED = (
     "The processes change one model without waiting for one another, so that no two runs agree: whether training is "
@@ -39,62 +29,52 @@ def trainers(run: Run) -> int:
     return 1 + len(ours)
 
 
-def whole_runs(log: StudyLog, run: Run, *, most: int = 1) -> list[tuple[Run, Run]]:
-    """Up to so many pairs, as far as there is time; none where `run`, the first look, shows no need."""
+def fewer_threads(log: StudyLog, run: Run, *, most: int = 1) -> Effect | None:
+    """Up to so many pairs of runs, one after the other, as there is time; None where `run`, the first look, shows no
+    need, or where what was asked for did not reach the processes."""
     fair = fair_threads(run)
-    if fair is None or trainers(run) == 1:
-        return []
-    options = log.options
-    limit_s = max(60.0, options.timeout_s)
-    baseline = replace(options.plan, steps=_STEPS, warmup=_WARMUP, enough_s=_ENOUGH_S, limit_s=limit_s)
-    fewer = replace(baseline, arms=((Threads(count=fair).spec(),),))
-    found: list[tuple[Run, Run]] = []
-    took_s = 0.0
-    while len(found) < most and (not found or log.budget.affords(took_s)):
-        left_s = log.budget.left_s
-        log.doing(
-            f"running {options.title} with {fair} thread{'s' * (fair != 1)} in each process, and as it is "
-            f"({len(found) + 1} of {most})"
-        )
-        # The first look was at the baseline; after it each is first in turn.
-        order = (fewer, baseline) if len(found) % 2 == 0 else (baseline, fewer)
-        made = [log.runs([plan], limit_s=limit_s)[0] for plan in order]
-        base, other = made[::-1] if len(found) % 2 == 0 else made
-        if other.num_threads != fair or min(len(base.step_s), len(other.step_s)) < FEWEST_STEPS:
-            break
-        found.append((base, other))
-        took_s = left_s - log.budget.left_s
-    return found
+    if fair is None or run.world_size > 1 or trainers(run) == 1:
+        return None
+    sizes = replace(Sizes.of(run, log.machine), together=1)
+    executor = log.executor(sizes, limit=lambda _: 2 * max(60.0, log.options.timeout_s))
+    effect = Effect(Arm(installed=(Threads(count=fair).spec(),)))
+    log.doing(f"running {log.options.title} with {fair} thread{'s' * (fair != 1)} in each process, and as it is")
+    compare(
+        [effect],
+        executor,
+        Design(),
+        pooled=None,
+        rule=Rule(planned=most, false_gain=FALSE_CONFIRMATION),
+        time_left=lambda: not effect.runs or log.budget.affords(executor.estimate_s()),
+    )
+    return effect if effect.runs and all(other.num_threads == fair for _, other in effect.runs) else None
 
 
-def with_fewer_threads(run: Run, pairs: Pairs) -> Run:
+def with_fewer_threads(run: Run, effect: Effect | None) -> Run:
     """The baseline run, with what the same command took with fewer threads in every process."""
-    if not pairs:
+    if effect is None:
         return run
     seen = WhatIf(
         setting="threads",
         whole_runs=True,
         now=run.num_threads,
-        other=pairs[0][1].num_threads,
-        now_s=median(base.median_step_s() for base, _ in pairs),
-        other_s=median(other.median_step_s() for _, other in pairs),
-        agree=sum(base.median_step_s() > other.median_step_s() for base, other in pairs) / len(pairs),
+        other=effect.runs[0][1].num_threads,
+        now_s=median(base.median_step_s() for base, _ in effect.runs),
+        other_s=median(other.median_step_s() for _, other in effect.runs),
+        agree=sum(ratio > 0 for ratio in effect.log_ratios) / len(effect.runs),
     )
     return replace(run, what_ifs=(*run.what_ifs, seen))
 
 
-def conclude(log: StudyLog, pairs: Pairs) -> None:
+def conclude(log: StudyLog, effect: Effect | None) -> None:
     """Write the pairs as a trial, and what they show as the result: its patch is a variable in front of the command."""
-    if not pairs or log.study.trials:
+    if effect is None or log.study.trials:
         return
-    spec = Threads(count=pairs[0][1].num_threads or 1).spec()
-    ratios = [math.log(base.median_step_s() / other.median_step_s()) for base, other in pairs]
-    effect = Effect(Arm(levers=(spec,)), ratios, runs=list(pairs))
-    progress = Rule(planned=PAIRS, false_gain=FALSE_CONFIRMATION).progress(ratios, None)
+    (spec,) = effect.arm.installed
     why = f"Whole runs were compared, one after the other. {_NOT_COMPARED}"
     log.add(replace(log.trial(effect, levers=(spec,)), why=why))
     speedup = effect.speedup(None)
-    if progress is Progress.GAIN and speedup is not None:
+    if effect.gained and speedup is not None:
         environment = {"OMP_NUM_THREADS": str(spec["count"])}
         result = Result(levers=(spec,), speedup=speedup, verdict=Verdict.UNDECIDED, why=why, environment=environment)
         log.change("result", result=result)

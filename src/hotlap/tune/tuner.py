@@ -11,23 +11,13 @@ from hotlap import rules
 from hotlap.experiment import Executor, Sizes
 from hotlap.levers import BatchSize
 from hotlap.record import Run, State, Status, Study
-from hotlap.search import (
-    TIME_OVER,
-    Candidates,
-    Confirmation,
-    GateRuns,
-    Search,
-    StudyLog,
-    leave_each_out,
-    unchanged,
-    without_levers,
-)
+from hotlap.search import TIME_OVER, GateRuns, Search, StudyLog, unchanged
 from hotlap.tune.ceilings import ceilings
 from hotlap.tune.first_look import ENOUGH_S, first_look
 from hotlap.tune.measuring import WATCHES
 from hotlap.tune.noise import EQUAL, calibrate
 from hotlap.tune.recipe import Recipes
-from hotlap.tune.side_by_side import PAIRS, conclude, whole_runs, why_not, with_fewer_threads
+from hotlap.tune.side_by_side import PAIRS, conclude, fewer_threads, why_not, with_fewer_threads
 from hotlap.units import duration
 
 # No lever can be shown to help in less: a heat that tells the noise, two of one trial, two of the confirmation, each of
@@ -82,7 +72,7 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
         gate = GateRuns(log, executor)
         log.doing("recording what the script trains on, and with which numbers")
         gate.look()
-        _search(log, executor, gate)
+        Search(log, executor, gate).run()
     else:
         log.warn(
             f"What was left of the budget ({duration(max(0.0, log.budget.left_s))}) is too short to try anything in: "
@@ -91,28 +81,14 @@ def _find_levers(log: StudyLog, executor: Executor) -> None:
         log.change("result", result=unchanged(TIME_OVER))
 
 
-def _search(log: StudyLog, executor: Executor, gate: GateRuns) -> None:
-    candidates = Candidates(log, together=executor.sizes.together, nodes=executor.nodes)
-    search = Search(log, executor, gate, candidates)
-    if log.study.result is None:
-        search.run()
-        leave_each_out(log, executor, candidates, end_s=search.end_s)
-        if search.stack:
-            Confirmation(log, executor, gate, search.stack).run()
-        else:
-            search.use_the_rest()
-            log.change("result", result=without_levers(log, candidates))
-    search.use_the_rest()
-
-
 def _look(log: StudyLog) -> Sizes:
     """The baseline, timed: where does a step's time go?"""
     if not log.study.baseline:
         log.doing(f"running {log.options.title} as it is")
         run = first_look(log, replace(log.options.plan, watches=WATCHES, enough_s=ENOUGH_S))
         # Processes that meet in each step are tuned as one; threads are a lever of theirs as any.
-        pairs = whole_runs(log, run, most=PAIRS) if run.world_size == 1 else []
-        run = with_fewer_threads(run, pairs)
+        threads = fewer_threads(log, run, most=PAIRS)
+        run = with_fewer_threads(run, threads)
         total_steps = log.options.total_steps or _length(run)
         # At once: a study that goes on has no findings where it has a baseline without them.
         log.change(
@@ -124,7 +100,7 @@ def _look(log: StudyLog) -> Sizes:
             ceilings=ceilings(run),
         )
         log.change("findings")
-        conclude(log, pairs)
+        conclude(log, threads)
     sizes = Sizes.of(log.study.baseline[0], log.machine)
     if _at_best(sizes).heat_s(EQUAL + 1) > _LONG_HEAT_S:
         log.extend()

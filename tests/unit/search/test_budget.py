@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hotlap.search import Budget
+from hotlap.search.budget import Budget
 
 
 @dataclass
