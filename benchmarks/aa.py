@@ -12,7 +12,7 @@ from pathlib import Path
 
 import results_file
 from hotlap import machine
-from hotlap.experiment import Arm, Design, Effect, Rule, Sizes, compare
+from hotlap.experiment import Arm, Comparison, Design, Effect, Rule, Sizes, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.launch import Launcher
 from hotlap.record import Plan, Study
@@ -69,9 +69,11 @@ def study(launcher: Launcher, options: Options) -> dict[str, object]:
     row: dict[str, object] = {"step_s": run.median_step_s()}
     for scope in ("step", "process"):
         nothing, again = Effect(Arm()), Effect(Arm())
-        compare([nothing], executor, Design(switched=scope == "step"), pooled=log.pooled(scope))
+        design = Design(switched=scope == "step")
+        compare(executor, Comparison(effects=[nothing], design=design, pooled=log.pooled(scope)))
         if nothing.gained:
-            compare([again], executor, Design(), pooled=log.pooled("process"), rule=CONFIRMATION)
+            pooled = log.pooled("process")
+            compare(executor, Comparison(effects=[again], design=Design(), pooled=pooled, rule=CONFIRMATION))
             row[f"{scope}_confirmed"] = again.gained
         speedup = nothing.speedup(log.pooled(scope))
         row[f"{scope}_claimed"] = nothing.gained

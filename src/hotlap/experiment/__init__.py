@@ -1,7 +1,7 @@
 """Is B faster than A? Designs of arms that take turns -> heats -> log-ratios -> effects with intervals."""
 
 from hotlap.experiment.design import Arm, Design, EditedScript, Sizes, Stack
-from hotlap.experiment.effects import Comparison, Effect, compare, compare_all
+from hotlap.experiment.effects import Comparison, Effect, compare
 from hotlap.experiment.executor import Executor, Heat, Pace
 from hotlap.experiment.runs import Runs
 from hotlap.experiment.statistics import PLANNED, Rule
@@ -21,5 +21,4 @@ __all__ = [
     "Sizes",
     "Stack",
     "compare",
-    "compare_all",
 ]

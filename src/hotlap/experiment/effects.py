@@ -99,9 +99,6 @@ class Effect:
         return of_arm(run, next(k for k, levers in enumerate(run.arms) if levers == self.arm.levers))
 
 
-_USUAL = Rule()
-
-
 @dataclass(slots=True, kw_only=True)
 class Comparison:
     """Heats of a base and of what is still open, until nothing is, or the time is over."""
@@ -109,8 +106,8 @@ class Comparison:
     effects: Sequence[Effect]
     design: Design
     """Its only arm is the base."""
-    pooled: Pool | None
-    rule: Rule = _USUAL
+    pooled: Pool | None = None
+    rule: Rule = field(default_factory=Rule)
     time_left: Callable[[], bool] = lambda: True
     _number: int = 0
     _num_lost: int = 0
@@ -150,29 +147,15 @@ class Comparison:
             effect.failure = failure or Failed(Failure.TOO_FEW_STEPS, "too few steps for a comparison")
 
 
-def compare(
-    effects: Sequence[Effect],
-    executor: Executor,
-    design: Design,
-    *,
-    pooled: Pool | None,
-    rule: Rule = _USUAL,
-    time_left: Callable[[], bool] = lambda: True,
-) -> None:
-    """One comparison, as `Comparison` has it."""
-    one = Comparison(effects=effects, design=design, pooled=pooled, rule=rule, time_left=time_left)
-    compare_all([one], executor)
-
-
-def compare_all(comparisons: Sequence[Comparison], executor: Executor) -> None:
+def compare(executor: Executor, *comparisons: Comparison) -> None:
     """On one node one comparison after the other; on several as many as there are nodes, which they share. What cannot
     be written needs no heat."""
     for one in comparisons:
         base_failure = executor.unwritten(one.design, one.design.arms[0])
         for effect in one.effects:
             effect.failure = executor.unwritten(one.design, effect.arm) or base_failure
-    while comparisons := [one for one in comparisons if one.num_left]:
-        now = comparisons[: executor.nodes]
+    while going_on := [one for one in comparisons if one.num_left]:
+        now = going_on[: executor.nodes]
         share = executor.nodes // len(now)
         counts = [min(share, one.num_left) for one in now]
         designs = [one.next_design() for one, count in zip(now, counts, strict=True) for _ in range(count)]

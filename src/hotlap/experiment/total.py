@@ -65,9 +65,9 @@ def whole_speedup(whole_s: Sequence[tuple[float, float]]) -> Interval | None:
     return statistics.interval([math.log(base_s / other_s) for base_s, other_s in whole_s])
 
 
-def never_shorter(pairs: Pairs, *, epoch_steps: int | None) -> bool:
-    """In no pair of processes would a long training take less time. (A pause of one of them decides nothing.)"""
-    ratios = _log_ratios(pairs, num_steps=None, epoch_steps=epoch_steps)
+def never_shorter(pairs: Pairs, *, num_steps: int | None, epoch_steps: int | None) -> bool:
+    """In no pair of processes would the whole training take less time. (A pause of one of them decides nothing.)"""
+    ratios = _log_ratios(pairs, num_steps=num_steps, epoch_steps=epoch_steps)
     return bool(ratios) and max(ratios) <= 0.0
 
 
@@ -117,10 +117,3 @@ def break_even_step(one_time_s: float, step_before_s: float, step_after_s: float
     if not (saved_s > 0 and math.isfinite(one_time_s / saved_s)):
         return None
     return math.ceil(max(0.0, one_time_s) / saved_s)
-
-
-def too_late(step: int | None, total_steps: int | None) -> str | None:
-    """Why a cost that is paid back at `step` is not worth it in a run of `total_steps` steps; None if it is."""
-    if step is None or total_steps is None or step <= total_steps:
-        return None
-    return f"what it costs once is paid back at step {step:,}, and the training makes {total_steps:,} steps"

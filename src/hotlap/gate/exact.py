@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from hotlap.gate import prints, states
+from hotlap.gate import prints
 from hotlap.gate.evidence import Evidence, Pair, Ruling, extent, other_than, undecided, unharmed
-from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField
+from hotlap.gate.invariants import BATCH, RANDOM_STATE, StepField, other_content
 from hotlap.record import Run
 
 LOSS = StepField("loss", lambda run: run.loss, article="another")
@@ -50,4 +50,4 @@ def other_steps(a: Run, b: Run) -> dict[str, str]:
     return {f"the {name} (step {step})": why}
 
 
-_ALL = (other_steps, states.other_content, prints.other_text)
+_ALL = (other_steps, other_content, prints.other_text)

@@ -1,11 +1,12 @@
 """What holds under every contract: finite losses, and the same updates, rates, samples, settings and epochs."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hotlap.gate import states, updates
+from hotlap.gate import updates
 from hotlap.gate.evidence import MIN_STEPS, Differing, Evidence, Pair, Ruling, harmed, is_finite, other_than, undecided
-from hotlap.record import Number, Run, Status
+from hotlap.record import Number, Run, StateDigest, Status
 
 # A learning rate that a lever keeps as a float32 tensor differs from the script's by 6e-8 of itself.
 RATE_TOLERANCE = 1e-6
@@ -128,7 +129,7 @@ def broken(numerics: str, evidence: Evidence, pairs: Sequence[Pair]) -> Ruling |
         next((ruling for runs, differing in checks if (ruling := other_than(pairs, runs, differing))), None)
         or _stale_batches(evidence)
         or updates.harm(evidence, pairs)
-        or other_than(pairs, baseline, states.other_counts)
+        or other_than(pairs, baseline, other_counts)
     )
 
 
@@ -217,3 +218,36 @@ def _short(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(f"{x:g}" for x in value)
     return value[:12] if isinstance(value, str) else str(value)
+
+
+# What could be saved with the training: modules, optimizers, schedulers, averages.
+
+StateKey = tuple[int, str]
+"""(step, name of the class)."""
+
+
+def other_content(a: Run, b: Run) -> dict[StateKey, str]:
+    """Where anything differs."""
+    return _told(other_states(a, b, lambda state: state.digest), "content")
+
+
+def other_counts(a: Run, b: Run) -> dict[StateKey, str]:
+    """Where integers, truth values or texts differ, which no rounding changes."""
+    return _told(other_states(a, b, lambda state: state.counts), "counters")
+
+
+def _told(keys: list[StateKey], what: str) -> dict[StateKey, str]:
+    return {(step, name): f"{name} has other {what} than the baseline after step {step}." for step, name in keys}
+
+
+def other_states(a: Run, b: Run, value: Callable[[StateDigest], str]) -> list[StateKey]:
+    """Objects of one class are compared as a set, and only where there are as many: a lever may add some of its own."""
+    mine, other = _by_key(a, value), _by_key(b, value)
+    return [key for key in mine if len(mine[key]) == len(other.get(key, ())) and mine[key] != other[key]]
+
+
+def _by_key(run: Run, value: Callable[[StateDigest], str]) -> dict[StateKey, list[str]]:
+    found: dict[StateKey, list[str]] = defaultdict(list)
+    for state in run.states or ():
+        found[state.step, state.name].append(value(state))
+    return {key: sorted(values) for key, values in found.items()}

@@ -7,8 +7,8 @@ global batch is the same as a set.
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from hotlap.gate import states
 from hotlap.gate.evidence import Evidence, Ruling, harmed, undecided
+from hotlap.gate.invariants import StateKey, other_states
 from hotlap.record import Run, Verdict
 
 
@@ -52,8 +52,8 @@ def _apart(evidence: Evidence) -> Ruling | None:
     return None
 
 
-def _differing(run: Run) -> list[states.Key]:
-    return [key for peer in run.peers for key in states.differing(run, peer, lambda state: state.parameters)]
+def _differing(run: Run) -> list[StateKey]:
+    return [key for peer in run.peers for key in other_states(run, peer, lambda state: state.parameters)]
 
 
 def _of_rank(evidence: Evidence, rank: int) -> Evidence:

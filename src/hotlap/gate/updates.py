@@ -5,7 +5,7 @@ thousandth of a step, and statistics of batch normalisation show only when the m
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 
 from hotlap.gate.evidence import Evidence, Pair, Ruling, harmed, quantile
@@ -67,8 +67,8 @@ def _against_formula(evidence: Evidence) -> Ruling | None:
     for step, p, departure in _departures(evidence.baseline()):
         usual[step, p] = max(departure, usual.get((step, p), 0.0))
     for step, p, departure in _departures(evidence.with_lever()):
-        baseline = usual.get((step, p))
-        if baseline is not None and departure > max(FORMULA_FLOOR, FORMULA_MARGIN * baseline):
+        baseline = usual.get((step, p), math.inf)
+        if departure > max(FORMULA_FLOOR, FORMULA_MARGIN * baseline):
             return harmed(
                 f"The update of parameter {p} at step {step} is {departure:.2g} of its size away from what the "
                 f"optimizer's settings make of its gradient; in the baseline {baseline:.2g}."
@@ -76,25 +76,29 @@ def _against_formula(evidence: Evidence) -> Ruling | None:
     return None
 
 
-def _departures(runs: Iterable[Run]) -> Iterable[tuple[int, int, float]]:
-    """(step, parameter, departure); not finite counts as all of it."""
-    for run in runs:
-        for update in run.updates or ():
-            for p, number in enumerate(update.departures or ()):
-                value = as_float(number)
-                if value is not None:
-                    yield update.step, p, value if math.isfinite(value) else 1.0
+def _departures(runs: Iterable[Run]) -> Iterator[tuple[int, int, float]]:
+    """As `_numbers`; what is not finite counts as all of the update."""
+    for step, p, value in (one for run in runs for one in _numbers(run, lambda update: update.departures)):
+        yield step, p, value if math.isfinite(value) else 1.0
+
+
+def _numbers(run: Run, of: Callable[[Update], Sequence[Number] | None]) -> Iterator[tuple[int, int, float]]:
+    """(step, parameter, number) of each that is known."""
+    for update in run.updates or ():
+        for p, number in enumerate(of(update) or ()):
+            value = as_float(number)
+            if value is not None:
+                yield update.step, p, value
 
 
 def _no_gradient(pairs: Sequence[Pair]) -> Ruling | None:
     """A parameter has no gradient where others have, and in the baseline it has one that is not 0."""
-    for pair in pairs:
-        both = [(a.gradients, b.gradients, a.step) for a, b in common_updates(pair) if a.gradients and b.gradients]
-        both = [(a, b, step) for a, b, step in both if len(a) == len(b) and any(x is not None for x in b)]
-        for mine, other, step in both:
-            for p in range(len(mine)):
-                if (as_float(mine[p]) or 0) > 0 and other[p] is None:
-                    return harmed(f"Parameter {p} has no gradient at step {step}; in the baseline it has one.")
+    for mine, other in (both for pair in pairs for both in common_updates(pair)):
+        theirs = other.gradients or ()
+        if len(mine.gradients or ()) == len(theirs) and any(b is not None for b in theirs):
+            for p, (a, b) in enumerate(zip(mine.gradients or (), theirs, strict=True)):
+                if (as_float(a) or 0) > 0 and b is None:
+                    return harmed(f"Parameter {p} has no gradient at step {mine.step}; in the baseline it has one.")
     return None
 
 
@@ -265,20 +269,15 @@ def rooms_of_residues(evidence: Evidence) -> Rooms:
 
 
 def _by_parameter(
-    runs: Iterable[Run], numbers: Callable[[Update], Sequence[Number] | None]
+    runs: Iterable[Run], of: Callable[[Update], Sequence[Number] | None]
 ) -> dict[int, list[dict[int, float]]]:
     """Parameter -> for each run that tells it: step -> number."""
-    found: dict[int, list[dict[int, float]]] = {}
-    for run in runs:
-        mine: dict[int, dict[int, float]] = {}
-        for update in run.updates or ():
-            for p, number in enumerate(numbers(update) or ()):
-                value = as_float(number)
-                if value is not None and math.isfinite(value):
-                    mine.setdefault(p, {})[update.step] = value
-        for p, by_step in mine.items():
-            found.setdefault(p, []).append(by_step)
-    return found
+    found: dict[int, dict[int, dict[int, float]]] = {}
+    for k, run in enumerate(runs):
+        for step, p, value in _numbers(run, of):
+            if math.isfinite(value):
+                found.setdefault(p, {}).setdefault(k, {})[step] = value
+    return {p: list(by_run.values()) for p, by_run in found.items()}
 
 
 def _upper(values: Sequence[float]) -> float:

@@ -136,15 +136,28 @@ def alternative(name: str, taken: Iterable[str]) -> str | None:
     )
 
 
-class Candidates:
-    """Reads from the study what was tried, so it goes on where it stopped. `together`: processes that may be alive on a
-    node. `nodes`: groups that may be compared at the same time."""
+def grouped(open_: Sequence[Candidate], *, together: int, nodes: int) -> list[list[Candidate]]:
+    """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
+    that holds the best bound comes first. Where nodes would idle, all are next, in small groups.
 
-    def __init__(self, log: StudyLog, *, together: int, nodes: int = 1) -> None:
+    `together`: processes that may be alive on a node. `nodes`: groups that may be compared at the same time.
+    """
+    spare = nodes > 1
+    likely = [one for one in open_ if spare or one.bound_s >= _LIKE_THE_BEST * open_[0].bound_s]
+    switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
+    others = [one for one in likely if not one.switched]
+    num_groups = max(1, nodes - bool(switched))
+    beside = max(1, min(_MOST_BESIDE, together - 1, math.ceil(len(others) / num_groups) if spare else 8))
+    beside_each_other = [others[k * beside : (k + 1) * beside] for k in range(num_groups)]
+    return sorted(filter(None, (switched, *beside_each_other)), key=lambda group: -group[0].bound_s)
+
+
+class Candidates:
+    """Reads from the study what was tried, so it goes on where it stopped."""
+
+    def __init__(self, log: StudyLog) -> None:
         self._log = log
         self._machine = log.machine
-        self._together = together
-        self._nodes = nodes
 
     @property
     def stack(self) -> Stack:
@@ -173,18 +186,6 @@ class Candidates:
             if key((lever.spec(),)) not in tried and bound_s >= _LEAST_SHARE * profile.median_step_s():
                 found.append(self._alone(lever, bound_s=bound_s * min(1.0, self._best_speed(lever.name))))
         return sorted(found, key=lambda one: -one.bound_s)
-
-    def groups(self, open_: Sequence[Candidate]) -> list[list[Candidate]]:
-        """The next ones, as they can be compared in the same processes: by steps within one, or side by side. The group
-        that holds the best bound comes first. Where nodes would idle, all are next, in small groups."""
-        spare = self._nodes > 1
-        likely = [one for one in open_ if spare or one.bound_s >= _LIKE_THE_BEST * open_[0].bound_s]
-        switched = [one for one in likely if one.switched][:_MOST_SWITCHED]
-        others = [one for one in likely if not one.switched]
-        num_groups = max(1, self._nodes - bool(switched))
-        beside = max(1, min(_MOST_BESIDE, self._together - 1, math.ceil(len(others) / num_groups) if spare else 8))
-        beside_each_other = [others[k * beside : (k + 1) * beside] for k in range(num_groups)]
-        return sorted(filter(None, (switched, *beside_each_other)), key=lambda group: -group[0].bound_s)
 
     def doubtful(self) -> list[Candidate]:
         """Accepted levers that were not left out yet, and of which it is in doubt whether they earn their place: they
@@ -235,7 +236,7 @@ class Candidates:
             if len(own := self._trials_of(lever.spec())) == 1 and _may_gain(own[0]) and not self._is_settled(lever)
         ]
 
-    def beside_each_other(self) -> Candidate | None:
+    def beside_each_other(self) -> list[Candidate]:
         """What is switched, and alone brought nothing and cost nothing that counts, as one: some levers help only
         together. None where that is less than two, or was compared already."""
         harmless = [
@@ -245,7 +246,7 @@ class Candidates:
         ]
         one = stacked(compatible(one for one in harmless if one.switched and not one.other_numbers))
         known = any(one.key <= key(trial.levers) for trial in self._trials())
-        return None if known or len(one.levers) < 2 else replace(one, log_gain=0.0)
+        return [] if known or len(one.levers) < 2 else [replace(one, log_gain=0.0)]
 
     def is_refused(self, stack: Candidate) -> bool:
         """These were compared as one, or as what is left of one by now, and not accepted."""
@@ -281,9 +282,8 @@ class Candidates:
     def _is_settled(self, lever: Lever) -> bool:
         """It was accepted, or compared with others in vain, or waits for the gate with them."""
         together = [one for one in self._trials() if len(one.levers) > 1 and lever.spec() in one.levers]
-        in_vain = (not one.runs and one.failure is None for one in together)
-        waits = (one.kind == "screening" for one in together)
-        return self._was_accepted(lever.spec()) or any(in_vain) or any(waits)
+        settled = (one.kind == "screening" or not (one.runs or one.failure) for one in together)
+        return self._was_accepted(lever.spec()) or any(settled)
 
     def _is_outdated(self, trial: Trial) -> bool:
         """It brought nothing, on top of less, and the step is much shorter now."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import fmean
 
 from hotlap import levers, source
-from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Stack, compare
+from hotlap.experiment import Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, fewest_for_a_gain
-from hotlap.experiment.total import too_late, total_s, total_speedup, whole_speedup
+from hotlap.experiment.total import total_s, total_speedup, whole_speedup
 from hotlap.gate import Ruling
 from hotlap.record import LEAST_GAIN, Interval, Result, Run, Status, Verdict
 from hotlap.search.gate_runs import GateRuns
@@ -83,15 +83,21 @@ class Confirmation:
         unharmed = ruling.verdict is Verdict.UNHARMED
         trial = self._log.trial(copy, levers=self._stack, kind="patch", scope=self._scope)
         self._log.add(replace(trial, verdict=ruling.verdict, accepted=unharmed, why=ruling.why))
-        if not unharmed or isinstance(whole_s, str) or speedup is None:
+        if unharmed and speedup is not None and not isinstance(whole_s, str):
+            self._conclude(copy, speedup, ruling, whole_s)
+        else:
             self._log.change("result", result=unchanged(why, ruling.verdict))
-            return
+
+    def _conclude(self, copy: Effect, speedup: Interval, ruling: Ruling, whole_s: WholeS) -> None:
+        """It is faster, and unharmed: that is the result, unless the user's whole training gains nothing by it."""
         total = whole_speedup(whole_s) or total_speedup(
             copy.pairs, num_steps=self._num_steps, epoch_steps=self._epoch_steps, pooled=self._pooled
         )
-        late = self._comes_too_late(copy, total)
-        if late is not None:
-            why = f"{factor(speedup.mid)} as fast a step, but {late}: nothing is changed."
+        if self._num_steps is not None and total is not None and total.low <= 1.0:
+            why = (
+                f"{factor(speedup.mid)} as fast a step, but a whole training of {self._num_steps:,} steps came out at "
+                f"{factor(total.mid)} ({_between(total)}), which cannot be told from none: nothing is changed."
+            )
             self._log.change("result", result=unchanged(why, Verdict.UNHARMED))
             return
         if total is not None and self._num_steps is not None and not whole_s:
@@ -140,27 +146,17 @@ class Confirmation:
             "left of the machine: run it again."
         )
 
-    def _comes_too_late(self, effect: Effect, total: Interval | None) -> str | None:
-        """Why the user's whole training takes no less time, what it all costs once included; None if it does."""
-        late = too_late(effect.break_even_step, self._num_steps)
-        if late is not None or self._num_steps is None or total is None or total.low > 1.0:
-            return late
-        return (
-            f"a whole training of {self._num_steps:,} steps came out at {factor(total.mid)} ({_between(total)}), which "
-            "cannot be told from none"
-        )
-
     def _compare(self) -> Effect:
         """Processes of their own, and as many of them as there is time for."""
         effect = Effect(Arm(levers=self._stack))
-        compare(
-            [effect],
-            self._executor,
-            Design(epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps), afresh=True),
+        one = Comparison(
+            effects=[effect],
+            design=Design(epoch_end=self._executor.sizes.sees_end_of(self._epoch_steps), afresh=True),
             pooled=self._pooled,
             rule=Rule(planned=self._affordable(), patient=True, false_gain=FALSE_CONFIRMATION),
             time_left=self._make_room,
         )
+        compare(self._executor, one)
         return effect
 
     def _affordable(self) -> int:

@@ -84,47 +84,48 @@ class GateRuns:
             replaced = dict(self._log.script.texts(stack) if replaced is None else replaced)
         except UserError as error:
             return Ruling(verdict=Verdict.UNDECIDED, why=str(error))
-        first = self._compare(stack, replaced, numerics)
+        first = self._compare(stack, replaced, numerics, _seeds(numerics))
         if not (first.verdict is Verdict.HARMED and first.by_chance and numerics is not levers.Numerics.EXACT):
             return first
         # Harm that a statistical test found is believed where other seeds show harm as well.
-        if not self._log.budget.affords(self.estimate_s(stack, numerics, again=True)) and not self._log.extend():
+        seeds = range(_seeds(numerics).stop, 2 * _seeds(numerics).stop)
+        if not self._log.budget.affords(self._expect_s(numerics, seeds)) and not self._log.extend():
             return replace(first, verdict=Verdict.UNDECIDED, why=f"{first.why} {_NO_OTHER_SEEDS}")
-        second = self._compare(stack, replaced, numerics, again=True)
+        second = self._compare(stack, replaced, numerics, seeds)
         if second.verdict is Verdict.HARMED:
             return replace(first, why=f"{first.why} With other seeds: {second.why}")
         return replace(second, why=f"{second.why} (With the first seeds it was otherwise: {first.why})")
 
     def harm_by_any(self) -> Ruling | None:
         """What the last comparison shows to be harm whatever was promised; None where that is not certain."""
-        ruling = self._ask(levers.Numerics.STATISTICAL, self.found)
+        ruling = self._ask(levers.Numerics.STATISTICAL, _seeds(levers.Numerics.STATISTICAL))
         return ruling if ruling.verdict is Verdict.HARMED and not ruling.by_chance else None
 
     def _compare(
-        self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, *, again: bool = False
+        self, stack: Stack, replaced: dict[str, str], numerics: levers.Numerics, seeds: Sequence[int]
     ) -> Ruling:
-        """`again`: for a second look, with other seeds."""
-        plans = [replace(self._plan(seed), always=stack, replaced=replaced) for seed in _seeds(numerics, again=again)]
+        """`seeds`: what is added to the script's own seed in the runs with the lever."""
+        plans = [replace(self._plan(seed), always=stack, replaced=replaced) for seed in seeds]
         exact = numerics is levers.Numerics.EXACT
-        missing = [] if exact else self._missing(_baseline_starts(numerics, again=again))
+        missing = [] if exact else self._missing(numerics, seeds)
         if missing and self._executor.nodes == 1:
             # They are kept before others begin: a study that is interrupted has them. Several nodes make all at once.
             self._make(missing)
             missing = []
-        found = self.found = self._make(missing, plans)
-        lost = next((run.not_installed[0] for run in found if run.not_installed), None)
+        self.found = self._make(missing, plans)
+        lost = next((run.not_installed[0] for run in self.found if run.not_installed), None)
         if lost is not None:
             return Ruling(verdict=Verdict.UNDECIDED, why=f"The lever was not at work: {lost}.")
-        ruling = self._ask(numerics, found, again=again)
+        ruling = self._ask(numerics, seeds)
         if not exact or ruling.verdict is Verdict.UNHARMED:
             return ruling
         # A run that equals the baseline bit for bit has repeated it, lever or not. Where it does not, a second
         # baseline run shows whether the script repeats itself at all.
-        self._make(self._missing(_baseline_starts(numerics, again=again)))
+        self._make(self._missing(numerics, seeds))
         base = self._baseline()
         if len(base) > 1 and base[0].loss != base[1].loss:
-            self._make(self._missing(_baseline_starts(levers.Numerics.ROUNDING, again=again)))
-        return self._ask(numerics, found)
+            self._make(self._missing(levers.Numerics.ROUNDING, seeds))
+        return self._ask(numerics, seeds)
 
     def _make(self, starts: Sequence[Start], plans: Sequence[Plan] = ()) -> list[Run]:
         """Runs of the baseline, which are kept, and of these plans, which are the answer."""
@@ -137,28 +138,36 @@ class GateRuns:
         self.known += runs
         self._log.change("evidence", baseline=(*self._timed, *self.known))
 
-    def _missing(self, wanted: "Counter[Start]") -> list[Start]:
+    def _missing(self, numerics: levers.Numerics, seeds: Sequence[int]) -> list[Start]:
+        """How the runs of the baseline begin that a contract needs, and that were not made yet."""
+        home = _home(numerics, seeds)
+        wanted = Counter({(home, 0): 1 if home else 2})
+        if numerics is not levers.Numerics.EXACT:
+            wanted.update((home, nudge) for nudge in range(1, _NUMBER_OF_NUDGED + 1))
+        if numerics is levers.Numerics.STATISTICAL:
+            wanted |= Counter((seed, 0) for seed in seeds)
         return list((wanted - Counter((run.reseed, run.nudge) for run in self.known)).elements())
 
-    def _ask(self, numerics: levers.Numerics, found: Sequence[Run], *, again: bool = False) -> Ruling:
-        home = _home(numerics, again=again)
-        seeds = _seeds(levers.Numerics.STATISTICAL, again=again)
-        others = [run for run in self.known if not run.nudge and run.reseed in seeds and run.reseed != home]
+    def _ask(self, numerics: levers.Numerics, seeds: Sequence[int]) -> Ruling:
+        home, any_seed = _home(numerics, seeds), numerics is not levers.Numerics.STATISTICAL
+        others = [run for run in self.known if not run.nudge and (any_seed or run.reseed in seeds)]
         evidence = Evidence(
             base=tuple(self._baseline(home)),
-            lever=tuple(found[:1]),
+            lever=tuple(self.found[:1]),
             perturbed=tuple(run for run in self.known if run.nudge and run.reseed == home),
-            base_seeds=(*self._baseline(home)[:1], *others),
-            lever_seeds=tuple(found),
+            base_seeds=(*self._baseline(home)[:1], *(run for run in others if run.reseed != home)),
+            lever_seeds=tuple(self.found),
         )
         return judge(str(numerics), evidence)
 
-    def estimate_s(self, stack: Stack, numerics: levers.Numerics | None = None, *, again: bool = False) -> float:
-        """About what one look of `judge` will take; `again`: the second one, with other seeds."""
+    def estimate_s(self, stack: Stack, numerics: levers.Numerics | None = None) -> float:
+        """About what one look of `judge` will take."""
         numerics = numerics or numerics_of(stack)
-        starts = [(seed, 0) for seed in _seeds(numerics, again=again)]
-        if numerics is not levers.Numerics.EXACT:
-            starts += self._missing(_baseline_starts(numerics, again=again))
+        return self._expect_s(numerics, _seeds(numerics))
+
+    def _expect_s(self, numerics: levers.Numerics, seeds: Sequence[int]) -> float:
+        missing = [] if numerics is levers.Numerics.EXACT else self._missing(numerics, seeds)
+        starts = [*((seed, 0) for seed in seeds), *missing]
         return self._pace.factor * sum(self._expected_s(self._plan(*start)) for start in starts)
 
     def _expected_s(self, plan: Plan) -> float:
@@ -219,24 +228,11 @@ class GateRuns:
         return epoch + BEYOND_EPOCH <= EPOCH_STRETCH * steps and beyond_s <= _EPOCH_SHARE * self._log.options.budget_s
 
 
-def _seeds(numerics: levers.Numerics, *, again: bool) -> range:
-    """What is added to the script's own seed in the runs with the lever."""
-    if numerics is levers.Numerics.STATISTICAL:
-        return range(_NUMBER_OF_SEEDS, 2 * _NUMBER_OF_SEEDS) if again else range(_NUMBER_OF_SEEDS)
-    return range(int(again), int(again) + 1)
+def _seeds(numerics: levers.Numerics) -> range:
+    """Of the first look."""
+    return range(_NUMBER_OF_SEEDS if numerics is levers.Numerics.STATISTICAL else 1)
 
 
-def _home(numerics: levers.Numerics, *, again: bool) -> int:
+def _home(numerics: levers.Numerics, seeds: Sequence[int]) -> int:
     """The seed of the runs that show what rounding does."""
-    return 0 if numerics is levers.Numerics.STATISTICAL else _seeds(numerics, again=again)[0]
-
-
-def _baseline_starts(numerics: levers.Numerics, *, again: bool) -> "Counter[Start]":
-    """How the runs of the baseline begin that a contract needs, and how many of each."""
-    home = _home(numerics, again=again)
-    wanted = Counter({(home, 0): 1 if home else 2})
-    if numerics is not levers.Numerics.EXACT:
-        wanted.update((home, nudge) for nudge in range(1, _NUMBER_OF_NUDGED + 1))
-    if numerics is levers.Numerics.STATISTICAL:
-        wanted |= Counter((seed, 0) for seed in _seeds(numerics, again=again))
-    return wanted
+    return 0 if numerics is levers.Numerics.STATISTICAL else seeds[0]

@@ -16,12 +16,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare, compare_all
+from hotlap.experiment import PLANNED, Arm, Comparison, Design, Effect, Executor, Rule, Stack, compare
 from hotlap.experiment.statistics import FEWEST_SHOWN, Progress, fewest_for_a_gain
-from hotlap.experiment.total import never_shorter, too_late
+from hotlap.experiment.total import never_shorter
 from hotlap.record import LEAST_GAIN, Verdict
 from hotlap.search import reasons
-from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, stacked
+from hotlap.search.candidates import Candidate, Candidates, compatible, excludes, grouped, stacked
 from hotlap.search.confirmation import Confirmation, fewest_heats
 from hotlap.search.gate_runs import GateRuns
 from hotlap.search.reasons import SEEMS_MUCH
@@ -60,7 +60,7 @@ class Search:
         self._log = log
         self._executor = executor
         self._gate = gate
-        self._candidates = Candidates(log, together=executor.sizes.together, nodes=executor.nodes)
+        self._candidates = Candidates(log)
 
     @property
     def stack(self) -> Stack:
@@ -107,7 +107,7 @@ class Search:
     # What to do: each of these does one thing, or says that there is none that the budget affords
 
     def _make_rounds(self) -> None:
-        while self._prove() or self._screen() or self._prove(late=True) or self._combine() or self._time_more():
+        while self._prove() or self._screen() or self._prove(late=True) or self._time_more():
             pass
 
     def _screen(self) -> bool:
@@ -115,14 +115,6 @@ class Search:
         waiting = [one for one in self._candidates.unjudged() if one.other_numbers]
         waiting = [one for one in waiting if one.log_gain >= math.log(_WORTH_TEN_RUNS)]
         return self._time_open(aside_s=max([0.0, *map(self._proof_s, waiting)]))
-
-    def _combine(self) -> bool:
-        """Compare, once, what helped nothing alone as one."""
-        one = self._candidates.beside_each_other()
-        if one is None or self._candidates.open() or not self._affords([one], keep_s=self._end_s):
-            return False
-        self._time([[one]])
-        return True
 
     def _time_more(self) -> bool:
         """Times alone, where what they may call for does not fit into the budget any more."""
@@ -146,7 +138,7 @@ class Search:
             return self._affords(group, keep_s=keep_s + aside_s, times_only=times_only)
 
         found = False
-        groups = iter(self._candidates.groups([one for one in self._candidates.open() if affords([one])]))
+        groups = iter(self._groups([one for one in self._candidates.open() if affords([one])]))
         while at_once := list(islice(groups, self._executor.nodes)):
             afforded = [next((g[:n] for n in range(len(g), 0, -1) if affords(g[:n])), g[:0]) for g in at_once]
             if any(afforded):
@@ -161,6 +153,8 @@ class Search:
         stacks = list(self._stacks(shown, late=late))
         if late:
             stacks += self._stacks(self._candidates.unshown(), late=True)
+            if not (stacks or self._candidates.open()):
+                stacks = self._candidates.beside_each_other()
         # Where there is no time for a stack, there may be for one lever that needs no more heats.
         compared = filter(self._is_compared, compatible(shown))
         alone = [stack for one in compared for stack in self._stacks([one], late=late)]
@@ -201,12 +195,15 @@ class Search:
 
     def _leave_each_out(self) -> None:
         """Of those in doubt each once, side by side; the study goes on without those that cost."""
-        while groups := self._candidates.groups(self._candidates.doubtful()):
+        while groups := self._groups(self._candidates.doubtful()):
             group = groups[0]
             if not self._affords(group, keep_s=self._end_s, times_only=True):
                 self._log.warn("The budget was over before each accepted lever could be left out once.")
                 return
             self._leave_out(group)
+
+    def _groups(self, found: Group) -> list[list[Candidate]]:
+        return grouped(found, together=self._executor.sizes.together, nodes=self._executor.nodes)
 
     # What it takes
 
@@ -250,7 +247,7 @@ class Search:
         tried_now = {one.key for one in group}
         others = [one for one in self._candidates.open() if one.key not in tried_now]
         # All heats of the group, and those that decide clear cases among what is tried after it.
-        needs_s = PLANNED * self._heat_s(group) + _CLEAR * math.fsum(map(self._heat_s, self._candidates.groups(others)))
+        needs_s = PLANNED * self._heat_s(group) + _CLEAR * math.fsum(map(self._heat_s, self._groups(others)))
         if not others or self._log.budget.affords(needs_s, keep_s=self._end_s):
             return PLANNED
         return max(FEWEST_SHOWN, fewest_for_a_gain(self._log.pooled(group[0].scope)))
@@ -271,7 +268,7 @@ class Search:
             )
             for group in groups
         ]
-        compare_all(comparisons, self._executor)
+        compare(self._executor, *comparisons)
         for group, comparison in zip(groups, comparisons, strict=True):
             if len(group) > 1 and all(effect.failure for effect in comparison.effects):
                 # One of them may have taken the others down with it.
@@ -283,10 +280,11 @@ class Search:
 
     def _add(self, one: Candidate, effect: Effect) -> None:
         """What its comparison came to, as a trial."""
-        # Why a training as long as the user's takes no less time, though a step does.
-        late = too_late(effect.break_even_step, self._log.study.total_steps)
-        if never_shorter(effect.pairs, epoch_steps=facts(self._log.study).epoch_steps()):
-            late = "a training takes no less time, starts of epochs included"
+        # A step may be shorter where a training as long as the user's is not.
+        num_steps, late = self._log.study.total_steps, None
+        if never_shorter(effect.pairs, num_steps=num_steps, epoch_steps=facts(self._log.study).epoch_steps()):
+            length = "a long training" if num_steps is None else f"a whole training of {num_steps:,} steps"
+            late = f"{length} takes no less time, its start and starts of epochs included"
         gained = effect.gained and late is None
         kind = "screening" if gained else "lever"
         trial = self._log.trial(effect, levers=one.specs, on_top_of=self.stack, kind=kind, scope=one.scope)
@@ -317,15 +315,15 @@ class Search:
         pooled = self._log.pooled(group[0].scope)
         self._log.doing(f"leaving {', '.join(one.title for one in group)} out once")
         without = [Effect(Arm(levers=tuple(spec for spec in taken if spec not in one.specs))) for one in group]
-        compare(
-            without,
-            self._executor,
-            Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
+        comparison = Comparison(
+            effects=without,
+            design=Design(arms=(Arm(levers=taken),), stack=always, switched=switched),
             pooled=pooled,
             # What was never shown to gain needs all heats.
             rule=replace(_LEFT_OUT, patient=not all(one.shown for one in group)),
             time_left=lambda: self._log.budget.affords(0.0, keep_s=end_s),
         )
+        compare(self._executor, comparison)
         stack = self.stack
         for one, effect in zip(group, without, strict=True):
             brings = replace(effect, log_ratios=[-ratio for ratio in effect.log_ratios])

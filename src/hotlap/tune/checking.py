@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hotlap.errors import ScriptFailed
-from hotlap.experiment import Arm, Design, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import Arm, Comparison, Design, Effect, Executor, Rule, Sizes, compare
 from hotlap.experiment.failure import Failed, failed
 from hotlap.experiment.statistics import FALSE_CONFIRMATION, FEWEST_SHOWN, Progress
 from hotlap.experiment.total import total_speedup
@@ -121,7 +121,7 @@ def _timed(log: StudyLog, executor: Executor, texts: Mapping[str, str], limit: f
         patient=True,
     )
     design = Design(epoch_end=executor.sizes.sees_end_of(log.study.baseline[0].epoch_steps()), afresh=True)
-    compare([effect], executor, design, pooled=None, rule=rule)
+    compare(executor, Comparison(effects=[effect], design=design, rule=rule))
     too_few = effect.failure is not None and effect.failure.kind is Failure.TOO_FEW_STEPS
     _refuse(None if too_few else effect.failure)
     return effect

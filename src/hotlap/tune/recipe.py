@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from hotlap.experiment import Arm, Design, Effect, Rule, Sizes, compare, statistics
+from hotlap.experiment import Arm, Comparison, Design, Effect, Rule, Sizes, compare, statistics
 from hotlap.experiment.failure import failed
 from hotlap.experiment.statistics import Progress
 from hotlap.levers import BatchSize
@@ -76,7 +76,7 @@ class Recipes:
             self._log.doing(f"timing batches of {size}")
             effect = Effect(Arm(installed=(self._spec(size),)))
             rule = Rule(planned=num_heats, patient=True)
-            compare([effect], self._executor, Design(stack=self._stack), pooled=None, rule=rule)
+            compare(self._executor, Comparison(effects=[effect], design=Design(stack=self._stack), rule=rule))
             if effect.failure is not None:
                 return tuple(points), f"; with {size} {effect.failure.why}"
             if not points:

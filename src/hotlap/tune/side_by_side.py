@@ -6,7 +6,7 @@ They take no turns, so nothing can be switched within a run: whole runs are comp
 from dataclasses import replace
 from statistics import median
 
-from hotlap.experiment import Arm, Design, Effect, Rule, Sizes, compare
+from hotlap.experiment import Arm, Comparison, Design, Effect, Rule, Sizes, compare
 from hotlap.experiment.statistics import FALSE_CONFIRMATION
 from hotlap.levers.threads import Threads
 from hotlap.record import Result, Run, Verdict, WhatIf
@@ -39,14 +39,13 @@ def fewer_threads(log: StudyLog, run: Run, *, most: int = 1) -> Effect | None:
     executor = log.executor(sizes, limit=lambda _: 2 * max(60.0, log.options.timeout_s))
     effect = Effect(Arm(installed=(Threads(count=fair).spec(),)))
     log.doing(f"running {log.options.title} with {fair} thread{'s' * (fair != 1)} in each process, and as it is")
-    compare(
-        [effect],
-        executor,
-        Design(),
-        pooled=None,
+    one = Comparison(
+        effects=[effect],
+        design=Design(),
         rule=Rule(planned=most, false_gain=FALSE_CONFIRMATION),
         time_left=lambda: not effect.runs or log.budget.affords(executor.estimate_s()),
     )
+    compare(executor, one)
     return effect if effect.runs and all(other.num_threads == fair for _, other in effect.runs) else None
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.experiment import Arm, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
+from hotlap.experiment import Arm, Comparison, Design, EditedScript, Effect, Executor, Rule, Sizes, compare
 from hotlap.record import Failure, LeverSpec, Plan, Run, Status
 from tests.unit.tune.world import AnyScript, World
 
@@ -29,12 +29,12 @@ def test_a_lever_that_cannot_be_written_is_not_run_and_others_are() -> None:
         here = world()
         fused, threads = Effect(Arm(levers=(FUSED,))), Effect(Arm(levers=(THREADS,)))
         executor = executor_in(here, script=AnyScript("fused-optimizer"))
-        compare([fused, threads], executor, Design(switched=switched), pooled=None)
+        compare(executor, Comparison(effects=[fused, threads], design=Design(switched=switched)))
         assert fused.failure is not None and fused.failure.why == "The call stands in a lambda"
         assert not fused.log_ratios and threads.failure is None and threads.log_ratios
         assert FUSED not in [spec for plan in here.plans for spec in (*plan.always, *sum(plan.arms, ()))]
         made, below = len(here.plans), Effect(Arm(levers=(THREADS,)))
-        compare([below], executor, Design(stack=(FUSED,), switched=switched), pooled=None)
+        compare(executor, Comparison(effects=[below], design=Design(stack=(FUSED,), switched=switched)))
         assert below.failure == fused.failure and len(here.plans) == made
 
 
@@ -95,7 +95,7 @@ def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:
     here = world(costs={"fused-optimizer": 0.5})
     faster, same = Effect(Arm(levers=(FUSED,))), Effect(Arm(levers=(THREADS,)))
     executor = executor_in(here)
-    compare([faster, same], executor, Design(switched=True), pooled=(1e-4, 6))
+    compare(executor, Comparison(effects=[faster, same], design=Design(switched=True), pooled=(1e-4, 6)))
     assert faster.gained and faster.seen == pytest.approx(2.0, rel=0.05)
     assert not same.gained
     assert faster.speedup((1e-4, 6)) is None, "two processes show no interval"
@@ -103,7 +103,10 @@ def test_a_comparison_ends_when_it_is_clear_and_says_what_was_seen() -> None:
         "its own steps alone"
     )
     patient = Effect(Arm(levers=(FUSED,)))
-    compare([patient], executor, Design(switched=True), pooled=(1e-4, 6), rule=Rule(patient=True))
+    compare(
+        executor,
+        Comparison(effects=[patient], design=Design(switched=True), pooled=(1e-4, 6), rule=Rule(patient=True)),
+    )
     assert patient.speedup((1e-4, 6)) is not None
 
 
@@ -115,7 +118,7 @@ def test_no_heat_begins_when_the_time_is_over() -> None:
     here = Never(path="/train.py", sha256="0" * 64)
     effect = Effect(Arm(levers=(FUSED,)))
     executor = executor_in(here)
-    compare([effect], executor, Design(), pooled=None, time_left=lambda: False)
+    compare(executor, Comparison(effects=[effect], design=Design(), time_left=lambda: False))
     assert effect.open and effect.failure is None and here.num_runs == 0
 
 
@@ -129,7 +132,7 @@ def test_a_heat_that_was_stopped_early_is_made_once_more(num_stopped: int, fails
 
     here = Stopped(path="/train.py", sha256="0" * 64, costs={"fused-optimizer": 0.5})
     effect = Effect(Arm(levers=(FUSED,)))
-    compare([effect], executor_in(here), Design(), pooled=None, rule=Rule(planned=1))
+    compare(executor_in(here), Comparison(effects=[effect], design=Design(), rule=Rule(planned=1)))
     assert (effect.failure is not None) == fails
     assert len(effect.log_ratios) == (not fails)
     if effect.failure is not None:

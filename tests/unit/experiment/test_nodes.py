@@ -2,7 +2,7 @@
 
 import pytest
 
-from hotlap.experiment import Arm, Design, Effect, compare
+from hotlap.experiment import Arm, Comparison, Design, Effect, compare
 from hotlap.experiment.statistics import Progress
 from hotlap.record import LeverSpec
 from tests.unit.experiment.test_executor import executor_in, world
@@ -17,7 +17,7 @@ def test_heats_of_one_comparison_are_placed_at_once(cost: float, monkeypatch: py
         here = world(costs={"fused-optimizer": cost})
         monkeypatch.setattr(type(here), "nodes", nodes)
         effect = Effect(Arm(levers=(FUSED,)))
-        compare([effect], executor_in(here), Design(), pooled=None)
+        compare(executor_in(here), Comparison(effects=[effect], design=Design()))
         assert len(effect.log_ratios) == len(set(effect.order_seeds)), "each heat has an order of its own"
         found[nodes] = effect.progress is Progress.GAIN, here.clock / len(effect.log_ratios)
     assert found[1][0] == found[4][0] == (cost < 1)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from hotlap.experiment import Arm, Effect
-from hotlap.experiment.total import one_time_s, start_s, too_late
+from hotlap.experiment.total import one_time_s, start_s
 from hotlap.record import Run, Status
 
 
@@ -81,11 +81,3 @@ def test_starts_that_vary_alike_seldom_seem_to_cost() -> None:
         for _ in range(500)
     )
     assert seen / 2000 < 0.1
-
-
-def test_a_cost_comes_too_late_only_in_a_training_whose_length_is_known() -> None:
-    assert too_late(100, None) is None
-    assert too_late(None, 10) is None
-    assert too_late(100, 100) is None
-    assert "step 1,200" in (too_late(1200, 900) or "")
-    assert "900 steps" in (too_late(1200, 900) or "")

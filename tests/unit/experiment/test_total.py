@@ -70,7 +70,18 @@ def test_an_epoch_is_that_of_the_one_loader_that_is_trained_on() -> None:
 def test_a_training_is_called_no_shorter_only_where_every_pair_says_so() -> None:
     base, faster = training(0.01), training(0.008)
     dear = training(0.008, start_s=0.5)
-    assert not never_shorter([(base, faster)], epoch_steps=100)
-    assert never_shorter([(base, dear), (base, dear)], epoch_steps=100)
-    assert not never_shorter([(base, dear), (base, faster)], epoch_steps=100), "a pause of one process decides nothing"
-    assert not never_shorter([], epoch_steps=100)
+
+    def never(*others: Run) -> bool:
+        return never_shorter([(base, other) for other in others], num_steps=None, epoch_steps=100)
+
+    assert not never(faster)
+    assert never(dear, dear)
+    assert not never(dear, faster), "a pause of one process decides nothing"
+    assert not never()
+
+
+def test_a_cost_comes_too_late_only_in_a_training_whose_length_is_known() -> None:
+    pairs = [(training(0.01), training(0.005, fill_s=5.0))]
+    assert never_shorter(pairs, num_steps=900, epoch_steps=100)
+    assert not never_shorter(pairs, num_steps=1100, epoch_steps=100)
+    assert not never_shorter(pairs, num_steps=None, epoch_steps=100)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hotlap.search.budget import Budget
+from hotlap.search.study_log import Budget
 
 
 @dataclass

@@ -12,7 +12,7 @@ from hotlap import levers
 from hotlap.levers import Lever, Numerics, Scope
 from hotlap.record import Ceiling, Failure, Interval, LeverSpec, Machine, Plan, Run, Trial, Verdict
 from hotlap.search import Candidate, Candidates, StudyLog
-from hotlap.search.candidates import ALTERNATIVES, compatible, stacked
+from hotlap.search.candidates import ALTERNATIVES, compatible, grouped, stacked
 from hotlap.source import Edit
 from tests.unit.tune.world import MACHINE, Silent, World, new_study, options_for
 
@@ -50,12 +50,12 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[type[Lever]]:
     return found
 
 
-def candidates(*trials: Trial, together: int = 8, wanted: tuple[str, ...] | None = None) -> Candidates:
+def candidates(*trials: Trial, wanted: tuple[str, ...] | None = None) -> Candidates:
     world = World(path="/home/ada/train.py", sha256="0" * 64)
     options = replace(options_for(world.path), levers=wanted)
     run = world.run(_plan(options.command))
     study = replace(new_study(options), baseline=(run,), trials=trials)
-    return Candidates(StudyLog(study, options, MACHINE, world, Silent(), now=world.now), together=together)
+    return Candidates(StudyLog(study, options, MACHINE, world, Silent(), now=world.now))
 
 
 def _plan(command: tuple[str, ...]) -> Plan:
@@ -81,8 +81,8 @@ def names(found: Sequence[Candidate]) -> list[list[str]]:
     return [[lever.name for lever in one.levers] for one in found]
 
 
-def groups(found: Candidates) -> list[list[list[str]]]:
-    return [names(group) for group in found.groups(found.open())]
+def groups(found: Candidates, *, together: int = 8) -> list[list[list[str]]]:
+    return [names(group) for group in grouped(found.open(), together=together, nodes=1)]
 
 
 def test_the_highest_bound_comes_first_with_those_of_its_kind(known: list[type[Lever]]) -> None:
@@ -101,7 +101,7 @@ def test_the_group_of_the_best_bound_is_timed_first_however_its_levers_are_compa
 def test_what_cannot_reach_the_line_is_not_tried(known: list[type[Lever]]) -> None:
     known += [lever("a", saves=0.01), lever("b", saves=0.0)]
     assert candidates().open() == []
-    assert candidates().groups([]) == []
+    assert groups(candidates()) == []
 
 
 def test_a_lever_that_refuses_the_script_is_not_tried_and_says_why(known: list[type[Lever]]) -> None:
@@ -133,8 +133,8 @@ def test_processes_share_a_base_where_their_bounds_are_alike_and_memory_holds_th
         lever("c", saves=0.1, scope_=Scope.PROCESS),
     ]
     assert groups(candidates()) == [[["a"], ["b"]]]
-    assert groups(candidates(together=2)) == [[["a"]]]
-    assert groups(candidates(together=1)) == [[["a"]]]
+    assert groups(candidates(), together=2) == [[["a"]]]
+    assert groups(candidates(), together=1) == [[["a"]]]
 
 
 def test_a_setting_stands_back_where_another_one_made_the_step_slower(known: list[type[Lever]]) -> None:
