@@ -23,8 +23,10 @@ class Target:
     """None for a module or a command."""
 
     def folders(self, cwd: Path) -> list[Path]:
-        """The user's, which no run may change, where the command is started in `cwd`."""
-        return [cwd, *([self.script.resolve().parent] if self.script else [])]
+        """The user's, which no run may change: `cwd`, where the command is started, and those of its scripts."""
+        named = [cwd / word for word in self.command[1:] if word.endswith(".py")]
+        scripts = [self.script] if self.script else [path for path in named if path.is_file()]
+        return [cwd, *dict.fromkeys(path.resolve().parent for path in scripts)]
 
 
 def parse(words: Sequence[str], *, cwd: Path, command: str = "tune") -> Target:
