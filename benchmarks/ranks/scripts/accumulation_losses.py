@@ -3,11 +3,11 @@
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS
-from ranks import STEPS, WIDTH, over, perceptron, start
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
+from ranks import STEPS, WIDTH, perceptron, start
 
 start()
-model = over(DistributedDataParallel(perceptron()), SPEEDS["1-gbit"])
+model = DistributedDataParallel(perceptron(), process_group=EmulatedLink(SPEEDS["1-gbit"]))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 for _ in range(STEPS):
     optimizer.zero_grad()

@@ -5,11 +5,11 @@ from contextlib import nullcontext
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS
-from ranks import STEPS, WIDTH, over, perceptron, start
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
+from ranks import STEPS, WIDTH, perceptron, start
 
 start()
-model = over(DistributedDataParallel(perceptron()), SPEEDS["100-gbit"])
+model = DistributedDataParallel(perceptron(), process_group=EmulatedLink(SPEEDS["100-gbit"]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(STEPS):
     optimizer.zero_grad()

@@ -4,12 +4,12 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS
-from ranks import STEPS, WIDTH, over, start, update
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
+from ranks import STEPS, WIDTH, start, update
 
 start()
 model = nn.Sequential(nn.EmbeddingBag(5000, WIDTH), nn.Linear(WIDTH, 64))
-model = over(DistributedDataParallel(model), SPEEDS["1-gbit"])
+model = DistributedDataParallel(model, process_group=EmulatedLink(SPEEDS["1-gbit"]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(STEPS):
     update(model, optimizer, torch.randint(5000, (32, 16)))

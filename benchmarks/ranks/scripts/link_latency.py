@@ -3,11 +3,11 @@
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import Speed
-from ranks import STEPS, WIDTH, over, perceptron, start, update
+from hotlap.lab.scripts.emulated_link import EmulatedLink, Speed
+from ranks import STEPS, WIDTH, perceptron, start, update
 
 start()
-model = over(DistributedDataParallel(perceptron(12), bucket_cap_mb=0.1), Speed(0.01, 1.25e10))
+model = DistributedDataParallel(perceptron(12), bucket_cap_mb=0.1, process_group=EmulatedLink(Speed(0.01, 1.25e10)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(STEPS):
     update(model, optimizer, torch.randn(64, WIDTH))

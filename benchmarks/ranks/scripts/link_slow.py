@@ -3,11 +3,11 @@
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import SPEEDS
-from ranks import STEPS, WIDTH, over, perceptron, start, update
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink
+from ranks import STEPS, WIDTH, perceptron, start, update
 
 start()
-model = over(DistributedDataParallel(perceptron(28), bucket_cap_mb=2), SPEEDS["1-gbit"])
+model = DistributedDataParallel(perceptron(28), bucket_cap_mb=2, process_group=EmulatedLink(SPEEDS["1-gbit"]))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(STEPS):
     update(model, optimizer, torch.randn(16, WIDTH))

@@ -3,9 +3,8 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from hotlap.lab.scripts.emulated_link import EmulatedLink, Speed
+from hotlap.lab.scripts.emulated_link import SPEEDS, EmulatedLink, Speed
 
 STEPS = 10_000
 WIDTH = 384
@@ -24,14 +23,22 @@ def perceptron(layers: int = 6) -> nn.Module:
     return nn.Sequential(*(part for _ in range(layers) for part in (nn.Linear(WIDTH, WIDTH), nn.ReLU())))
 
 
-def over(model: DistributedDataParallel, speed: Speed) -> DistributedDataParallel:
-    """The same, its gradients sent over an emulated link."""
-    model.register_comm_hook(None, EmulatedLink(speed).hook)
-    return model
-
-
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> None:
     """One step."""
     optimizer.zero_grad()
     model(x).square().mean().backward()
+    optimizer.step()
+
+
+def link(name: str) -> EmulatedLink:
+    """One of `SPEEDS`; "latency": 10 ms a bucket, and hardly more for its bytes."""
+    return EmulatedLink({**SPEEDS, "latency": Speed(0.01, 1.25e10)}[name])
+
+
+def learn(model: nn.Module, optimizer: torch.optim.Optimizer, batch: int) -> None:
+    """One step of learning to shift numbers by one place."""
+    x = torch.randn(batch, WIDTH)
+    loss = (model(x) - x.roll(1, dims=1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
     optimizer.step()

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import GradBucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,44 +31,54 @@ SPEEDS = {
 }
 
 
-class EmulatedLink:
-    """A communication hook for DistributedDataParallel: `model.register_comm_hook(None, EmulatedLink(speed).hook)`.
+class EmulatedLink(dist.ProcessGroup):
+    """A process group of gloo over a link: `DistributedDataParallel(model, process_group=EmulatedLink(speed))`.
 
-    Gradients are averaged by gloo. A bucket is back when that is done, and not before its time on the link is over:
-    that begins when the last process has sent it and the bucket before it is through. It passes on a thread, beside the
-    backward pass. Truth is the same in all processes, which must share one clock (one host), up to scheduling.
+    It sums up as the group within does. A sum (DDP makes one for each bucket of gradients) is back when that is done,
+    and not before its time on the link is over: that begins when the last process has sent it and the one before it is
+    through. It passes on a thread, beside the backward pass. Truth is the same in all processes, which must share one
+    clock (one host), up to scheduling. All other collectives are gloo's own.
     """
 
-    def __init__(self, speed: Speed | None) -> None:
+    def __init__(self, speed: Speed | None, group: dist.ProcessGroup | None = None) -> None:
+        """`group`: within; None: of all processes that there are."""
+        within = group or dist.group.WORLD
+        assert within is not None, "a process group was made"
+        super().__init__(within.rank(), within.size())  # type: ignore[call-arg]  # torch's stub has one of two
+        gloo, cpu = dist.ProcessGroup.BackendType.GLOO, torch.device("cpu")
+        self._register_backend(cpu, gloo, within._get_backend(cpu))
+        self._set_default_backend(gloo)
         self.speed = speed
         """None: as fast as gloo is. May change between two steps, at the same step in all processes."""
         self.busy_s = 0.0
-        """Seconds that buckets have taken on the link so far, those that still wait for it included."""
+        """Seconds that sums have taken on the link so far, those that still wait for it included."""
+        self._within = within
         self._free_at = 0.0
         self._lane: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         threading.Thread(target=self._serve, daemon=True).start()
 
-    def hook(self, group: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Send a bucket; the future is its mean over all processes of the group (None: all that there are)."""
-        group = group or dist.group.WORLD
-        assert group is not None, "DDP has one"
-        buffer = bucket.buffer().div_(group.size())
+    def allreduce(self, tensors: list[torch.Tensor], opts: dist.AllreduceOptions | None = None) -> "_OnItsWay":  # type: ignore[override]
+        """Send tensors; the future holds them, summed up over all processes."""
         sent_at = torch.tensor(time.perf_counter(), dtype=torch.float64)
         latest = dist.AllreduceOptions()
         latest.reduceOp = dist.ReduceOp(dist.ReduceOp.MAX)
-        works = [group.allreduce([sent_at], latest), group.allreduce([buffer])]
-        seconds = 0.0 if self.speed is None else self.speed.seconds(buffer.nbytes)
+        works = [self._within.allreduce([sent_at], latest), self._within.allreduce(tensors, opts or _SUM)]
+        seconds = 0.0 if self.speed is None else self.speed.seconds(sum(one.nbytes for one in tensors))
         self.busy_s += seconds
-        arrived: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        self._lane.put((works, sent_at, seconds, buffer, arrived))
-        return arrived
+        arrived: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        self._lane.put((works, sent_at, seconds, tensors, arrived))
+        return _OnItsWay(arrived)
+
+    def getBackendName(self) -> str:  # noqa: N802 - it overrides torch's
+        """By which DDP knows what it may ask for."""
+        return "gloo"
 
     def _serve(self) -> None:
         while True:
             self._carry(*self._lane.get())
 
-    def _carry(self, works: Any, sent_at: torch.Tensor, seconds: float, buffer: torch.Tensor, arrived: Any) -> None:
-        """One bucket; nothing of it is held on to while the lane is empty."""
+    def _carry(self, works: Any, sent_at: torch.Tensor, seconds: float, sent: Any, arrived: Any) -> None:
+        """One of them; nothing of it is held on to while the lane is empty."""
         try:
             for work in works:
                 work.wait()
@@ -78,4 +87,28 @@ class EmulatedLink:
             return
         self._free_at = max(self._free_at, sent_at.item()) + seconds
         time.sleep(max(0.0, self._free_at - time.perf_counter()))
-        arrived.set_result(buffer)
+        arrived.set_result(sent)
+
+
+_SUM = dist.AllreduceOptions()
+
+
+class _OnItsWay(dist.Work):
+    """What torch waits for."""
+
+    def __init__(self, future: torch.futures.Future[list[torch.Tensor]]) -> None:
+        super().__init__()
+        self._future = future
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Until it is back."""
+        self._future.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        """Is it?"""
+        return self._future.done()
+
+    def get_future(self) -> Any:
+        """Of the tensors."""
+        return self._future

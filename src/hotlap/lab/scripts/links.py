@@ -47,8 +47,8 @@ def _train(rank: int, store: str, mib: Sequence[int], rounds: int, steps: int) -
     step_s: list[tuple[tuple[float, ...], ...]] = []
     busy_s: list[tuple[float, ...]] = []
     for layers in mib:
-        model = DistributedDataParallel(nn.Sequential(*(nn.Linear(_WIDTH, _WIDTH) for _ in range(layers))))
-        model.register_comm_hook(None, link.hook)
+        layer = (nn.Linear(_WIDTH, _WIDTH) for _ in range(layers))
+        model = DistributedDataParallel(nn.Sequential(*layer), process_group=link)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         times: list[list[float]] = [[] for _ in speeds]
         busy = [0.0 for _ in speeds]
