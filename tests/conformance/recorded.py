@@ -32,7 +32,8 @@ OWN = {
 
 # One script for all that is an argument of DistributedDataParallel.
 OWN |= dict.fromkeys(
-    ("bucket-size", "buffer-broadcast", "gradient-views", "static-graph", "unused-parameters"), OWN.pop("data-parallel")
+    ("bucket-size", "buffer-broadcast", "gradient-compression", "gradient-views", "static-graph", "unused-parameters"),
+    OWN.pop("data-parallel"),
 )
 
 # A step of a small network: there is something to win in the input, in the model, and in the optimizer.

@@ -7,6 +7,7 @@ The examples say themselves, in comments, what is to be done to them:
     # edit: statement CALL | HEADER | SUFFIX | IMPORTS
     # edit: call CALL | CODE | IMPORTS
     # edit: before CALL | CODE | IMPORTS
+    # edit: behind CALL | CODE | IMPORTS
     # edit: after CODE | IMPORTS
     # refused: PART OF THE SENTENCE
 """
@@ -23,6 +24,7 @@ from hotlap.source import (
     Edit,
     InsertAfterImports,
     InsertBefore,
+    InsertBehind,
     ReplaceCall,
     WrapArgument,
     WrapStatement,
@@ -72,8 +74,9 @@ def _edits_at_calls(kind: str, parts: list[str], text: str, path: str) -> list[E
         ]
     if kind == "call":
         return [ReplaceCall(site=site, code=parts[1], imports=parts[2]) for site in found]
-    if kind == "before":
-        return [InsertBefore(site=site, code=parts[1], imports=parts[2]) for site in found]
+    if kind in ("before", "behind"):
+        insertion = InsertBefore if kind == "before" else InsertBehind
+        return [insertion(site=site, code=parts[1], imports=parts[2]) for site in found]
     assert kind == "statement"
     return [WrapStatement(site=site, header=parts[1], suffix=parts[2], imports=parts[3]) for site in found]
 

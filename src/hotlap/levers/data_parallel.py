@@ -11,8 +11,11 @@ from hotlap.levers.lever import Lever
 from hotlap.record import CallSite, Machine, Phase, Run, Scalar
 from hotlap.source import AddArgument, Edit, Script, is_name, scripts
 
-_WRAPPER = "torch.nn.parallel.DistributedDataParallel"
-_WRAPPERS = (_WRAPPER, "torch.nn.parallel.distributed.DistributedDataParallel")
+WRAPPERS = (
+    "torch.nn.parallel.DistributedDataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+)
+"""Full names of what wraps a model."""
 
 
 EXCHANGE = (Phase.BACKWARD, Phase.COMMUNICATION)
@@ -47,11 +50,11 @@ class WrapperArgument(Lever):
         keyword, value = self.argument(run)
         if not keyword:
             return ()
-        calls = [(script, call) for script in scripts(run) for call in script.calls(*_WRAPPERS)]
+        calls = [(script, call) for script in scripts(run) for call in script.calls(*WRAPPERS)]
         if not calls:
             return in_their_words(run, self.name, value=value) or ()
         return tuple(
-            AddArgument(site=script.site(call, calls=_WRAPPER), keyword=keyword, value=value)
+            AddArgument(site=script.site(call, calls=WRAPPERS[0]), keyword=keyword, value=value)
             for script, call in calls
             if any(word.arg == keyword for word in call.keywords) == self.replaces
         )

@@ -26,12 +26,13 @@ from hotlap.units import duration, percent, plural, size
 MIN_SHARE = 0.10
 
 # What was seen of a model -> what can be tried for it.
-_LEVERS = {
-    "sends_buffers": "buffer-broadcast",
-    "finds_unused": "unused-parameters",
-    "gradient_mb": "bucket-size",
-    "data_parallel": "gradient-views",
-}
+_LEVERS = (
+    ("sends_buffers", "buffer-broadcast"),
+    ("finds_unused", "unused-parameters"),
+    ("gradient_mb", "bucket-size"),
+    ("data_parallel", "gradient-views"),
+    ("data_parallel", "gradient-compression"),
+)
 
 
 def check(run: Run, machine: Machine | None = None) -> Finding | None:
@@ -50,7 +51,7 @@ def check(run: Run, machine: Machine | None = None) -> Finding | None:
         cost_s,
         f"Each step spends {duration(cost_s)} ({percent(min(1.0, share_of(run, cost_s)))} of it) on exchanging "
         f"{_collectives(run) or 'gradients'} {among}{_buckets(run)}{_sent_buffers(run)}{_waits(run)}.",
-        levers=tuple(lever for fact, lever in _LEVERS.items() if any(one.get(fact) for one in _wrapped_with(run))),
+        levers=tuple(lever for fact, lever in _LEVERS if any(one.get(fact) for one in _wrapped_with(run))),
     )
 
 

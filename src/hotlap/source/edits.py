@@ -85,6 +85,16 @@ class InsertBefore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertBehind:
+    """A statement behind the one that makes a call, unless it stands somewhere behind it already."""
+
+    site: CallSite
+    code: str
+    """As of `InsertBefore`."""
+    imports: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InsertAfterImports:
     """Statements behind the last import at the top of the file."""
 
@@ -94,6 +104,6 @@ class InsertAfterImports:
     imports: str = ""
 
 
-Replacement = ReplaceCall | ReplaceStatements | InsertBefore
+Replacement = ReplaceCall | ReplaceStatements | InsertBefore | InsertBehind
 SiteEdit = AddArgument | WrapArgument | WrapStatement | Replacement
 Edit = SiteEdit | InsertAfterImports

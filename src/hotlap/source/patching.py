@@ -15,6 +15,7 @@ from hotlap.source.edits import (
     Edit,
     InsertAfterImports,
     InsertBefore,
+    InsertBehind,
     ReplaceCall,
     ReplaceStatements,
     SiteEdit,
@@ -112,7 +113,7 @@ class _Pen:
                 self._arguments.wrap(edit, self._tree.call(edit.site), self._names)
             case WrapStatement():
                 self._statements.wrap(edit, self._tree.call(edit.site), self._names)
-            case ReplaceCall() | ReplaceStatements() | InsertBefore():
+            case ReplaceCall() | ReplaceStatements() | InsertBefore() | InsertBehind():
                 self._replacements.plan(edit, self._names)
             case InsertAfterImports():
                 self._put_behind_imports(edit)

@@ -1,4 +1,4 @@
-"""Edits that put code in the place of a call, or in front of its statement -> splices."""
+"""Edits that put code in the place of a call, or beside its statement -> splices."""
 
 import ast
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from hotlap.source import snippet
-from hotlap.source.edits import InsertBefore, ReplaceCall, Replacement, ReplaceStatements
-from hotlap.source.file import Refusal
+from hotlap.source.edits import InsertBefore, InsertBehind, ReplaceCall, Replacement, ReplaceStatements
+from hotlap.source.file import NEWLINE, Refusal
 from hotlap.source.names import Names
 from hotlap.source.splices import Rank, Splice, insert, line_break
 from hotlap.source.tree import Span, Tree, within
@@ -16,11 +16,12 @@ from hotlap.source.tree import Span, Tree, within
 
 @dataclass(slots=True)
 class Replacements:
-    """What is to be put in the place of calls, and in front of statements, in one file."""
+    """What is to be put in the place of calls, and beside statements, in one file."""
 
     tree: Tree
     _replaced: dict[cst.Call, str] = field(default_factory=dict)
     _before: dict[cst.BaseSmallStatement, list[str]] = field(default_factory=dict)
+    _behind: dict[cst.BaseSmallStatement, list[str]] = field(default_factory=dict)
     _lines: dict[Span, str] = field(default_factory=dict)
 
     def plan(self, edit: Replacement, names: Names) -> None:
@@ -30,8 +31,8 @@ class Replacements:
                 self._replace(edit, self.tree.call(edit.site), names)
             case ReplaceStatements():
                 self._replace_lines(edit, names)
-            case InsertBefore():
-                self._put_before(edit, self.tree.call(edit.site), names)
+            case InsertBefore() | InsertBehind():
+                self._put_beside(edit, self.tree.call(edit.site), names)
 
     def splices(self) -> Iterator[Splice]:
         """All that was planned."""
@@ -41,14 +42,24 @@ class Replacements:
         for (start, end), code in self._lines.items():
             yield Splice(start, end, code)
         for statement, lines in self._before.items():
-            line = self.tree.parent(statement)
-            assert isinstance(line, cst.SimpleStatementLine)
-            first = self.tree.span(line.body[0])[0]
-            number = self.tree.source.position(first)[0]
-            margin = self.tree.source.text[self.tree.source.starts[number - 1] : first]
+            line, margin = self._line(statement)
             if statement is not line.body[0]:
                 yield line_break(self.tree, statement, margin, mark=";")
             yield insert(self.tree.span(statement)[0], "".join(f"{code}\n{margin}" for code in lines), Rank.BEFORE)
+        for statement, lines in self._behind.items():
+            line, margin = self._line(statement)
+            # What stands behind it on its line is a comment, which stays there.
+            newline = NEWLINE.search(self.tree.source.text, self.tree.span(line)[1])
+            offset = len(self.tree.source.text) if newline is None else newline.start()
+            yield insert(offset, "".join(f"\n{margin}{code}" for code in lines), Rank.SUFFIX)
+
+    def _line(self, statement: cst.BaseSmallStatement) -> tuple[cst.SimpleStatementLine, str]:
+        """Its line, and the space in front of that."""
+        line = self.tree.parent(statement)
+        assert isinstance(line, cst.SimpleStatementLine)
+        first = self.tree.span(line.body[0])[0]
+        number = self.tree.source.position(first)[0]
+        return line, self.tree.source.text[self.tree.source.starts[number - 1] : first]
 
     def _replace(self, edit: ReplaceCall, call: cst.Call, names: Names) -> None:
         if not snippet.is_value(edit.code):
@@ -73,16 +84,23 @@ class Replacements:
         if self._lines.setdefault((start, end), text) != text:
             raise Refusal("two changes want different statements here")
 
-    def _put_before(self, edit: InsertBefore, call: cst.Call, names: Names) -> None:
+    def _put_beside(self, edit: InsertBefore | InsertBehind, call: cst.Call, names: Names) -> None:
         code = snippet.renamed(edit.code, names.spelled(edit.imports))
         (wanted,) = snippet.statements(code)
         statement, block = self._place(call)
-        if wanted in self._in_front(statement, block):
+        behind = isinstance(edit, InsertBehind)
+        if wanted in self._beside(statement, block, behind=behind):
             return
         names.use(edit.imports)
-        planned = self._before.setdefault(statement, [])
-        if code not in planned:
-            planned.append(code)
+        (line, _), planned = self._line(statement), self._before
+        if behind and statement is not line.body[-1]:
+            at = next(at for at, part in enumerate(line.body) if part is statement)
+            statement = line.body[at + 1]
+        elif behind:
+            planned = self._behind
+        codes = planned.setdefault(statement, [])
+        if code not in codes:
+            codes.append(code)
 
     def _place(self, call: cst.Call) -> tuple[cst.BaseSmallStatement, cst.Module | cst.IndentedBlock]:
         """The statement that makes the call, on a line that holds nothing else of a block, and the block it is in."""
@@ -96,12 +114,12 @@ class Replacements:
                 break
         raise Refusal("the call is in a statement that has no line of its own; give it one")
 
-    def _in_front(self, statement: cst.BaseSmallStatement, block: cst.Module | cst.IndentedBlock) -> list[str]:
-        """The statements of the block in front of this one, in one spelling."""
-        found: list[str] = []
+    def _beside(
+        self, statement: cst.BaseSmallStatement, block: cst.Module | cst.IndentedBlock, *, behind: bool
+    ) -> list[str]:
+        """The statements of the block in front of this one, or behind it, in one spelling."""
         lines = [line for line in block.body if isinstance(line, cst.SimpleStatementLine)]
-        for part in (part for line in lines for part in line.body):
-            if part is statement:
-                break
-            found += [ast.dump(node) for node in snippet.parse(self.tree.code(part)).body]
-        return found
+        parts = [part for line in lines for part in line.body]
+        at = next(at for at, part in enumerate(parts) if part is statement)
+        some = parts[at + 1 :] if behind else parts[:at]
+        return [ast.dump(node) for part in some for node in snippet.parse(self.tree.code(part)).body]

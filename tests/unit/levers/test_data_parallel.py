@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from hotlap.levers import Lever
 from hotlap.levers.bucket_size import BucketSize
 from hotlap.levers.buffer_broadcast import BufferBroadcast
+from hotlap.levers.gradient_compression import GradientCompression
 from hotlap.levers.gradient_views import GradientViews
 from hotlap.levers.static_graph import StaticGraph
 from hotlap.levers.unused_parameters import UnusedParameters
 from hotlap.probe.facts import wrapped_with
-from hotlap.record import Run, Scalar
+from hotlap.record import Exchange, Phase, Run, Scalar
 from hotlap.source import patch
 from tests.conformance.recorded import run_of
 from tests.edits.sites import sites
@@ -45,6 +47,7 @@ DETAIL: dict[str, Scalar] = {
     "finds_unused": True,
     "static_graph": False,
     "gradient_views": False,
+    "hooked": False,
     "gradient_mb": 60.0,
     "sends_buffers": "forward_sync_buffers",
     "batch_statistics": False,
@@ -122,6 +125,11 @@ def test_hugging_faces_trainer_has_words_of_its_own(tmp_path: Path, lever: Lever
         (GradientViews(), SCRIPT, {"gradient_views": True}),
         (GradientViews(), f"{SCRIPT}model.module.weight.grad.detach_()\n", {}),
         (BucketSize(), SCRIPT, {"gradient_mb": 0.9}),
+        (GradientCompression(), SCRIPT, {"hooked": True}),
+        (GradientCompression(), f"{SCRIPT}model.register_comm_hook(None, hook)\n", {}),
+        (GradientCompression(), f"{SCRIPT}model._register_builtin_comm_hook(hook)\n", {}),
+        (GradientCompression(), SCRIPT.replace("model = ", "model = torch.compile(").replace("2))", "2)))", 1), {}),
+        (GradientCompression(), TRAINER, {}),
     ],
 )
 def test_it_is_refused_in_a_sentence(tmp_path: Path, lever: Lever, text: str, detail: Mapping[str, Scalar]) -> None:
@@ -129,6 +137,42 @@ def test_it_is_refused_in_a_sentence(tmp_path: Path, lever: Lever, text: str, de
     assert reason is not None and reason.endswith(".")
     alone = replace(run(tmp_path, text), world_size=1)
     assert lever.rejects(alone, machine()) == "One process trains here."
+
+
+def test_half_precision_is_a_line_behind_the_one_that_wraps(tmp_path: Path) -> None:
+    own = SCRIPT.replace("model = Dist", "self.model: Any = Dist")
+    for text, name in ((SCRIPT, "model"), (own, "self.model")):
+        found = run(tmp_path, text)
+        (made,) = patch(GradientCompression().edits(found), root=tmp_path).texts.values()
+        (wraps,) = [line for line in text.splitlines() if "= Dist" in line]
+        assert f"{wraps}\n{name}.register_comm_hook({name}.process_group, fp16_compress_hook)\n" in made
+        assert "ddp_comm_hooks.default_hooks import fp16_compress_hook\n" in made
+
+
+def test_what_is_half_already_is_not_halved(tmp_path: Path) -> None:
+    found = run(tmp_path, SCRIPT)
+    half = replace(found, optimizers=tuple(replace(one, dtypes=("bfloat16",)) for one in found.optimizers))
+    assert GradientCompression().rejects(half, machine()) == "The parameters are not all float32."
+
+
+@pytest.mark.parametrize(
+    ("device", "formats"),
+    [("cpu", ["fp16"]), ("Tesla V100-SXM2-16GB", ["fp16"]), ("NVIDIA H200", ["bf16", "fp16"])],
+)
+def test_bfloat16_is_sent_where_torch_takes_it(tmp_path: Path, device: str, formats: list[str]) -> None:
+    found = GradientCompression.candidates(replace(run(tmp_path, SCRIPT), device=device), machine())
+    assert [one.dtype for one in found] == formats
+
+
+@pytest.mark.parametrize(("exposed_s", "bound_s"), [(0.0001, 0.0001), (0.0008, 0.0005), (0.0, 0.0)])
+def test_it_saves_what_is_not_hidden_and_half_of_the_link_at_most(
+    tmp_path: Path, exposed_s: float, bound_s: float
+) -> None:
+    seen = Exchange(num_steps=9, passes=1, buckets=4, num_bytes=2**20, link_s=0.001, exposed_s=exposed_s)
+    told = replace(run(tmp_path, SCRIPT), exchange=seen)
+    assert GradientCompression().saves_at_most_s(told, ()) == bound_s
+    unseen = replace(told, exchange=None)
+    assert GradientCompression().saves_at_most_s(unseen, ()) == unseen.mean_phase_s(Phase.BACKWARD)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +192,7 @@ def test_how_a_model_is_wrapped_is_read_off_it() -> None:
             "finds_unused": False,
             "static_graph": False,
             "gradient_views": False,
+            "hooked": False,
             "gradient_mb": 1.0,
             "sends_buffers": "",
             "batch_statistics": False,
@@ -159,5 +204,7 @@ def test_how_a_model_is_wrapped_is_read_off_it() -> None:
         assert getattr(DistributedDataParallel(nn.BatchNorm1d(2)), keyword) is True
         still = DistributedDataParallel(nn.BatchNorm1d(2, track_running_stats=False))
         assert not wrapped_with(still)["batch_statistics"]
+        still.register_comm_hook(None, allreduce_hook)
+        assert wrapped_with(still)["hooked"]
     finally:
         dist.destroy_process_group()

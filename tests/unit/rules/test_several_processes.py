@@ -112,7 +112,7 @@ def test_what_was_seen_of_the_wrapped_model_says_what_to_try() -> None:
     }
     told = replace(run, call_sites=(replace(site, calls="forward", detail=wrapped),))
     (finding,) = [one for one in rules.check(told) if one.code == "communication-bound"]
-    assert finding.try_levers == ("buffer-broadcast", "bucket-size", "gradient-views")
+    assert finding.try_levers == ("buffer-broadcast", "bucket-size", "gradient-views", "gradient-compression")
     assert "the model's buffers are sent in front of each forward pass" in finding.evidence
     (plain,) = [one for one in rules.check(run) if one.code == "communication-bound"]
     assert plain.try_levers == ()

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from hotlap.levers.lever import Patch
@@ -84,7 +85,15 @@ def _model(layers: nn.Module, group: Any, hook: Any, options: dict[str, Any]) ->
     return model
 
 
-@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"find_unused_parameters": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"gradient_as_bucket_view": True},
+        {"find_unused_parameters": True},
+        {"hook": fp16_compress_hook},  # as the lever gradient-compression registers it
+    ],
+)
 def test_the_training_is_the_same_to_the_bit(options: dict[str, Any]) -> None:
     plain, watched = Training(watched=False, **options), Training(**options)
     plain.train(3)
