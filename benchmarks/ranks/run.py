@@ -1,6 +1,6 @@
 """Is the planted cause of several processes said first? Small scripts with one fault each, and some without.
 
-    python benchmarks/ranks/run.py [NAME ...] [--count N] [--steps N] [--out PATH]
+    python benchmarks/ranks/run.py [NAME ...] [--count N] [--steps N]
 
 A script's docstring begins with the code that must come first. The link is emulated
 (hotlap.lab.scripts.emulated_link), so its truth is known; without a fault none of the
@@ -9,18 +9,21 @@ codes about several processes may come at all.
 
 import argparse
 import ast
-import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from hotlap import machine, rules
-from hotlap.launch import Launcher
-from hotlap.record import Plan, Run
-from hotlap.tune import WATCHES
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
 
-SCRIPTS = Path(__file__).resolve().parent / "scripts"
+import results_file  # noqa: E402 - it stands one folder above
+from hotlap import machine, rules  # noqa: E402
+from hotlap.launch import Launcher  # noqa: E402
+from hotlap.record import Plan, Run  # noqa: E402
+from hotlap.tune import WATCHES  # noqa: E402
+
+SCRIPTS = HERE / "scripts"
 CODES = {"communication-bound", "straggler", "unequal-work", "accumulation-syncs"}
 LIMIT_S = 120.0
 
@@ -71,17 +74,20 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--count", type=int, default=2, help="processes")
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--out", type=Path, help="file for the rows, as JSON")
     args = parser.parse_args()
     scripts = sorted(path for path in SCRIPTS.glob("*_*.py") if not args.names or path.stem in args.names)
     rows = [look(script, count=args.count, steps=args.steps) for script in scripts]
-    for title, group in (
-        ("faults said first", [row for row in rows if row["expected"]]),
-        ("without a fault, and none said", [row for row in rows if not row["expected"]]),
-    ):
-        print(f"{title}: {sum(row['hit'] for row in group)} of {len(group)}")
-    if args.out:
-        args.out.write_text(json.dumps(rows, indent=1) + "\n")
+    groups = {
+        "planted causes that came first": [row for row in rows if row["expected"]],
+        "healthy, without a false alarm": [row for row in rows if not row["expected"]],
+    }
+    claims = [
+        {"claim": f"several processes, {text}", "mid": sum(row["hit"] for row in group), "unit": f" of {len(group)}"}
+        for text, group in groups.items()
+    ]
+    print(claims)
+    if not args.names:
+        results_file.write("ranks", claims=claims, results=rows)
 
 
 if __name__ == "__main__":
