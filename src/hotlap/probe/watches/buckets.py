@@ -42,6 +42,17 @@ class _Sent:
     """From its last gradient to its end."""
 
 
+@dataclass(slots=True)
+class _Own:
+    """A hook that torch will not let go again; one that the script registers later takes over within it."""
+
+    hook: Function
+    state: Any
+
+    def __call__(self, _: Any, bucket: Any) -> Any:
+        return self.hook(self.state, bucket)
+
+
 class Buckets(Watch):
     """WINDOW: some steps of DistributedDataParallel under a communication hook; none without it, or on a device.
 
@@ -56,6 +67,7 @@ class Buckets(Watch):
     def __init__(self) -> None:
         super().__init__()
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._own: weakref.WeakKeyDictionary[Any, _Own] = weakref.WeakKeyDictionary()
         self._looks = False
         self._pass = _Pass()
         self._last: _Sent | None = None
@@ -108,14 +120,20 @@ class Buckets(Watch):
     def _register(self, model: Any) -> None:
         from torch._C._distributed_c10d import _register_comm_hook
 
+        own = _Own(_mean, model.process_group)
         try:
-            _register_comm_hook(model.reducer, model.process_group, self._timed(_mean, id(model)))
+            _register_comm_hook(model.reducer, None, self._timed(own, id(model)))
+            self._own[model] = own
         except RuntimeError:  # it has one of those that are built into torch, which cannot be wrapped
             self._models.discard(model)
 
     def _wrapping(self, register: Function) -> Function:
         def registered(model: Any, state: object, hook: Function) -> None:
-            register(model, state, self._timed(hook, id(model)))
+            own = self._own.pop(model, None)
+            if own is None:
+                register(model, state, self._timed(hook, id(model)))
+            else:
+                own.hook, own.state = hook, state
 
         return registered
 
