@@ -31,6 +31,7 @@ CASES = (("1-gbit", 16, 64), ("10-gbit", 48, 32), ("latency", 48, 32))
 ROUNDS = 8
 OWN = 0
 """Torch's own size."""
+CLAIM = "step with the bucket size that tune takes, over that with the best"
 
 
 def main() -> None:
@@ -46,9 +47,8 @@ def main() -> None:
         jobs = [times((link, str(layers), str(batch)), sizes) for _ in range(args.jobs)]
         rows.append({"link": link, "layers": layers, "batch": batch, **compared(study, sizes, jobs)})
         print(rows[-1], flush=True)
-    what = "step with the bucket size that tune takes, over that with the best"
-    claims = [{"claim": f"{what}, {row['link']}", **row["slower"]} for row in rows]
-    results_file.write("bucket_sizes", claims=claims, results=rows)
+        claims = [{"claim": f"{CLAIM}, {row['link']}", **row["slower"]} for row in rows]
+        results_file.write("bucket_sizes", claims=claims, results=rows)
 
 
 def tune(words: tuple[str, ...], *, budget: str) -> Study:
