@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -206,5 +208,20 @@ def test_how_a_model_is_wrapped_is_read_off_it() -> None:
         assert not wrapped_with(still)["batch_statistics"]
         still.register_comm_hook(None, allreduce_hook)
         assert wrapped_with(still)["hooked"]
+    finally:
+        dist.destroy_process_group()
+
+
+@in_own_process
+def test_the_line_has_gradients_sent_in_half_precision(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    try:
+        (made,) = patch(GradientCompression().edits(run(tmp_path, SCRIPT)), root=tmp_path).texts.values()
+        names: dict[str, Any] = {}
+        exec(made, names)
+        model = names["model"]
+        model.zero_grad()
+        model(torch.full((1, 4), 1 / 3)).sum().backward()
+        assert set(model.module.weight.grad.flatten().tolist()) == {torch.tensor(1 / 3).half().item()}
     finally:
         dist.destroy_process_group()
