@@ -38,7 +38,7 @@ def link(name: str) -> EmulatedLink:
 def learn(model: nn.Module, optimizer: torch.optim.Optimizer, batch: int) -> None:
     """One step of learning to shift numbers by one place."""
     x = torch.randn(batch, WIDTH)
-    loss = (model(x) - x.roll(1, dims=1)).square().mean()
+    loss = (model(x) - x.roll(1, dims=1)).square().sum(dim=1).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

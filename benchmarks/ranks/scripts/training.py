@@ -7,9 +7,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ranks import STEPS, learn, link, perceptron, start
 
-name, layers, batch = sys.argv[1:]
+name, num_layers, batch = sys.argv[1:]
 start()
-model = DistributedDataParallel(perceptron(int(layers)), process_group=link(name))
-optimizer = torch.optim.Adam(model.parameters())
+layers = perceptron(int(num_layers))
+for weight in layers.parameters():
+    if weight.dim() > 1:  # as it is by default, gradients of the first layers are too small for float16
+        torch.nn.init.kaiming_normal_(weight, nonlinearity="relu")
+model = DistributedDataParallel(layers, process_group=link(name))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 for _ in range(STEPS):
     learn(model, optimizer, int(batch))
