@@ -21,12 +21,12 @@ assert os.fsencode(sys.argv[1]) == b"--name=\\xff \\xc3\\xbc", ascii(sys.argv)
 assert here.endswith(b"\\xff"), here
 {before}
 import torch
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+weight = torch.zeros(4, requires_grad=True)
 for _ in range(1500):
-    optimizer.zero_grad()
-    model(torch.ones(8, 4)).mean().backward()
-    optimizer.step()
+    loss = (torch.ones(8, 4) @ weight - 1).square().mean()
+    (gradient,) = torch.autograd.grad(loss, weight)
+    with torch.no_grad():
+        weight -= 0.01 * gradient
 {after}
 """
 

@@ -1,5 +1,6 @@
 """What a process has imported by its first step, for a template that imports it ahead (`hotlap.probe.template`)."""
 
+import contextlib
 import json
 import os
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from hotlap.probe import imports
-from hotlap.probe.sites import is_distributions, is_users, script
+from hotlap.probe.sites import file_sha256, is_distributions, is_users, script
 
 # Only the first run is watched, and these two belong to the template itself.
 _NOT_AHEAD = ("hotlap.probe.watches.", "hotlap.probe.template", "hotlap.probe.preloaded")
@@ -19,6 +20,9 @@ class Imported:
     def __init__(self) -> None:
         self.script = script()
         """The file that is run."""
+        if self.script is not None:
+            with contextlib.suppress(OSError):
+                file_sha256(str(Path(self.script).resolve()))  # as it is now: at the end it may be gone
         self._modules: dict[str, ModuleType | None] = {}
         self._environ: dict[str, str] = {}
 

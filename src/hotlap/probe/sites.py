@@ -6,6 +6,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -112,5 +113,6 @@ def users_sources(main: str | None) -> dict[str, str]:
     for name in files:
         if name and name.endswith((".py", ".pyw")) and is_users(name):
             path = str(Path(name).resolve())
-            found.setdefault(path, file_sha256(path))
+            with suppress(OSError):  # it was there when it was loaded
+                found.setdefault(path, file_sha256(path))
     return found
