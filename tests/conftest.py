@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else:
             others.append(item)
     shares: list[list[pytest.Item]] = [[] for _ in range(number)]
-    for group in sorted(groups.values(), key=lambda group: (_limit_s(group[0]), len(group)), reverse=True):
+    for group in sorted(groups.values(), key=_rank, reverse=True):
         min(shares, key=len).extend(group)
     # Each worker is given as many tests as any other, in this order.
     rest = iter(others)
@@ -64,10 +64,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _limit_s(item: pytest.Item) -> float:
-    """What the test may take: who needs more than others says so."""
-    marker = item.get_closest_marker("timeout")
-    return float(marker.args[0]) if marker is not None else 0.0
+def _rank(group: list[pytest.Item]) -> tuple[float, bool, str, int]:
+    """The highest comes first: who may take longer than others, as the test says, then end-to-end tests. Those of
+    a folder stay together, because they share a process that runs their scripts as forks (tests/e2e/conftest.py)."""
+    first = group[0]
+    limit = first.get_closest_marker("timeout")
+    limit_s = float(limit.args[0]) if limit is not None else 0.0
+    return limit_s, first.get_closest_marker("e2e") is not None, str(first.path.parent), len(group)
 
 
 @pytest.fixture

@@ -141,11 +141,14 @@ def _run(path: str) -> Outcome:
         return backward(self, *args, **kwargs)
 
     def cheaply(self: Any, *args: Any, **kwargs: Any) -> None:
-        """What was asked for is checked; then Dynamo traces, and no more: a C++ compiler takes ten seconds."""
+        """What was asked for is checked; then Dynamo traces, and no more: a C++ compiler takes ten seconds. For CUDA's
+        graphs it would trace once more what `compile` has traced on the same scripts beside the same levers."""
         torch.compile(*args, **kwargs)
-        assert kwargs.get("backend", "inductor") in torch.compiler.list_backends(None)
+        backend = kwargs.get("backend", "inductor")
+        assert backend in torch.compiler.list_backends(None)
         compiled.append(self)
-        compile_(self, backend="eager", dynamic=kwargs.get("dynamic"))
+        if backend != "cudagraphs":
+            compile_(self, backend="eager", dynamic=kwargs.get("dynamic"))
 
     # By name: what is put there is no method to the types.
     setattr(torch.Tensor, "backward", noted)  # noqa: B010

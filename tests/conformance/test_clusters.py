@@ -18,7 +18,7 @@ from hotlap.launch import Backend, Launcher, Order, Placed, Ray, Slurm
 from hotlap.launch.placed import PRINTED, State
 from hotlap.record import Machine, Plan, Status, Turn
 from tests.conformance.clusters import Cluster, serving, write_slurm
-from tests.e2e.running import place, wait_for
+from tests.e2e.running import wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are shell scripts")
 
@@ -159,11 +159,23 @@ def runs_of(name: str, folder: Path) -> Iterator[Launcher | Placed]:
             assert len(cluster.jobs) == 4, "one is placed again"
 
 
+# An optimizer would import torch's compiler, which takes as long as torch: there are nine of these processes.
+TRAIN = """
+import torch
+model = torch.nn.Linear(20, 1)
+for _ in range(400):
+    model.zero_grad()
+    model(torch.randn(8, 20)).square().mean().backward()
+    with torch.no_grad():
+        model.weight -= 0.05 * model.weight.grad
+"""
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ["local", "stand-in of slurm", "stand-in of ray", *REAL])
 def test_heats_come_to_the_same_wherever_they_run(name: str, tmp_path: Path) -> None:
-    place("plain.py", tmp_path)
-    plan = Plan(command=(sys.executable, "plain.py"), cwd=str(tmp_path), out="", steps=22, warmup=2, seed=0)
+    (tmp_path / "train.py").write_text(TRAIN)
+    plan = Plan(command=(sys.executable, "train.py"), cwd=str(tmp_path), out="", steps=22, warmup=2, seed=0)
     taking_turns = replace(plan, turn=Turn(steps=11, ready="", go=""))
     broken = Plan(command=(sys.executable, "none.py"), cwd=plan.cwd, out="")
     with runs_of(name, tmp_path) as runs:

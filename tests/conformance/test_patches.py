@@ -198,7 +198,7 @@ def test_levers_that_exclude_each_other_are_these() -> None:
 @pytest.mark.processes
 def test_patches_of_levers_alone_in_pairs_and_in_larger_sets_train_as_the_script(tmp_path: Path) -> None:
     # What is written for a GPU is conditional, or means nothing without one: it is run here all the same. (That graphs
-    # of CUDA are recorded cannot be seen; `patched_runs` has the model traced.)
+    # of CUDA are recorded cannot be seen.)
     cases = [*singles(), *singles(GPU), *each_pair_once(), *larger_sets()]
     together = {case.stack for case in cases if len(case.stack) == 2}
     assert len(together) > len(list(combinations(WRITTEN, 2))) / 2, "most pairs find a script that both change"

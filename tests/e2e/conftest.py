@@ -18,9 +18,10 @@ def launcher() -> Iterator[Launcher]:
         yield launcher
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def forks() -> Iterator[Forks]:
-    """Not for a whole worker: it holds a socket and child processes, which keep `cached` from filling in forks."""
+    """Not for a whole worker: it holds a socket and child processes, which keep `cached` from filling in forks. It ends
+    with the tests of this folder, which a worker runs one after the other."""
     with opened_forks() as forks:
         yield forks
 

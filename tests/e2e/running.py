@@ -36,19 +36,14 @@ def run_command(
     return found
 
 
-def run_script(launcher: Launcher, script: str, *args: str, steps: int = 60, warmup: int = 10) -> Run:
-    """One run of a script of ours."""
-    return run_command(launcher, sys.executable, str(SCRIPTS / script), *args, steps=steps, warmup=warmup)
-
-
 class Forks:
     """Runs any script in a fork of one process that has imported torch: in 0.3 s of a core, not two or three.
 
     To a script a fork is a process of its own, bit for bit (test_template.py). Runs with watches are forks here as
-    well, and the script's text stands in the place of `forked.py`, behind a line with its arguments.
+    well, and the script's text stands in the place of `place` in our folder, behind a line with its arguments.
     """
 
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: Launcher, place: str) -> None:
         starter = launcher._starter
         may_be_fork = starter._may_be_fork
 
@@ -57,7 +52,8 @@ class Forks:
 
         setattr(starter, "_may_be_fork", whatever_watches)  # noqa: B010 - a plain assignment is a type error
         self._launcher = launcher
-        self._launcher([_plan()], limit_s=400.0)  # the first run tells what the others import
+        self.place = SCRIPTS / place
+        self._launcher([self._plan()], limit_s=400.0)  # the first run tells what the others import
 
     def __call__(self, script: str | Path, *args: str, **settings: Any) -> Run:
         """One run of a script of ours, or of another one whose path is absolute; `settings` of its plan."""
@@ -66,26 +62,25 @@ class Forks:
 
     def together(self, script: str | Path, *each: Mapping[str, Any], args: Sequence[str] = ()) -> list[Run]:
         """Runs at the same time, one for each settings of a plan."""
-        text = f"import sys; sys.argv[1:] = {list(args)}\n{(SCRIPTS / script).read_text()}"
-        return self._launcher([_plan(replaced={str(_PLACE): text}, **settings) for settings in each], limit_s=400.0)
+        replaced = {str(self.place): self.text(script, *args)}
+        return self._launcher([self._plan(replaced=replaced, **settings) for settings in each], limit_s=400.0)
 
+    def text(self, script: str | Path, *args: str) -> str:
+        """What is run in the place of the script at `place`."""
+        return f"import sys; sys.argv[1:] = {list(args)}\n{(SCRIPTS / script).read_text()}"
 
-_PLACE = SCRIPTS / "forked.py"
-
-
-def _plan(**settings: Any) -> Plan:
-    return Plan(
-        command=(sys.executable, str(_PLACE)), cwd=str(SCRIPTS), out="", **{"steps": 60, "warmup": 10, **settings}
-    )
+    def _plan(self, **settings: Any) -> Plan:
+        command = (sys.executable, str(self.place))
+        return Plan(command=command, cwd=str(SCRIPTS), out="", **{"steps": 60, "warmup": 10, **settings})
 
 
 @contextmanager
-def opened_forks() -> Iterator[Forks]:
+def opened_forks(place: str = "forked.py") -> Iterator[Forks]:
     """In the environment of now, but for the name of the test: all runs must have the same."""
     with Launcher(
         environment=lambda plan: {"PYTEST_CURRENT_TEST": "any"}, folders=[SCRIPTS], timeout_s=400.0, templates=True
     ) as launcher:
-        yield Forks(launcher)
+        yield Forks(launcher, place)
 
 
 def assert_phases_sum_to_steps(found: Run) -> None:

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from hotlap import rules
-from hotlap.launch import Launcher
 from hotlap.record import InputPart, Phase, SightingKind, Status
 from hotlap.report import story
-from tests.e2e.running import SCRIPTS, Forks, run_command
+from tests.e2e.running import Forks
 
 pytestmark = pytest.mark.e2e
 
@@ -54,9 +53,8 @@ def test_every_watch_sees_what_it_is_for(forks: Forks) -> None:
         assert found.cpu.main > 0
 
 
-def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(launcher: Launcher) -> None:
-    command = (sys.executable, str(SCRIPTS / "reinforce.py"))
-    found = run_command(launcher, *command, warmup=15, watches=("memory", "calls", "distributions", "lines"))
+def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(forks: Forks) -> None:
+    found = forks("reinforce.py", warmup=15, watches=("memory", "calls", "distributions", "lines"))
     assert found.status is Status.COMPLETE, found.error
     assert not [note for note in found.notes if "gave up" in note]
     assert list(found.num_forwards) == [10 + step // 3 for step in found.step_index]
@@ -72,7 +70,7 @@ def test_steps_that_grow_with_their_episodes_are_no_growth_of_memory(launcher: L
     assert "memory-growth" not in faults
     host, checks = faults["host-bound"], faults["distribution-checks"]
     assert "of it in checks of torch.distributions" in host.evidence
-    assert "of reinforce.py, choose: " in host.evidence
+    assert "of forked.py, choose: " in host.evidence
     assert checks.before in ("m = Categorical(probs)", "policy.log_probs.append(m.log_prob(action))")
     assert "set_default_validate_args(False)" in checks.after
     counts = {one.what: one.per_step for one in seen}

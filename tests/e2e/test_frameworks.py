@@ -4,8 +4,8 @@ They come with `pip install --group frameworks`; without them these tests are sk
 """
 
 import json
-import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from hotlap.levers.compile import Compile
 from hotlap.levers.lever import Lever
 from hotlap.levers.workers import Workers
 from hotlap.predict import Kind, Stage
-from hotlap.record import Phase, Run, Status
+from hotlap.record import Phase, Run, Status, decode, encode
 from hotlap.source import patch
-from tests.e2e.running import SCRIPTS, assert_phases_sum_to_steps, median_ms, run_command, run_script
+from tests.e2e.running import SCRIPTS, Forks, assert_phases_sum_to_steps, median_ms, opened_forks, run_command
 from tests.e2e.test_predict import work_of
 from tests.sample_runs import machine
 
@@ -32,11 +32,17 @@ def needs(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)} (--group frameworks)")
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """Of a process that has imported all of them, which takes ten seconds."""
+    with opened_forks("frameworks.py") as forks:
+        yield forks
+
+
 @needs("lightning")
-def test_lightnings_trainer_and_its_validation(launcher: Launcher, tmp_path: Path) -> None:
-    command = (sys.executable, str(SCRIPTS / "lightning_fit.py"))
+def test_lightnings_trainer_and_its_validation(forks: Forks, tmp_path: Path) -> None:
     # It ends, and is traced, within an epoch of twenty steps: a validation is no part of the step.
-    found = run_command(launcher, *command, steps=45, watches=("workload",))
+    found = forks("lightning_fit.py", steps=45, watches=("workload",))
     work = work_of(found)
     assert work.parameter_bytes == (8 + 1) * 4
     # One product forward, and one for the gradient of its weights.
@@ -49,14 +55,13 @@ def test_lightnings_trainer_and_its_validation(launcher: Launcher, tmp_path: Pat
     assert_phases_sum_to_steps(found)
     assert found.num_validations == 2
     assert found.validation_s >= 0.100, "it sleeps that long"
-    said = said_of_itself(found, "lightning_fit.py", (Bf16Autocast(),), folder=tmp_path)
+    said = said_of_itself(forks, found, "lightning_fit.py", (Bf16Autocast(),), folder=tmp_path)
     assert said == {"autocast": ["torch.bfloat16"], "workers": [0]}
 
 
 @needs("transformers", "accelerate")
-def test_hugging_faces_trainer_with_accumulation(launcher: Launcher, tmp_path: Path) -> None:
-    command = (sys.executable, str(SCRIPTS / "transformers_train.py"))
-    found = run_command(launcher, *command, steps=30, warmup=5, watches=("workload",))
+def test_hugging_faces_trainer_with_accumulation(forks: Forks, tmp_path: Path) -> None:
+    found = forks("transformers_train.py", steps=30, warmup=5, watches=("workload",))
     work = work_of(found)
     assert work.batch_bytes == 2 * 2 * 4 * 16 * 8, "two batches of tokens and labels"
     attention = [one for one in work.operators if one.kind is Kind.ATTENTION]
@@ -68,20 +73,22 @@ def test_hugging_faces_trainer_with_accumulation(launcher: Launcher, tmp_path: P
     for phase in (Phase.INPUT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER):
         assert median_ms(found, phase) > 0
     assert_phases_sum_to_steps(found)
-    said = said_of_itself(found, "transformers_train.py", (Bf16Autocast(), Workers(num_workers=2)), folder=tmp_path)
+    levers = (Bf16Autocast(), Workers(num_workers=2))
+    said = said_of_itself(forks, found, "transformers_train.py", levers, folder=tmp_path)
     assert said["autocast"] == ["torch.bfloat16"]
     assert max(said["workers"]) == 2
 
 
 @needs("accelerate")
-def test_a_loop_with_accelerate(launcher: Launcher, tmp_path: Path) -> None:
-    found = run_script(launcher, "accelerate_loop.py", steps=40)
+def test_a_loop_with_accelerate(forks: Forks, tmp_path: Path) -> None:
+    found = forks("accelerate_loop.py", steps=40)
     assert found.status is Status.COMPLETE, found.output
     assert set(found.num_updates) == {1}
     assert set(found.num_samples) == {8}, "two batches of four"
     assert_phases_sum_to_steps(found)
     assert found.ranks == ()
-    said = said_of_itself(found, "accelerate_loop.py", (Bf16Autocast(), Workers(num_workers=2)), folder=tmp_path)
+    levers = (Bf16Autocast(), Workers(num_workers=2))
+    said = said_of_itself(forks, found, "accelerate_loop.py", levers, folder=tmp_path)
     assert said["autocast"] == ["torch.bfloat16"]
     assert max(said["workers"]) == 2
 
@@ -108,27 +115,19 @@ def test_accelerate_with_two_processes(launcher: Launcher, monkeypatch: pytest.M
     assert set(found.num_samples) == {8}
 
 
-def said_by(script: Path, *, folder: Path) -> Any:
-    """What a script prints, as JSON."""
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return the_json_in(done.stdout + done.stderr)
-
-
-def the_json_in(output: str) -> Any:
-    (line,) = [line for line in output.splitlines() if line.startswith('{"')]
-    return json.loads(line)
+def to_its_end(forks: Forks, script: str | Path) -> tuple[Run, Any]:
+    """A run, and what the script says at its end, as JSON."""
+    found = forks(script, steps=10_000)
+    assert (found.status, found.exit_code) == (Status.ENDED, 0), found.output
+    (line,) = [line for line in found.output.splitlines() if line.startswith('{"')]
+    return found, json.loads(line)
 
 
 @needs("lightning")
-def test_parts_of_a_lightning_module_are_compiled_where_the_script_names_them(
-    launcher: Launcher, tmp_path: Path
-) -> None:
+def test_parts_of_a_lightning_module_are_compiled_where_the_script_names_them(forks: Forks, tmp_path: Path) -> None:
     compiled = ["encoder", "gate"]
     patched, plain = compiled_and_not(
-        launcher, "lightning_parts.py", 'options={"fallback_random": True}', 'backend="eager"', folder=tmp_path
+        forks, "lightning_parts.py", 'options={"fallback_random": True}', 'backend="eager"', folder=tmp_path
     )
     assert (patched["compiled"], plain["compiled"]) == (compiled, [])
     assert patched["graphs"] >= len(compiled), "compile() of torch's own modules may do nothing, and say nothing"
@@ -136,9 +135,9 @@ def test_parts_of_a_lightning_module_are_compiled_where_the_script_names_them(
 
 @pytest.mark.slow
 @needs("transformers", "accelerate")
-def test_hugging_faces_trainer_compiles_its_model_itself(launcher: Launcher, tmp_path: Path) -> None:
+def test_hugging_faces_trainer_compiles_its_model_itself(forks: Forks, tmp_path: Path) -> None:
     patched, _ = compiled_and_not(
-        launcher,
+        forks,
         "trainer_of_a_name.py",
         'torch_compile_mode="default"',
         'torch_compile_backend="eager"',
@@ -147,31 +146,42 @@ def test_hugging_faces_trainer_compiles_its_model_itself(launcher: Launcher, tmp
     assert patched["graphs"] >= 1
 
 
-def compiled_and_not(launcher: Launcher, name: str, settings: str, instead: str, *, folder: Path) -> tuple[Any, Any]:
+def compiled_and_not(forks: Forks, name: str, settings: str, instead: str, *, folder: Path) -> tuple[Any, Any]:
     """What a script says after the patch of `compile`, and as it is; the same but for what was compiled."""
-    found = run_script(launcher, name, steps=10_000)
-    assert found.status is Status.ENDED, found.output
-    plain = the_json_in(found.output)
-    assert Compile().rejects(found, machine()) is None
-    script = SCRIPTS / name
-    text = patch(Compile().edits(found), root=SCRIPTS).texts[str(script)]
+    found, plain = to_its_end(forks, name)
+    run = of_a_file(forks, found, name, folder=folder)
+    assert Compile().rejects(run, machine()) is None
+    text = edited(run, (Compile(),))
     assert settings in text
     (folder / name).write_text(text.replace(settings, instead))  # a C++ compiler's minute for nothing here
-    patched = said_by(folder / name, folder=folder)
+    _, patched = to_its_end(forks, folder / name)
     assert plain["graphs"] == 0
     assert patched["losses"] == pytest.approx(plain["losses"], rel=1e-4, abs=1e-5)
     assert patched["keys"] == plain["keys"], "what is saved has the names that it had"
     return patched, plain
 
 
-def said_of_itself(plain: Run, name: str, levers: tuple[Lever, ...], *, folder: Path) -> Any:
+def of_a_file(forks: Forks, found: Run, name: str, *, folder: Path) -> Run:
+    """A run of a script as a fork, as if it had been one of a file in `folder` that can be edited."""
+    path = folder / "plain.py"
+    path.write_text(forks.text(name))
+    return decode(encode(found).replace(str(forks.place).encode(), str(path).encode()), Run)
+
+
+def edited(run: Run, levers: tuple[Lever, ...]) -> str:
+    """The script's text with what these levers write."""
+    (text,) = patch([edit for lever in levers for edit in lever.edits(run)], root=SCRIPTS).texts.values()
+    return text
+
+
+def said_of_itself(forks: Forks, plain: Run, name: str, levers: tuple[Lever, ...], *, folder: Path) -> Any:
     """What a script whose levers are written in its framework's words says of its autocast and its workers."""
-    texts = patch([edit for lever in levers for edit in lever.edits(plain)], root=SCRIPTS).texts
-    text = texts[str(SCRIPTS / name)]
+    text = edited(of_a_file(forks, plain, name, folder=folder), levers)
     for steps, fewer in SHORTER.items():
         text = text.replace(steps, fewer)
-    (folder / name).write_text(NOTING + text)
-    return said_by(folder / name, folder=folder)
+    (folder / "edited.py").write_text(NOTING + text)
+    _, said = to_its_end(forks, folder / "edited.py")
+    return said
 
 
 # What a script says of itself it says after a few steps.
@@ -180,7 +190,7 @@ SHORTER = {"max_epochs=20": "max_epochs=1", "max_steps=200": "max_steps=5", "tor
 
 # In front of a script: at its end it says under which types models ran, and how many workers its loaders had.
 NOTING = """
-import atexit, json, torch
+import atexit, json, sys, torch
 said = {"autocast": set(), "workers": set()}
 enter, iterate = torch.autocast.__enter__, torch.utils.data.DataLoader.__iter__
 def entering(self):
@@ -190,5 +200,5 @@ def iterating(self):
     said["workers"].add(self.num_workers)
     return iterate(self)
 torch.autocast.__enter__, torch.utils.data.DataLoader.__iter__ = entering, iterating
-atexit.register(lambda: print(json.dumps({key: sorted(found) for key, found in said.items()})))
+atexit.register(lambda: print(json.dumps({key: sorted(found) for key, found in said.items()}), file=sys.stderr))
 """

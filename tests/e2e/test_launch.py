@@ -56,11 +56,12 @@ def test_a_plain_loop_is_split_into_its_phases_and_its_calls_are_named(launcher:
     assert texts["torch.optim.SGD"] == "torch.optim.SGD(model.parameters(), lr=0.05)"
 
 
-def test_a_training_of_two_parts_is_known_in_its_first_one(launcher: Launcher) -> None:
-    found = run(launcher, "two_parts.py")
+def test_a_training_of_two_parts_is_known_in_its_first_one(forks: Forks) -> None:
+    found = forks("two_parts.py")
     assert found.planned_steps == 640
     lines = (SCRIPTS / "two_parts.py").read_text().splitlines()
-    assert found.trains_again == f"two_parts.py:{next(i for i, line in enumerate(lines, 1) if '# again' in line)}"
+    again = next(i for i, line in enumerate(lines, 2) if "# again" in line)  # a fork's text has one line more
+    assert found.trains_again == f"forked.py:{again}"
 
 
 def test_two_optimizers_make_one_step(forks: Forks) -> None:
@@ -176,8 +177,8 @@ def test_worker_processes_record_nothing_and_leave_with_the_run(launcher: Launch
     assert not _still_running(str(tmp_path))
 
 
-def test_a_crash_keeps_its_own_traceback(launcher: Launcher) -> None:
-    found = run(launcher, "crash.py")
+def test_a_crash_keeps_its_own_traceback(forks: Forks) -> None:
+    found = forks("crash.py")
     assert found.status is Status.CRASHED
     assert len(found.first_steps_s) == 3
     assert "ValueError: the third step is too much" in found.output
@@ -203,19 +204,13 @@ def test_megabytes_of_output_are_cut_and_lose_nothing_else(forks: Forks) -> None
     assert len(found.output) <= 8000
 
 
-def test_processes_take_turns_and_are_compared_block_by_block(launcher: Launcher) -> None:
-    turn = Turn(steps=10, ready="", go="")
-    found = launcher([plan_for("plain.py", turn=turn), plan_for("workers.py", turn=turn)], limit_s=400.0)
-    assert [r.status for r in found] == [Status.COMPLETE, Status.COMPLETE]
-    assert all(set(r.block) == {0, 1, 2, 3, 4, 5} for r in found)
-
-
-def test_no_process_of_a_heat_goes_on_while_another_one_starts(launcher: Launcher, tmp_path: Path) -> None:
+def test_processes_take_turns_and_none_goes_on_while_another_one_starts(launcher: Launcher, tmp_path: Path) -> None:
     """What one compiles in its first step takes the cores of those that are timed beside it."""
     turn = Turn(steps=10, ready="", go="")
     slow_start = plan_for("slow_start.py", str(tmp_path), turn=turn, steps=20, warmup=3)
     found = launcher([slow_start, slow_start], limit_s=400.0)
     assert [run.status for run in found] == [Status.COMPLETE, Status.COMPLETE]
+    assert [set(run.block) for run in found] == [{0, 1}, {0, 1}]
     said = [dict(line.rsplit(" ", 1) for line in run.output.splitlines()) for run in found]
     assert min(float(one["second step"]) for one in said) > max(float(one["first step over"]) for one in said)
 

@@ -45,7 +45,9 @@ def test_a_slow_data_set_is_found_and_all_reports_are_written(tmp_path: Path) ->
     assert names(tmp_path) == {"late_items.py", ".hotlap", "s.json", "s.html", "s.md"}
 
 
-def test_a_module_is_measured(tmp_path: Path) -> None:
+def test_a_module_is_measured_and_compared_with_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "package").mkdir()
     for path in (SCRIPTS / "package").glob("*.py"):
         (tmp_path / "package" / path.name).write_text(path.read_text())
@@ -53,11 +55,28 @@ def test_a_module_is_measured(tmp_path: Path) -> None:
     done = hotlap("measure", "--quick", "--steps", "40", "--json", "-", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     study = json.loads(done.stdout)
-    run = study["baseline"][0]
+    (run,) = study["baseline"]
     assert len(run["step_s"]) >= 8
     for i, step_s in enumerate(run["step_s"]):
         assert sum(parts[i] for parts in run["phase_s"].values() if parts) == pytest.approx(step_s, rel=0.01)
     assert "Time per step" in done.stderr
+    # On a busy machine steps differ by anything, within a run and between two: steps of known length stand in for them.
+    run["step_s"] = [1e-3 + 1e-6 * (step % 7) for step in range(len(run["step_s"]))]
+    (tmp_path / "a.json").write_text(json.dumps(study))
+    run["step_s"] = [3 * step_s for step_s in run["step_s"]]
+    (tmp_path / "b.json").write_text(json.dumps(study))
+    save(replace(load(tmp_path / "a.json", Study), command=("-m", "package.other")), tmp_path / "c.json")
+    monkeypatch.chdir(tmp_path)
+    limit = ("--max-regression", "50%")
+    for compared, code, says in (
+        (("a.json", "b.json"), 0, "Slower."),
+        (("a.json", "b.json", *limit), 5, "Regression"),
+        (("b.json", "a.json", *limit), 0, "No regression"),
+        (("a.json", "c.json"), 2, "package.other"),
+    ):
+        assert main(["compare", *compared]) == code
+        out, err = capsys.readouterr()
+        assert says in out + err
 
 
 def test_what_cannot_be_measured_gets_a_sentence_and_a_code(tmp_path: Path) -> None:
@@ -104,33 +123,6 @@ def test_ctrl_c_ends_with_what_is_known(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "Report:" in out
     assert study_in(tmp_path).state is State.INTERRUPTED
-
-
-def test_a_script_measured_twice_is_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place("plain.py", tmp_path)
-    done = hotlap("measure", "--quick", "--steps", "80", "--json", "a.json", "plain.py", "1000", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    # On a busy machine steps differ by anything, within a run and between two: steps of known length stand in for them.
-    study = json.loads((tmp_path / "a.json").read_text())
-    (run,) = study["baseline"]
-    run["step_s"] = [1e-3 + 1e-6 * (step % 7) for step in range(len(run["step_s"]))]
-    (tmp_path / "a.json").write_text(json.dumps(study))
-    run["step_s"] = [3 * step_s for step_s in run["step_s"]]
-    (tmp_path / "b.json").write_text(json.dumps(study))
-    save(replace(load(tmp_path / "a.json", Study), command=("plain.py", "999")), tmp_path / "c.json")
-    monkeypatch.chdir(tmp_path)
-    limit = ("--max-regression", "50%")
-    for words, code, says in (
-        (("a.json", "b.json"), 0, "Slower."),
-        (("a.json", "b.json", *limit), 5, "Regression"),
-        (("b.json", "a.json", *limit), 0, "No regression"),
-        (("a.json", "c.json"), 2, "999"),
-    ):
-        assert main(["compare", *words]) == code
-        out, err = capsys.readouterr()
-        assert says in out + err
 
 
 # To the end, for real
@@ -200,19 +192,12 @@ def test_the_status_is_told_and_a_signal_comes_once_and_its_end_is_ours(tmp_path
     assert "Traceback" not in err
 
 
-def test_a_signal_that_the_training_listens_to_reaches_it(tmp_path: Path) -> None:
+def test_a_signal_that_the_training_listens_to_reaches_it_and_what_was_known_survives_a_kill(tmp_path: Path) -> None:
     place("to_its_end.py", tmp_path)
-    with started("measure", "--full", "to_its_end.py", "listens", "300", cwd=tmp_path) as process:
+    with started("measure", "--full", "to_its_end.py", "listens", "100000", cwd=tmp_path) as process:
         wait_for_line(process, "trains")
         process.send_signal(signal.SIGUSR1)
-        out, _ = process.communicate(timeout=400)
-    assert "USR1 came" in out
-
-
-def test_what_was_known_survives_a_kill(tmp_path: Path) -> None:
-    place("to_its_end.py", tmp_path)
-    with started("measure", "--full", "to_its_end.py", "waits", "100000", cwd=tmp_path) as process:
-        wait_for_line(process, "trains")
+        wait_for_line(process, "USR1 came")
         wait_for(lambda: list(tmp_path.glob(".hotlap/*/study.json")), what="study.json")
         process.kill()
         process.communicate(timeout=400)

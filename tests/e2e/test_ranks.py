@@ -110,7 +110,7 @@ def test_a_crash_of_one_is_the_crash_of_all_and_has_its_own_words(launcher: Laun
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="neighbours are read from /proc")
-@pytest.mark.parametrize(("method", "count"), [("spawn", None), ("spawn", 1), ("fork", 1)])
+@pytest.mark.parametrize(("method", "count"), [("fork", None), ("spawn", 1), ("fork", 1)])
 def test_processes_that_train_side_by_side_count_together_and_the_threads_lever_reaches_all(
     method: str, count: int | None
 ) -> None:

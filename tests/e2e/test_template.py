@@ -45,11 +45,18 @@ def seen(run: Run) -> dict[str, object]:
     return {name.name: getattr(untimed, name.name) for name in fields(untimed) if name.name in _EQUAL}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
-    ["workers.py", "lbfgs.py"],
+    [
+        *("workers.py", "lbfgs.py", "gan.py", "scaler.py", "attention.py", "late_items.py", "plain.py", "sentences.py"),
+        *("lightning_fit.py", "transformers_train.py", "accelerate_loop.py"),
+    ],
 )
-def test_a_fork_trains_as_a_process_of_its_own(launcher: Launcher, script: str) -> None:
+def test_scripts_and_frameworks_train_as_forks_as_in_processes_of_their_own(launcher: Launcher, script: str) -> None:
+    name, _, framework = script.partition("_")
+    if framework:
+        pytest.importorskip(name)
     plan = plan_for(script, steps=8)
     afresh = run(launcher, plan)
     assert len(afresh.loss) > 4
@@ -60,20 +67,6 @@ def test_a_fork_trains_as_a_process_of_its_own(launcher: Launcher, script: str) 
     assert seen(fork) == seen(afresh)
     if afresh.status is Status.COMPLETE:
         assert run(launcher, replace(plan, reseed=1)).loss != afresh.loss
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "script",
-    [
-        *("gan.py", "scaler.py", "attention.py", "late_items.py", "plain.py", "sentences.py"),
-        *("lightning_fit.py", "transformers_train.py", "accelerate_loop.py"),
-    ],
-)
-def test_so_do_other_scripts_and_frameworks(launcher: Launcher, script: str) -> None:
-    if "_" in script:
-        pytest.importorskip(script.partition("_")[0])
-    test_a_fork_trains_as_a_process_of_its_own(launcher, script)
 
 
 DRAWS_FIRST = """
@@ -107,38 +100,16 @@ def test_random_numbers_before_and_after_torch_are_the_same_and_what_is_written_
     (tmp_path / "train.py").write_text(DRAWS_FIRST)
     plan = plan_for("train.py", cwd=tmp_path, steps=1000)
     with Launcher(environment=lambda plan: {}, folders=[tmp_path], timeout_s=400.0, templates=True) as launcher:
-        afresh, fork = run(launcher, plan), run(launcher, plan)
+        afresh, fork, reseeded = (run(launcher, one) for one in (plan, plan, replace(plan, reseed=1)))
+        assert launcher.why_afresh is None
     assert afresh.exit_code == 3
     assert len(afresh.loss) == 32
     assert not afresh.forked
     assert fork.forked
+    assert reseeded.forked
     assert seen(fork) == seen(afresh)
+    assert reseeded.loss != afresh.loss
     assert launcher.not_enclosed or [path.name for path in tmp_path.iterdir()] == ["train.py"]
-
-
-RUN_AS_MODULE = """
-import sys
-early = "torch" in sys.modules
-import torch
-from hotlap.data import wrapper
-print(early, wrapper.at_work is sys.modules["hotlap.at_work"], file=sys.stderr, flush=True)
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(40):
-    optimizer.zero_grad()
-    model(torch.randn(8, 4)).square().mean().backward()
-    optimizer.step()
-"""
-
-
-def test_a_module_that_is_run_imports_torch_itself_and_all_of_hotlap_once(launcher: Launcher, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(RUN_AS_MODULE)
-    plan = plan_for("-m", "train", cwd=tmp_path, steps=1000)
-    afresh, fork = run(launcher, plan), run(launcher, plan)
-    assert not afresh.forked
-    assert fork.forked
-    assert afresh.output == "False True"
-    assert seen(fork) == seen(afresh)
 
 
 WRAPPER = """
@@ -150,14 +121,17 @@ from torch import manual_seed, set_num_threads
 from torch.autograd import backward
 """
 
-USES_WRAPPER = """
+RUN_AS_MODULE = """
 import random, sys
-first = random.random()
+early, first = "torch" in sys.modules, random.random()
 import wrapper
 import torch
+from hotlap.data import wrapper as of_hotlap
 same = [getattr(wrapper, name) is getattr(torch, name) for name in ("manual_seed", "set_num_threads")]
 same.append(wrapper.backward is torch.autograd.backward)
-print(first, wrapper.drawn >= 0, random.random(), same, file=sys.stderr, flush=True)
+same.append(of_hotlap.at_work is sys.modules["hotlap.at_work"])
+print(first, wrapper.drawn >= 0, random.random(), file=sys.stderr)
+print(early, same, file=sys.stderr, flush=True)
 wrapper.manual_seed(3)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -168,29 +142,29 @@ for _ in range(40):
 """
 
 
-def test_what_follows_torch_in_an_import_finds_its_seeds_and_hooks(
+def test_a_module_imports_torch_by_another_one_with_its_seeds_and_hooks_and_all_of_hotlap_once(
     launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = tmp_path / "site-packages"
     packages.mkdir()
     (packages / "wrapper.py").write_text(WRAPPER)
     monkeypatch.setenv("PYTHONPATH", str(packages))
-    (tmp_path / "train.py").write_text(USES_WRAPPER)
-    plan = plan_for("train.py", cwd=tmp_path, reseed=1)
-    afresh = run(launcher, plan)
+    (tmp_path / "train.py").write_text(RUN_AS_MODULE)
+    plan = plan_for("-m", "train", cwd=tmp_path, reseed=1)
+    afresh, fork = run(launcher, plan), run(launcher, plan)
     assert not afresh.forked
-    assert len(afresh.loss) == 24
-    assert "[True, True, True]" in afresh.output
-    fork = run(launcher, plan)
     assert fork.forked
+    assert len(afresh.loss) == 24
+    assert afresh.output.splitlines()[-1] == "False [True, True, True, True]"
     assert seen(fork) == seen(afresh)
 
 
 def test_processes_of_a_heat_take_turns_as_forks(forks: Forks) -> None:
     plain = {"steps": 30, "warmup": 5, "turn": Turn(steps=5, ready="", go="")}
-    found = forks.together("plain.py", plain, {**plain, "arms": (({"name": "threads", "count": 1},),)})
+    found = forks.together("workers.py", plain, {**plain, "arms": (({"name": "threads", "count": 1},),)})
     assert [run.status for run in found] == [Status.COMPLETE] * 2
     assert [run.forked for run in found] == [True, True]
+    assert all(set(run.block) == {0, 1, 2, 3, 4, 5} for run in found)
     assert found[1].num_threads == 1
 
 

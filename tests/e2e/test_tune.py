@@ -14,7 +14,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.record import State, Study, Verdict, load
-from tests.e2e.running import hotlap, names, place, wait_for
+from tests.e2e.running import OURS, hotlap, names, place, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -42,6 +42,7 @@ def test_what_cannot_be_tuned_gets_a_sentence_and_a_code(
     assert "hotlap/cli" not in done.stderr, "a traceback of ours"
     if words == ["crash.py"]:
         assert "Traceback (most recent call last)" in done.stderr, "the script's own is shown as it is"
+        assert OURS not in done.stderr
         assert re.search(r'File ".*crash\.py", line 8', done.stderr)
     assert names(tmp_path) == before
     wait_for(lambda: not _left_over(tmp_path), what="end of all processes")
@@ -81,7 +82,7 @@ def test_words_that_name_no_training_start_none(
 
 def test_standard_input_is_given_to_every_run(tmp_path: Path) -> None:
     place("asks.py", tmp_path)
-    done = hotlap("tune", "--budget", "20s", "--json", "-", "asks.py", cwd=tmp_path, stdin="400\n")
+    done = hotlap("tune", "--budget", "20s", "--levers", "tf32", "--json", "-", "asks.py", cwd=tmp_path, stdin="400\n")
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["baseline"]) >= 1
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.launch import Launcher, WholeRun
-from hotlap.record import Phase, Plan, Run, Status
+from hotlap.launch import WholeRun
+from hotlap.record import Phase, Plan, Status
 from hotlap.tune import FULL
 from tests.e2e.running import Forks
 
@@ -17,21 +17,8 @@ SCRIPTS = Path(__file__).with_name("scripts")
 WATCHES = ("operators", "syncs", "trips", "lines")
 
 
-def run(launcher: Launcher, script: str, *args: str) -> Run:
-    plan = Plan(
-        command=(sys.executable, str(SCRIPTS / script), *args),
-        cwd=str(SCRIPTS),
-        out="",
-        steps=20,
-        warmup=10,
-        watches=WATCHES,
-    )
-    (found,) = launcher([plan], limit_s=400.0)
-    return found
-
-
-def test_operators_and_lines_of_a_plain_loop(launcher: Launcher) -> None:
-    found = run(launcher, "plain.py", "100000")
+def test_operators_and_lines_of_a_plain_loop(forks: Forks) -> None:
+    found = forks("plain.py", "100000", steps=20, watches=WATCHES)
     assert found.status is Status.COMPLETE
     assert found.notes == ()
     assert found.output == ""
@@ -51,7 +38,7 @@ def test_operators_and_lines_of_a_plain_loop(launcher: Launcher) -> None:
     assert window.dispatch_s > 1e-7
     assert window.num_kernels is None
     assert {line.phase for line in found.hot_lines} >= {Phase.INPUT, Phase.FORWARD, Phase.BACKWARD}
-    assert all(line.path == str(SCRIPTS / "plain.py") for line in found.hot_lines)
+    assert all(line.path == str(SCRIPTS / "forked.py") for line in found.hot_lines)
     costs_s = [line.step_s for line in found.hot_lines]
     assert costs_s == sorted(costs_s, reverse=True)
     assert any(line.text == "loss.backward()" for line in found.hot_lines)

@@ -2,8 +2,6 @@
 import multiprocessing
 import sys
 
-import torch
-
 ANSWER = "as written"
 
 
@@ -13,6 +11,8 @@ def tell(path):
 
 
 def main():
+    import torch
+
     for method in ("spawn", "forkserver"):
         worker = multiprocessing.get_context(method).Process(target=tell, args=(sys.argv[1],))
         worker.start()

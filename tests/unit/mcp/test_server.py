@@ -26,13 +26,12 @@ T = TypeVar("T")
 
 TRAINING = """\
 import torch
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+weight = torch.zeros(4, requires_grad=True)
 for _ in range(60):
-    loss = model(torch.randn(8, 4)).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    (torch.randn(8, 4) @ weight - 1).square().mean().backward()
+    with torch.no_grad():
+        weight -= 0.1 * weight.grad
+    weight.grad = None
 """
 
 
