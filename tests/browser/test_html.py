@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.record import Study
-from hotlap.report import html
+from hotlap.report import devices, html
 from tests import sample_measured, samples
 from tests.browser.chromium import BINARY, Browser, browser
 
@@ -69,6 +69,31 @@ def test_every_chart_is_drawn(chromium: Browser, tmp_path: Path, width: int) -> 
         assert chart_width > 100, name
         assert height > 10, name
         assert num_marks > 0 or name == "chart-forest"  # a trial without timing has an empty row
+
+
+@pytest.mark.parametrize("where", ["predict", "study"])
+def test_the_picture_of_devices_can_be_read_on_a_telephone(chromium: Browser, tmp_path: Path, where: str) -> None:
+    chromium.look(width=360, scheme="light")
+    found = samples.study_full()
+    page = devices.page(found.predictions, title="train.py") if where == "predict" else html.render(found)
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    chromium.open(tmp_path / "page.html")
+    assert chromium.value("window.innerWidth") == 360
+    assert chromium.value("document.documentElement.scrollWidth") == 360
+    label = "document.querySelector('svg[aria-label=\"Step time by device\"] text')"
+    assert chromium.value(f"{label}.getBoundingClientRect().height") > 8, "fitted into the page it is 5 pixels high"
+
+
+def test_an_interval_is_not_broken_at_its_hyphen(chromium: Browser, tmp_path: Path) -> None:
+    for width in (1100, 360):
+        chromium.look(width=width, scheme="light")
+        show(chromium, samples.study_full(), tmp_path)
+        heights = chromium.value(
+            "[...document.querySelectorAll('.trials .numbers b, .commands .code')]"
+            ".map(b => b.getClientRects().length && b.clientHeight || b.getBoundingClientRect().height)"
+        )
+        assert len(heights) > 5
+        assert max(heights) < 2 * min(heights), (width, heights)
 
 
 @pytest.mark.parametrize("name", ["measured", "long"])

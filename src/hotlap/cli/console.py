@@ -43,5 +43,5 @@ def show(stream: TextIO, sections: Iterable[RenderableType], *, color: str = "au
     """Print sections with a line between them."""
     out = console(stream, color)
     for section in sections:
-        out.print(section)
+        out.print(section, crop=False)
         out.print()

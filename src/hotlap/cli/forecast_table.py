@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotlap.units import duration, factor, size
+from hotlap.units import count, duration, factor, size
 
 if TYPE_CHECKING:
     from hotlap.cli.traced import Traced
@@ -150,7 +150,7 @@ def _gain(shown: Shown, row: Row) -> str:
         for one, precision in ((here, own), (there, wanted))
     ]
     peak, bandwidth = (row.prediction.count * more for more in (rates[1] / rates[0], there.bandwidth / here.bandwidth))
-    return f", {_speedup(shown, row)} from {peak:.3g} times the peak and {bandwidth:.3g} times the bandwidth"
+    return f", {_speedup(shown, row)} from {count(peak)} times the peak and {count(bandwidth)} times the bandwidth"
 
 
 def _least(shown: Shown) -> str:

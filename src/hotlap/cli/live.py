@@ -75,7 +75,7 @@ class Live:
         """Print a finished section above the status line; None is a section with nothing to say."""
         if self._quiet or section is None:
             return
-        self._console.print(section)
+        self._console.print(section, crop=False)
         self._console.print()
 
     def close(self) -> None:

@@ -12,7 +12,11 @@ _ROW = 26
 _LEFT = 230
 _WIDTH = 480
 _RIGHT = 110
-_STYLE = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em}svg{max-width:100%}"
+# On a telephone pictures scroll: made narrower, their letters could not be read.
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;overflow-wrap:anywhere}"
+    "figure{margin:0;overflow-x:auto}svg{min-width:42em;max-width:100%}"
+)
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 # 1, 2 and 5 in each decade that the axis covers; all of them only where it covers few.
 # No step takes less, or more; an axis that reached further would leave the range of numbers.
@@ -39,9 +43,11 @@ def page(
     heading, sentences = _text(title), "".join(f"<p>{_text(one)}</p>" for one in lead)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{heading}: predicted</title>'
-        f"<style>{_STYLE}</style><h1>{heading}, predicted</h1>{sentences}{plot(found, measured=measured)}"
-        f"<p>Bars are 80% intervals: eight of ten truths should lie inside.</p>{below}"
+        f"<style>{_STYLE}</style><h1>{heading}, predicted</h1>{sentences}"
+        f"<figure>{plot(found, measured=measured)}</figure><p>Time per step, on a logarithmic axis. Bars are 80% "
+        f"intervals: eight of ten truths should lie inside.</p><figure>{below}</figure>"
         f"<h2>Assumed</h2><ul>{listed}</ul></html>\n"
     )
 
@@ -92,7 +98,9 @@ def _row(axis: LogScale, one: Prediction, y: float) -> Iterator[str]:
     yield f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_text(one.title)}</text>'
     yield f'<line x1="{low}" x2="{high}" y1="{y}" y2="{y}" stroke="#36c" stroke-width="6" stroke-opacity="0.6"/>'
     yield f'<circle cx="{mid}" cy="{y}" r="5" fill="#36c"/>'
-    yield f'<text x="{high + 8}" y="{y + 4}">{_text(duration(step.mid))}</text>'
+    # Edged with the page's colour: the line of the measured step may cross it.
+    halo = 'paint-order="stroke" stroke="Canvas" stroke-width="4"'
+    yield f'<text x="{high + 8}" y="{y + 4}" {halo}>{_text(duration(step.mid))}</text>'
 
 
 def _text(text: str) -> str:

@@ -37,7 +37,7 @@ class Row:
     @property
     def gate(self) -> str:
         """What the gate said."""
-        return "" if self.verdict is None else VERDICTS[self.verdict]
+        return "not asked" if self.verdict is None else VERDICTS[self.verdict]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def trial(one: Trial) -> Row:
         aside=story.trial_why(one),
         mark=story.trial_outcome(one),
         good=one.accepted,
-        verdict=one.verdict,
+        verdict=one.verdict if story.asked_the_gate(one) else None,
     )
 
 

@@ -31,7 +31,7 @@ def render(study: Study) -> str:
         unfit=[trial for trial in study.trials if trial.scope == "none"],
         timeline=lanes.timeline(pictured, study.after),
         phase_bars=charts.phase_bars(pictured, study.after),
-        forest=charts.forest([trial.speedup for trial in story.begun(study)]),
+        forest=charts.forest([story.drawn_speedup(trial) for trial in story.begun(study)]),
         losses=charts.loss_chart(pictured, study.after),
         device_plot=Markup(devices.plot(study.predictions)),
         memory=series.memory(before),

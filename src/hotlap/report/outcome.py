@@ -17,6 +17,7 @@ from hotlap.record import (
     Verdict,
     lever_title,
 )
+from hotlap.report.findings import ranked
 from hotlap.report.story import (
     command_under,
     cost_sentence,
@@ -89,9 +90,11 @@ def conclusion(study: Study) -> Conclusion:
 
 def _measured(study: Study, run: Run) -> Conclusion:
     """What a study without trials tells."""
-    findings = sorted(study.findings, key=lambda finding: -finding.cost_s)
-    what = ", ".join(f"{one.code} ({'up to ' * one.advice}{percent(one.share)})" for one in findings[:3])
-    sentence = f"Of each step, costliest first: {what}." if findings else "No rule found a bottleneck."
+    first = ranked(study)[:3]
+    costs = ", ".join(f"{one.code} ({percent(one.share)})" for one in first if not one.advice)
+    advice = ", ".join(f"{one.code} (up to {percent(one.share)})" for one in first if one.advice)
+    parts = (f"Of each step, costliest first: {costs}." if costs else "", f"Advice: {advice}." if advice else "")
+    sentence = " ".join(filter(None, parts)) or "No rule found a bottleneck."
     if study.state is State.INTERRUPTED:
         sentence += " The study was stopped before its end."
     return Conclusion(outcome=Outcome.MEASURED, title=f"{duration(run.median_step_s())} a step", sentence=sentence)

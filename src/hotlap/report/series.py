@@ -31,8 +31,8 @@ class Series:
 
 Values = Sequence[float | None]
 
-# Round numbers of bytes are not round numbers of MiB, which is what is shown.
-_MIB = 1 << 20
+# Round numbers of bytes are not round numbers of MiB or GiB, which are what is shown.
+_MIB, _GIB = 1 << 20, 1 << 30
 
 
 def memory(run: Run | None) -> Series | None:
@@ -51,8 +51,10 @@ def memory(run: Run | None) -> Series | None:
             "resident": [sample.rss_bytes for sample in run.memory],
             "tensors on the device": [sample.device_bytes for sample in run.memory],
         }
-    in_mib = {name: [None if one is None else one / _MIB for one in line] for name, line in found.items()}
-    return series(steps, in_mib, lambda mib: size(mib * _MIB))
+    highest = max((one for line in found.values() for one in line if one is not None), default=0)
+    unit = _GIB if highest >= _GIB else _MIB
+    in_units = {name: [None if one is None else one / unit for one in line] for name, line in found.items()}
+    return series(steps, in_units, lambda value: size(value * unit))
 
 
 def step_times(run: Run | None) -> Series | None:

@@ -17,6 +17,7 @@ from hotlap.record import (
     Status,
     Study,
     Trial,
+    Verdict,
     as_float,
     lever_title,
 )
@@ -276,6 +277,13 @@ def trial_outcome(trial: Trial) -> str:
     return yes if trial.accepted else no
 
 
+def asked_the_gate(trial: Trial) -> bool:
+    """Training was compared, or should have been: what was only timed has no run, or waits for its turn."""
+    return (
+        trial.verdict is not Verdict.UNDECIDED or trial.kind == "patch" or (trial.kind == "lever" and bool(trial.runs))
+    )
+
+
 def trial_why(trial: Trial) -> str:
     """Why, and what it costs once."""
     why = trial.why or "No reason was recorded."
@@ -328,6 +336,13 @@ def trial_speedup(trial: Trial) -> str:
         how = "clear after" if trial.accepted else "seen in"
         return f"{factor(trial.seen)}, {how} {plural(len(trial.log_ratios), 'process')}"
     return "no timing" if trial.scope != "none" else ""
+
+
+def drawn_speedup(trial: Trial) -> Interval | None:
+    """Its interval; one without width of what too few processes saw; None where nothing was timed."""
+    if trial.speedup is not None or trial.seen is None:
+        return trial.speedup
+    return Interval(low=trial.seen, mid=trial.seen, high=trial.seen)
 
 
 def prediction_sentence(prediction: Prediction) -> str:

@@ -55,7 +55,7 @@ def plain(sections: Iterable[RenderableType]) -> str:
     out = StringIO()
     console = Console(file=out, width=WIDTH, color_system=None, legacy_windows=False, highlight=False, _environ={})
     for section in sections:
-        console.print(section)
+        console.print(section, crop=False)
         console.print()
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n")).strip("\n") + "\n"
 
@@ -145,11 +145,11 @@ def answer(study: Study) -> RenderableType:
 
 
 def patch(text: str) -> RenderableType:
-    """The change as a diff."""
+    """The change as a diff, its lines as long as they are. They are cut unless printed with `crop=False`."""
     # `clean` first: what is cleaned away (a form feed, a "\r") may look like the end of a line.
-    changed = Text("\n").join(Text(line.text, DIFF_STYLES[line.kind]) for line in diff.lines(clean(text)))
+    changed = Text("\n").join(Text(f"  {line.text}", DIFF_STYLES[line.kind]) for line in diff.lines(clean(text)))
     changed.no_wrap, changed.overflow = True, "ignore"
-    return _section("Patch", changed)
+    return Group(Text("Patch", "bold underline"), changed)  # padding would cut them
 
 
 def draw(section: Section) -> RenderableType:
@@ -189,12 +189,12 @@ def _changes(lines: Iterable[str]) -> Iterator[RenderableType]:
 
 def _trial(row: Row) -> RenderableType:
     """One trial; stands in columns below the others when printed one after another."""
-    table = _columns(13, 44, 21, None)
+    table = _columns(13, None, 21, 12)
     table.add_row(
         _text(f"{'+' if row.good else '-'} {row.mark}", "bold green" if row.good else ""),
         _text(row.head, "bold" if row.good else ""),
         _text(row.note),
-        Text(row.gate, VERDICT_STYLES[row.verdict]) if row.verdict is not None else "",
+        Text(row.gate, "dim" if row.verdict is None else VERDICT_STYLES[row.verdict]),
     )
     return Group(table, Padding(_text(row.aside, "dim"), (0, 0, 0, 15)))
 

@@ -62,12 +62,12 @@ class Confirmation:
 
     def run(self) -> None:
         """Result and patch: the accepted levers as they are handed over, once more, in fresh processes."""
-        self._log.doing("comparing the patched script with the one written, in fresh processes")
+        self._log.doing("comparing the patched script with the baseline, in fresh processes")
         copy = self._compare()
         speedup = copy.speedup(self._pooled)
         whole_s: WholeS | str = ()
         if copy.gained:
-            self._log.doing("checking that the patched script trains as the one written")
+            self._log.doing("checking that the patched script trains as the baseline does")
             ruling = self._gate.judge(self._stack)
             whole_s = self._whole_s(copy) if ruling.verdict is Verdict.UNHARMED else ()
             if isinstance(whole_s, str):

@@ -198,7 +198,10 @@ class Search:
         while groups := self._groups(self._candidates.doubtful()):
             group = groups[0]
             if not self._affords(group, keep_s=self._end_s, times_only=True):
-                self._log.warn("The budget was over before each accepted lever could be left out once.")
+                self._log.warn(
+                    "The budget was over before training was timed without each accepted lever in turn, so one of them "
+                    "may bring nothing; raise --budget."
+                )
                 return
             self._leave_out(group)
 

@@ -7,6 +7,7 @@ from io import StringIO, TextIOWrapper
 import pytest
 from rich.text import Text
 
+from hotlap.cli.console import show
 from hotlap.cli.live import Live
 from hotlap.report import document, terminal
 from tests import samples
@@ -33,6 +34,15 @@ def all_of(controller: int) -> str:
     finally:
         os.close(controller)
     return shown.decode()
+
+
+def test_a_line_of_the_patch_is_not_cut() -> None:
+    patch = f"--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-x\n+{'y' * 300}\n"
+    live, shown = StringIO(), StringIO()
+    Live(live).show(terminal.patch(patch))
+    show(shown, [terminal.patch(patch)])
+    assert f"  +{'y' * 300}\n" in live.getvalue()
+    assert f"  +{'y' * 300}\n" in shown.getvalue()
 
 
 def test_without_a_terminal_each_change_is_one_plain_line() -> None:

@@ -106,6 +106,12 @@ def test_the_peak_beside_the_gain_is_that_of_the_precision_that_is_asked_for(
     assert "8 times the peak" in capsys.readouterr().out  # 125 TFLOP/s over 15.7
 
 
+def test_thousands_are_written_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--measured-on", "V100", "--measured-step", "1", "--count", "2048"]
+    assert call("--workload", saved(tmp_path), "--gpu", "V100", *options) == 0
+    assert "2,048 times the peak" in capsys.readouterr().out
+
+
 def test_an_hour_of_a_named_gpu_has_a_price_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--measured-on", "V100", "--measured-step", "1", "--steps-per-epoch", "3600", "--count", "1,2"]
     prices = ["--price", "7", "--price", "V100 SXM2 16GB=2"]

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hotlap.record import Verdict
+from hotlap.record import Finding, Verdict
 from hotlap.report import document, outcome
+from tests.sample_measured import study_measured
 from tests.samples import study_full
 
 
@@ -28,3 +29,13 @@ def test_what_the_answer_says_is_no_warning_as_well() -> None:
     told = document.warnings(replace(study, result=result, trials=(), warnings=(why, "It was busy.")))
     assert told is not None
     assert told.notes == ("It was busy.",)
+
+
+def test_advice_stands_behind_what_was_measured_however_much_it_may_bring() -> None:
+    study = study_measured()
+    advice = Finding(code="denormal-numbers", cost_s=0.009, share=0.85, evidence="So it is.", advice=True)
+    told = outcome.conclusion(replace(study, findings=(advice, *study.findings))).sentence
+    assert told == (
+        "Of each step, costliest first: sync-bound (28%), input-bound (19%). Advice: denormal-numbers (up to 85%)."
+    )
+    assert outcome.conclusion(replace(study, findings=(advice,))).sentence == "Advice: denormal-numbers (up to 85%)."

@@ -1,7 +1,7 @@
 """The report as plain text."""
 
 import dataclasses
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 from rich.console import Console
@@ -66,11 +66,25 @@ def test_any_part_may_be_missing(field: str) -> None:
 
 
 def test_lines_fit_the_width_except_those_of_the_patch() -> None:
-    text = terminal.render(samples.study_full())
+    full, long_line = samples.study_full(), f" x = {'1 + ' * 40}1"
+    assert full.patch is not None
+    text = terminal.render(dataclasses.replace(full, patch=full.patch.replace(" EPOCHS = 3", long_line)))
+    assert f"\n  {long_line}\n" in text
     before, _, rest = text.partition("Patch\n")
     report = before + rest.partition("3.11x as fast")[2]
     assert max(map(len, report.split("\n"))) <= terminal.WIDTH
     assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_trial_tells_its_gate_at_every_width(width: int) -> None:
+    out = StringIO()
+    console = Console(file=out, width=width, color_system=None, _environ={})
+    for section in terminal.sections(samples.study_full()):
+        console.print(section, crop=False)
+    trials = out.getvalue().partition("Trials")[2].partition("Elsewhere")[0].split("\n")
+    assert len([line for line in trials if line.rstrip().endswith("  passes")]) == 7
+    assert max(map(len, trials)) <= width
 
 
 def test_a_hostile_study_controls_nothing() -> None:
