@@ -170,11 +170,15 @@ def test_a_shell_command_is_followed_to_its_python(launcher: Launcher) -> None:
     assert len(found.step_s) == 30
 
 
-def test_worker_processes_record_nothing_and_leave_with_the_run(launcher: Launcher, tmp_path: Path) -> None:
+def test_worker_processes_record_nothing_and_leave_nothing_behind(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     found = watched(partial(run, launcher), "workers.py", str(tmp_path))
     assert found.status is Status.COMPLETE
     assert found.loaders[0].num_workers == 2
     assert not _still_running(str(tmp_path))
+    assert not list(tmp_path.glob("pymp-*")), "multiprocessing deletes its folders at an end that these never come to"
 
 
 def test_a_crash_keeps_its_own_traceback(forks: Forks) -> None:

@@ -1,8 +1,10 @@
 """Torch has just been imported: a session begins, with its seeds, levers, hooks and watches."""
 
 import atexit
+import multiprocessing
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from hotlap.levers.lever import Patch
@@ -19,6 +21,8 @@ def start(plan: Plan) -> Session:
     """Torch has just been imported: seed, install the levers and the hooks."""
     if plan.seed is not None:
         seed_everything(plan.seed + plan.reseed)
+    if not plan.whole:
+        _keep_sockets_in(Path(plan.out) / "mp")
     session = Session(plan)
     session.arms.install()
     patch = Patch()
@@ -46,6 +50,17 @@ def start(plan: Plan) -> Session:
 
     sys.excepthook = excepthook
     return session
+
+
+# A socket's path has 107 bytes on Linux (unix(7)), and 103 on macOS; its name there has 18.
+_LONGEST_FOLDER = 85
+
+
+def _keep_sockets_in(folder: Path) -> None:
+    """Those of multiprocessing's workers: each keeps them in a folder of its own, which one that is killed leaves."""
+    if len(os.fsencode(folder)) <= _LONGEST_FOLDER:
+        folder.mkdir(exist_ok=True)
+        vars(multiprocessing.current_process())["_config"].setdefault("tempdir", str(folder))
 
 
 def start_levers(plan: Plan) -> None:
