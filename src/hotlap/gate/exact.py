@@ -17,13 +17,10 @@ def judge(evidence: Evidence, pairs: Sequence[Pair]) -> Ruling:
     """Compare bits; `why_not_repeatable` has found that they can be compared."""
     if not all(pair.base.rng_digest and pair.lever.rng_digest for pair in pairs):
         return undecided("Random states were not recorded, so it is not proved that they stay as they are.")
-    for differing in _ALL:
-        ruling = other_than(pairs, evidence.base, differing)
-        if ruling:
-            return ruling
-    num_steps = min(len(pair.steps()) for pair in pairs)
-    sure = extent(num_steps, [pair.lever for pair in pairs])
-    return unharmed(f"Losses, batches and random states are bit-equal over {sure}.")
+    sure = extent(min(len(pair.steps()) for pair in pairs), [pair.lever for pair in pairs])
+    other = (other_than(pairs, evidence.base, differing) for differing in _ALL)
+    equal = unharmed(f"Losses, batches and random states are bit-equal over {sure}.")
+    return next(filter(None, other), equal)
 
 
 def bit_equal(pairs: Sequence[Pair]) -> bool:

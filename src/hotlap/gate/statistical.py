@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hotlap.gate import prints
 from hotlap.gate.evidence import Pair, Ruling, extent, harmed, loss_matrix, quantile, undecided, unharmed
+from hotlap.gate.invariants import BATCH
 
 Losses = NDArray[np.float64]
 
@@ -142,8 +143,5 @@ def _fall(base: Losses) -> float:
 
 def _same_batches(pairs: Sequence[Pair]) -> bool:
     """True if lever and base saw the same bytes in each common step."""
-    for pair in pairs:
-        mine, other = pair.base.batch_digest, pair.lever.batch_digest
-        if mine is None or other is None or any(mine[i] != other[j] or mine[i] is None for _, i, j in pair.steps()):
-            return False
-    return bool(pairs)
+    known = all(None not in (run.batch_digest or (None,)) for pair in pairs for run in (pair.base, pair.lever))
+    return known and not any(BATCH.first(pair.base, pair.lever) for pair in pairs)

@@ -13,12 +13,8 @@ from hotlap.record import Change, Comparison, Interval, OperatorWindow, PartChan
 
 def differences(base: Study, other: Study) -> tuple[str, ...]:
     """What differs besides the code and makes step times incomparable, each as "device: cpu and NVIDIA H200"."""
-    found = []
-    for name, look in _MUST_AGREE:
-        one, two = look(base), look(other)
-        if one is not None and two is not None and one != two:
-            found.append(f"{name}: {one} and {two}")
-    return tuple(found)
+    found = ((name, look(base), look(other)) for name, look in _MUST_AGREE)
+    return tuple(f"{name}: {one} and {two}" for name, one, two in found if None not in (one, two) and one != two)
 
 
 def contrast(base: Study, other: Study, *, names: tuple[str, str], limit: float | None) -> Comparison:
@@ -76,13 +72,8 @@ def _level(study: Study, name: str) -> batches.Level | None:
 
 def _between(base: Study, other: Study) -> tuple[float, int] | None:
     """Variance of the log-ratio of one run and the next, as both studies saw it, and its degrees of freedom."""
-    ratios = [
-        ratio
-        for study in (base, other)
-        for noise in study.noise
-        if noise.scope == "again"
-        for ratio in noise.log_ratios
-    ]
+    again = (noise for study in (base, other) for noise in study.noise if noise.scope == "again")
+    ratios = [ratio for noise in again for ratio in noise.log_ratios]
     if not ratios:
         return None
     variance = math.fsum(ratio * ratio for ratio in ratios) / len(ratios)
@@ -91,16 +82,11 @@ def _between(base: Study, other: Study) -> tuple[float, int] | None:
 
 def _phases(base: Run, other: Run) -> Iterator[PhaseChange]:
     for phase in Phase:
-        if phase in base.phase_s or phase in other.phase_s:
-            one, two = base.mean_phase_s(phase), other.mean_phase_s(phase)
-            if one is None and two is None:
-                continue
-            yield PhaseChange(phase=phase, base_s=one, other_s=two, difference_s=_difference(base, other, phase))
-
-
-def _difference(base: Run, other: Run, phase: Phase) -> Interval | None:
-    one, two = base.phase_s.get(phase), other.phase_s.get(phase)
-    return batches.difference(one, two) if one and two else None
+        mean_s = [run.mean_phase_s(phase) for run in (base, other)]
+        if mean_s != [None, None]:
+            one, two = base.phase_s.get(phase), other.phase_s.get(phase)
+            difference = batches.difference(one, two) if one and two else None
+            yield PhaseChange(phase=phase, base_s=mean_s[0], other_s=mean_s[1], difference_s=difference)
 
 
 def _script(study: Study) -> str | None:

@@ -1,7 +1,6 @@
 """One study without trials: the baseline, where the time of a step goes, and what could be gained at best."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,7 +11,7 @@ from hotlap.experiment.batches import level
 from hotlap.experiment.statistics import FEWEST_SHOWN
 from hotlap.experiment.sweep import BLOCKS, thread_sweep
 from hotlap.machine import cores, threads
-from hotlap.record import NO_OPERATORS, Noise, Phase, Plan, Run, State, Status, Study
+from hotlap.record import NO_OPERATORS, Phase, Plan, Run, State, Status, Study
 from hotlap.search import StudyLog
 from hotlap.tune.ceilings import ceilings, input_matters
 from hotlap.tune.first_look import FEWEST_STEPS, first_look
@@ -126,14 +125,15 @@ def _repeat(log: StudyLog, run: Run, executor: Executor) -> list[float]:
         return []
     heats: list[Heat] = []
     begun = log.now()
-    while len(heats) < _ROUNDS:
-        late_s = log.now() - begun + executor.estimate_s(len(arms))
-        if len(heats) >= FEWEST_SHOWN and late_s > _ROUNDS_S:
+    what = "with and without its loader" if with_free else "again, to know how far runs differ"
+    for number in range(_ROUNDS):
+        if number >= FEWEST_SHOWN and log.now() - begun + executor.estimate_s(len(arms)) > _ROUNDS_S:
             break
-        what = "with and without its loader" if with_free else "again, to know how far runs differ"
-        log.doing(f"running {log.options.title} {what} ({len(heats) + 1} of {_ROUNDS})")
+        log.doing(f"running {log.options.title} {what} ({number + 1} of {_ROUNDS})")
         heats.append(executor.heat(Design(arms=arms)))
-    noise = _noise_between([heat.runs[0] for heat in heats])
+    # One run of the baseline and the next: equal things, at different times.
+    levels = [found for heat in heats if (found := level(heat.runs[0].step_s)) is not None]
+    noise = noise_of("again", [math.log(one.mean_s / other.mean_s) for one, other in pairwise(levels)])
     if noise is not None:
         log.change("noise", noise=(noise,))
     return [ratio for heat in heats for ratio in heat.log_ratios if ratio is not None]
@@ -152,12 +152,6 @@ def _sweep(log: StudyLog, run: Run, executor: Executor) -> None:
     found = thread_sweep(executor, counts, here, default_threads=run.num_threads)
     if len(found.times) > 1:
         log.change("sweep", sweep=found)
-
-
-def _noise_between(runs: Sequence[Run]) -> Noise | None:
-    """One run of the baseline and the next: equal things, at different times."""
-    levels = [found for run in runs if (found := level(run.step_s)) is not None]
-    return noise_of("again", [math.log(one.mean_s / other.mean_s) for one, other in pairwise(levels)])
 
 
 def _completed(run: Run, closer: Run) -> Run:
